@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from functools import wraps
+from inspect import Parameter as SignatureParameter
+from inspect import Signature
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.lazy import GlobalOption
 
-if TYPE_CHECKING:
-    from typer._click.core import Context, Parameter
+OptionsT = TypeVar("OptionsT")
 
 FORMATS = ("auto", "table", "json", "ndjson", "tsv")
 COLORS = ("auto", "always", "never")
 
 
-def global_options() -> list[Parameter]:
+def global_options() -> list[GlobalOption]:
     """Return the options allowed before and after any command; if given twice, the last one
     wins.
     """
@@ -45,10 +49,41 @@ def global_options() -> list[Parameter]:
     ]
 
 
+def takes(
+    options: type[OptionsT],
+) -> Callable[[Callable[[typer.Context, OptionsT], None]], Callable[..., None]]:
+    """Return a decorator for a command that takes a dataclass: each field is an option of it."""
+    hints = get_type_hints(options, include_extras=True)
+    params = [
+        SignatureParameter("ctx", SignatureParameter.POSITIONAL_ONLY, annotation=typer.Context)
+    ]
+    for one in fields(options):  # type: ignore[arg-type]
+        default = SignatureParameter.empty if one.default is MISSING else one.default
+        params.append(
+            SignatureParameter(
+                one.name,
+                SignatureParameter.KEYWORD_ONLY,
+                default=default,
+                annotation=hints[one.name],
+            )
+        )
+
+    def decorate(command: Callable[[typer.Context, OptionsT], None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(ctx: typer.Context, **values: Any) -> None:
+            command(ctx, options(**values))
+
+        run.__signature__ = Signature(params)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in params}
+        return run
+
+    return decorate
+
+
 def _value(
     names: list[str], metavar: str, text: str, choices: tuple[str, ...] | None = None
-) -> Parameter:
-    def keep(ctx: Context, param: Parameter, value: str | None) -> None:
+) -> GlobalOption:
+    def keep(ctx: typer.Context, param: typer.CallbackParam, value: str | None) -> None:
         if value is None:
             return
         if choices is not None and value not in choices:
@@ -60,8 +95,8 @@ def _value(
     )
 
 
-def _flag(names: list[str], text: str) -> Parameter:
-    def keep(ctx: Context, param: Parameter, value: bool) -> None:
+def _flag(names: list[str], text: str) -> GlobalOption:
+    def keep(ctx: typer.Context, param: typer.CallbackParam, value: bool) -> None:
         if value:
             _remember(ctx, param, value)
 
@@ -70,7 +105,7 @@ def _flag(names: list[str], text: str) -> Parameter:
     )
 
 
-def _remember(ctx: Context, param: Parameter, value: Any) -> None:
+def _remember(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> None:
     ctx.find_root().obj.settings[param.name] = value
 
 

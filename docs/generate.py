@@ -63,12 +63,12 @@ def stores(text: str) -> str:
 
 def screen(text: str) -> str:
     """The text of docs/tui.md with its keys made anew."""
-    from ckpt_cli.tui.keys import LOOKING, MOVING, REMEMBERING
-    from ckpt_cli.tui.writing import CHANGING
+    from ckpt_cli.tui.keys import MEMORY_KEYS, PANE_KEYS, READING_KEYS
+    from ckpt_cli.tui.writing import WRITING_KEYS
 
-    reading = [*MOVING, *((key.shown, key.help) for key in LOOKING)]
-    changing = [(key.shown, key.help) for key in CHANGING]
-    remembering = [(key.shown, key.help) for key in REMEMBERING]
+    reading = [*PANE_KEYS, *((key.shown, key.help) for key in READING_KEYS)]
+    changing = [(key.shown, key.help) for key in WRITING_KEYS]
+    remembering = [(key.shown, key.help) for key in MEMORY_KEYS]
     tables = "\n".join(
         (
             _keys("key", reading),

@@ -11,13 +11,8 @@ from ckpt_backends.app_sessions import SessionStore
 from ckpt_backends.declaration import Backend
 from ckpt_backends.discovery import backend_of, bundled
 from ckpt_backends.errors import CkptError, MissingDependency, Unsupported, UsageError
-from ckpt_backends.memory.protocol import (
-    EditableMemoryStore,
-    MemoryStore,
-    ThreadsOfMemory,
-    WritableMemoryStore,
-)
-from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.memory.protocol import MemoryStore, ThreadsOfMemory
+from ckpt_backends.protocol import Store
 from ckpt_backends.url import StoreUrl, parse_url, without_values
 
 
@@ -39,15 +34,15 @@ def open_store(url: str | StoreUrl) -> Store:
     Raises `UsageError`, `StoreUnavailable` or `UnknownLayout`.
     """
     parsed = parse_url(url) if isinstance(url, str) else url
-    with _opening(parsed) as backend:
+    with opening(parsed) as backend:
         if not backend.checkpoints:
             raise Unsupported(f"no checkpoints in '{parsed.scheme}://' stores")
-        return cast("Store", _call(backend, backend.checkpoints, parsed))
+        return cast("Store", call_facet(backend, backend.checkpoints, parsed))
 
 
 def open_sessions(url: StoreUrl) -> SessionStore:
     """Open an application's sessions for reading. Raises what `open_store` raises."""
-    with _opening(url) as backend:
+    with opening(url) as backend:
         if not backend.sessions:
             holding = [one for one in bundled() if one.sessions]
             raise Unsupported(
@@ -55,55 +50,27 @@ def open_sessions(url: StoreUrl) -> SessionStore:
                 f" applications store sessions in {titles(holding)} only",
                 hint=f"use a {holding[0].schemes[0]}:// store",
             )
-        return cast("SessionStore", _call(backend, backend.sessions, url))
+        return cast("SessionStore", call_facet(backend, backend.sessions, url))
 
 
 def open_memory(url: StoreUrl) -> MemoryStore:
     """Open long-term memory for reading. Raises what `open_store` raises, and `Unsupported`."""
-    with _opening(url) as backend:
+    with opening(url) as backend:
         if not backend.memory:
             holding = [one for one in bundled() if one.memory and not one.memory_edits]
             raise Unsupported(
                 f"no long-term memory in '{url.scheme}://' stores",
                 hint=f"use a LangGraph Store on {titles(holding)}",
             )
-        return cast("MemoryStore", _call(backend, backend.memory, url))
-
-
-def open_writable_memory(url: StoreUrl) -> WritableMemoryStore:
-    """Open long-term memory for changing it. Raises the errors of `open_memory`."""
-    with _opening(url) as backend:
-        if not backend.memory_changes:
-            raise Unsupported(f"long-term memory in '{url.scheme}://' stores is read-only")
-        return cast("WritableMemoryStore", _call(backend, backend.memory_changes, url))
-
-
-def open_editable_memory(url: StoreUrl) -> EditableMemoryStore:
-    """Open long-term memory for changing its items. Raises the errors of `open_memory`."""
-    with _opening(url) as backend:
-        if not backend.memory_edits:
-            holding = [one for one in bundled() if one.memory_edits]
-            raise Unsupported(
-                f"cannot edit items in '{url.scheme}://' stores",
-                hint=f"only the memory of {titles(holding)} can be edited",
-            )
-        return cast("EditableMemoryStore", _call(backend, backend.memory_edits, url))
-
-
-def open_writable(url: StoreUrl) -> WritableStore:
-    """Open a store for changing it. Raises what `open_store` raises, and `Unsupported`."""
-    with _opening(url) as backend:
-        if not backend.changes:
-            raise Unsupported(f"'{url.scheme}://' stores are read-only")
-        return cast("WritableStore", _call(backend, backend.changes, url))
+        return cast("MemoryStore", call_facet(backend, backend.memory, url))
 
 
 def threads_of_memory(url: StoreUrl) -> ThreadsOfMemory:
     """The store of the threads that a memory came from."""
-    with _opening(url) as backend:
+    with opening(url) as backend:
         if not backend.threads_of_memory:
             return ThreadsOfMemory(url, "the same store")
-        return cast("ThreadsOfMemory", _call(backend, backend.threads_of_memory, url))
+        return cast("ThreadsOfMemory", call_facet(backend, backend.threads_of_memory, url))
 
 
 def titles(backends: Iterable[Backend]) -> str:
@@ -113,7 +80,7 @@ def titles(backends: Iterable[Backend]) -> str:
 
 
 @contextmanager
-def _opening(url: StoreUrl) -> Iterator[Backend]:
+def opening(url: StoreUrl) -> Iterator[Backend]:
     """The backend of a URL. Errors show no value that a profile took from the environment."""
     try:
         yield load_backend(url.scheme)
@@ -123,7 +90,7 @@ def _opening(url: StoreUrl) -> Iterator[Backend]:
         raise
 
 
-def _call(backend: Backend, place: str, url: StoreUrl) -> Any:
+def call_facet(backend: Backend, place: str, url: StoreUrl) -> Any:
     """Call `module:function`. Raises `MissingDependency` if the driver is not installed."""
     if backend.driver:
         try:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ckpt_backends.changes.bundle import Header, bundle_name, write_bundle
@@ -12,6 +15,8 @@ from ckpt_backends.changes.signatures import SigningKey
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import StoreInfo
 from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.url import StoreUrl
+from ckpt_cli.apply.writable import writable_store
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval, PurgeReport
 
 _ROWS_AT_ONCE = 5000
@@ -59,6 +64,59 @@ class Archive:
 
 
 def run_purge(
+    url: StoreUrl,
+    threads: Iterable[PlannedRemoval],
+    readers: Iterable[Store] = (),
+    pace: Pace | None = None,
+    archive: Archive | None = None,
+    *,
+    vacuum: bool = False,
+    catch_signals: bool = False,
+) -> PurgeReport:
+    """Remove the planned rows of each thread, and reclaim the disk space with `vacuum`.
+
+    With `catch_signals`, SIGINT, SIGTERM and SIGHUP stop the purge after the current batch.
+    Raises what `open_writable` raises, and the error of the first batch.
+    """
+    with writable_store(url, readers) as writable:
+        catching: AbstractContextManager[list[int]] = nullcontext([])
+        if catch_signals:
+            catching = _stop_at_signals()
+        with catching as caught:
+            stop = partial(_why_stop, caught)
+            report = _remove_all(writable, threads, pace or Pace(), archive, stop)
+        if report.stopped and caught:
+            report.signal = caught[0]
+        if vacuum and not report.stopped:
+            try:
+                writable.vacuum()
+            except CkptError as error:
+                # Reported after what was removed.
+                report.vacuum = error
+        report.not_erased = writable.finish_removal()
+    return report
+
+
+def _why_stop(caught: Sequence[int]) -> str:
+    return f"received {signal.Signals(caught[0]).name}" if caught else ""
+
+
+@contextmanager
+def _stop_at_signals() -> Iterator[list[int]]:
+    """Collect signals instead of acting on them, so that the current batch is finished."""
+    caught: list[int] = []
+    keep: Callable[..., None] = lambda number, frame: caught.append(number)  # noqa: E731, ARG005
+    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    heeded = [one for one in ending if signal.getsignal(one) is not signal.SIG_IGN]
+    before = {one: signal.signal(one, keep) for one in heeded}
+    try:
+        yield caught
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def _remove_all(
     writable: WritableStore,
     threads: Iterable[PlannedRemoval],
     pace: Pace,

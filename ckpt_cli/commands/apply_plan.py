@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ckpt_backends.changes.change import Change
-from ckpt_backends.errors import Refused, UsageError
-from ckpt_backends.registry import open_writable
+from ckpt_backends.errors import Refused
 from ckpt_backends.url import printable
 from ckpt_cli import diagnostics
+from ckpt_cli.apply.change import apply_change
+from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.core.forking.plan import CheckpointPlan
 from ckpt_cli.render.plan import (
     done_lines,
@@ -29,7 +30,7 @@ def carry_out(
     Raises `Refused` where nobody can be asked or the answer is no, and what `apply` raises.
     """
     if not dry_run:
-        refuse_copy(session)
+        refuse_copy(session.store_url)
     output = session.output
     undo = ""
     if plan.action != "undo" and plan.is_undoable:
@@ -58,15 +59,6 @@ def carry_out(
         output.document(tuple, lambda: done_lines(shown, undo), rows=tuple, columns=())
 
 
-def refuse_copy(session: Session) -> None:
-    """Raise `UsageError` where a private copy would be changed."""
-    if session.settings.get("copy"):
-        raise UsageError(
-            "cannot change a private copy: --copy is read-only",
-            hint="run the command without --copy, or with --dry-run",
-        )
-
-
 def store_words(session: Session) -> list[str]:
     """The options that name the store again, without a password."""
     name = session.settings.get("store")
@@ -77,13 +69,8 @@ def write(session: Session, change: Change, question: str, *, yes: bool) -> None
     """Ask unless `yes`, and carry out a change. Raises `Refused`, and what `apply` raises."""
     if not yes:
         confirm(question)
-    with open_writable(session.store_url) as writable:
-        # A reader of a file that is not in WAL mode would block its own writer.
-        for reading in (session.store, session.rows):
-            reading.refresh()
-        writable.apply(change)
-        if change.removed and (left := writable.finish_removal()):
-            session.note(left)
+    if not_erased := apply_change(session.store_url, change, (session.store, session.rows)):
+        session.note(not_erased)
 
 
 def confirm(question: str) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -15,10 +14,10 @@ from typer import Exit
 
 from ckpt_backends.changes.bundle import make_folder
 from ckpt_backends.changes.signatures import SigningKey
-from ckpt_backends.errors import CkptError, PartlyDone
-from ckpt_backends.registry import open_writable
+from ckpt_backends.errors import PartlyDone
 from ckpt_cli.apply.purge import Archive, Pace, run_purge
-from ckpt_cli.commands.apply_plan import confirm, refuse_copy
+from ckpt_cli.apply.writable import refuse_copy
+from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.thread_memory import remembered
 from ckpt_cli.core.retention.purge_plan import PurgeReport
 from ckpt_cli.diagnostics import progress
@@ -59,7 +58,7 @@ class Terms:
 def check_terms(session: Session, terms: Terms) -> None:
     """Raise `UsageError` or `StoreUnavailable` early for what would fail after planning."""
     if not terms.dry_run:
-        refuse_copy(session)
+        refuse_copy(session.store_url)
     if terms.archive is not None and not terms.dry_run:
         make_folder(terms.archive)
 
@@ -166,39 +165,15 @@ def _remove(session: Session, plan: PlanFile, terms: Terms) -> PurgeReport:
         kept = Archive(
             terms.archive, session.rows, session.store.describe(), iso(session.now), terms.key
         )
-    with open_writable(session.store_url) as writable:
-        # A reader of a file that is not in WAL mode would stand in the way of its own writer.
-        session.store.refresh()
-        seen = progress(plan.threads(), total=plan.going, label="purging")
-        with _stop_at_signals() as caught:
-            report = run_purge(writable, seen, terms.pace, kept, partial(_why_stop, caught))
-        if report.stopped and caught:
-            report.signal = caught[0]
-        if terms.vacuum and not report.stopped:
-            try:
-                writable.vacuum()
-            except CkptError as error:
-                # Reported after what was removed.
-                report.vacuum = error
-        if left := writable.finish_removal():
-            session.note(left)
+    report = run_purge(
+        session.store_url,
+        progress(plan.threads(), total=plan.going, label="purging"),
+        [session.store],
+        terms.pace,
+        kept,
+        vacuum=terms.vacuum,
+        catch_signals=True,
+    )
+    if report.not_erased:
+        session.note(report.not_erased)
     return report
-
-
-def _why_stop(caught: Sequence[int]) -> str:
-    return f"received {signal.Signals(caught[0]).name}" if caught else ""
-
-
-@contextmanager
-def _stop_at_signals() -> Iterator[list[int]]:
-    """Collect signals instead of acting on them, so that the current batch is finished."""
-    caught: list[int] = []
-    keep: Callable[..., None] = lambda number, frame: caught.append(number)  # noqa: E731, ARG005
-    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    heeded = [one for one in ending if signal.getsignal(one) is not signal.SIG_IGN]
-    before = {one: signal.signal(one, keep) for one in heeded}
-    try:
-        yield caught
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)

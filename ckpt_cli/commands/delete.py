@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +21,7 @@ from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_cli.commands.apply_removal import Terms, carry_out_plan, check_terms
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.retention.purge_plan import NOT_FOUND
-from ckpt_cli.options import DryRun, Memory, Yes
+from ckpt_cli.options import DryRun, Memory, Yes, takes
 from ckpt_cli.plans.plan_file import write_plan
 from ckpt_cli.plans.purge import plan_named
 from ckpt_cli.queries.threads import Selection, list_threads
@@ -32,29 +33,34 @@ _AGAIN = "run the command again"
 _HINT = "`ckpt threads list --all` lists all threads; add --match 'PART*' to search"
 
 
-def delete(
-    ctx: typer.Context,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadDeleteOptions:
+    """The arguments and options of `ckpt threads delete`."""
+
     threads: Annotated[
         list[str] | None, typer.Argument(metavar="[THREAD]...", help="Thread ids.")
-    ] = None,
+    ] = None
     from_: Annotated[
         str | None,
         typer.Option(
             "--from", metavar="FILE", help="Also read ids from FILE, one per line; - is stdin."
         ),
-    ] = None,
+    ] = None
     match: Annotated[
         str | None, typer.Option(metavar="GLOB", help="Also thread ids matching GLOB.")
-    ] = None,
+    ] = None
     archive: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Archive each thread in DIR before removing it."),
-    ] = None,
-    sign_key: SignKey = None,
-    memory: Memory = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-) -> None:
+    ] = None
+    sign_key: SignKey = None
+    memory: Memory = None
+    dry_run: DryRun = False
+    yes: Yes = False
+
+
+@takes(ThreadDeleteOptions)
+def delete(ctx: typer.Context, options: ThreadDeleteOptions) -> None:
     """Remove threads by id, whatever their status.
 
     Removes every row of these threads, in all namespaces. Ids that do not exist are named at the
@@ -69,15 +75,24 @@ def delete(
         | ckpt -s agent.db threads delete --from - --yes
     """
     session: Session = ctx.obj
-    key = signing_key(sign_key, archive)
-    terms = Terms(archive=archive, dry_run=dry_run, yes=yes, memory=memory, key=key)
+    key = signing_key(options.sign_key, options.archive)
+    terms = Terms(
+        archive=options.archive,
+        dry_run=options.dry_run,
+        yes=options.yes,
+        memory=options.memory,
+        key=key,
+    )
     check_terms(session, terms)
-    given = [*(threads or ()), *(_names(from_) if from_ is not None else ())]
+    given = [
+        *(options.threads or ()),
+        *(_names(options.from_) if options.from_ is not None else ()),
+    ]
     names = dict.fromkeys(given, "given by id")
-    if match is not None:
-        for row in list_threads(session.store, Selection(match=match)):
+    if options.match is not None:
+        for row in list_threads(session.store, Selection(match=options.match)):
             names.setdefault(row.thread.thread_id, "matches --match")
-    elif not names and from_ is None:
+    elif not names and options.from_ is None:
         raise UsageError("no thread given", hint="give thread ids, --from FILE or --match GLOB")
     found = list(plan_named(session.store, names))
     missing = [one.thread_id for one in found if one.reason == NOT_FOUND]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import chain
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 from ckpt_backends.errors import UsageError
 from ckpt_cli.core.replay.elimination import Verdict
 from ckpt_cli.core.replay.reducer_options import chosen_reducers, named_reducers
-from ckpt_cli.options import Channels, ExitCode, Namespace, OptionalThread
+from ckpt_cli.options import Channels, ExitCode, Namespace, OptionalThread, takes
 from ckpt_cli.queries.diff import compare
 from ckpt_cli.queries.replay_all import check_channels
 from ckpt_cli.queries.step_writes import written
@@ -22,32 +23,34 @@ from ckpt_cli.render.step_writes import (
     written_record,
     written_rows,
 )
-from ckpt_cli.render.values.compared import compared_lines
 from ckpt_cli.render.values.diff import diff_text
+from ckpt_cli.render.values.diff_header import diff_header_lines
 from ckpt_cli.session import Session
 from ckpt_cli.threads.target import TargetArguments, find_checkpoint, find_two
 
 
-def diff(
-    ctx: typer.Context,
-    thread: OptionalThread = None,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffOptions:
+    """The arguments and options of `ckpt diff`."""
+
+    thread: OptionalThread = None
     first: Annotated[
         str | None,
         typer.Argument(metavar="[REF]", help="Compare from this checkpoint to the head."),
-    ] = None,
+    ] = None
     second: Annotated[
         str | None,
         typer.Argument(metavar="[REF]", help="Compare from the first REF to this one."),
-    ] = None,
-    ns: Namespace = None,
-    channel: Channels = None,
-    stat: Annotated[
-        bool, typer.Option("--stat", help="Show one line per channel, with sizes.")
-    ] = False,
+    ] = None
+    ns: Namespace = None
+    channel: Channels = None
+    stat: Annotated[bool, typer.Option("--stat", help="Show one line per channel, with sizes.")] = (
+        False
+    )
     writes: Annotated[
         bool,
         typer.Option("--writes", help="Show what each task wrote to make this checkpoint."),
-    ] = False,
+    ] = False
     reducer: Annotated[
         list[str] | None,
         typer.Option(
@@ -55,9 +58,12 @@ def diff(
             metavar="CHANNEL=NAME",
             help="With --writes: reducer of CHANNEL, not inferred; repeatable.",
         ),
-    ] = None,
-    exit_code: ExitCode = False,
-) -> None:
+    ] = None
+    exit_code: ExitCode = False
+
+
+@takes(DiffOptions)
+def diff(ctx: typer.Context, options: DiffOptions) -> None:
     """Show what changed between two checkpoints.
 
     THREAD alone, or THREAD@REF, is compared with its parent. THREAD REF shows what changed from
@@ -76,44 +82,50 @@ def diff(
       ckpt -s agent.db diff --writes user-42@step:7
     """
     session: Session = ctx.obj
-    if writes:
-        if first is not None or stat:
+    if options.writes:
+        if options.first is not None or options.stat:
             raise UsageError(
-                f"--writes cannot be combined with {'--stat' if stat else 'two checkpoints'}",
+                "--writes cannot be combined with "
+                + ("--stat" if options.stat else "two checkpoints"),
                 hint="use `ckpt diff --writes THREAD@REF`",
             )
         _writes(
-            session, TargetArguments(thread, ns=ns), channel, reducer or [], exit_code=exit_code
+            session,
+            TargetArguments(options.thread, ns=options.ns),
+            options.channel,
+            options.reducer or [],
+            exit_code=options.exit_code,
         )
         return
-    if reducer:
+    if options.reducer:
         raise UsageError("--reducer needs --writes", hint="add --writes")
     one, other = find_two(
         session.store,
-        TargetArguments(thread, ns=ns),
-        first,
-        second,
+        TargetArguments(options.thread, ns=options.ns),
+        options.first,
+        options.second,
         session.now,
         session.zone,
         session.note,
     )
-    found = compare(one, other, channel)
-    if channel and not found.changes:
+    found = compare(one, other, options.channel)
+    if options.channel and not found.changes:
         ids = {target.reader.thread_id for target in (one, other) if target is not None}
-        check_channels(session.store, ids, channel, f"thread '{' or '.join(sorted(ids))}'")
+        check_channels(session.store, ids, options.channel, f"thread '{' or '.join(sorted(ids))}'")
     session.output.document(
         lambda: diff_record(found.before, found.after, found.changes),
         lambda: chain(
-            compared_lines(found), diff_text(found.changes, stat=stat, width=session.output.width)
+            diff_header_lines(found),
+            diff_text(found.changes, stat=options.stat, width=session.output.width),
         ),
         rows=lambda: change_rows(found.changes),
         columns=change_columns(),
     )
     if not found.changes:
         session.note("no changes" if found.before else "the first checkpoint has no values")
-    for name in found.missing(channel or ()):
+    for name in found.missing(options.channel or ()):
         session.note(f"no channel '{name}' at these checkpoints")
-    if exit_code and found.changes:
+    if options.exit_code and found.changes:
         raise typer.Exit(1)
 
 

@@ -11,8 +11,9 @@ from ckpt_cli.commands.apply_plan import carry_out
 from ckpt_cli.core.forking.edit_state import parse_edit
 from ckpt_cli.options import AsOf, At, DryRun, Force, Reason, Yes
 from ckpt_cli.plans.fork_to_thread import plan_clone
-from ckpt_cli.plans.rollback import RollbackOptions, plan_rollback
+from ckpt_cli.plans.rollback import plan_rollback
 from ckpt_cli.plans.rollback_target import FORK_OPTIONS, Back, find_target
+from ckpt_cli.plans.root_branch import RollbackOptions
 from ckpt_cli.session import Session
 
 

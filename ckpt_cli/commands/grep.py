@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ import typer
 from ckpt_backends.errors import NotFound, PartlyDone
 from ckpt_cli.core.search.patterns import FASTER, compile_pattern, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import Channels, Jobs, Match, Where
+from ckpt_cli.options import Channels, Jobs, Match, Where, takes
 from ckpt_cli.queries.grep import GrepHit, GrepQuery, grep_threads
 from ckpt_cli.queries.replay_all import check_channels
 from ckpt_cli.queries.selection import chosen_threads
@@ -19,37 +20,42 @@ from ckpt_cli.render.grep import hit_columns, hit_record, table_record
 from ckpt_cli.session import Session
 
 
-def grep(
-    ctx: typer.Context,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrepOptions:
+    """The arguments and options of `ckpt grep`."""
+
     pattern: Annotated[
         str, typer.Argument(metavar="PATTERN", help="Regular expression in Python's syntax.")
-    ],
+    ]
     threads: Annotated[
         list[str] | None,
         typer.Argument(metavar="[THREAD]...", help="Threads to search. [default: all]"),
-    ] = None,
+    ] = None
     ignore_case: Annotated[
         bool, typer.Option("-i", "--ignore-case", help="Ignore upper and lower case.")
-    ] = False,
+    ] = False
     fixed: Annotated[
         bool,
         typer.Option("-F", "--fixed-strings", help="PATTERN is plain text, not an expression."),
-    ] = False,
-    match: Match = None,
-    where: Where = None,
-    channel: Channels = None,
+    ] = False
+    match: Match = None
+    where: Where = None
+    channel: Channels = None
     ns: Annotated[
         str | None,
         typer.Option("--ns", metavar="NAMESPACE", help="Only this namespace; '' is the root."),
-    ] = None,
+    ] = None
     head_only: Annotated[
         bool, typer.Option("--head-only", help="Search only the newest checkpoints.")
-    ] = False,
+    ] = False
     limit: Annotated[
         int | None, typer.Option("-n", "--limit", min=1, metavar="N", help="Show at most N.")
-    ] = None,
-    jobs: Jobs = 1,
-) -> None:
+    ] = None
+    jobs: Jobs = 1
+
+
+@takes(GrepOptions)
+def grep(ctx: typer.Context, options: GrepOptions) -> None:
     """Search threads for a text.
 
     Searches values, questions, errors and what tasks wrote. IN says where the text is: in a value,
@@ -64,23 +70,30 @@ def grep(
       ckpt -s agent.db grep 'Traceback' user-42 --head-only
     """
     session: Session = ctx.obj
-    wanted = GrepQuery(pattern, fixed, ignore_case, tuple(channel or ()), ns, head_only)
-    compile_pattern(pattern, fixed=fixed, ignore_case=ignore_case)
+    wanted = GrepQuery(
+        options.pattern,
+        options.fixed,
+        options.ignore_case,
+        tuple(options.channel or ()),
+        options.ns,
+        options.head_only,
+    )
+    compile_pattern(options.pattern, fixed=options.fixed, ignore_case=options.ignore_case)
     store = session.store
-    chosen = chosen_threads(store, threads or (), match, where or ())
+    chosen = chosen_threads(store, options.threads or (), options.match, options.where or ())
     watched = progress(chosen, total=None, label="searching threads")
     counted = unread = stopped = 0
 
     def hits() -> Iterator[GrepHit]:
         nonlocal unread, stopped
-        for searched in grep_threads(store, session.opening, watched, wanted, jobs):
+        for searched in grep_threads(store, session.opening, watched, wanted, options.jobs):
             unread += searched.unread
             stopped += searched.stopped
             yield from searched.hits
 
     def records() -> Iterator[dict[str, Any]]:
         nonlocal counted
-        for hit in islice(hits(), limit):
+        for hit in islice(hits(), options.limit):
             counted += 1
             yield as_record(hit)
 
@@ -95,11 +108,20 @@ def grep(
             raise PartlyDone(f"nothing found, but {said}", hint=hint)
         session.note(said)
     if not counted:
-        ids = [one.thread_id for one in chosen_threads(store, threads or (), match, where or ())]
-        if ns is not None and ids and not any(ns in store.namespaces(one) for one in ids):
-            raise NotFound(f"no namespace '{ns}' in these threads")
-        if ids and channel:
-            names = [name for name in channel if not name.startswith("__")]
+        ids = [
+            one.thread_id
+            for one in chosen_threads(
+                store, options.threads or (), options.match, options.where or ()
+            )
+        ]
+        if (
+            options.ns is not None
+            and ids
+            and not any(options.ns in store.namespaces(one) for one in ids)
+        ):
+            raise NotFound(f"no namespace '{options.ns}' in these threads")
+        if ids and options.channel:
+            names = [name for name in options.channel if not name.startswith("__")]
             try:
                 check_channels(store, ids, names, "these threads")
             except NotFound as error:  # Or nothing was ever written to it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -14,10 +14,11 @@ import typer
 from ckpt_backends import shell
 from ckpt_backends.changes.bundle import Bundle, Header, bundles_in, read_header
 from ckpt_backends.changes.rows import Restored, Row, compare
-from ckpt_backends.errors import CkptError, NotFound, PartlyDone, Refused, Unsupported
+from ckpt_backends.errors import NotFound, PartlyDone, Refused, Unsupported
 from ckpt_backends.model import StoreInfo
-from ckpt_backends.registry import open_writable
-from ckpt_cli.commands.apply_plan import confirm, refuse_copy
+from ckpt_cli.apply.restore import RestoreReport, restore_threads
+from ckpt_cli.apply.writable import refuse_copy
+from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.signatures import AllowPickle, Trust, TrustedKeys, signed_by
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Yes
@@ -64,41 +65,34 @@ def import_(
     """
     session: Session = ctx.obj
     if not dry_run:
-        refuse_copy(session)
+        refuse_copy(session.store_url)
     info = session.store.describe()
     paths = list(_paths(session, files))
     trust = Trust.of(trusted_key, allow_pickle=allow_pickle)
     checked = partial(_checked, session, info, trust)
     bundles = list(map(checked, progress(paths, total=len(paths), label="checking")))
     trust.report(session, bundles)
-    failed: list[CkptError] = []
-    done: list[tuple[Bundle, Restored]] = []
-
-    def carry_out(restore: Callable[[Bundle], Restored], label: str) -> None:
-        for one in progress(bundles, total=len(bundles), label=label):
-            try:
-                done.append((one, restore(one)))
-            except CkptError as error:
-                error.message = f"cannot restore '{one.path}': {error.message}"
-                failed.append(error)
-
+    label = "comparing" if dry_run else "restoring"
+    seen = progress(bundles, total=len(bundles), label=label)
     if dry_run:
-        carry_out(lambda one: _compared(session, one, [before for before, _ in done]), "comparing")
+        report = RestoreReport()
+        for one in seen:
+            report.add(one, partial(_compared, session, [before for before, _ in report.done]))
     else:
         if not yes:
             rows = counted(sum(one.size for one in bundles), "row")
             confirm(f"Restore {counted(len(bundles), 'thread')} ({rows}) into '{info.url}'?")
-        # A reader of a file that is not in WAL mode would block our own writer.
-        for reading in (session.store, session.rows):
-            reading.refresh()
-        with open_writable(session.store_url) as writable:
-            carry_out(lambda one: writable.restore(one.rows()), "restoring")
+        report = restore_threads(session.store_url, seen, (session.store, session.rows))
     # Everything is written before anything is printed, so that a closed pipe stops nothing.
-    session.output.records((_record(*one) for one in done), _COLUMNS)
+    session.output.records((_record(*one) for one in report.done), _COLUMNS)
     if dry_run:
         session.note("dry run: nothing was written")
-    expired = sum(restored.expired for _, restored in done)
-    _report(failed, len(bundles), expired, dry_run=dry_run)
+    report.raise_failures("bundles", "would not be" if dry_run else "were not")
+    if report.expired:
+        raise PartlyDone(
+            f"{counted(report.expired, 'row')} left out: their time to live has passed",
+            hint="the bundles still hold them",
+        )
 
 
 def _paths(session: Session, files: Iterable[Path]) -> Iterator[Path]:
@@ -149,7 +143,7 @@ def _fitting(
         raise
 
 
-def _compared(session: Session, bundle: Bundle, before: Sequence[Bundle]) -> Restored:
+def _compared(session: Session, before: Sequence[Bundle], bundle: Bundle) -> Restored:
     """What an import would do after other bundles. Raises what it would raise."""
     store, thread_id = session.rows, bundle.header.thread_id
     same = [one.rows() for one in before if one.header.thread_id == thread_id]
@@ -167,20 +161,3 @@ def _record(bundle: Bundle, done: Restored) -> dict[str, Any]:
         "there": done.there,
         **({"expired": done.expired} if done.expired else {}),
     }
-
-
-def _report(failed: Sequence[CkptError], bundles: int, expired: int, *, dry_run: bool) -> None:
-    """Raise what an import ends with that did not restore everything."""
-    verb = "would not be" if dry_run else "were not"
-    if failed and len(failed) == bundles:
-        raise failed[0]
-    if failed:
-        raise PartlyDone(
-            f"{len(failed)} of {bundles} bundles {verb} restored: {failed[0].message}",
-            hint=failed[0].hint,
-        )
-    if expired:
-        raise PartlyDone(
-            f"{counted(expired, 'row')} left out: their time to live has passed",
-            hint="the bundles still hold them",
-        )

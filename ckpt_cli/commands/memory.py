@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -19,7 +20,7 @@ from ckpt_cli.core.search.patterns import FASTER, compile_pattern, gave_up, stop
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.lazy import CommandRef
-from ckpt_cli.options import Threads
+from ckpt_cli.options import Threads, takes
 from ckpt_cli.queries.memory import (
     find_key,
     list_items,
@@ -28,6 +29,7 @@ from ckpt_cli.queries.memory import (
     search_items,
     stored_item,
 )
+from ckpt_cli.render.memory.full_text import full_text_lines
 from ckpt_cli.render.memory.items import (
     hit_columns,
     hit_record,
@@ -40,7 +42,6 @@ from ckpt_cli.render.memory.items import (
     tree_lines,
 )
 from ckpt_cli.render.memory.provenance import origin_lines, origin_record
-from ckpt_cli.render.memory.whole import whole_lines
 from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.values.one_line import counted as counted_of
 from ckpt_cli.session import Session
@@ -87,49 +88,54 @@ Match = Annotated[
 ]
 
 
-def list_(
-    ctx: typer.Context,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryListOptions:
+    """The options of `ckpt memory list`."""
+
     namespace: Annotated[
         str,
         typer.Argument(
             metavar="[NAMESPACE]", help="Namespace and all below it, such as users/anna."
         ),
-    ] = "",
-    flat: Annotated[bool, typer.Option("--flat", help="Show a table, not a tree.")] = False,
+    ] = ""
+    flat: Annotated[bool, typer.Option("--flat", help="Show a table, not a tree.")] = False
     limit: Annotated[
         int, typer.Option("-n", "--limit", metavar="N", min=1, help="Show at most N.")
-    ] = 50,
-    everything: Annotated[bool, typer.Option("--all", help="Show all.")] = False,
-    match: Match = None,
+    ] = 50
+    everything: Annotated[bool, typer.Option("--all", help="Show all.")] = False
+    match: Match = None
     since: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Only items updated since TIME: 2h, 2026-04-07."),
-    ] = None,
+    ] = None
     until: Annotated[
         str | None, typer.Option(metavar="TIME", help="Only items not updated after TIME.")
-    ] = None,
+    ] = None
     expired: Annotated[
         bool | None,
         typer.Option("--expired/--no-expired", help="Only expired items, or only others."),
-    ] = None,
+    ] = None
     category: Annotated[
         str | None, typer.Option(metavar="NAME", help="Only facts of this category.")
-    ] = None,
+    ] = None
     min_confidence: Annotated[
         float | None,
         typer.Option(metavar="F", min=0, max=1, help="Only facts with a confidence of at least F."),
-    ] = None,
+    ] = None
     source: Annotated[
         str | None, typer.Option(metavar="THREAD", help="Only items that came from THREAD.")
-    ] = None,
+    ] = None
     duplicates: Annotated[
         bool, typer.Option("--duplicates", help="Only facts that repeat an older fact.")
-    ] = False,
+    ] = False
     orphans: Annotated[
         bool, typer.Option("--orphans", help="Only facts from threads that no longer exist.")
-    ] = False,
-    threads: Threads = None,
-) -> None:
+    ] = False
+    threads: Threads = None
+
+
+@takes(MemoryListOptions)
+def list_(ctx: typer.Context, options: MemoryListOptions) -> None:
     """List items by namespace, without values.
 
     Prints a tree on a terminal, else one row per item. Marks expired items, which stay until the
@@ -142,17 +148,24 @@ def list_(
     """
     session: Session = ctx.obj
     wanted = ItemFilter(
-        match=match,
-        since=None if since is None else parse_time(since, session.now, session.zone),
-        until=None if until is None else parse_time(until, session.now, session.zone),
-        expired=expired,
-        category=category,
-        min_confidence=min_confidence,
-        source=source,
+        match=options.match,
+        since=None
+        if options.since is None
+        else parse_time(options.since, session.now, session.zone),
+        until=None
+        if options.until is None
+        else parse_time(options.until, session.now, session.zone),
+        expired=options.expired,
+        category=options.category,
+        min_confidence=options.min_confidence,
+        source=options.source,
     )
     output, now = session.output, session.now
     counted, more = 0, False
-    looked_for, prefix = Faults(duplicates, orphans, threads), parse_namespace(namespace)
+    looked_for, prefix = (
+        Faults(options.duplicates, options.orphans, options.threads),
+        parse_namespace(options.namespace),
+    )
     with opened_memory(session) as memory:
         marks = faults(session, memory, prefix, looked_for) if looked_for else {}
         found = list_items(memory, prefix, wanted, now, redacted=_is_redacted(session))
@@ -162,22 +175,22 @@ def list_(
         def items() -> Iterator[Item]:
             nonlocal counted, more
             for counted, one in enumerate(found, 1):
-                if counted > limit and not everything:
+                if counted > options.limit and not options.everything:
                     more = True
                     return
                 yield one
 
-        if output.table and not flat:
+        if output.table and not options.flat:
             output.document(dict, lambda: tree_lines(items(), now, marks), rows=tuple, columns=())
         else:
             record = item_record if output.machine else row_record
             rows = ({**record(one, now), **marks.get(one.key, {})} for one in items())
             output.records(rows, item_columns(now, marked=bool(looked_for)))
     if not counted:
-        is_some = namespace or looked_for or wanted != ItemFilter()
+        is_some = options.namespace or looked_for or wanted != ItemFilter()
         session.note("no item matches" if is_some else "no items")
     elif more:
-        session.note(f"showing the first {limit} items; -n N or --all for more")
+        session.note(f"showing the first {options.limit} items; -n N or --all for more")
 
 
 def show(
@@ -239,7 +252,7 @@ def _show_all(session: Session, memory: MemoryStore, prefix: Namespace) -> None:
     now, output = session.now, session.output
     found = read_items(memory, prefix, ItemFilter(), now, redacted=_is_redacted(session))
     if output.text:
-        output.document(dict, lambda: whole_lines(found, output.width), rows=tuple, columns=())
+        output.document(dict, lambda: full_text_lines(found, output.width), rows=tuple, columns=())
     else:
         records = (read_record(one, now) for one in found)
         output.records(records, [*item_columns(now), Column("VALUE", "value")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,14 +12,15 @@ import typer
 from ckpt_backends.changes.bundle import make_folder
 from ckpt_backends.errors import PartlyDone, Refused, Unsupported, UsageError
 from ckpt_backends.memory.protocol import Item, MemoryInfo, MemoryStore
-from ckpt_backends.registry import open_memory, open_writable_memory
-from ckpt_cli.apply.memory import Done, archive_items, remove_items
+from ckpt_backends.registry import open_memory
+from ckpt_cli.apply.memory import MemoryReport, archive_items, remove_items
+from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.memory import Match, Under, opened_memory
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.memory.item_filter import ItemFilter, parse_namespace
 from ckpt_cli.core.times import parse_time
-from ckpt_cli.options import DryRun, Yes
+from ckpt_cli.options import DryRun, Yes, takes
 from ckpt_cli.queries.memory import list_items, named_items, without_values
 from ckpt_cli.render.memory.items import (
     amount,
@@ -38,33 +40,38 @@ Write = Annotated[
 ]
 
 
-def delete(
-    ctx: typer.Context,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryDeleteOptions:
+    """The arguments and options of `ckpt memory delete`."""
+
     keys: Annotated[
         list[str] | None,
         typer.Argument(metavar="[KEY]...", help="Key, or NAMESPACE/KEY; repeatable."),
-    ] = None,
-    namespace: Under = "",
-    match: Match = None,
-    expired: Annotated[bool, typer.Option("--expired", help="Select expired items.")] = False,
+    ] = None
+    namespace: Under = ""
+    match: Match = None
+    expired: Annotated[bool, typer.Option("--expired", help="Select expired items.")] = False
     older_than: Annotated[
         str | None,
         typer.Option(metavar="AGE", help="Select items not updated for AGE: 30d, 2h or a date."),
-    ] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Select all items of --namespace.")
-    ] = False,
+    ] = None
+    everything: Annotated[bool, typer.Option("--all", help="Select all items of --namespace.")] = (
+        False
+    )
     limit: Annotated[
         int, typer.Option("-n", "--limit", metavar="N", min=1, help="Delete at most N.")
-    ] = 100_000,
+    ] = 100_000
     archive: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Archive the items in DIR first.")
-    ] = None,
-    sign_key: SignKey = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    write: Write = False,
-) -> None:
+    ] = None
+    sign_key: SignKey = None
+    dry_run: DryRun = False
+    yes: Yes = False
+    write: Write = False
+
+
+@takes(MemoryDeleteOptions)
+def delete(ctx: typer.Context, options: MemoryDeleteOptions) -> None:
     """Delete items and their vectors.
 
     Select items by key, or by rules that must all match. If an item changes after the plan was
@@ -77,49 +84,50 @@ def delete(
     """
     session: Session = ctx.obj
     wanted = ItemFilter(
-        match=match,
-        until=None if older_than is None else parse_time(older_than, session.now, session.zone),
-        expired=expired or None,
+        match=options.match,
+        until=None
+        if options.older_than is None
+        else parse_time(options.older_than, session.now, session.zone),
+        expired=options.expired or None,
     )
-    if session.settings.get("copy") and not dry_run:
-        raise UsageError(
-            "cannot delete: a private copy (--copy) is read-only", hint="leave out --copy"
-        )
-    _check_words(keys or [], namespace, wanted, everything=everything)
-    key = signing_key(sign_key, archive)
-    if archive is not None and not dry_run:
-        make_folder(archive)
+    if not options.dry_run:
+        refuse_copy(session.store_url)
+    _check_words(options.keys or [], options.namespace, wanted, everything=options.everything)
+    key = signing_key(options.sign_key, options.archive)
+    if options.archive is not None and not options.dry_run:
+        make_folder(options.archive)
     bundle: Path | None = None
     with opened_memory(session) as memory:
-        planned = _plan(memory, keys or [], namespace, wanted, session, limit + 1)
-        items, more = planned[:limit], len(planned) > limit
+        planned = _plan(
+            memory, options.keys or [], options.namespace, wanted, session, options.limit + 1
+        )
+        items, more = planned[: options.limit], len(planned) > options.limit
         shown = list(map(without_values, items)) if session.settings.get("redact") else items
         info = memory.describe()
         if not items:
             session.note("nothing to do")
-        elif not dry_run:
-            check_allowed(info, write=write)
-            if not yes:
+        elif not options.dry_run:
+            check_allowed(info, write=options.write)
+            if not options.yes:
                 # Holds no lock while a person decides.
                 memory.refresh()
                 _show_and_ask(session, shown, more=more)
-            if archive is not None:
-                bundle = archive_items(memory, items, archive, iso(session.now), key)
-    done = Done(0)
-    if items and not dry_run:
-        with open_writable_memory(session.store_url) as writable:
-            done = remove_items(writable, items)
-            if left := writable.finish_removal():
-                session.note(left)
-    _answer(session, shown, done, bundle, more=more, dry_run=dry_run)
+            if options.archive is not None:
+                bundle = archive_items(memory, items, options.archive, iso(session.now), key)
+    done = MemoryReport(0)
+    if items and not options.dry_run:
+        done = remove_items(session.store_url, items)
+        if done.not_erased:
+            session.note(done.not_erased)
+    _answer(session, shown, done, bundle, more=more, dry_run=options.dry_run)
     if done.stopped is not None:
         raise PartlyDone(
             f"{done.stopped.message}; {counted(len(items) - done.removed, 'item')} left",
             hint=done.stopped.hint,
         )
-    if more and not dry_run:
+    if more and not options.dry_run:
         raise PartlyDone(
-            f"stopped after {counted(limit, 'item')}; more match",
+            f"stopped after {counted(options.limit, 'item')}; more match",
             hint="run the same command again",
         )
 
@@ -185,7 +193,7 @@ def _show_and_ask(session: Session, items: list[Item], *, more: bool) -> None:
 def _answer(
     session: Session,
     items: list[Item],
-    done: Done,
+    done: MemoryReport,
     bundle: Path | None,
     *,
     more: bool,

@@ -9,15 +9,16 @@ import typer
 
 from ckpt_backends.codec import decode, to_json
 from ckpt_backends.memory.protocol import Item
-from ckpt_backends.registry import open_editable_memory, open_memory
+from ckpt_backends.registry import open_memory
+from ckpt_cli.apply.memory import check_editable, edit_item
 from ckpt_cli.commands.memory import Under
 from ckpt_cli.core.memory.edit_fact import changes, parse_fields, refuse_duplicate
 from ckpt_cli.core.memory.item_filter import parse_namespace
 from ckpt_cli.core.redact import redact
 from ckpt_cli.queries.memory import find_key, stored_item
+from ckpt_cli.render.terminal.fields import field
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.table import Column
-from ckpt_cli.render.thread import field
 from ckpt_cli.render.values.block import block
 from ckpt_cli.session import Session
 
@@ -51,16 +52,16 @@ def edit(
       ckpt -s memory.json memory edit workContext --set summary='Writes Go.' --write
     """
     session: Session = ctx.obj
-    with open_editable_memory(session.store_url) as writable:
-        with open_memory(session.store_url) as memory:
-            address = find_key(memory, key, parse_namespace(namespace))
-            item = stored_item(memory, address)
-            new = parse_fields(fields, address.namespace[-1])
-            others = list(memory.items(prefix=address.namespace, values=True))
-        refuse_duplicate(item, new, others)
-        found = changes(None if item.value is None else decode(item.value), new)
-        if write and found:
-            writable.edit(item, {name: after for name, (_, after) in found.items()})
+    check_editable(session.store_url)
+    with open_memory(session.store_url) as memory:
+        address = find_key(memory, key, parse_namespace(namespace))
+        item = stored_item(memory, address)
+        new = parse_fields(fields, address.namespace[-1])
+        others = list(memory.items(prefix=address.namespace, values=True))
+    refuse_duplicate(item, new, others)
+    found = changes(None if item.value is None else decode(item.value), new)
+    if write and found:
+        edit_item(session.store_url, item, {name: after for name, (_, after) in found.items()})
     if session.settings.get("redact"):
         found = {name: (redact(before), redact(after)) for name, (before, after) in found.items()}
     record = _record(item, found, written=write and bool(found))

@@ -14,9 +14,10 @@ import typer
 from ckpt_backends import shell
 from ckpt_backends.changes.bundle import Bundle, Header
 from ckpt_backends.changes.rows import Row
-from ckpt_backends.errors import CkptError, PartlyDone, Refused, Unsupported, UsageError
+from ckpt_backends.errors import PartlyDone, Refused, Unsupported, UsageError
 from ckpt_backends.memory.protocol import MemoryStore, Namespace
-from ckpt_backends.registry import open_writable_memory
+from ckpt_cli.apply.restore import restore_memory
+from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.memory import opened_memory
 from ckpt_cli.commands.memory_delete import Write, check_allowed
@@ -71,10 +72,8 @@ def import_(
       ckpt -s memory.db memory import backups/memory-*.ckpt.gz --dry-run
     """
     session: Session = ctx.obj
-    if session.settings.get("copy") and not dry_run:
-        raise UsageError(
-            "cannot import: a private copy (--copy) is read-only", hint="leave out --copy"
-        )
+    if not dry_run:
+        refuse_copy(session.store_url)
     trust = Trust.of(trusted_key, allow_pickle=allow_pickle)
     with opened_memory(session) as memory:
         info = memory.describe()
@@ -91,29 +90,17 @@ def import_(
         spaces = _listed(sorted({ns for one in bundles for ns in one.namespaces}))
         archives = counted(len(files), "archive")
         confirm(f"Restore {archives} ({rows}) into {spaces} of '{info.url}'?")
-    restored, expired = [], 0
-    failed: list[CkptError] = []
-    with open_writable_memory(session.store_url) as writable:
-        for one in bundles:
-            try:
-                done = writable.restore(one.bundle.rows())
-            except CkptError as error:
-                error.message = f"cannot restore '{one.bundle.path}': {error.message}"
-                failed.append(error)
-                continue
-            expired += done.expired
-            restored.append({**one.record, "added": done.added, "there": done.there})
+    records = {id(one.bundle): one.record for one in bundles}
+    report = restore_memory(session.store_url, [one.bundle for one in bundles])
+    restored = [
+        {**records[id(bundle)], "added": done.added, "there": done.there}
+        for bundle, done in report.done
+    ]
     session.output.records(restored, _columns("file", "rows", "added", "there", "namespaces"))
-    if failed and not restored:
-        raise failed[0]
-    if failed:
+    report.raise_failures("archives")
+    if report.expired:
         raise PartlyDone(
-            f"{len(failed)} of {len(files)} archives were not restored: {failed[0].message}",
-            hint=failed[0].hint,
-        )
-    if expired:
-        raise PartlyDone(
-            f"{counted(expired, 'row')} left out: their time to live has ended",
+            f"{counted(report.expired, 'row')} left out: their time to live has ended",
             hint="the archives still hold them",
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,8 +19,8 @@ from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.retention.policy import RetentionRules
 from ckpt_cli.core.times import parse_duration, parse_time
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import DryRun, Match, Memory, Where, Yes
-from ckpt_cli.plans.plan_file import read_plan, write_plan
+from ckpt_cli.options import DryRun, Match, Memory, Where, Yes, takes
+from ckpt_cli.plans.plan_file import PlanFile, read_plan, write_plan
 from ckpt_cli.plans.purge import Policy, plan_purge
 from ckpt_cli.queries.threads import Selection, parse_status, parse_where
 from ckpt_cli.session import Session
@@ -27,79 +28,116 @@ from ckpt_cli.session import Session
 _STATUSES = ", ".join(Status)
 
 
-def purge(
-    ctx: typer.Context,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeOptions:
+    """The options of `ckpt purge`."""
+
     older_than: Annotated[
         str | None,
         typer.Option("--older-than", metavar="AGE", help="Only threads idle for AGE, such as 30d."),
-    ] = None,
+    ] = None
     expired: Annotated[
         bool, typer.Option("--expired", help="Only threads past the profile's retention.")
-    ] = False,
-    match: Match = None,
-    where: Where = None,
+    ] = False
+    match: Match = None
+    where: Where = None
     status: Annotated[
         list[str] | None,
         typer.Option(
             metavar="STATUS", help=f"Only threads with this status: {_STATUSES}; repeatable."
         ),
-    ] = None,
+    ] = None
     keep_last: Annotated[
         int | None,
         typer.Option("--keep-last", metavar="N", min=1, help="Prune: keep the newest N."),
-    ] = None,
+    ] = None
     keep_within: Annotated[
         str | None,
         typer.Option("--keep-within", metavar="AGE", help="Prune: keep what is younger than AGE."),
-    ] = None,
+    ] = None
     keep_tips: Annotated[
         bool, typer.Option("--keep-tips", help="Prune: keep the tip of each branch.")
-    ] = False,
+    ] = False
     protect: Annotated[
         list[str] | None,
         typer.Option(metavar="GLOB", help="Never touch these threads; repeatable."),
-    ] = None,
+    ] = None
     include_interrupted: Annotated[
         bool, typer.Option("--include-interrupted", help="Remove interrupted threads too.")
-    ] = False,
+    ] = False
     include_pending: Annotated[
         bool,
         typer.Option(
             "--include-pending", help="Remove threads with a pending or unknown status too."
         ),
-    ] = False,
+    ] = False
     include_error: Annotated[
         bool, typer.Option("--include-error", help="Remove threads with status error too.")
-    ] = False,
+    ] = False
     archive: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Archive each thread in DIR before removing it."),
-    ] = None,
-    sign_key: SignKey = None,
+    ] = None
+    sign_key: SignKey = None
     plan_out: Annotated[
         Path | None,
         typer.Option("--plan-out", metavar="FILE", help="Write the plan to FILE; remove nothing."),
-    ] = None,
+    ] = None
     plan: Annotated[
         Path | None, typer.Option("--plan", metavar="FILE", help="Carry out the plan in FILE.")
-    ] = None,
+    ] = None
     max_duration: Annotated[
         str | None,
         typer.Option(
             "--max-duration", metavar="TIME", help="Start no batch after TIME, such as 30m."
         ),
-    ] = None,
-    batch: Annotated[int, typer.Option(metavar="N", min=1, help="Threads per transaction.")] = 100,
+    ] = None
+    batch: Annotated[int, typer.Option(metavar="N", min=1, help="Threads per transaction.")] = 100
     sleep: Annotated[
         float, typer.Option(metavar="SECONDS", min=0, help="Pause between transactions.")
-    ] = 0.0,
+    ] = 0.0
     vacuum: Annotated[
         bool, typer.Option("--vacuum", help="Reclaim disk space afterwards (VACUUM).")
-    ] = False,
-    memory: Memory = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-) -> None:
+    ] = False
+    memory: Memory = None
+    dry_run: DryRun = False
+    yes: Yes = False
+
+    def policy(self, session: Session) -> Policy:
+        """Return what is to be removed. Raises `UsageError`."""
+        within = parse_duration(self.keep_within) if self.keep_within else None
+        return Policy(
+            Selection(
+                match=self.match,
+                status=frozenset(map(parse_status, self.status or ())),
+                where=tuple(map(parse_where, self.where or ())),
+            ),
+            _oldest(session, self.older_than, expired=self.expired),
+            tuple(self.protect or ()),
+            RetentionRules(self.keep_last, within, self.keep_tips),
+            include_interrupted=self.include_interrupted,
+            include_pending=self.include_pending,
+            include_error=self.include_error,
+        )
+
+    def terms(self) -> Terms:
+        """Return how the plan is carried out. Raises `UsageError`."""
+        until = None
+        if self.max_duration is not None:
+            until = time.monotonic() + parse_duration(self.max_duration).total_seconds()
+        return Terms(
+            Pace(self.batch, self.sleep, until),
+            self.archive,
+            self.vacuum,
+            self.dry_run or self.plan_out is not None,
+            self.yes,
+            self.memory,
+            signing_key(self.sign_key, self.archive),
+        )
+
+
+@takes(PurgeOptions)
+def purge(ctx: typer.Context, options: PurgeOptions) -> None:
     """Remove old threads, or prune old checkpoints inside them.
 
     Removes whole threads that match all of --older-than, --expired, --match, --where and
@@ -120,51 +158,31 @@ def purge(
       17 3 * * *  ckpt -s prod purge --older-than 90d --max-duration 30m --yes -q
     """
     session: Session = ctx.obj
-    keep = RetentionRules(
-        keep_last, parse_duration(keep_within) if keep_within else None, keep_tips
-    )
-    policy = Policy(
-        Selection(
-            match=match,
-            status=frozenset(map(parse_status, status or ())),
-            where=tuple(map(parse_where, where or ())),
-        ),
-        _oldest(session, older_than, expired=expired),
-        tuple(protect or ()),
-        keep,
-        include_interrupted=include_interrupted,
-        include_pending=include_pending,
-        include_error=include_error,
-    )
-    until = None if max_duration is None else time.monotonic() + _seconds(max_duration)
-    terms = Terms(
-        Pace(batch, sleep, until),
-        archive,
-        vacuum,
-        dry_run or plan_out is not None,
-        yes,
-        memory,
-        signing_key(sign_key, archive),
-    )
+    policy, terms = options.policy(session), options.terms()
     check_terms(session, terms)
-    if plan is not None:
-        _check_alone(policy, plan_out)
-        with TemporaryFolder() as folder:
-            found = read_plan(plan, folder)
-            found.check_store(session.store.describe(), session.store_url)
-            carry_out_plan(session, found, terms)
-        return
-    _check_policy(policy)
+    if options.plan is not None:
+        _check_alone(policy, options.plan_out)
+    else:
+        _check_policy(policy)
     with TemporaryFolder() as folder:
-        path = plan_out or folder / "plan.ndjson"
-        seen = progress(
-            plan_purge(session.store, policy, session.now), total=None, label="planning"
-        )
-        found = write_plan(path, session.store.describe(), session.now, seen, session.store_url)
-        if plan_out is not None:
-            named = shell.word(str(plan_out))
-            session.note(f"wrote the plan to '{plan_out}'; carry it out with --plan {named}")
+        if options.plan is not None:
+            found = read_plan(options.plan, folder)
+            found.check_store(session.store.describe(), session.store_url)
+        else:
+            found = _planned(session, policy, options.plan_out, folder)
         carry_out_plan(session, found, terms)
+
+
+def _planned(session: Session, policy: Policy, out: Path | None, folder: Path) -> PlanFile:
+    """Plan the purge, and write the plan to a file."""
+    planned = plan_purge(session.store, policy, session.now)
+    seen = progress(planned, total=None, label="planning")
+    path = out or folder / "plan.ndjson"
+    found = write_plan(path, session.store.describe(), session.now, seen, session.store_url)
+    if out is not None:
+        named = shell.word(str(out))
+        session.note(f"wrote the plan to '{out}'; carry it out with --plan {named}")
+    return found
 
 
 def _oldest(session: Session, older_than: str | None, *, expired: bool) -> Any:
@@ -177,10 +195,6 @@ def _oldest(session: Session, older_than: str | None, *, expired: bool) -> Any:
             )
         older_than = older_than or retention
     return None if older_than is None else parse_time(older_than, session.now, session.zone)
-
-
-def _seconds(text: str) -> float:
-    return parse_duration(text).total_seconds()
 
 
 def _check_policy(policy: Policy) -> None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
 from ckpt_backends import shell
 from ckpt_backends.errors import PartlyDone, Refused, UsageError
-from ckpt_cli.commands.apply_plan import refuse_copy, write
+from ckpt_cli.apply.writable import refuse_copy
+from ckpt_cli.commands.apply_plan import write
 from ckpt_cli.core.replay.elimination import Verdict
 from ckpt_cli.core.replay.reducer_options import chosen_reducers, named_reducers
 from ckpt_cli.core.replay.report import ReplayReport, judge_all, report
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import At, DryRun, Jobs, Match, OptionalThread, Where, Yes
+from ckpt_cli.options import At, DryRun, Jobs, Match, OptionalThread, Where, Yes, takes
 from ckpt_cli.plans.repair import plan_repair
 from ckpt_cli.queries.replay import replay_thread
 from ckpt_cli.queries.replay_all import check_channels, replay_threads
@@ -48,31 +50,61 @@ ReducerOption = Annotated[
 ]
 
 
-def replay(
-    ctx: typer.Context,
-    thread: OptionalThread = None,
-    at: At = None,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """The arguments and options of `ckpt replay`."""
+
+    thread: OptionalThread = None
+    at: At = None
     ns: Annotated[
         str | None,
         typer.Option("--ns", metavar="NAMESPACE", help="Only this namespace; '' is the root."),
-    ] = None,
-    verify: VerifyOption = False,
+    ] = None
+    verify: VerifyOption = False
     strict: Annotated[
         bool,
         typer.Option("--strict", help="As --verify; exit 1 also if anything cannot be verified."),
-    ] = False,
-    all_threads: Annotated[bool, typer.Option("--all", help="Replay all threads.")] = False,
-    match: Match = None,
-    where: Where = None,
-    jobs: Jobs = 1,
-    reducer: ReducerOption = None,
+    ] = False
+    all_threads: Annotated[bool, typer.Option("--all", help="Replay all threads.")] = False
+    match: Match = None
+    where: Where = None
+    jobs: Jobs = 1
+    reducer: ReducerOption = None
     repair: Annotated[
         bool,
         typer.Option("--repair", help="Restore values that are missing or unreadable."),
-    ] = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-) -> None:
+    ] = False
+    dry_run: DryRun = False
+    yes: Yes = False
+
+    @property
+    def is_several(self) -> bool:
+        """Whether the options may choose more than one thread."""
+        return self.all_threads or self.match is not None or bool(self.where)
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the options name a checkpoint or a namespace."""
+        return self.at is not None or self.ns is not None
+
+    def check(self) -> None:
+        """Raise `UsageError` for options that exclude each other."""
+        if (self.dry_run or self.yes) and not self.repair:
+            raise UsageError("--dry-run and --yes require --repair")
+        if self.repair and (self.verify or self.strict or self.is_several or self.is_part):
+            raise UsageError(
+                "--repair takes a whole thread, without --verify, --strict, --at, --ns, --all,"
+                " --match or --where",
+                hint="ckpt replay THREAD --repair",
+            )
+        if self.is_several and (self.thread is not None or self.is_part):
+            raise UsageError("THREAD cannot be combined with --all, --match or --where")
+        if self.jobs > 1 and not self.is_several:
+            raise UsageError("--jobs requires --all, --match or --where")
+
+
+@takes(ReplayOptions)
+def replay(ctx: typer.Context, options: ReplayOptions) -> None:
     """Verify checkpoints against recorded writes.
 
     Rebuilds each checkpoint from its parent's state and the tasks' writes, and compares the
@@ -92,38 +124,27 @@ def replay(
       ckpt -s postgresql://db/agents replay user-42 --repair --dry-run
     """
     session: Session = ctx.obj
-    chosen = chosen_reducers(session.reducers, reducer or [])
-    named = named_reducers(reducer or ())
-    if (dry_run or yes) and not repair:
-        raise UsageError("--dry-run and --yes require --repair")
-    several = all_threads or match is not None or bool(where)
-    if repair and (verify or strict or several or at is not None or ns is not None):
-        raise UsageError(
-            "--repair takes a whole thread, without --verify, --strict, --at, --ns, --all, --match"
-            " or --where",
-            hint="ckpt replay THREAD --repair",
-        )
-    if several:
-        if thread is not None or at is not None or ns is not None:
-            raise UsageError("THREAD cannot be combined with --all, --match or --where")
-        ids = [one.thread_id for one in chosen_threads(session.store, (), match, where or ())]
+    reducers = chosen_reducers(session.reducers, options.reducer or [])
+    named = named_reducers(options.reducer or ())
+    options.check()
+    if options.is_several:
+        chosen = chosen_threads(session.store, (), options.match, options.where or ())
+        ids = [one.thread_id for one in chosen]
         check_channels(session.store, ids, named, "these threads")
-        _all(session, chosen, ids, jobs, verify=verify, strict=strict)
+        _all(session, options, reducers, ids)
         return
-    if jobs > 1:
-        raise UsageError("--jobs requires --all, --match or --where")
-    if repair:
-        _repair(session, thread, chosen, named, dry_run=dry_run, yes=yes)
+    if options.repair:
+        _repair(session, options, reducers, named)
         return
-    words = TargetArguments(thread, at, ns)
+    words = TargetArguments(options.thread, options.at, options.ns)
     target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
     reader = target.reader
     check_channels(session.store, [reader.thread_id], named, f"thread '{reader.thread_id}'")
-    namespace = target.checkpoint_ns if ns is not None or target.chosen else None
+    namespace = target.checkpoint_ns if options.ns is not None or target.chosen else None
     upto = target.checkpoint_id if target.chosen else None
-    ((found, judgements),) = judge_all([replay_thread(reader, namespace, upto)], chosen)
+    ((found, judgements),) = judge_all([replay_thread(reader, namespace, upto)], reducers)
     refs = short_refs([one.key.checkpoint_id for n in reader.namespaces for one in reader.index(n)])
-    if not (verify or strict):
+    if not (options.verify or options.strict):
         session.output.records(transition_rows(found, judgements), transition_columns(refs))
         return
     about = report(found, judgements)
@@ -133,23 +154,18 @@ def replay(
         rows=lambda: report_rows(about),
         columns=REPORT_COLUMNS,
     )
-    _conclude(session, [about], strict=strict)
+    _conclude(session, [about], strict=options.strict)
 
 
 def _repair(
-    session: Session,
-    thread: str | None,
-    chosen: dict[str, str],
-    named: Collection[str],
-    *,
-    dry_run: bool,
-    yes: bool,
+    session: Session, options: ReplayOptions, reducers: dict[str, str], named: Collection[str]
 ) -> None:
+    dry_run = options.dry_run
     if not dry_run:
-        refuse_copy(session)
-    reader = find_thread(session.store, thread, session.note)
+        refuse_copy(session.store_url)
+    reader = find_thread(session.store, options.thread, session.note)
     check_channels(session.store, [reader.thread_id], named, f"thread '{reader.thread_id}'")
-    plan = plan_repair(reader, chosen)
+    plan = plan_repair(reader, reducers)
     output = session.output
 
     def show() -> None:
@@ -168,7 +184,7 @@ def _repair(
         session.note("nothing to do: no value is missing or unreadable")
     if plan.rebuilt and not dry_run:
         n = counted(len(plan.rebuilt), "value")
-        write(session, plan.change, f"Restore {n} of thread '{plan.thread_id}'?", yes=yes)
+        write(session, plan.change, f"Restore {n} of thread '{plan.thread_id}'?", yes=options.yes)
         session.note(f"restored {n}")
     if output.machine and not dry_run:
         show()
@@ -182,28 +198,22 @@ def _repair(
 
 
 def _all(
-    session: Session,
-    chosen: dict[str, str],
-    ids: list[str],
-    jobs: int,
-    *,
-    verify: bool,
-    strict: bool,
+    session: Session, options: ReplayOptions, reducers: dict[str, str], ids: list[str]
 ) -> None:
     watched = progress(iter(ids), total=len(ids), label="replaying threads")
-    found = replay_threads(session.store, session.opening, watched, jobs)
+    found = replay_threads(session.store, session.opening, watched, options.jobs)
     reports: list[ReplayReport] = []
 
     def rows() -> Iterator[dict[str, Any]]:
-        for one, judgements in judge_all(found, chosen):
+        for one, judgements in judge_all(found, reducers):
             about = report(one, judgements)
             if about.findings:
                 reports.append(about)
             yield thread_rows(about)
 
     session.output.records(rows(), THREAD_COLUMNS)
-    if verify or strict:
-        _conclude(session, reports, strict=strict)
+    if options.verify or options.strict:
+        _conclude(session, reports, strict=options.strict)
 
 
 def _conclude(session: Session, reports: list[ReplayReport], *, strict: bool) -> None:

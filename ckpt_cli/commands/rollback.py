@@ -8,8 +8,9 @@ import typer
 
 from ckpt_cli.commands.apply_plan import carry_out
 from ckpt_cli.options import AsOf, At, DryRun, Force, Reason, Yes
-from ckpt_cli.plans.rollback import RollbackOptions, check_store, plan_rollback
+from ckpt_cli.plans.rollback import plan_rollback
 from ckpt_cli.plans.rollback_target import Back, find_target
+from ckpt_cli.plans.root_branch import RollbackOptions, check_store
 from ckpt_cli.session import Session
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.options import AsOf, At, Channels, Namespace, OptionalThread
+from ckpt_cli.options import AsOf, At, Channels, Namespace, OptionalThread, takes
 from ckpt_cli.queries.show import CheckpointView, picked, raw_bytes, view
 from ckpt_cli.render.history import channel_columns, history_columns, write_columns
 from ckpt_cli.render.records import channel_rows, entry_record, picked_rows, show_record
@@ -18,63 +19,82 @@ from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.values.one_line import summary
 from ckpt_cli.session import Session
 from ckpt_cli.threads.target import (
+    NamedThread,
     Target,
     TargetArguments,
-    find_checkpoint,
-    find_thread,
-    has_ref,
-    with_ref,
+    find_named,
 )
 
 _QUESTION_WIDTH = 200
 """Width of a question that is kept; the tree cuts it to what fits."""
 
 
-def show(
-    ctx: typer.Context,
-    thread: OptionalThread = None,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowOptions:
+    """The arguments and options of `ckpt show`."""
+
+    thread: OptionalThread = None
     ref: Annotated[
         str | None,
         typer.Argument(metavar="[REF]", help="Checkpoint of the thread, in place of @REF."),
-    ] = None,
-    at: At = None,
-    ns: Namespace = None,
-    as_of: AsOf = None,
-    channel: Channels = None,
+    ] = None
+    at: At = None
+    ns: Namespace = None
+    as_of: AsOf = None
+    channel: Channels = None
     path: Annotated[
         str | None,
         typer.Option(
             metavar="PATH", help="Show one part of the state, such as 'messages[-1].content'."
         ),
-    ] = None,
+    ] = None
     writes: Annotated[
         bool, typer.Option("--writes", help="Also show what the tasks of its next step wrote.")
-    ] = False,
+    ] = False
     metadata: Annotated[
         bool, typer.Option("--metadata", help="Also show the metadata of the checkpoint.")
-    ] = False,
+    ] = False
     raw: Annotated[
         bool, typer.Option("--raw", help="Print the stored bytes of the checkpoint, undecoded.")
-    ] = False,
+    ] = False
     where: Annotated[
         bool, typer.Option("--where", help="Print the queries that find it in the store.")
-    ] = False,
+    ] = False
     tree: Annotated[
         bool, typer.Option("--tree", help="Draw the checkpoints of the thread as a tree.")
-    ] = False,
-    unfold: Annotated[
-        bool, typer.Option("--unfold", help="Show every step, also plain ones.")
-    ] = False,
+    ] = False
+    unfold: Annotated[bool, typer.Option("--unfold", help="Show every step, also plain ones.")] = (
+        False
+    )
     all_ns: Annotated[
         bool, typer.Option("--all-ns", help="Also draw the tree of each subgraph call.")
-    ] = False,
+    ] = False
     mermaid: Annotated[
         bool, typer.Option("--mermaid", help="Print the tree as a Mermaid flowchart.")
-    ] = False,
+    ] = False
     ascii_only: Annotated[
         bool, typer.Option("--ascii", help="Draw the tree with ASCII characters only.")
-    ] = False,
-) -> None:
+    ] = False
+
+    def check(self) -> None:
+        """Raise `UsageError` for options that exclude each other."""
+        if self.tree or self.mermaid:
+            if any((self.channel, self.path, self.writes, self.metadata, self.raw, self.where)):
+                raise UsageError(
+                    f"--{'tree' if self.tree else 'mermaid'} draws a whole thread, without values",
+                    hint="use it with --ns, --all-ns, --unfold and --ascii only",
+                )
+        elif self.unfold or self.all_ns or self.ascii_only:
+            raise UsageError("--unfold, --all-ns and --ascii need --tree", hint="add --tree")
+        elif self.path is not None and self.channel:
+            raise UsageError(
+                "--path cannot be combined with --channel",
+                hint="begin the path with the channel: --path 'CHANNEL[0]'",
+            )
+
+
+@takes(ShowOptions)
+def show(ctx: typer.Context, options: ShowOptions) -> None:
     """Show the state at a checkpoint, or the tree of a thread.
 
     Without REF, show the thread's head. Without THREAD, show the newest thread.
@@ -87,57 +107,41 @@ def show(
       ckpt -s agent.db show user-42 --as-of yesterday --channel messages -o json
     """
     session: Session = ctx.obj
-    words = with_ref(session.store, TargetArguments(thread, at, ns, as_of), ref)
-    if tree or mermaid:
-        if channel or path or writes or metadata or raw or where:
-            raise UsageError(
-                f"--{'tree' if tree else 'mermaid'} draws a whole thread, without values",
-                hint="use it with --ns, --all-ns, --unfold and --ascii only",
-            )
-        _show_tree(session, words, unfold, all_ns, mermaid, ascii_only)
+    store = session.store
+    options.check()
+    words = TargetArguments(options.thread, options.at, options.ns, options.as_of, options.ref)
+    named = find_named(store, words, session.note)
+    if options.tree or options.mermaid:
+        _show_tree(session, named, options)
         return
-    if unfold or all_ns or ascii_only:
-        raise UsageError("--unfold, --all-ns and --ascii need --tree", hint="add --tree")
-    if path is not None and channel:
-        raise UsageError(
-            "--path cannot be combined with --channel",
-            hint="begin the path with the channel: --path 'CHANNEL[0]'",
-        )
-    target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
-    if raw:
+    target = named.checkpoint(session.now, session.zone)
+    if options.raw:
         session.output.raw(raw_bytes(target))
-    elif where:
+    elif options.where:
         _show_sources(session, target)
-    elif path is not None:
-        _show_path(session, target, path)
+    elif options.path is not None:
+        _show_path(session, target, options.path)
     else:
-        found = view(target, channel, writes=writes or session.output.machine)
-        _show_state(session, found, writes, metadata)
+        writes = options.writes or session.output.machine
+        _show_state(session, view(target, options.channel, writes=writes), options)
 
 
-def _show_tree(
-    session: Session,
-    words: TargetArguments,
-    unfold: bool,
-    all_ns: bool,
-    mermaid: bool,
-    ascii_only: bool,
-) -> None:
+def _show_tree(session: Session, named: NamedThread, options: ShowOptions) -> None:
     # Here, since a plain `show` needs none of it.
     from ckpt_cli.queries.history import history_entries
     from ckpt_cli.queries.tree import read_tree
     from ckpt_cli.render.tree.lines import tree_lines
     from ckpt_cli.render.tree.wording import ASCII, UNICODE
 
-    keep, tree_of = None, words.ns
-    if has_ref(session.store, words):
-        target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
-        reader, keep = target.reader, (target.checkpoint_ns, target.checkpoint_id)
-    else:
-        reader = find_thread(session.store, words.thread, session.note)
+    reader, keep, tree_of = named.reader, None, named.ns
+    if named.has_ref:
+        target = named.checkpoint(session.now, session.zone)
+        keep = (target.checkpoint_ns, target.checkpoint_id)
 
     def record() -> list[dict[str, Any]]:
-        return list(map(entry_record, history_entries(reader, tree_of, all_ns=all_ns, limit=None)))
+        return list(
+            map(entry_record, history_entries(reader, tree_of, all_ns=options.all_ns, limit=None))
+        )
 
     def text() -> Iterator[StyledLine]:
         from ckpt_cli.render.tree.mermaid import mermaid_lines
@@ -146,11 +150,11 @@ def _show_tree(
             reader,
             tree_of,
             lambda value: summary(value, _QUESTION_WIDTH),
-            nest=all_ns,
-            unfold=unfold,
+            nest=options.all_ns,
+            unfold=options.unfold,
             keep=keep,
         )
-        if mermaid:
+        if options.mermaid:
             yield from mermaid_lines(found.plan, found.details, found.refs)
             return
         yield from tree_lines(
@@ -162,7 +166,7 @@ def _show_tree(
             now=session.now,
             status=", ".join(found.conditions),
             width=session.output.width,
-            glyphs=UNICODE if session.output.unicode and not ascii_only else ASCII,
+            glyphs=UNICODE if session.output.unicode and not options.ascii_only else ASCII,
         )
 
     columns = history_columns({}, session.now, session.zone, all_ns=True)
@@ -198,7 +202,7 @@ def _show_path(session: Session, target: Target, path: str) -> None:
     )
 
 
-def _show_state(session: Session, found: CheckpointView, writes: bool, metadata: bool) -> None:
+def _show_state(session: Session, found: CheckpointView, options: ShowOptions) -> None:
     record = show_record(found)
 
     def text() -> Iterator[StyledLine]:
@@ -209,13 +213,13 @@ def _show_state(session: Session, found: CheckpointView, writes: bool, metadata:
             session.now,
             session.zone,
             session.output.width,
-            writes=writes,
-            metadata=metadata,
+            writes=options.writes,
+            metadata=options.metadata,
         )
 
     session.output.document(
         lambda: record,
         text,
-        rows=lambda: record["writes"] if writes else channel_rows(record),
-        columns=write_columns() if writes else channel_columns(),
+        rows=lambda: record["writes"] if options.writes else channel_rows(record),
+        columns=write_columns() if options.writes else channel_columns(),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Annotated, Any
@@ -15,7 +16,7 @@ from ckpt_cli.commands.thread_memory import remembered
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.lazy import CommandRef
-from ckpt_cli.options import ExitCode, Match, Memory, Where
+from ckpt_cli.options import ExitCode, Match, Memory, Where, takes
 from ckpt_cli.queries.threads import (
     SORTS,
     Selection,
@@ -51,45 +52,50 @@ COMMANDS = {
 }
 
 
-def list_(
-    ctx: typer.Context,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadListOptions:
+    """The options of `ckpt threads list`."""
+
     limit: Annotated[
         int, typer.Option("-n", "--limit", metavar="N", min=1, help="Show at most N.")
-    ] = 50,
+    ] = 50
     everything: Annotated[
         bool, typer.Option("--all", help="Show all threads, without their status.")
-    ] = False,
+    ] = False
     long: Annotated[
         bool, typer.Option("--long", help="Show status, size and error, also with --all.")
-    ] = False,
-    sort: Annotated[str, typer.Option(metavar="KEY", help=f"Sort by {', '.join(SORTS)}.")] = "last",
+    ] = False
+    sort: Annotated[str, typer.Option(metavar="KEY", help=f"Sort by {', '.join(SORTS)}.")] = "last"
     since: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Only threads active since TIME: 2h, 2026-04-07."),
-    ] = None,
+    ] = None
     until: Annotated[
         str | None, typer.Option(metavar="TIME", help="Only threads last active before TIME.")
-    ] = None,
+    ] = None
     status: Annotated[
         list[str] | None,
         typer.Option(
             metavar="STATUS", help=f"Only threads that are {', '.join(Status)}; repeatable."
         ),
-    ] = None,
-    match: Match = None,
-    where: Where = None,
+    ] = None
+    match: Match = None
+    where: Where = None
     user: Annotated[
         str | None,
         typer.Option(
             metavar="NAME", help="Only threads of this user, in stores that record users."
         ),
-    ] = None,
+    ] = None
     first_message: Annotated[
         bool, typer.Option("--first-message", help="Show the first message by a human.")
-    ] = False,
-    page: Annotated[int, typer.Option(min=1, metavar="N", help="Page number.")] = 1,
-    exit_code: ExitCode = False,
-) -> None:
+    ] = False
+    page: Annotated[int, typer.Option(min=1, metavar="N", help="Page number.")] = 1
+    exit_code: ExitCode = False
+
+
+@takes(ThreadListOptions)
+def list_(ctx: typer.Context, options: ThreadListOptions) -> None:
     """List threads, newest first.
 
     STATUS: error (a task failed), interrupted (a question waits for an answer), pending (a run is
@@ -105,32 +111,36 @@ def list_(
       ckpt -s agent.db threads list --all -o json | jq -r '.[].thread_id'
     """
     session: Session = ctx.obj
-    if sort not in SORTS:
-        raise UsageError(f"cannot sort by '{sort}'", hint=f"use one of {', '.join(SORTS)}")
+    if options.sort not in SORTS:
+        raise UsageError(f"cannot sort by '{options.sort}'", hint=f"use one of {', '.join(SORTS)}")
     wanted = Selection(
-        match=match,
-        since=None if since is None else parse_time(since, session.now, session.zone),
-        until=None if until is None else parse_time(until, session.now, session.zone),
-        status=frozenset(map(parse_status, status or ())),
-        user=user,
-        where=tuple(map(parse_where, where or ())),
+        match=options.match,
+        since=None
+        if options.since is None
+        else parse_time(options.since, session.now, session.zone),
+        until=None
+        if options.until is None
+        else parse_time(options.until, session.now, session.zone),
+        status=frozenset(map(parse_status, options.status or ())),
+        user=options.user,
+        where=tuple(map(parse_where, options.where or ())),
     )
-    details = long or not everything
-    sizes = long or sort == "bytes" or session.store.sums_sizes
+    details = options.long or not options.everything
+    sizes = options.long or options.sort == "bytes" or session.store.sums_sizes
     rows = list_threads(
         session.store,
         wanted,
-        sort=sort,
+        sort=options.sort,
         details=details,
         sizes=sizes,
-        first_messages=first_message,
-        skip=0 if everything else (page - 1) * limit,
-        limit=None if everything else limit,
+        first_messages=options.first_message,
+        skip=0 if options.everything else (options.page - 1) * options.limit,
+        limit=None if options.everything else options.limit,
         watch=partial(progress, total=None, label="reading heads"),
     )
     more = False
-    if not everything:
-        found, more = first(rows, limit)
+    if not options.everything:
+        found, more = first(rows, options.limit)
         rows = iter(found)
     counted = 0
 
@@ -143,19 +153,19 @@ def list_(
     columns = thread_columns(
         session.now,
         details=details,
-        long=long,
+        long=options.long,
         sizes=sizes,
-        first_message=first_message,
+        first_message=options.first_message,
         expires=details and session.store.keys_expire,
     )
     session.output.records(records(), columns)  # type: ignore[arg-type]
     if not counted:
-        session.note(_why_none(wanted, page))
-    elif everything and not details and session.output.terminal:
+        session.note(_why_none(wanted, options.page))
+    elif options.everything and not details and session.output.terminal:
         session.note("--long also shows status, size and error")
     elif more:
-        session.note(f"showing the first {limit}; -n N or --all for more")
-    if exit_code and counted:
+        session.note(f"showing the first {options.limit}; -n N or --all for more")
+    if options.exit_code and counted:
         raise typer.Exit(1)
 
 

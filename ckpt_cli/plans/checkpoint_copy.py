@@ -37,7 +37,8 @@ from ckpt_cli.core.forking.versions import (
     raised_channel,
 )
 from ckpt_cli.core.state import Body, read_body, read_metadata
-from ckpt_cli.threads.thread import Moment, ThreadReader
+from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.thread import ThreadReader
 
 RESUME = "__resume__"
 

@@ -9,7 +9,8 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unsupported
 from ckpt_cli.core.forking.edit_state import BRANCH, ChannelEdit
 from ckpt_cli.core.replay.unknown_reducer import fold
-from ckpt_cli.threads.thread import Moment, ThreadReader
+from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.thread import ThreadReader
 
 _EDGES = ("branch:", "join:", "start:", "__pregel_tasks")
 

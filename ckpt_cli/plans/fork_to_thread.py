@@ -16,7 +16,7 @@ from ckpt_cli.core.forking.plan import CheckpointPlan, TouchedCheckpoint
 from ckpt_cli.core.state import read_metadata
 from ckpt_cli.plans.checkpoint_copy import edit_copy_of, null_writes, whole
 from ckpt_cli.plans.edits import edges_of, known_channels, nodes_behind, previewed
-from ckpt_cli.plans.rollback import (
+from ckpt_cli.plans.root_branch import (
     RollbackOptions,
     asking_nodes,
     check_store,
@@ -27,7 +27,9 @@ from ckpt_cli.plans.rollback import (
 )
 from ckpt_cli.plans.thread_copy import check_free
 from ckpt_cli.plans.values_only import plan_bare_clone
-from ckpt_cli.threads.thread import Moment, ThreadReader
+from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.states import read_state
+from ckpt_cli.threads.thread import ThreadReader
 
 
 def plan_clone(
@@ -65,7 +67,7 @@ def plan_clone(
     )
     body = set_keys(original.body, edited.body) if edited.body and original.body else None
     copies[0] = replace(copies[0], metadata=metadata, body=body)
-    preview, edit_notes = previewed(reader.state(target).values, wishes.edits)
+    preview, edit_notes = previewed(read_state(reader, target).values, wishes.edits)
     at = configurable(key)
     if is_head:
         # Without an id, LangGraph continues from the head instead of travelling in time.
@@ -79,7 +81,7 @@ def plan_clone(
         next=_next(target, edges, is_head),
         again=() if is_head or edges is not None else finished_nodes(target),
         asked=() if is_head or edges is not None else asking_nodes(target),
-        changes=diff_channels(reader.state(head).values, preview),
+        changes=diff_channels(read_state(reader, head).values, preview),
         also=(),
         configurable=at,
         change=Change(

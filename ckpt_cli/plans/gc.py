@@ -15,7 +15,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval
 from ckpt_cli.core.state import read_body
 from ckpt_cli.plans.purge import named_blobs, root_of, sizes_of_blobs, sum_of
-from ckpt_cli.threads.thread import unreadable
+from ckpt_cli.threads.checkpoint import unreadable
 
 Scope = Literal["blobs", "writes", "calls"]
 SCOPES: tuple[Scope, ...] = ("blobs", "writes", "calls")

@@ -27,8 +27,9 @@ from ckpt_cli.core.retention.purge_plan import NOT_FOUND, PlannedRemoval
 from ckpt_cli.core.state import Body, read_body, read_metadata
 from ckpt_cli.core.tasks.triggers import SENDS
 from ckpt_cli.queries.threads import Selection, list_threads
+from ckpt_cli.threads.checkpoint import moment_time, unreadable
 from ckpt_cli.threads.heads import head_keys, read_heads, some_at_once
-from ckpt_cli.threads.thread import ThreadReader, moment_time, unreadable
+from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import Lessons
 
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))

@@ -21,7 +21,8 @@ from ckpt_cli.core.replay.repair_plan import DamagedValue, Rebuilt, Refusal, Rep
 from ckpt_cli.core.replay.report import judge_all
 from ckpt_cli.core.size_sums import namespace_kind
 from ckpt_cli.core.values.equality import same
-from ckpt_cli.queries.replay import Lost, replay_with_lost
+from ckpt_cli.queries.replay import replay_with_lost
+from ckpt_cli.queries.replay_checks import Lost
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.thread import ThreadReader
 

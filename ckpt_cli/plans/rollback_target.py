@@ -12,8 +12,9 @@ from ckpt_backends.model import Status
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.forking.checkpoint_copy import BY, FROM, NAME
 from ckpt_cli.core.state import read_metadata
+from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.target import Target, TargetArguments, find_checkpoint
-from ckpt_cli.threads.thread import Moment, ThreadReader
+from ckpt_cli.threads.thread import ThreadReader
 
 ROLLBACK_OPTIONS = "a REF, --steps N, --to-last STATUS, --last-good or --as-of TIME"
 FORK_OPTIONS = "a REF such as `head`, or --as-of TIME"

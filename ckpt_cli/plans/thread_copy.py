@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint
 from ckpt_backends.errors import Refused
 from ckpt_backends.protocol import Store
-from ckpt_cli.plans.rollback import check_store
+from ckpt_cli.plans.root_branch import check_store
 from ckpt_cli.threads.thread import ThreadReader
 
 

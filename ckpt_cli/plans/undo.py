@@ -17,7 +17,9 @@ from ckpt_cli.core.diff.state_diff import diff_channels
 from ckpt_cli.core.forking.checkpoint_copy import BY, CHECKPOINTS, FROM, NAME, THREAD, WITH, WRITES
 from ckpt_cli.core.forking.plan import CheckpointPlan, TouchedCheckpoint
 from ckpt_cli.core.state import read_body, read_metadata
-from ckpt_cli.plans.rollback import RollbackOptions, check_store, heads_of, named, plan_rollback
+from ckpt_cli.plans.rollback import plan_rollback
+from ckpt_cli.plans.root_branch import RollbackOptions, check_store, heads_of, named
+from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 
 
@@ -50,7 +52,7 @@ def plan_undo(reader: ThreadReader, rows: Store, now: datetime, *, force: bool) 
         next=earlier.step.waiting,
         again=(),
         asked=(),
-        changes=diff_channels(reader.state(head).values, reader.state(earlier).values),
+        changes=diff_channels(read_state(reader, head).values, read_state(reader, earlier).values),
         also=tuple(touched[1:]),
         configurable=None,
         change=Change(

@@ -24,7 +24,7 @@ from ckpt_cli.core.forking.numbered_ids import next_name
 from ckpt_cli.core.forking.plan import CheckpointPlan, TouchedCheckpoint
 from ckpt_cli.plans.checkpoint_copy import whole
 from ckpt_cli.plans.edits import known_channels, previewed
-from ckpt_cli.plans.rollback import (
+from ckpt_cli.plans.root_branch import (
     RollbackOptions,
     configurable,
     heads_of,
@@ -34,7 +34,9 @@ from ckpt_cli.plans.rollback import (
     notes_of,
 )
 from ckpt_cli.plans.thread_copy import check_free
-from ckpt_cli.threads.thread import Moment, ThreadReader
+from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.states import read_state
+from ckpt_cli.threads.thread import ThreadReader
 
 _NEW = "new"
 """Version of a value that is not a copy."""
@@ -64,7 +66,7 @@ def plan_bare_rollback(
     if original.body is None:
         raise ValueError("a checkpoint is copied with its body")
     body = set_keys(original.body, {**edited.body, "id": Put(key.checkpoint_id)})
-    preview, edit_notes = previewed(reader.state(target).values, wishes.edits)
+    preview, edit_notes = previewed(read_state(reader, target).values, wishes.edits)
     no_reason = "this layout cannot store the reason" if wishes.reason is not None else ""
     left = left_behind(reader, head, target)
     return CheckpointPlan(
@@ -76,7 +78,7 @@ def plan_bare_rollback(
         next=None,
         again=(),
         asked=(),
-        changes=diff_channels(reader.state(head).values, preview),
+        changes=diff_channels(read_state(reader, head).values, preview),
         also=(),
         configurable=configurable(key),
         change=Change(
@@ -127,7 +129,7 @@ def plan_bare_clone(
         next=None,
         again=(),
         asked=(),
-        changes=diff_channels(reader.state(head).values, reader.state(target).values),
+        changes=diff_channels(read_state(reader, head).values, read_state(reader, target).values),
         also=(),
         configurable=configurable(key),
         change=Change(thread_id, {}, copies=tuple(copies)),

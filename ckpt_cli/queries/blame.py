@@ -20,8 +20,9 @@ from ckpt_cli.core.value_origin import TracedPath
 from ckpt_cli.core.values.equality import same
 from ckpt_cli.core.values.paths import All, Path, parse_path, select
 from ckpt_cli.threads import redaction
+from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.target import Target
-from ckpt_cli.threads.thread import Moment
 from ckpt_cli.threads.timeline import StateTimeline
 
 By: TypeAlias = Literal["task", "input", "caller", "update", "fork", "unknown"]
@@ -99,7 +100,7 @@ def _blame(target: Target, channel: str, steps: Path) -> Blame:
     reader, channels = target.reader, [channel]
     moment = reader.moment(target.checkpoint_ns, target.checkpoint_id, values=True, state=channels)
     moment.check_readable()
-    values = reader.state(moment, channels).values
+    values = read_state(reader, moment, channels).values
     (found,) = select(cast("dict[Value, Value]", dict(values)), steps)
     where, value = value_origin.traced_path(values, found.path), found.value
     own = [] if reader.is_bare else _by_caller(moment, where, value)
@@ -176,7 +177,7 @@ def _is_copied(target: Target, where: TracedPath, value: Value, fork: Moment) ->
     original = _original(target, fork, where.channel)
     if original is None:
         return FROM not in fork.metadata and fork.metadata.get(BY) != NAME
-    values = target.reader.state(original, [where.channel]).values
+    values = read_state(target.reader, original, [where.channel]).values
     found, stored = value_origin.value_at(values, where)
     return found and same(stored, value)
 

@@ -9,8 +9,9 @@ from ckpt_backends.codec.values import Value
 from ckpt_cli.core.diff.state_diff import ChannelChange, diff_channels
 from ckpt_cli.core.redact import redact_change
 from ckpt_cli.threads import redaction
+from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.target import Target
-from ckpt_cli.threads.thread import Moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def _read(
     wanted = True if channels is None else channels
     moment = target.reader.moment(target.checkpoint_ns, checkpoint_id, state=wanted)
     moment.check_readable()
-    values = target.reader.state(moment, channels).values
+    values = read_state(target.reader, moment, channels).values
     if channels is not None:
         values = {name: value for name, value in values.items() if name in channels}
     return moment, values

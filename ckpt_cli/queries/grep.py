@@ -32,8 +32,10 @@ from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT
 from ckpt_cli.core.tasks.triggers import SENDS
 from ckpt_cli.core.tasks.writes import tasks_by_id
 from ckpt_cli.threads import redaction
+from ckpt_cli.threads.checkpoint import moment_time
 from ckpt_cli.threads.parallel import of_threads
-from ckpt_cli.threads.thread import ThreadReader, moment_time
+from ckpt_cli.threads.states import read_state
+from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.timeline import Point, StateTimeline
 
 if TYPE_CHECKING:
@@ -172,7 +174,7 @@ def _namespace(
         yield found, unread + (point.body.problem is not None)
         if key.checkpoint_id in by_caller:
             stored = reader.stored(ns, key.checkpoint_id, state=wanted.channels or True)
-            values = reader.state(stored, wanted.channels or None).values
+            values = read_state(reader, stored, wanted.channels or None).values
             chosen = {name: values[name] for name in _chosen(values, wanted)}
             yield _hits(key, stored.at, chosen, find, known, point.values)
         yield writes.merged_into(parent, known, is_last=children[parent] <= 0), 0
@@ -191,7 +193,7 @@ def _head(
     except NotFound:  # the id is not text, so it can only be listed
         yield [], 1
         return
-    values = reader.state(stored, wanted.channels or None).values
+    values = read_state(reader, stored, wanted.channels or None).values
     chosen = {name: values[name] for name in _chosen(values, wanted)}
     known = SeenMatches()
     found, unread = _hits(stored.key, stored.at, chosen, find, known, {})

@@ -10,7 +10,8 @@ from ckpt_backends.model import NULL_TASK_ID, Checkpoint
 from ckpt_cli.core.tasks.step_nodes import ran, ran_here
 from ckpt_cli.core.tasks.task_ids import pulled_node
 from ckpt_cli.threads import redaction
-from ckpt_cli.threads.thread import Moment, ThreadReader
+from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.thread import ThreadReader
 
 
 @dataclass(frozen=True, slots=True)

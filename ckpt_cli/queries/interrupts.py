@@ -11,9 +11,10 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.tasks.tasks import INTERRUPT, Question
 from ckpt_cli.threads import redaction
+from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.heads import head_keys, some_at_once
 from ckpt_cli.threads.nested_nodes import called
-from ckpt_cli.threads.thread import Moment, ThreadReader
+from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import Lessons
 
 

@@ -11,8 +11,9 @@ from ckpt_backends.errors import NotFound
 from ckpt_cli.core.conversation.transcript import Turn, message_list, transcript
 from ckpt_cli.core.redact import redact_turn
 from ckpt_cli.threads import redaction
+from ckpt_cli.threads.checkpoint import unreadable
+from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.target import Target
-from ckpt_cli.threads.thread import unreadable
 
 USUAL = "messages"
 
@@ -38,7 +39,7 @@ def conversation(target: Target, channel: str | None) -> Conversation:
     wanted = True if channel is None else [channel]
     stored = reader.stored(target.checkpoint_ns, target.checkpoint_id, state=wanted)
     stored.check_readable()
-    state = reader.state(stored, None if channel is None else [channel])
+    state = read_state(reader, stored, None if channel is None else [channel])
     held = {name: found for name, value in state.values.items() if (found := message_list(value))}
     if channel is None:
         channel = _usual(held, state.values)

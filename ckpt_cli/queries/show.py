@@ -12,9 +12,10 @@ from ckpt_backends.errors import NotFound, Unreadable, Unsupported
 from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.tasks.writes import TaskWrite, task_writes
 from ckpt_cli.threads import redaction
+from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.expiry import Lifetime, lifetime
+from ckpt_cli.threads.states import State, read_state
 from ckpt_cli.threads.target import Target
-from ckpt_cli.threads.thread import Moment, State
 
 if TYPE_CHECKING:
     from ckpt_cli.core.values.paths import Selected
@@ -53,7 +54,7 @@ def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> C
         values=writes,
         state=True if channels is None else channels,
     )
-    state = reader.state(moment, channels)
+    state = read_state(reader, moment, channels)
     if channels is not None:
         moment.check_readable()
         state = State(_chosen(moment, state, channels), state.rebuilt)
@@ -103,7 +104,7 @@ def picked(target: Target, path: str) -> list[Selected]:
         target.checkpoint_ns, target.checkpoint_id, state=True if channels is None else channels
     )
     moment.check_readable()
-    values = cast("dict[Value, Value]", dict(reader.state(moment, channels).values))
+    values = cast("dict[Value, Value]", dict(read_state(reader, moment, channels).values))
     if isinstance(name, str) and name not in values and name in moment.body.values:
         values[name] = moment.body.values[name]
     if not redaction.is_redacted(reader.store):

@@ -26,10 +26,11 @@ from ckpt_cli.core.replay.report import judge_all
 from ckpt_cli.core.replay.transition import SortedWrites, WriteOrder
 from ckpt_cli.core.size_sums import namespace_kind
 from ckpt_cli.core.tasks.writes import TaskWrite, task_writes
-from ckpt_cli.queries.replay import Look, Looked, look_at
+from ckpt_cli.queries.replay import look_at
+from ckpt_cli.queries.replay_checks import Look, Looked
 from ckpt_cli.threads import redaction
+from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.target import Target
-from ckpt_cli.threads.thread import Moment
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.tasks.step_nodes import failures
 from ckpt_cli.queries.history import Entry, branch_depths, made_by
 from ckpt_cli.threads import redaction
-from ckpt_cli.threads.thread import Moment, ThreadReader
+from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.thread import ThreadReader
 
 _Place: TypeAlias = tuple[str, str]
 """(checkpoint id, namespace), so that places sort by time."""

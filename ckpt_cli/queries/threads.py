@@ -20,9 +20,10 @@ from ckpt_cli.core.redact import redact_metadata, redact_text
 from ckpt_cli.core.refs import tips
 from ckpt_cli.core.tasks.step_nodes import failures
 from ckpt_cli.threads import redaction
+from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.expiry import Lifetime, expires_at, lifetime
 from ckpt_cli.threads.heads import read_heads, some_at_once
-from ckpt_cli.threads.thread import Moment, ThreadReader
+from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import Lessons
 
 Sort = Literal["last", "first", "id", "checkpoints", "namespaces", "step", "bytes"]

@@ -25,7 +25,8 @@ from ckpt_cli.core.tree.branches import undecided
 from ckpt_cli.core.tree.layout import plan_tree
 from ckpt_cli.core.tree.rows import Key, Skeleton, StepDetails, TreeLayout
 from ckpt_cli.threads import redaction
-from ckpt_cli.threads.thread import Moment, ThreadReader
+from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.thread import ThreadReader
 
 _SMALL = 300
 """A thread with at most this many checkpoints is read whole, so that folded steps name their

@@ -9,7 +9,7 @@ from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.replay.contribution import NOT_STORED, Contribution, Effect, is_not_stored
 from ckpt_cli.core.replay.elimination import Judgement, Verdict
-from ckpt_cli.queries.replay import NO_DELTA
+from ckpt_cli.queries.replay_checks import NO_DELTA
 from ckpt_cli.queries.step_writes import StepChannel, StoredSizes, Written
 from ckpt_cli.render.records import write_record
 from ckpt_cli.render.terminal.cell_width import cell_len, fit
@@ -19,7 +19,7 @@ from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.terminal.units import size, step_words
 from ckpt_cli.render.values.differences import difference_records, difference_texts
 from ckpt_cli.render.values.one_line import counted, summary
-from ckpt_cli.threads.thread import Moment
+from ckpt_cli.threads.checkpoint import Moment
 
 _VERDICTS: dict[Verdict, Style] = {
     Verdict.MATCH: "add",

@@ -8,7 +8,8 @@ from itertools import islice
 from ckpt_backends.model import CheckpointKey, Thread, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.tasks.tasks import CONTROL
-from ckpt_cli.threads.thread import Moment, ThreadReader
+from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import Lessons
 
 _AT_ONCE = 200

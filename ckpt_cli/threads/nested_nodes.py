@@ -15,7 +15,8 @@ from ckpt_cli.core.tasks.step_nodes import asked_by, failed_at
 from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT, Question, Task
 
 if TYPE_CHECKING:
-    from ckpt_cli.threads.thread import Moment, ThreadReader
+    from ckpt_cli.threads.checkpoint import Moment
+    from ckpt_cli.threads.thread import ThreadReader
 
 _DEEPEST = 50
 """Maximum depth of subgraphs that are searched."""

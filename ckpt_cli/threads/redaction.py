@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from ckpt_cli.core.forking.plan import CheckpointPlan
     from ckpt_cli.core.tasks.writes import TaskWrite
     from ckpt_cli.core.values.paths import Path, Selected
-    from ckpt_cli.threads.thread import Moment, State
+    from ckpt_cli.threads.checkpoint import Moment
+    from ckpt_cli.threads.states import State
 
 
 class RedactedStore(WrappedStore):

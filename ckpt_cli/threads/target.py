@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from difflib import get_close_matches
 
 from ckpt_backends import shell
 from ckpt_backends.errors import NotFound, UsageError
+from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core import refs
 from ckpt_cli.core.times import parse_time
@@ -35,25 +36,77 @@ class TargetArguments:
     """The words of the command line that name a checkpoint."""
 
     thread: str | None
+    """THREAD or THREAD@REF; None for the newest thread."""
     at: str | None = None
     ns: str | None = None
     as_of: str | None = None
+    ref: str | None = None
+    """The REF of `THREAD REF`."""
 
 
-def find_thread(store: Store, thread_id: str | None, note: Callable[[str], None]) -> ThreadReader:
-    """Return the thread with this id, or the newest one, which a note then names.
+@dataclass(frozen=True, slots=True)
+class NamedThread:
+    """A thread, and the words that name a checkpoint of it."""
+
+    reader: ThreadReader
+    ns: str | None = None
+    ref: str | None = None
+    as_of: str | None = None
+
+    @property
+    def has_ref(self) -> bool:
+        """Whether the words name a checkpoint, not only a thread."""
+        return self.ref is not None or self.as_of is not None
+
+    def checkpoint(self, now: datetime, zone: tzinfo) -> Target:
+        """Return the named checkpoint, or the head of the thread.
+
+        Raises `NotFound`, `Ambiguous` or `UsageError`.
+        """
+        ns = self.reader.namespace(self.ns) if self.ns else ""
+        line = self.reader.line(ns)
+        if self.as_of is not None:
+            found = refs.as_of(parse_time(self.as_of, now, zone), line, zone)
+        else:
+            found = refs.resolve(self.ref or "head", line, now, zone)
+        return Target(self.reader, ns, found, self.has_ref)
+
+
+def find_thread(
+    store: Store, thread: Thread | str | None, note: Callable[[str], None]
+) -> ThreadReader:
+    """Return a thread by its entry or its id, or the newest one, which a note then names.
 
     Raises `NotFound` if there is none.
     """
-    if thread_id is not None:
+    if thread is not None:
         try:
-            return ThreadReader(store, thread_id)
+            return ThreadReader(store, thread)
         except NotFound:
-            raise _no_thread(store, thread_id) from None
+            raise _no_thread(store, str(thread)) from None
     for newest in store.threads(limit=1):
         note(f"using the newest thread, '{newest.thread_id}'")
-        return ThreadReader(store, newest.thread_id)
+        return ThreadReader(store, newest)
     raise NotFound("this store has no threads")
+
+
+def find_named(store: Store, words: TargetArguments, note: Callable[[str], None]) -> NamedThread:
+    """Return the thread that the words name, with its ref. Raises `NotFound` or `UsageError`."""
+    thread: Thread | str | None = words.thread
+    ref = words.at
+    if words.thread is not None and ref is None:
+        thread, ref = _split(store, words.thread)
+    if words.ref is not None:
+        if ref is not None or words.as_of is not None:
+            other = words.at or words.as_of or words.thread
+            raise UsageError(
+                f"cannot show two checkpoints, '{other}' and '{words.ref}'",
+                hint="to compare two checkpoints: `ckpt diff THREAD REF REF`",
+            )
+        ref = words.ref
+    if ref is not None and words.as_of is not None:
+        raise UsageError("a checkpoint cannot be combined with --as-of", hint="use one of them")
+    return NamedThread(find_thread(store, thread, note), words.ns, ref, words.as_of)
 
 
 def find_checkpoint(
@@ -63,42 +116,7 @@ def find_checkpoint(
 
     Raises `NotFound`, `Ambiguous` or `UsageError`.
     """
-    thread_id, ref = words.thread, words.at
-    if thread_id is not None and ref is None:
-        thread_id, ref = _split(store, thread_id)
-    if ref is not None and words.as_of is not None:
-        raise UsageError("a checkpoint cannot be combined with --as-of", hint="use one of them")
-    reader = find_thread(store, thread_id, note)
-    ns = reader.namespace(words.ns or "") if words.ns else ""
-    line = reader.line(ns)
-    if words.as_of is not None:
-        found = refs.as_of(parse_time(words.as_of, now, zone), line, zone)
-    else:
-        found = refs.resolve(ref or "head", line, now, zone)
-    return Target(reader, ns, found, ref is not None or words.as_of is not None)
-
-
-def has_ref(store: Store, words: TargetArguments) -> bool:
-    """Return whether the words name a checkpoint, not only a thread."""
-    if words.at is not None or words.as_of is not None:
-        return True
-    return words.thread is not None and _split(store, words.thread)[1] is not None
-
-
-def with_ref(store: Store, words: TargetArguments, ref: str | None) -> TargetArguments:
-    """Add the REF of `THREAD REF` to the words.
-
-    Raises `UsageError` if they already name a checkpoint.
-    """
-    if ref is None or words.thread is None:
-        return words
-    if has_ref(store, words):
-        other = words.at or words.as_of or words.thread
-        raise UsageError(
-            f"cannot show two checkpoints, '{other}' and '{ref}'",
-            hint="to compare two checkpoints: `ckpt diff THREAD REF REF`",
-        )
-    return replace(words, at=ref)
+    return find_named(store, words, note).checkpoint(now, zone)
 
 
 def find_two(
@@ -121,17 +139,13 @@ def find_two(
 
     def find(text: str) -> tuple[Target, bool]:
         """Return the checkpoint, and whether the text names a thread too."""
-        thread_id, ref = one.reader.thread_id, text
+        named, is_thread = NamedThread(one.reader, words.ns, text), False
         if not refs.is_ref(text):
-            whole, part = _split(store, text)
-            if part is not None or store.thread(whole) is not None:
-                thread_id, ref = whole, part or "head"
-                found = find_checkpoint(
-                    store, TargetArguments(thread_id, ref, words.ns), now, zone, note
-                )
-                return found, True
-        found = find_checkpoint(store, TargetArguments(thread_id, ref, words.ns), now, zone, note)
-        return found, False
+            thread, ref = _split(store, text)
+            if ref is not None or isinstance(thread, Thread):
+                reader = find_thread(store, thread, note)
+                named, is_thread = NamedThread(reader, words.ns, ref or "head"), True
+        return named.checkpoint(now, zone), is_thread
 
     other, is_thread = find(first)
     if second is not None:
@@ -145,9 +159,11 @@ def find_two(
     return (one, other) if one.chosen or is_thread else (other, one)
 
 
-def _split(store: Store, text: str) -> tuple[str, str | None]:
-    """Split `THREAD` or `THREAD@REF` into (thread id, ref)."""
-    return refs.split_target(text, lambda whole: store.thread(whole) is not None)
+def _split(store: Store, text: str) -> tuple[Thread | str, str | None]:
+    """Split `THREAD` or `THREAD@REF` into the thread (its entry, or else its id) and the ref."""
+    thread = store.thread(text)
+    thread_id, ref = refs.split_target(text, lambda _: thread is not None)
+    return thread or thread_id, ref
 
 
 def _no_thread(store: Store, thread_id: str) -> NotFound:

@@ -3,48 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import islice
 
-from ckpt_backends.checkpoint_ids import step_of, time_of
-from ckpt_backends.codec import decode
-from ckpt_backends.codec.merged import MERGED, how_merged
-from ckpt_backends.codec.values import Opaque, Value
-from ckpt_backends.encryption import CLOSED, expects_encrypted, is_encrypted_type
-from ckpt_backends.errors import Ambiguous, NotFound, Unreadable
+from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.encryption import expects_encrypted, is_encrypted_type
+from ckpt_backends.errors import Ambiguous, NotFound
 from ckpt_backends.model import (
-    NULL_TASK_ID,
     Capability,
     Checkpoint,
     CheckpointKey,
-    Status,
     Thread,
     Write,
 )
 from ckpt_backends.protocol import Store
 from ckpt_cli.core import refs
-from ckpt_cli.core.channels import (
-    LOST_DELTA,
-    delta_channels,
-    is_state,
-    state_values,
-    without_snapshot,
-)
-from ckpt_cli.core.replay.unknown_reducer import fold
+from ckpt_cli.core.channels import delta_channels
 from ckpt_cli.core.state import (
     Body,
     read_body,
     read_metadata,
-    source_from,
-    step_from,
 )
 from ckpt_cli.core.tasks.attribution import function_names, subgraph_calls
-from ckpt_cli.core.tasks.status import conditions_of, status_of
-from ckpt_cli.core.tasks.tasks import CONTROL, Step, plan_step
+from ckpt_cli.core.tasks.tasks import CONTROL, plan_step
 from ckpt_cli.core.tasks.triggers import SENDS, learn
+from ckpt_cli.threads.checkpoint import DecodedCheckpoint, Moment, moment_time, number_of
 from ckpt_cli.threads.nested_nodes import locate
 from ckpt_cli.threads.trigger_inference import Lessons
 
@@ -52,74 +37,8 @@ NO_THREAD_HINT = (
     "`ckpt threads list --all` lists all threads;"
     " `ckpt threads list --match '*PART*'` searches their ids"
 )
-_FIRST_YEAR, _LAST_YEAR = 1, 9999
-NOT_STORED = "not stored: "
-"""Start of the reason text if a layout does not store the state of a checkpoint."""
 _AT_ONCE = 200
 """Number of checkpoints for which one query fetches the writes."""
-
-
-@dataclass(frozen=True, slots=True)
-class DecodedCheckpoint:
-    """A decoded checkpoint."""
-
-    checkpoint: Checkpoint
-    body: Body
-    metadata: Mapping[str, Value]
-    writes: Sequence[Write]
-
-    @property
-    def key(self) -> CheckpointKey:
-        return self.checkpoint.key
-
-    def check_readable(self) -> None:
-        """Raise `Unreadable` if the body could not be read at all."""
-        if self.body.problem is not None:
-            raise unreadable(f"checkpoint '{self.key.checkpoint_id}'", self.body.problem)
-
-    @property
-    def number(self) -> int | None:
-        """The step, from the metadata, or else from the id."""
-        return _number(self.key.checkpoint_id, self.metadata)
-
-    @property
-    def source(self) -> str | None:
-        return source_from(self.metadata)
-
-    @property
-    def at(self) -> datetime | None:
-        return self.checkpoint.at or moment_time(self.key.checkpoint_id, self.body)
-
-
-@dataclass(frozen=True, slots=True)
-class Moment(DecodedCheckpoint):
-    """A checkpoint with the tasks of its next step."""
-
-    step: Step
-
-    @property
-    def status(self) -> Status:
-        """The worst of the conditions."""
-        return status_of(self.step)
-
-    @property
-    def conditions(self) -> tuple[Status, ...]:
-        """All conditions of the step, the worst first."""
-        return conditions_of(self.step)
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """The values of a checkpoint's channels as the agent sees them."""
-
-    values: Mapping[str, Value]
-    rebuilt: Mapping[str, str]
-    """Channels with a value that is not stored, and how it was rebuilt."""
-
-    @property
-    def unstored(self) -> list[str]:
-        """Channels with a value that is not stored and cannot be rebuilt."""
-        return [name for name, value in self.values.items() if value == LOST_DELTA]
 
 
 class ThreadReader:
@@ -240,7 +159,7 @@ class ThreadReader:
     def _steps(self, checkpoint_ns: str) -> dict[str, int | None]:
         found = self.store.checkpoints(self.thread_id, checkpoint_ns=checkpoint_ns, metadata=True)
         return {
-            one.key.checkpoint_id: _number(one.key.checkpoint_id, read_metadata(one))
+            one.key.checkpoint_id: number_of(one.key.checkpoint_id, read_metadata(one))
             for one in found
         }
 
@@ -385,115 +304,6 @@ class ThreadReader:
         """The nodes that each channel triggers, from all bodies of this thread."""
         return learn(map(read_body, self.store.checkpoints(self.thread_id, body=True)))
 
-    def state(self, moment: DecodedCheckpoint, channels: Collection[str] | None = None) -> State:
-        """Return the values at a checkpoint: DeltaChannels rebuilt, the caller's writes applied.
-
-        With `channels`, only those are rebuilt. The checkpoint must have been read with its state,
-        or with these channels of it.
-        """
-        values = dict(state_values(moment.body))
-        rebuilt = {
-            name: f"rebuilt (assumed {how_merged(values[name])})"
-            for name, blob in (moment.checkpoint.blobs or {}).items()
-            if blob.type.startswith(MERGED) and name in values
-        }
-        missing = {
-            name
-            for name in self._unstored(moment) - set(moment.body.values)
-            if channels is None or name in channels
-        }
-        if missing and not self.has_history:
-            values |= dict.fromkeys(missing, LOST_DELTA)
-            missing.clear()
-        for name, value, reducer in self._rebuild(moment.checkpoint, missing):
-            values[name] = value
-            rebuilt[name] = f"rebuilt (assumed {reducer})"
-        for name, writes in self._null_writes(moment).items():
-            if values.get(name) != LOST_DELTA and (channels is None or name in channels):
-                values[name], reducer = fold(values.get(name), writes)
-                earlier = f"{rebuilt[name]}, " if name in rebuilt else ""
-                rebuilt[name] = f"{earlier}with the caller's writes (assumed {reducer})"
-        return State(dict(sorted(values.items())), rebuilt)
-
-    def _null_writes(self, moment: DecodedCheckpoint) -> dict[str, list[Value]]:
-        """Return the caller's writes to state channels with `Command(update=...)`, by channel."""
-        names = {
-            write.channel
-            for write in moment.writes
-            if write.task_id == NULL_TASK_ID and is_state(write.channel, moment.body)
-        }
-        grouped: dict[str, list[Value]] = {}
-        if not names or self.is_bare:  # they are already part of the stored value
-            return grouped
-        key = moment.key
-        for write in self.store.writes(
-            self.thread_id,
-            checkpoint_ns=key.checkpoint_ns,
-            checkpoint_ids=[key.checkpoint_id],
-            channels=names,
-            values=True,
-        ):
-            if write.task_id == NULL_TASK_ID and write.value is not None:
-                grouped.setdefault(write.channel, []).append(decode(write.value))
-        return grouped
-
-    def _unstored(self, moment: DecodedCheckpoint) -> set[str]:
-        """Return the DeltaChannels that may have no stored value at this checkpoint."""
-        unset = {
-            name
-            for name in moment.body.versions
-            if name not in moment.body.values and is_state(name, moment.body)
-        }
-        if not unset:
-            return unset
-        found = delta_channels(moment.metadata)
-        if unset <= found:
-            return unset
-        return unset & (found | self.delta_channels(moment.key.checkpoint_ns))
-
-    def _rebuild(self, checkpoint: Checkpoint, names: set[str]) -> Iterator[tuple[str, Value, str]]:
-        """Yield DeltaChannel values, rebuilt from the writes of ancestors since the last stored
-        value.
-
-        A checkpoint's own writes are not part of its value; those of the ancestor that stores the
-        value are.
-        """
-        batches: dict[str, list[list[Value]]] = {name: [] for name in names}
-        seeds: dict[str, Value] = {}
-        open_names = set(names)
-        for ancestor in self._ancestors(checkpoint, names):
-            if not open_names:
-                break
-            key = ancestor.key
-            for name in open_names:
-                batches[name].append([])
-            for write in self.store.writes(
-                self.thread_id,
-                checkpoint_ns=key.checkpoint_ns,
-                checkpoint_ids=[key.checkpoint_id],
-                channels=open_names,
-                values=True,
-            ):
-                if write.value is not None:
-                    batches[write.channel][-1].append(decode(write.value))
-            stored = read_body(ancestor).values
-            for name in open_names & set(stored):
-                seeds[name] = without_snapshot(stored[name])
-            open_names -= set(stored)
-        for name in sorted(names):
-            writes = [write for batch in reversed(batches[name]) for write in batch]
-            yield name, *fold(seeds.get(name), writes)
-
-    def _ancestors(self, checkpoint: Checkpoint, names: set[str]) -> Iterator[Checkpoint]:
-        """Yield the ancestors, nearest first, with the values of some channels; stops at a
-        missing one.
-        """
-        ns = checkpoint.key.checkpoint_ns
-        for one in self.ancestry(ns, checkpoint.key.checkpoint_id)[1:]:
-            yield from self.store.checkpoints(
-                self.thread_id, checkpoint_ns=ns, checkpoint_ids=[one], body=True, values=names
-            )
-
     def is_plaintext(self, moment: Moment) -> bool:
         """Return whether a part of a checkpoint is stored unencrypted although others are
         encrypted.
@@ -523,42 +333,3 @@ class ThreadReader:
             for one in reversed(self.index(key.checkpoint_ns))
             if one.parent_checkpoint_id == key.checkpoint_id
         ]
-
-
-def unreadable(what: str, problem: Opaque) -> Unreadable:
-    """Return the error for something that cannot be decoded.
-
-    The reason may quote its bytes, so only `show` prints it, which obeys `--redact`.
-    """
-    if problem == LOST_DELTA:
-        return Unreadable(f"{what} is {problem.reason}")
-    if problem.reason.startswith(NOT_STORED):
-        return Unreadable(
-            f"{what} is {problem.reason}",
-            hint="`ckpt diff --writes THREAD@REF` shows what its tasks wrote",
-        )
-    if problem.reason not in CLOSED:
-        return Unreadable(f"cannot read {what}", hint="`ckpt show THREAD@REF` says why")
-    reason, _, hint = problem.reason.partition("; ")
-    return Unreadable(f"cannot read {what}: {reason}", hint=hint or None)
-
-
-def moment_time(checkpoint_id: str, body: Body) -> datetime | None:
-    """Return the time of a checkpoint, from its id, or else from the body's `ts`; None if
-    unknown.
-    """
-    at = time_of(checkpoint_id)
-    if at is not None or body.ts is None:
-        return at
-    try:
-        found = datetime.fromisoformat(body.ts)
-    except ValueError:
-        return None
-    # Times in the first or last year of the calendar cannot be converted to every time zone.
-    sane = found.tzinfo is not None and _FIRST_YEAR < found.year < _LAST_YEAR
-    return found if sane else None
-
-
-def _number(checkpoint_id: str, metadata: Mapping[str, Value]) -> int | None:
-    step = step_from(metadata)
-    return step_of(checkpoint_id) if step is None else step

@@ -25,7 +25,8 @@ from ckpt_cli.plans.fork_to_thread import plan_clone
 from ckpt_cli.plans.plan_file import PlanFile, write_plan
 from ckpt_cli.plans.purge import Policy, plan_named, plan_purge
 from ckpt_cli.plans.repair import plan_repair
-from ckpt_cli.plans.rollback import RollbackOptions, plan_rollback
+from ckpt_cli.plans.rollback import plan_rollback
+from ckpt_cli.plans.root_branch import RollbackOptions
 from ckpt_cli.plans.undo import plan_undo
 from ckpt_cli.queries.threads import Selection
 from ckpt_cli.render.plan import done_lines, plan_lines
@@ -33,8 +34,9 @@ from ckpt_cli.render.purge import plan_lines as purge_lines
 from ckpt_cli.render.repair import repair_lines
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.tui.reads import SelectedCheckpoint
+from ckpt_cli.tui.content.checkpoint import SelectedCheckpoint
 
 Kind: TypeAlias = Literal["replace", "set", "append"]
 KINDS: tuple[Kind, ...] = ("replace", "set", "append")
@@ -100,7 +102,7 @@ class Fork:
 class Planner:
     """Plans changes of one store; `open_rows` opens it without redaction or decryption.
 
-    Each method is a query for a `Lane`, and raises what the same command raises.
+    Each method is a query for a `StoreWorker`, and raises what the same command raises.
     """
 
     def __init__(self, open_rows: Callable[[], Store], now: Callable[[], datetime]) -> None:
@@ -209,7 +211,7 @@ def editable(store: Store, place: SelectedCheckpoint, channel: str, kind: Kind) 
     reader = ThreadReader(store, place.thread_id)
     moment = reader.moment(place.checkpoint_ns, place.checkpoint_id, state=[channel])
     moment.check_readable()
-    values = reader.state(moment, [channel]).values
+    values = read_state(reader, moment, [channel]).values
     if channel not in values:
         raise NotFound(f"no channel '{channel}' at this checkpoint")
     if kind != "replace":
@@ -230,7 +232,7 @@ def channels_of(store: Store, place: SelectedCheckpoint) -> list[str]:
     """Return the channels that have a value at a checkpoint."""
     reader = ThreadReader(store, place.thread_id)
     moment = reader.moment(place.checkpoint_ns, place.checkpoint_id, state=True)
-    return list(reader.state(moment).values)
+    return list(read_state(reader, moment).values)
 
 
 def _with_edited(

@@ -16,7 +16,8 @@ from langgraph.graph.message import add_messages
 from ckpt_backends.changes.change import Change
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, TypedBytes, Write
-from ckpt_backends.registry import open_store, open_writable
+from ckpt_backends.open_for_writing import open_writable
+from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from ckpt_cli.queries.tail import Tail
 from tests.kaflow import MongoDBCheckpointer, thread_list

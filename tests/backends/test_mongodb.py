@@ -301,10 +301,10 @@ def test_both_generations_of_metadata_read_where_the_saver_fails(place: Place) -
     place.age({"thread_id": "trip"})
     assert ckpt("-s", place.url, "history", "trip", "-o", "json").json == before
     with pytest.raises(ValueError, match="too many values to unpack"):
-        place.kept_saver.get_tuple(config("trip"))
+        place.saver().get_tuple(config("trip"))
     (found,) = ckpt("-s", place.url, "stores", "-o", "json").json
     assert "no release reads both" in found["saver"]
-    assert place.kept_saver.get_tuple(config("new")) is not None
+    assert place.saver().get_tuple(config("new")) is not None
 
 
 def test_a_copy_is_written_as_its_source_is(place: Place) -> None:
@@ -315,7 +315,7 @@ def test_a_copy_is_written_as_its_source_is(place: Place) -> None:
         stored = place.database["checkpoints"].find_one({"checkpoint_id": made["checkpoint_id"]})
         assert {type(one) for one in stored["metadata"].values()} == {kind, dict}
         assert ckpt("-s", place.url, "show", thread, "-o", "json").json["source"] == "fork"
-    assert graph(place.kept_saver).get_state(config("new")).next == ("b",)
+    assert graph(place.saver()).get_state(config("new")).next == ("b",)
 
 
 def test_documents_that_expire_get_copies_that_expire(place: Place) -> None:
@@ -331,11 +331,11 @@ def test_parallel_writes_of_a_delta_channel_come_in_order(place: Place) -> None:
     scenario, differ = scenarios.SCENARIOS["delta-rarely"], list[bool]()
     # The server finds them in the order of the tasks' ids, which is the right one now and then.
     while not any(differ) and len(differ) < 8:
-        place.kept_saver.delete_thread("delta-rarely")
-        drive(place.kept_saver, scenario)
+        place.saver().delete_thread("delta-rarely")
+        drive(place.saver(), scenario)
         values = ckpt("-s", place.url, "show", "delta-rarely", "-o", "json").json["values"]
         assert values["items"] == values["items_plain"]  # which LangGraph itself put together
-        theirs = scenario.build(place.kept_saver).get_state(config("delta-rarely")).values
+        theirs = scenario.build(place.saver()).get_state(config("delta-rarely")).values
         assert sorted(theirs["items"]) == sorted(values["items"])
         differ.append(theirs["items"] != theirs["items_plain"])
     assert any(differ)
@@ -460,7 +460,7 @@ def test_a_standalone_server_takes_a_change_of_one_document() -> None:
         answer = ckpt("-s", place.url, "rollback", "trip", "~1", "--yes")
         assert answer.code == 0, answer.err
         assert "standalone" in answer.err
-        assert graph(place.kept_saver).get_state(config("trip")).next == ("b",)
+        assert graph(place.saver()).get_state(config("trip")).next == ("b",)
         assert ckpt("-s", place.url, "undo", "trip", "--yes").code == 0
         refused = ckpt("-s", place.url, "fork", "trip", "head", "--to", "copy", "--yes")
         assert refused.code == 4

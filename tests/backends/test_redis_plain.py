@@ -17,9 +17,10 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from ckpt_backends.apps.plainredis import removing as plain_removing
 from ckpt_backends.apps.plainredis import write
 from ckpt_backends.changes.removal import MOVED
+from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.redis.engine import removing
 from ckpt_backends.redis.engine.connect import READING
-from ckpt_backends.registry import open_store, open_writable
+from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from tests.backends.test_redis import COMMANDS, ODD, client, graph, run
 from tests.backends.test_redis_removal import config_of, keys, removal_of

@@ -16,11 +16,12 @@ from langgraph.checkpoint.redis import RedisSaver
 
 from ckpt_backends.changes.removal import GONE, MOVED, Removal
 from ckpt_backends.errors import Unsupported
+from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.redis.engine import purge_lock, removing, restoring
 from ckpt_backends.redis.engine.connect import RedisConnection
 from ckpt_backends.redis.engine.purge_lock import LOCK
 from ckpt_backends.redis.engine.thread_keys import Owning
-from ckpt_backends.registry import open_store, open_writable
+from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from tests.backends.test_redis import FILLS, ODD, client, fill, fill_plain, fill_shallow, graph, run
 from tests.redis_savers import PlainRedisSaver, SeeingRedisSaver, dump

@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from ckpt_backends.errors import StoreUnavailable
-from ckpt_backends.registry import open_store, open_writable
+from ckpt_backends.open_for_writing import open_writable
+from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from tests.backends.locked import lock, unprivileged
 from tests.support import SAMPLE, ckpt

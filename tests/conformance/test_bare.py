@@ -17,8 +17,10 @@ from ckpt_backends.registry import open_store
 from ckpt_cli.core.channels import is_state, without_snapshot
 from ckpt_cli.core.replay.elimination import Verdict
 from ckpt_cli.core.values.equality import same
-from ckpt_cli.threads.thread import Moment, ThreadReader
-from ckpt_cli.tui.reads import TABS
+from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.states import read_state
+from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.tui.content.tabs import TABS
 from tests.conformance.conftest import Filled
 from tests.conformance.replaying import replay_store
 from tests.conformance.test_commands import rows
@@ -63,7 +65,7 @@ def test_every_state_is_the_one_that_was_stored_or_said_not_to_be(filled: Filled
                         assert moment.body.problem is not None
                         assert moment.body.problem.reason.startswith("not stored")
                         continue
-                    state = reader.state(moment)
+                    state = read_state(reader, moment)
                     assert state.rebuilt == {}, moment.key
                     want = _stored(saver, moment)
                     assert state.values.keys() == want.keys(), moment.key

@@ -16,6 +16,7 @@ from ckpt_backends.model import USERS, Capability, Checkpoint, CheckpointKey, Wr
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_cli.core.state import read_body
+from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.timeline import StateTimeline
 from tests.conformance.conftest import Filled
@@ -378,7 +379,7 @@ def test_a_timeline_has_the_states_of_every_checkpoint(store: Store, filled: Fil
             }
             assert list(points) == [one.key.checkpoint_id for one in reversed(reader.index(ns))]
             for moment in reader.moments(ns, state=True):
-                state = reader.state(moment)
+                state = read_state(reader, moment)
                 told = {
                     name: value
                     for name, value in state.values.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ckpt_cli.tui.reads import TABS
+from ckpt_cli.tui.content.tabs import TABS
 from tests.conformance.conftest import Filled
 from tests.conformance.test_commands import rows
 from tests.tui.seat import Seat, sit

@@ -10,7 +10,9 @@ from typing import Any
 from ckpt_backends.codec import to_json
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.channels import END, PREVIOUS, ROOT
-from ckpt_cli.threads.thread import Moment, ThreadReader
+from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.states import read_state
+from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import Lessons
 
 EMPTY: tuple[Any, ...] = ([], {}, 0, 0.0, "", False, None, {"$set": []})
@@ -85,7 +87,7 @@ def _check_facts(moment: Moment, expected: Mapping[str, Any], where: str) -> Non
 def _check_values(
     reader: ThreadReader, moment: Moment, expected: Mapping[str, Any], known: Known, where: str
 ) -> None:
-    state = reader.state(moment)
+    state = read_state(reader, moment)
     forms = {name: to_json(value) for name, value in state.values.items()}
     forms.pop(PREVIOUS, None)  # `get_state` leaves out what an @entrypoint saved.
     got = canonical(printed(forms) if known.printed else forms)

@@ -17,7 +17,8 @@ import pytest
 from ckpt_backends.apps.deerflow import files
 from ckpt_backends.errors import StoreChanged, Unsupported
 from ckpt_backends.memory.protocol import Item
-from ckpt_backends.registry import open_memory, open_writable_memory
+from ckpt_backends.open_for_writing import open_writable_memory
+from ckpt_backends.registry import open_memory
 from ckpt_backends.url import parse_url
 from tests.deerflow import editing
 from tests.deerflow.editing import KEY

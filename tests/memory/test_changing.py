@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from ckpt_backends.errors import StoreChanged
-from ckpt_backends.registry import open_memory, open_writable_memory
+from ckpt_backends.open_for_writing import open_writable_memory
+from ckpt_backends.registry import open_memory
 from ckpt_backends.url import parse_url
 from tests.memory.benches import Bench
 from tests.memory.contents import ITEMS, exported, fill, keys, settle, told

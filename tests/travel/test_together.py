@@ -15,7 +15,7 @@ import pytest
 from ckpt_backends.errors import StoreChanged
 from ckpt_backends.registry import open_store
 from ckpt_cli.plans.plan_file import PlanFile, write_plan
-from ckpt_cli.plans.rollback import heads_of
+from ckpt_cli.plans.root_branch import heads_of
 from ckpt_cli.threads.thread import ThreadReader
 from tests.harness.opening import empty_store
 from tests.harness.sqlite import SqliteHarness

@@ -13,6 +13,7 @@ from typing import Any
 
 from ckpt_backends.base import BaseStore
 from ckpt_backends.changes.rows import Row, own_rows, sql_key
+from ckpt_backends.channel_names import is_wanted
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.langgraph_dev import rows, server
@@ -36,7 +37,6 @@ from ckpt_backends.model import (
 from ckpt_backends.sql.blob_tables import BLOBS as BLOB_TABLE
 from ckpt_backends.sql.blob_tables import CHECKPOINTS as CHECKPOINT_TABLE
 from ckpt_backends.sql.blob_tables import WRITES as WRITE_TABLE
-from ckpt_backends.sql.blob_tables import is_wanted
 from ckpt_backends.url import StoreUrl
 
 _ODD_SHOWN = 3

@@ -90,6 +90,8 @@ class PurgeReport:
     signal: int | None = None
     vacuum: CkptError | None = None
     """Why the disk space was not reclaimed, if that was requested."""
+    not_erased: str = ""
+    """A note about removed data that could not be erased."""
 
 
 def removal_record(one: PlannedRemoval) -> dict[str, Any]:

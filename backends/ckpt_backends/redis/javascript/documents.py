@@ -30,6 +30,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ckpt_backends.channel_names import is_read
 from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.model import (
     Blob,
@@ -59,7 +60,6 @@ from ckpt_backends.redis.official.documents import (
     meant_ns,
     quoted,
 )
-from ckpt_backends.sql.blob_tables import is_read
 
 BLOB = "checkpoint_blob"
 BLOBS = f"{BLOB}:*"

@@ -8,10 +8,10 @@ from ckpt_cli.queries.diff import Comparison
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
 from ckpt_cli.render.terminal.units import step_number
-from ckpt_cli.threads.thread import Moment
+from ckpt_cli.threads.checkpoint import Moment
 
 
-def compared_lines(found: Comparison) -> Iterator[StyledLine]:
+def diff_header_lines(found: Comparison) -> Iterator[StyledLine]:
     """Yield the old and the new checkpoint of a diff, in the way git names two files."""
     is_first = found.after.checkpoint.parent_checkpoint_id is None
     before: tuple[Span, ...] = (("nothing" if is_first else "the parent is not stored", "dim"),)

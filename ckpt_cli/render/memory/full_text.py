@@ -23,14 +23,14 @@ _SHORT = 1000
 _STYLES: Sequence[Style] = ("head", "plain", "plain", "id")
 
 
-def whole_lines(items: Iterable[Read], width: int) -> Iterator[StyledLine]:
+def full_text_lines(items: Iterable[Read], width: int) -> Iterator[StyledLine]:
     """Yield items by namespace in columns, with wrapped text.
 
     Leaves out empty items, such as sections of DeerFlow that are not filled yet.
     """
     between = False
     for namespace, some in groupby(items, key=lambda one: one.item.key.namespace):
-        speaking = ((_cells(one), said) for one in some if (said := said_by(one.value)))
+        speaking = ((_cells(one), said) for one in some if (said := item_text(one.value)))
         first = True
         while rows := list(islice(speaking, _ALIGNED)):
             if first and between:
@@ -69,7 +69,7 @@ def _cells(one: Read) -> tuple[str, str, str, str]:
     )
 
 
-def said_by(value: Value) -> str:
+def item_text(value: Value) -> str:
     """Return the text of an item, escaped, or else its value on one line."""
     if isinstance(value, dict):
         for name in _SAYS:

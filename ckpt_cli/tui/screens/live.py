@@ -23,22 +23,23 @@ from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
 from ckpt_cli.render.tree.wording import count
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.context import ScreenContext
-from ckpt_cli.tui.listing import SORT_NAMES, unread, unread_near
-from ckpt_cli.tui.panes import Inspector, SearchPane, ThreadsPane, TreeRows, title
-from ckpt_cli.tui.reads import (
-    Clock,
-    SelectedCheckpoint,
-    Tab,
-    TabContent,
-    draw_tree,
+from ckpt_cli.tui.content.checkpoint import Clock, SelectedCheckpoint
+from ckpt_cli.tui.content.tabs import Tab, TabContent, read_document
+from ckpt_cli.tui.content.thread_list import (
+    SORT_NAMES,
     read_conditions,
-    read_document,
-    read_thread_tree,
     read_threads,
+    unread,
+    unread_near,
 )
-from ckpt_cli.tui.row_list import as_text
-from ckpt_cli.tui.screens.asking import SHARE, SOON, Asking, error_lines
+from ckpt_cli.tui.content.tree import draw_tree, read_thread_tree
+from ckpt_cli.tui.context import ScreenContext
+from ckpt_cli.tui.panes.inspector import Inspector
+from ckpt_cli.tui.panes.search import SearchPane
+from ckpt_cli.tui.panes.styles import as_text, title
+from ckpt_cli.tui.panes.threads import ThreadsPane
+from ckpt_cli.tui.panes.tree import TreeRows
+from ckpt_cli.tui.screens.base import SHARE, SOON, StoreScreen, error_lines
 from ckpt_cli.tui.store_worker import StoreWorker
 
 _Answer = TypeVar("_Answer")
@@ -65,17 +66,17 @@ class TreeView:
     """Whether the cursor stays on the head."""
 
 
-class Following(Asking[None]):
+class LiveScreen(StoreScreen[None]):
     """Threads on the left, the tree of one thread on the right, and a checkpoint below it."""
 
     READING: ClassVar = frozenset({"threads", "heads", "tree", "document", "origin", "goto"})
-    AGAIN: ClassVar = frozenset({"threads", "memory"})
+    REFRESHING: ClassVar = frozenset({"threads", "memory"})
 
-    def __init__(self, desk: ScreenContext) -> None:
+    def __init__(self, context: ScreenContext) -> None:
         super().__init__()
-        self.desk = desk
+        self.context = context
         self._info: StoreInfo | None = None
-        self._trouble = ""
+        self._problem = ""
         self.view = TreeView()
         self.outer: list[tuple[str | None, TreeKey | None]] = []
         """The outer namespaces, each with the checkpoint that called the next one."""
@@ -94,7 +95,7 @@ class Following(Asking[None]):
     # Parts of the screen
 
     def compose(self) -> ComposeResult:
-        self.threads_pane = ThreadsPane(self.desk.now)
+        self.threads_pane = ThreadsPane(self.context.now)
         self.rows = self.threads_pane.rows
         self.tree_rows = TreeRows()
         self.tree_pane = SearchPane(self.tree_rows, id="tree")
@@ -113,13 +114,13 @@ class Following(Asking[None]):
         title(self.tree_pane, "Tree")
         self.inspector.set_heading("Checkpoint")
         self.rows.focus()
-        self.tell()
+        self.show_status()
         self.load_threads()
 
     @property
     def clock(self) -> Clock:
         """The current time and its zone, for the panes."""
-        return Clock(self.desk.now(), self.desk.zone)
+        return Clock(self.context.now(), self.context.zone)
 
     @property
     def place(self) -> SelectedCheckpoint | None:
@@ -137,22 +138,22 @@ class Following(Asking[None]):
         began = time.monotonic()
         try:
             if self._info is None:
-                self._info = await self.desk.threads.ask(lambda store: store.describe())
+                self._info = await self.context.threads.ask(lambda store: store.describe())
             before = self.rows.listing.threads
-            threads = await self.desk.threads.ask(partial(read_threads, before=before))
+            threads = await self.context.threads.ask(partial(read_threads, before=before))
         except CkptError as error:
-            self._trouble = f"retrying: {error.message}"
-            self.tell()
-            self._again(self.desk.pause)
+            self._problem = f"retrying: {error.message}"
+            self.show_status()
+            self._again(self.context.pause)
             return
-        self._trouble = ""
+        self._problem = ""
         self._take(threads)
         took = time.monotonic() - began
-        self._again(max(self.desk.pause, took * SHARE))
+        self._again(max(self.context.pause, took * SHARE))
 
     def _again(self, pause: float) -> None:
-        if self.desk.pause:
-            self.later("threads", pause, self.load_threads)
+        if self.context.pause:
+            self.schedule("threads", pause, self.load_threads)
 
     def _take(self, threads: list[Thread]) -> None:
         listing = self.rows.listing
@@ -163,12 +164,12 @@ class Following(Asking[None]):
                 # pauses.
                 gc.freeze()
             listing.threads = threads
-            self.rows.settle(before.thread_id if before is not None else None)
+            self.rows.rebuild(before.thread_id if before is not None else None)
         else:
             # The ages have changed.
             self.rows.refresh()
         self.read_heads()
-        self.tell()
+        self.show_status()
         self.load_tree()
 
     @work(exclusive=True, group="heads")
@@ -180,9 +181,9 @@ class Following(Asking[None]):
         rest = unread(listing)[::-1]
         while some := unread_near(listing, self.rows.seen, _HEADS_NEAR) or rest[-_HEADS:]:
             try:
-                found = await self.desk.heads.ask(partial(read_conditions, threads=some))
+                found = await self.context.heads.ask(partial(read_conditions, threads=some))
             except CkptError as error:
-                self._trouble = error.message
+                self._problem = error.message
                 break
             for thread, conditions in zip(some, found, strict=True):
                 listing.conditions[thread.thread_id] = (thread, conditions)
@@ -190,12 +191,12 @@ class Following(Asking[None]):
                 rest.pop()
             if any(not listing.wanted.status.isdisjoint(one) for one in found):
                 kept = self.rows.thread
-                self.rows.settle(kept.thread_id if kept is not None else None)
+                self.rows.rebuild(kept.thread_id if kept is not None else None)
             else:
                 self.rows.refresh()
-            self.tell()
+            self.show_status()
         self._reading_heads = False
-        self.tell()
+        self.show_status()
 
     # The tree
 
@@ -223,7 +224,7 @@ class Following(Asking[None]):
         )
         if view.tree is None:
             title(self.tree_pane, "Tree: loading")
-        tree = await self.ask(self.desk.detail, question, self._no_tree)
+        tree = await self.ask(self.context.detail, question, self._no_tree)
         if tree is not None:
             view.tree = tree
             self.draw()
@@ -249,7 +250,7 @@ class Following(Asking[None]):
         if self.tree_rows.lines == picture.lines and self.tree_rows.key == key:
             self.tree_rows.picture = picture
             # What could not be read before may be readable now.
-            self.later("document", SOON, self.load_document)
+            self.schedule("document", SOON, self.load_document)
             return
         self.shown = None
         self.tree_rows.show_picture(picture, key)
@@ -285,7 +286,7 @@ class Following(Asking[None]):
             read_document, tab=tab, place=place, base=self.base, clock=self.clock, width=width
         )
         with self.inspector.while_loading("Checkpoint: loading"):
-            document = await self.ask(self.desk.detail, question, self._no_document)
+            document = await self.ask(self.context.detail, question, self._no_document)
             base = self.base if tab == "diff" else None
             marked = f", base {safe_text(command_line.ref(base))}" if base is not None else ""
             self.inspector.set_heading(f"Checkpoint {safe_text(place.checkpoint_id)}{marked}")
@@ -295,7 +296,7 @@ class Following(Asking[None]):
 
     async def _load_memory(self, thread_id: str) -> None:
         """Read the memory items that came from a thread."""
-        from ckpt_cli.tui.memories import read_thread_memory
+        from ckpt_cli.tui.content.memory import read_thread_memory
 
         whole: tuple[SelectedCheckpoint, Tab] = (SelectedCheckpoint(thread_id, "", ""), "memory")
         if self.read == whole and self.is_memory_fresh:
@@ -306,19 +307,19 @@ class Following(Asking[None]):
             thread_id=thread_id,
             clock=self.clock,
             width=max(self.inspector.document.width, 1),
-            redacted=self.desk.opening.redact,
+            redacted=self.context.opening.redact,
         )
         with self.inspector.while_loading("Memory: loading"):
             try:
-                document = await self.desk.memory.ask(question)
+                document = await self.context.memory.ask(question)
             except CkptError as error:
                 document = TabContent(error_lines(error, self.inspector.document.width))
             self.inspector.set_heading(f"Memory from {safe_text(thread_id)}")
         self.inspector.document.show_document(document, keep=self.read == whole)
         self.read, self.shown, self.is_memory_fresh = whole, None, True
-        if self.desk.pause:
-            pause = max(self.desk.pause, (time.monotonic() - began) * SHARE)
-            self.later("memory", pause, self.load_memory_again)
+        if self.context.pause:
+            pause = max(self.context.pause, (time.monotonic() - began) * SHARE)
+            self.schedule("memory", pause, self.load_memory_again)
 
     def load_memory_again(self) -> None:
         """Read the memory again, because it may have changed."""
@@ -337,19 +338,19 @@ class Following(Asking[None]):
         """Return the text of the mode for the status line."""
         return "read-only", "dim"
 
-    def tell(self) -> None:
+    def show_status(self) -> None:
         """Show the store, the number of threads and the current activity in the status line."""
         listing = self.rows.listing
         total, shown = len(listing.threads), len(listing.shown)
         number = f"{shown:,} of {total:,}" if shown != total else f"{total:,}"
         spans: list[Span | str] = [("ckpt ", "bold"), self.mode(), "  "]
         # A narrow screen may cut the end.
-        if self._trouble:
-            spans.append((f"{safe_text(self._trouble)}  ", "error"))
+        if self._problem:
+            spans.append((f"{safe_text(self._problem)}  ", "error"))
         if self._info is not None:
             noun = "thread" if total == 1 else "threads"
             spans.append(f"{number} {noun}  ")
-        elif not self._trouble:
+        elif not self._problem:
             spans.append(("opening the store", "dim"))
         if self.base is not None:
             name = safe_text(command_line.ref(self.base)[-_MARK:])
@@ -364,19 +365,19 @@ class Following(Asking[None]):
 
     async def ask(
         self,
-        lane: StoreWorker[Store],
+        worker: StoreWorker[Store],
         question: Callable[[Store], _Answer],
         otherwise: Callable[[CkptError], None],
     ) -> _Answer | None:
-        """Return the answer of a lane; None after an error, which is shown."""
+        """Return the answer of a worker; None after an error, which is shown."""
         try:
-            return await lane.ask(question)
+            return await worker.ask(question)
         except (Unsupported, Unreadable) as error:
             # The store did answer, so asking again would not help.
             otherwise(error)
         except StoreUnavailable as error:
-            self._trouble = f"retrying: {error.message}"
-            self.tell()
+            self._problem = f"retrying: {error.message}"
+            self.show_status()
             otherwise(error)
         except CkptError as error:
             otherwise(error)

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.segment import Segment
-from rich.style import Style as RichStyle
-from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.events import Click, Resize
 from textual.geometry import Region, Size
@@ -16,33 +14,8 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from ckpt_cli.render.terminal.styled_text import Style, StyledLine
-
-STYLES: dict[Style, RichStyle] = {
-    "plain": RichStyle(),
-    "dim": RichStyle(dim=True),
-    "bold": RichStyle(bold=True),
-    "add": RichStyle(color="green"),
-    "remove": RichStyle(color="red"),
-    "change": RichStyle(color="yellow"),
-    "warn": RichStyle(color="yellow"),
-    "error": RichStyle(color="red", bold=True),
-    "head": RichStyle(color="cyan", bold=True),
-    "question": RichStyle(color="yellow", bold=True),
-    "id": RichStyle(color="yellow"),
-    "node": RichStyle(color="cyan"),
-    "time": RichStyle(dim=True),
-}
-
-
-def as_text(line: StyledLine) -> Text:
-    """Return a line as a renderable; markup is not parsed."""
-    return Text.assemble(*((text, STYLES[style]) for text, style in line.spans), no_wrap=True)
-
-
-def as_strip(line: StyledLine, base: RichStyle) -> Strip:
-    """Return a line for a widget that draws its own lines."""
-    return Strip([Segment(text, base + STYLES[style]) for text, style in line.spans])
+from ckpt_cli.render.terminal.styled_text import StyledLine
+from ckpt_cli.tui.panes.styles import as_strip
 
 
 class RowList(ScrollView, can_focus=True):
@@ -62,11 +35,11 @@ class RowList(ScrollView, can_focus=True):
         Binding("enter", "choose", "Open", show=False),
     ]
     DEFAULT_CSS = """
-    Rows { overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1;
+    RowList { overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1;
         scrollbar-gutter: stable; }
-    Rows > .rows--cursor { background: $surface-lighten-2; }
-    Rows:focus > .rows--cursor { background: $primary; color: $text; }
-    Rows > .rows--found { background: $warning-muted; }
+    RowList > .rows--cursor { background: $surface-lighten-2; }
+    RowList:focus > .rows--cursor { background: $primary; color: $text; }
+    RowList > .rows--found { background: $warning-muted; }
     """
 
     cursor: reactive[int] = reactive(0, repaint=False)
@@ -156,20 +129,20 @@ class RowList(ScrollView, can_focus=True):
         return strip.crop_extend(0, width, base).apply_offsets(0, index)
 
     def action_move(self, by: int) -> None:
-        if self._stands():
+        if self._has_cursor():
             self.cursor += by
         else:
             self.scroll_relative(y=by, animate=False)
 
     def action_page(self, by: int) -> None:
         height = max(self.size.height - 1, 1)
-        if self._stands():
+        if self._has_cursor():
             self.cursor += by * height
         else:
             self.scroll_relative(y=by * height, animate=False)
 
     def action_edge(self, end: int) -> None:
-        if self._stands():
+        if self._has_cursor():
             self.cursor = self.count() - 1 if end else 0
         else:
             self.scroll_to(y=self.count() if end else 0, animate=False)
@@ -182,7 +155,7 @@ class RowList(ScrollView, can_focus=True):
         if event.size.width != self._width:
             self._width = event.size.width
             self.post_message(self.Reshaped(self))
-        if event.size.height < self._height and self._stands():
+        if event.size.height < self._height and self._has_cursor():
             self._show_cursor()
         self._height = event.size.height
 
@@ -194,7 +167,7 @@ class RowList(ScrollView, can_focus=True):
             if again:
                 self.action_choose()
 
-    def _stands(self) -> bool:
+    def _has_cursor(self) -> bool:
         """Return whether there is a cursor; a text without stops has none."""
         return self.cursor < self.count() and self.is_stop(self.cursor)
 

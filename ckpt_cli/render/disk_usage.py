@@ -7,11 +7,11 @@ from typing import Any
 
 from ckpt_cli.core.size_sums import Ranking
 from ckpt_cli.queries.disk_usage import By, ChannelSize, Survey
+from ckpt_cli.render.terminal.fields import field
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.table import Column, table_lines
 from ckpt_cli.render.terminal.units import size
-from ckpt_cli.render.thread import field
 from ckpt_cli.render.values.one_line import counted
 
 _BAR = 20

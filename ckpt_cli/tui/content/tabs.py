@@ -1,21 +1,17 @@
-"""Queries of the panes: functions for a `Lane` that return lines."""
+"""The tabs of a checkpoint: functions for a `StoreWorker` that return lines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, tzinfo
 from itertools import islice
 from typing import Literal, cast
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import CkptError, Unreadable
 from ckpt_backends.memory.protocol import ItemKey
-from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.conversation.messages import Message
-from ckpt_cli.core.tree.rows import CallRow, FoldRow, Key, SectionRow, StepRow
-from ckpt_cli.core.tree.rows import Row as TreeRow
 from ckpt_cli.core.values.clip import clip
 from ckpt_cli.core.values.paths import format_path
 from ckpt_cli.queries.blame import blame
@@ -23,23 +19,18 @@ from ckpt_cli.queries.diff import compare
 from ckpt_cli.queries.messages import conversation
 from ckpt_cli.queries.show import CheckpointView, raw_bytes, view
 from ckpt_cli.queries.step_writes import written
-from ckpt_cli.queries.tree import Tree, read_tree
 from ckpt_cli.render.messages import turn_lines
 from ckpt_cli.render.state import placed_lines, standing_lines, value_lines
 from ckpt_cli.render.step_writes import written_lines
+from ckpt_cli.render.terminal.fields import field as field_lines
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.units import size
 from ckpt_cli.render.thread import PLAINTEXT, lifetime_lines, step_lines
-from ckpt_cli.render.thread import field as field_lines
-from ckpt_cli.render.tree.lines import drawn_rows
-from ckpt_cli.render.values.compared import compared_lines
 from ckpt_cli.render.values.diff import diff_text
-from ckpt_cli.render.values.one_line import summary
-from ckpt_cli.threads.heads import read_heads
+from ckpt_cli.render.values.diff_header import diff_header_lines
 from ckpt_cli.threads.target import Target
-from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.threads.trigger_inference import Lessons
+from ckpt_cli.tui.content.checkpoint import Clock, SelectedCheckpoint, target_of
 
 CheckpointTab = Literal["state", "diff", "writes", "messages", "metadata", "raw"]
 Tab = Literal[CheckpointTab, "memory"]
@@ -47,50 +38,8 @@ TABS: tuple[Tab, ...] = ("state", "diff", "writes", "messages", "metadata", "raw
 
 _MOST_LINES = 20_000
 """Maximum number of lines of one document; `ckpt show` prints more."""
-_QUESTION_WIDTH = 200
 _RAW_BYTES = 16 * 1024
 _RAW_ROW = 16
-
-
-@dataclass(frozen=True, slots=True)
-class SelectedCheckpoint:
-    """A checkpoint of the store, as passed between panes."""
-
-    thread_id: str
-    checkpoint_ns: str
-    checkpoint_id: str
-
-    @property
-    def key(self) -> Key:
-        return self.checkpoint_ns, self.checkpoint_id
-
-
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """The current time, and the time zone of the times shown."""
-
-    now: datetime
-    zone: tzinfo
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """The tree of a thread or of one namespace, as lines."""
-
-    tree: Tree
-    lines: Sequence[StyledLine]
-    keys: Sequence[Key | None]
-    """The checkpoint of each line; None if the cursor does not stop there."""
-    inner: Mapping[int, str]
-    """The namespace of each line that is a subgraph call."""
-    folds: frozenset[int]
-    """Lines of folded steps."""
-    head: Key | None
-    """The head of the first tree; None if it is not shown."""
-
-    def line_of(self, key: Key | None) -> int | None:
-        """Return the line of a checkpoint; None if it is folded."""
-        return next((at for at, one in enumerate(self.keys) if one == key), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,67 +51,6 @@ class TabContent:
     """By line: the path of the value that starts there; the cursor stops there."""
     items: Mapping[int, ItemKey] = field(default_factory=dict)
     """By line: the key of the memory item that starts there."""
-
-
-def read_threads(store: Store, before: Sequence[Thread] = ()) -> list[Thread]:
-    """Return all threads, newest first; for unchanged ones, the same objects as in `before`."""
-    known = {one.thread_id: one for one in before}
-    found = []
-    for one in store.threads():
-        same = known.get(one.thread_id)
-        found.append(same if same == one and same is not None else one)
-    return found
-
-
-def read_conditions(store: Store, threads: Sequence[Thread]) -> list[Sequence[Status]]:
-    """Return the conditions of each thread, the worst first."""
-    heads = read_heads(store, threads, Lessons(store))
-    found = {one.key.thread_id: one.conditions for one in heads}
-    return [
-        (Status.EMPTY,) if one.head is None else found.get(one.thread_id, (Status.UNKNOWN,))
-        for one in threads
-    ]
-
-
-def read_thread_tree(
-    store: Store, thread_id: str, ns: str | None, *, unfold: bool, nest: bool, keep: Key | None
-) -> Tree:
-    """Return the tree of a thread, or of one namespace of it. Raises `NotFound`."""
-    return read_tree(
-        ThreadReader(store, thread_id),
-        ns,
-        lambda value: summary(value, _QUESTION_WIDTH),
-        nest=nest,
-        unfold=unfold,
-        keep=keep,
-    )
-
-
-def draw_tree(tree: Tree, clock: Clock, width: int) -> Picture:
-    """Return a tree as lines."""
-    drawn = list(
-        drawn_rows(tree.plan, tree.details, tree.refs, zone=clock.zone, now=clock.now, width=width)
-    )
-    return Picture(
-        tree,
-        [text for _, text in drawn],
-        [_key(row) for row, _ in drawn],
-        {at: row.namespaces[0] for at, (row, _) in enumerate(drawn) if isinstance(row, CallRow)},
-        frozenset(at for at, (row, _) in enumerate(drawn) if isinstance(row, FoldRow)),
-        next((row.key for row, _ in drawn if isinstance(row, StepRow) and row.head), None),
-    )
-
-
-def _key(row: TreeRow | None) -> Key | None:
-    match row:
-        case StepRow():
-            return row.key
-        case FoldRow():
-            return row.ns, row.ids[-1]
-        case CallRow():
-            return row.heads[0]
-        case SectionRow() | None:
-            return None
 
 
 def read_document(
@@ -189,12 +77,6 @@ def read_document(
         "raw": lambda: _raw(target, width),
     }[tab]()
     return TabContent(cut(lines))
-
-
-def target_of(store: Store, place: SelectedCheckpoint) -> Target:
-    """Return the checkpoint for the functions of `reading`. Raises `NotFound`."""
-    reader = ThreadReader(store, place.thread_id)
-    return Target(reader, place.checkpoint_ns, place.checkpoint_id, chosen=True)
 
 
 def read_origin(
@@ -238,7 +120,7 @@ def _heading(found: CheckpointView, clock: Clock, width: int) -> Iterator[Styled
 
 def _diff(target: Target, base: Target | None, width: int) -> Iterator[StyledLine]:
     found = compare(target, None, None) if base is None else compare(base, target, None)
-    yield from compared_lines(found)
+    yield from diff_header_lines(found)
     yield from diff_text(found.changes, width=width)
     if not found.changes:
         yield line(("no differences", "dim"))

@@ -24,15 +24,16 @@ from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.side_by_side import MOST, side_by_side
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.values.block import block
-from ckpt_cli.render.values.compared import compared_lines
-from ckpt_cli.tui.panes import SearchableLines, SearchPane, title
-from ckpt_cli.tui.reads import SelectedCheckpoint, target_of
+from ckpt_cli.render.values.diff_header import diff_header_lines
+from ckpt_cli.tui.content.checkpoint import SelectedCheckpoint, target_of
+from ckpt_cli.tui.panes.search import SearchableLines, SearchPane
+from ckpt_cli.tui.panes.styles import title
 from ckpt_cli.tui.store_worker import StoreWorker
 
 _NARROWEST = 20
 
 
-class SideBySide(Screen[None]):
+class DiffScreen(Screen[None]):
     """The diff of two checkpoints, or of one checkpoint and its parent."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -40,10 +41,10 @@ class SideBySide(Screen[None]):
     ]
 
     def __init__(
-        self, lane: StoreWorker[Store], base: SelectedCheckpoint | None, place: SelectedCheckpoint
+        self, worker: StoreWorker[Store], base: SelectedCheckpoint | None, place: SelectedCheckpoint
     ) -> None:
         super().__init__()
-        self._lane, self._base, self._place = lane, base, place
+        self._worker, self._base, self._place = worker, base, place
 
     def compose(self) -> ComposeResult:
         self._rows = SearchableLines(id="sides")
@@ -63,7 +64,7 @@ class SideBySide(Screen[None]):
         width = self._rows.width
         question = partial(_read, base=self._base, place=self._place, width=width)
         try:
-            lines = await self._lane.ask(question)
+            lines = await self._worker.ask(question)
         except CkptError as error:
             lines = [line((safe_text(error.message), "error"))]
         title(self._pane, "Diff")
@@ -77,7 +78,7 @@ def _read(
     found = compare(target, None, None)
     if base is not None:
         found = compare(target_of(store, base), target, None)
-    lines = list(compared_lines(found))
+    lines = list(diff_header_lines(found))
     for name, change in found.changes.items():
         lines.append(line(""))
         lines.append(line((pad(fit(safe_text(name), width), width), "head")))

@@ -18,8 +18,9 @@ from ckpt_cli.queries.provenance import ItemOrigin, naming, trace
 from ckpt_cli.render.memory.items import item_lines, tree_rows
 from ckpt_cli.render.memory.provenance import from_thread_lines, origin_lines
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.tui.listing import text_filter
-from ckpt_cli.tui.reads import Clock, SelectedCheckpoint, TabContent, cut
+from ckpt_cli.tui.content.checkpoint import Clock, SelectedCheckpoint
+from ckpt_cli.tui.content.tabs import TabContent, cut
+from ckpt_cli.tui.content.thread_filter import text_filter
 
 _MOST_ITEMS = 20_000
 """Maximum number of items in the list; a filter finds the others."""
@@ -38,7 +39,7 @@ class MemoryFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ItemListing:
     """The items that match a filter."""
 
     info: MemoryInfo
@@ -49,7 +50,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Caused:
+class SourceThread:
     """What an item says about the thread it came from."""
 
     thread_id: str
@@ -58,16 +59,16 @@ class Caused:
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class ItemContent:
     """One item as lines."""
 
     lines: Sequence[StyledLine]
-    caused: Caused | None
+    source: SourceThread | None
     """None if the item names no thread."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class OriginContent:
     """The origin of an item as lines."""
 
     lines: Sequence[StyledLine]
@@ -98,9 +99,9 @@ def parse_memory_filter(text: str) -> MemoryFilter:
     return MemoryFilter(" ".join(words).strip(), wanted)
 
 
-def read_listing(
+def read_item_listing(
     memory: MemoryStore, wanted: MemoryFilter, clock: Clock, *, redacted: bool
-) -> Listed:
+) -> ItemListing:
     """Return the matching items below their namespaces."""
     fits = text_filter(wanted.text)
     found = (
@@ -111,38 +112,40 @@ def read_listing(
     items = list(islice(found, _MOST_ITEMS + 1))
     shown = items[:_MOST_ITEMS]
     more = len(items) > len(shown)
-    return Listed(memory.describe(), list(tree_rows(shown, clock.now)), len(shown), more)
+    return ItemListing(memory.describe(), list(tree_rows(shown, clock.now)), len(shown), more)
 
 
-def read_remembered(
+def read_item_content(
     memory: MemoryStore, key: ItemKey, clock: Clock, width: int, *, redacted: bool
-) -> Remembered:
+) -> ItemContent:
     """Return one item with its value. Raises `NotFound`."""
     stored = stored_item(memory, key)
     read = read_item(memory, key, redacted=redacted)
     shown = replace(read, value=clip(read.value))
     lines = cut(item_lines(shown, clock.now, clock.zone, width))
-    source = source_of(stored)
-    if source is None or source.thread_id is None:
-        return Remembered(lines, None)
+    named = source_of(stored)
+    if named is None or named.thread_id is None:
+        return ItemContent(lines, None)
     text = text_of(stored)[:LONGEST]
-    return Remembered(lines, Caused(source.thread_id, stored.created_at, text))
+    return ItemContent(lines, SourceThread(named.thread_id, stored.created_at, text))
 
 
-def read_cause(store: Store, caused: Caused, clock: Clock, width: int) -> Cause:
+def read_item_origin(store: Store, source: SourceThread, clock: Clock, width: int) -> OriginContent:
     """Return the thread and checkpoint that an item came from."""
-    found = trace(store, caused.thread_id, caused.made_at, caused.text)
+    found = trace(store, source.thread_id, source.made_at, source.text)
     place = None
     if found.checkpoint_id is not None:
         place = SelectedCheckpoint(found.thread_id, "", found.checkpoint_id)
-    return Cause(_cause_lines(found, clock, width), place, found.remark)
+    return OriginContent(_origin_lines(found, clock, width), place, found.remark)
 
 
-def no_cause(caused: Caused, error: CkptError, clock: Clock, width: int) -> Cause:
+def failed_origin(
+    source: SourceThread, error: CkptError, clock: Clock, width: int
+) -> OriginContent:
     """Return an origin with the error, for threads that cannot be read."""
     remark = error.message + (f"; {error.hint}" if error.hint else "")
-    found = ItemOrigin(caused.thread_id, "", remark=remark)
-    return Cause(_cause_lines(found, clock, width), None, remark)
+    found = ItemOrigin(source.thread_id, "", remark=remark)
+    return OriginContent(_origin_lines(found, clock, width), None, remark)
 
 
 def read_thread_memory(
@@ -164,7 +167,7 @@ def read_thread_memory(
     return TabContent(lines, items=items)
 
 
-def _cause_lines(found: ItemOrigin, clock: Clock, width: int) -> Sequence[StyledLine]:
+def _origin_lines(found: ItemOrigin, clock: Clock, width: int) -> Sequence[StyledLine]:
     return list(origin_lines(found, clock.now, clock.zone, width))
 
 

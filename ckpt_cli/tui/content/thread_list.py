@@ -1,21 +1,22 @@
-"""The threads pane without its screen: filter, order, status and lines."""
+"""The threads pane without its screen: order, status and lines."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from fnmatch import translate
 from typing import Literal
 
 from ckpt_backends.model import Status, Thread
-from ckpt_cli.queries.threads import parse_status
+from ckpt_backends.protocol import Store
+from ckpt_cli.render.status import STATUS_STYLES
 from ckpt_cli.render.terminal.cell_width import cell_len, fit, pad
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.units import age
-from ckpt_cli.render.thread import STATUS_STYLES
+from ckpt_cli.threads.heads import read_heads
+from ckpt_cli.threads.trigger_inference import Lessons
+from ckpt_cli.tui.content.thread_filter import ThreadFilter, text_filter
 
 Sort = Literal["last", "first", "id", "checkpoints"]
 SORTS: tuple[Sort, ...] = ("last", "first", "id", "checkpoints")
@@ -45,19 +46,8 @@ _LONGEST = 1000
 """Maximum number of characters of a thread id that are drawn."""
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """A filter of threads; all conditions must hold."""
-
-    text: str = ""
-    """Part of the id, ignoring case, or a shell pattern for the whole id."""
-    status: frozenset[Status] = frozenset()
-    """The thread must have one of these; any if empty."""
-    user: str | None = None
-
-
 @dataclass(slots=True)
-class Listing:
+class ThreadListing:
     """All threads as last listed, and those that are shown."""
 
     threads: Sequence[Thread] = ()
@@ -67,7 +57,7 @@ class Listing:
     """By thread id: the thread as it was when its head was read, and its conditions, the worst
     first.
     """
-    wanted: Filter = Filter()
+    wanted: ThreadFilter = field(default_factory=ThreadFilter)
     sort: Sort = "last"
 
     def conditions_of(self, thread: Thread) -> Sequence[Status]:
@@ -79,7 +69,7 @@ class Listing:
         """Return the worst condition; None if the head was not read since the thread changed."""
         return next(iter(self.conditions_of(thread)), None)
 
-    def settle(self) -> None:
+    def rebuild(self) -> None:
         """Filter and sort again."""
         found = choose(self.threads, self.wanted, self.conditions_of)
         self.shown = order(found, self.sort)
@@ -90,30 +80,13 @@ class Listing:
         return next(ids, None)
 
 
-def parse_filter(text: str) -> Filter:
-    """Parse a filter such as `status:interrupted user:anna trip`.
-
-    All other words are the text, with the blanks between them. Raises `UsageError` for an unknown
-    status.
-    """
-    statuses: set[Status] = set()
-    user: str | None = None
-    words: list[str] = []
-    for word in text.split(" "):
-        if word.startswith("status:") and len(word) > len("status:"):
-            statuses |= {parse_status(one) for one in word.removeprefix("status:").split(",")}
-        elif word.startswith("user:") and len(word) > len("user:"):
-            user = word.removeprefix("user:")
-        else:
-            words.append(word)
-    return Filter(" ".join(words).strip(), frozenset(statuses), user)
-
-
 def choose(
-    threads: Sequence[Thread], wanted: Filter, conditions: Callable[[Thread], Sequence[Status]]
+    threads: Sequence[Thread],
+    wanted: ThreadFilter,
+    conditions: Callable[[Thread], Sequence[Status]],
 ) -> Sequence[Thread]:
     """Return the threads that match. A filter by status leaves out threads with unread heads."""
-    if wanted == Filter():
+    if wanted == ThreadFilter():
         return threads
     fits = text_filter(wanted.text)
     return [
@@ -137,7 +110,7 @@ def order(threads: Sequence[Thread], sort: Sort) -> Sequence[Thread]:
     return sorted(threads, key=keys[sort])  # type: ignore[arg-type]
 
 
-def unread_near(listing: Listing, seen: range, number: int) -> list[Thread]:
+def unread_near(listing: ThreadListing, seen: range, number: int) -> list[Thread]:
     """Return threads with unread heads: those on the visible lines, then those around them."""
     above, below = max(seen.start - number, 0), seen.stop + number
     near = [*seen, *range(seen.stop, below), *range(above, seen.start)]
@@ -145,7 +118,7 @@ def unread_near(listing: Listing, seen: range, number: int) -> list[Thread]:
     return [one for one in shown if listing.status(one) is None][:number]
 
 
-def unread(listing: Listing) -> list[Thread]:
+def unread(listing: ThreadListing) -> list[Thread]:
     """Return threads that a filter by status leaves out because their heads were not read."""
     if not listing.wanted.status:
         return []
@@ -167,19 +140,21 @@ def thread_line(thread: Thread, status: Status | None, now: datetime, width: int
     return line((sign, style), (pad(name, room), style), (right, "time"))
 
 
-def text_filter(text: str) -> Callable[[str], bool]:
-    """Return a function: whether a name contains a text, ignoring case, or matches it as a
-    pattern.
-    """
-    if not text:
-        return lambda _: True
-    wanted = text.casefold()
-    if not is_pattern(text):
-        return lambda thread_id: wanted in thread_id.casefold()
-    fits = re.compile(translate(text), re.IGNORECASE).match
-    return lambda thread_id: wanted in thread_id.casefold() or fits(thread_id) is not None
+def read_threads(store: Store, before: Sequence[Thread] = ()) -> list[Thread]:
+    """Return all threads, newest first; for unchanged ones, the same objects as in `before`."""
+    known = {one.thread_id: one for one in before}
+    found = []
+    for one in store.threads():
+        same = known.get(one.thread_id)
+        found.append(same if same == one and same is not None else one)
+    return found
 
 
-def is_pattern(text: str) -> bool:
-    """Return whether a text is a shell pattern; brackets are taken literally."""
-    return "*" in text or "?" in text
+def read_conditions(store: Store, threads: Sequence[Thread]) -> list[Sequence[Status]]:
+    """Return the conditions of each thread, the worst first."""
+    heads = read_heads(store, threads, Lessons(store))
+    found = {one.key.thread_id: one.conditions for one in heads}
+    return [
+        (Status.EMPTY,) if one.head is None else found.get(one.thread_id, (Status.UNKNOWN,))
+        for one in threads
+    ]

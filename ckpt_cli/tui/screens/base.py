@@ -18,35 +18,35 @@ SOON = 0.05
 """Seconds that the cursor must rest before its line is read."""
 SHARE = 10
 """Refreshing takes at most this fraction of the time: one part in 10."""
-_SAID = 300
+_LONGEST_NOTIFICATION = 300
 """Maximum number of characters of a notification."""
 
 
-class Asking(Screen[ScreenResultType]):
+class StoreScreen(Screen[ScreenResultType]):
     """A screen that reads in the background."""
 
     READING: ClassVar[frozenset[str]] = frozenset()
     """Groups of workers that read and end by themselves."""
-    AGAIN: ClassVar[frozenset[str]] = frozenset()
+    REFRESHING: ClassVar[frozenset[str]] = frozenset()
     """Delayed actions that only refresh."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._rest: dict[str, Timer] = {}
+        self._delayed: dict[str, Timer] = {}
 
     @property
     def is_busy(self) -> bool:
         """Whether something is being read, or will be soon, other than a refresh."""
         reading = any(one.group in self.READING and not one.is_finished for one in self.workers)
-        return reading or not self._rest.keys() <= self.AGAIN
+        return reading or not self._delayed.keys() <= self.REFRESHING
 
     def say(self, text: str, *, is_error: bool = False) -> None:
         """Show a notification in place of earlier ones; markup is not parsed."""
         self.app.clear_notifications()
         severity: SeverityLevel = "error" if is_error else "information"
-        self.notify(fit(safe_text(text), _SAID), severity=severity, markup=False)
+        self.notify(fit(safe_text(text), _LONGEST_NOTIFICATION), severity=severity, markup=False)
 
-    def tell_error(self, error: CkptError) -> None:
+    def show_error(self, error: CkptError) -> None:
         """Show an error with its hint as a notification."""
         hint = f"; {error.hint}" if error.hint else ""
         self.say(f"{error.message}{hint}", is_error=True)
@@ -56,17 +56,17 @@ class Asking(Screen[ScreenResultType]):
         self.app.copy_to_clipboard(text)
         self.say(f"copied: {text}")
 
-    def later(self, name: str, seconds: float, what: Callable[[], object]) -> None:
+    def schedule(self, name: str, seconds: float, what: Callable[[], object]) -> None:
         """Call `what` after some seconds; a new call with the same name replaces an earlier one."""
-        if (before := self._rest.get(name)) is not None:
+        if (before := self._delayed.get(name)) is not None:
             before.stop()
 
         def run() -> None:
             # A stopped timer may still call once.
-            if self._rest.pop(name, None) is not None:
+            if self._delayed.pop(name, None) is not None:
                 what()
 
-        self._rest[name] = self.set_timer(seconds, run)
+        self._delayed[name] = self.set_timer(seconds, run)
 
 
 def error_lines(error: CkptError, width: int) -> Sequence[StyledLine]:

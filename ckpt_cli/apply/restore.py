@@ -1,0 +1,68 @@
+"""Restore archives, each in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from ckpt_backends.changes.bundle import Bundle
+from ckpt_backends.changes.rows import Restored
+from ckpt_backends.errors import CkptError, PartlyDone
+from ckpt_backends.open_for_writing import open_writable_memory
+from ckpt_backends.protocol import Store
+from ckpt_backends.url import StoreUrl
+from ckpt_cli.apply.writable import refuse_copy, writable_store
+
+
+@dataclass(slots=True)
+class RestoreReport:
+    """Which archives were restored, in order."""
+
+    done: list[tuple[Bundle, Restored]] = field(default_factory=list)
+    failed: list[CkptError] = field(default_factory=list)
+
+    @property
+    def expired(self) -> int:
+        """Number of rows left out because their time to live has passed."""
+        return sum(restored.expired for _, restored in self.done)
+
+    def add(self, bundle: Bundle, restore: Callable[[Bundle], Restored]) -> None:
+        """Restore one archive and record the outcome."""
+        try:
+            self.done.append((bundle, restore(bundle)))
+        except CkptError as error:
+            error.message = f"cannot restore '{bundle.path}': {error.message}"
+            self.failed.append(error)
+
+    def raise_failures(self, noun: str, verb: str = "were not") -> None:
+        """Raise the error if all archives failed, or `PartlyDone` if some did."""
+        if self.failed and not self.done:
+            raise self.failed[0]
+        if self.failed:
+            number = len(self.failed) + len(self.done)
+            first = self.failed[0]
+            raise PartlyDone(
+                f"{len(self.failed)} of {number} {noun} {verb} restored: {first.message}",
+                hint=first.hint,
+            )
+
+
+def restore_threads(
+    url: StoreUrl, bundles: Iterable[Bundle], readers: Iterable[Store]
+) -> RestoreReport:
+    """Restore archived threads row for row. Raises what `open_writable` raises."""
+    report = RestoreReport()
+    with writable_store(url, readers) as writable:
+        for one in bundles:
+            report.add(one, lambda bundle: writable.restore(bundle.rows()))
+    return report
+
+
+def restore_memory(url: StoreUrl, bundles: Iterable[Bundle]) -> RestoreReport:
+    """Restore archived memory items row for row. Raises what `open_writable_memory` raises."""
+    report = RestoreReport()
+    refuse_copy(url)
+    with open_writable_memory(url) as writable:
+        for one in bundles:
+            report.add(one, lambda bundle: writable.restore(bundle.rows()))
+    return report

@@ -1,0 +1,34 @@
+"""Opens the store that a plan changes; refuses a private copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from ckpt_backends.errors import UsageError
+from ckpt_backends.open_for_writing import open_writable
+from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.url import StoreUrl
+
+
+def refuse_copy(url: StoreUrl) -> None:
+    """Raise `UsageError` if a private copy of the store is read, which cannot be changed."""
+    if url.params.get("copy") in {"1", "true"}:
+        raise UsageError(
+            "cannot change a private copy: --copy is read-only",
+            hint="run the command without --copy, or with --dry-run",
+        )
+
+
+@contextmanager
+def writable_store(url: StoreUrl, readers: Iterable[Store] = ()) -> Iterator[WritableStore]:
+    """Open a store for writing. Raises what `open_writable` raises, and `UsageError` for a copy.
+
+    `readers` are the open readers of the same store.
+    """
+    refuse_copy(url)
+    with open_writable(url) as writable:
+        # A reader of a file that is not in WAL mode would block its own writer.
+        for reader in readers:
+            reader.refresh()
+        yield writable

@@ -1,0 +1,156 @@
+"""Read the values of a checkpoint's channels as the agent sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.merged import MERGED, how_merged
+from ckpt_backends.codec.values import Value
+from ckpt_backends.model import NULL_TASK_ID, Checkpoint
+from ckpt_cli.core.channels import (
+    LOST_DELTA,
+    delta_channels,
+    is_state,
+    state_values,
+    without_snapshot,
+)
+from ckpt_cli.core.replay.unknown_reducer import fold
+from ckpt_cli.core.state import read_body
+from ckpt_cli.threads.checkpoint import DecodedCheckpoint
+from ckpt_cli.threads.thread import ThreadReader
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The values of a checkpoint's channels as the agent sees them."""
+
+    values: Mapping[str, Value]
+    rebuilt: Mapping[str, str]
+    """Channels with a value that is not stored, and how it was rebuilt."""
+
+    @property
+    def unstored(self) -> list[str]:
+        """Channels with a value that is not stored and cannot be rebuilt."""
+        return [name for name, value in self.values.items() if value == LOST_DELTA]
+
+
+def read_state(
+    reader: ThreadReader, moment: DecodedCheckpoint, channels: Collection[str] | None = None
+) -> State:
+    """Return the values at a checkpoint: DeltaChannels rebuilt, the caller's writes applied.
+
+    With `channels`, only those are rebuilt. The checkpoint must have been read with its state,
+    or with these channels of it.
+    """
+    values = dict(state_values(moment.body))
+    rebuilt = {
+        name: f"rebuilt (assumed {how_merged(values[name])})"
+        for name, blob in (moment.checkpoint.blobs or {}).items()
+        if blob.type.startswith(MERGED) and name in values
+    }
+    missing = {
+        name
+        for name in _unstored(reader, moment) - set(moment.body.values)
+        if channels is None or name in channels
+    }
+    if missing and not reader.has_history:
+        values |= dict.fromkeys(missing, LOST_DELTA)
+        missing.clear()
+    for name, value, reducer in _rebuild(reader, moment.checkpoint, missing):
+        values[name] = value
+        rebuilt[name] = f"rebuilt (assumed {reducer})"
+    for name, writes in _null_writes(reader, moment).items():
+        if values.get(name) != LOST_DELTA and (channels is None or name in channels):
+            values[name], reducer = fold(values.get(name), writes)
+            earlier = f"{rebuilt[name]}, " if name in rebuilt else ""
+            rebuilt[name] = f"{earlier}with the caller's writes (assumed {reducer})"
+    return State(dict(sorted(values.items())), rebuilt)
+
+
+def _null_writes(reader: ThreadReader, moment: DecodedCheckpoint) -> dict[str, list[Value]]:
+    """Return the caller's writes to state channels with `Command(update=...)`, by channel."""
+    names = {
+        write.channel
+        for write in moment.writes
+        if write.task_id == NULL_TASK_ID and is_state(write.channel, moment.body)
+    }
+    grouped: dict[str, list[Value]] = {}
+    if not names or reader.is_bare:  # they are already part of the stored value
+        return grouped
+    key = moment.key
+    for write in reader.store.writes(
+        reader.thread_id,
+        checkpoint_ns=key.checkpoint_ns,
+        checkpoint_ids=[key.checkpoint_id],
+        channels=names,
+        values=True,
+    ):
+        if write.task_id == NULL_TASK_ID and write.value is not None:
+            grouped.setdefault(write.channel, []).append(decode(write.value))
+    return grouped
+
+
+def _unstored(reader: ThreadReader, moment: DecodedCheckpoint) -> set[str]:
+    """Return the DeltaChannels that may have no stored value at this checkpoint."""
+    unset = {
+        name
+        for name in moment.body.versions
+        if name not in moment.body.values and is_state(name, moment.body)
+    }
+    if not unset:
+        return unset
+    found = delta_channels(moment.metadata)
+    if unset <= found:
+        return unset
+    return unset & (found | reader.delta_channels(moment.key.checkpoint_ns))
+
+
+def _rebuild(
+    reader: ThreadReader, checkpoint: Checkpoint, names: set[str]
+) -> Iterator[tuple[str, Value, str]]:
+    """Yield DeltaChannel values, rebuilt from the writes of ancestors since the last stored
+    value.
+
+    A checkpoint's own writes are not part of its value; those of the ancestor that stores the
+    value are.
+    """
+    batches: dict[str, list[list[Value]]] = {name: [] for name in names}
+    seeds: dict[str, Value] = {}
+    open_names = set(names)
+    for ancestor in _ancestors(reader, checkpoint, names):
+        if not open_names:
+            break
+        key = ancestor.key
+        for name in open_names:
+            batches[name].append([])
+        for write in reader.store.writes(
+            reader.thread_id,
+            checkpoint_ns=key.checkpoint_ns,
+            checkpoint_ids=[key.checkpoint_id],
+            channels=open_names,
+            values=True,
+        ):
+            if write.value is not None:
+                batches[write.channel][-1].append(decode(write.value))
+        stored = read_body(ancestor).values
+        for name in open_names & set(stored):
+            seeds[name] = without_snapshot(stored[name])
+        open_names -= set(stored)
+    for name in sorted(names):
+        writes = [write for batch in reversed(batches[name]) for write in batch]
+        yield name, *fold(seeds.get(name), writes)
+
+
+def _ancestors(
+    reader: ThreadReader, checkpoint: Checkpoint, names: set[str]
+) -> Iterator[Checkpoint]:
+    """Yield the ancestors, nearest first, with the values of some channels; stops at a
+    missing one.
+    """
+    ns = checkpoint.key.checkpoint_ns
+    for one in reader.ancestry(ns, checkpoint.key.checkpoint_id)[1:]:
+        yield from reader.store.checkpoints(
+            reader.thread_id, checkpoint_ns=ns, checkpoint_ids=[one], body=True, values=names
+        )
