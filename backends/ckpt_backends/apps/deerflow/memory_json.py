@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from ckpt_backends.apps.deerflow.places import FACTS, MemoryFile
+from ckpt_backends.apps.deerflow.memory_files import FACTS, MemoryFile
 from ckpt_backends.memory.protocol import Item, ItemKey, Source
 from ckpt_backends.model import TypedBytes
 

@@ -1,4 +1,4 @@
-"""Removes documents of MongoDB's layouts.
+"""Removes documents of threads.
 
 On a replica set or a sharded cluster, several threads are removed in one transaction.
 
@@ -26,13 +26,12 @@ from typing import Any
 from pymongo.client_session import ClientSession
 from pymongo.errors import OperationFailure, PyMongoError
 
-from ckpt_backends.apps.kaflow import read
-from ckpt_backends.changes.removal import GONE, MOVED, Inside, Removal, Removed
+from ckpt_backends.changes.removal import Inside, Removal, Removed
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.mongodb.engine import pipelines
 from ckpt_backends.mongodb.engine.connect import BY_BYTES, MongoConnection
-from ckpt_backends.mongodb.layout import CHECKPOINTS, KAFLOW, WRITES, MongoLayout
-from ckpt_backends.mongodb.read import form_of, storable_of, stored_forms, thread_of
+from ckpt_backends.mongodb.engine.fields import form_of, storable_of, stored_forms
+from ckpt_backends.mongodb.engine.layout import CHECKPOINTS, WRITES, MongoLayout
 
 _DOCUMENTS = 20_000
 """Maximum documents of one transaction. A server aborts a transaction after 60 seconds."""
@@ -89,7 +88,7 @@ def _portions(removals: Sequence[Removal]) -> Iterator[list[Removal]]:
 class _Remover:
     def __init__(self, connection: MongoConnection, layout: MongoLayout) -> None:
         self._connection = connection
-        self._is_kaflow = layout.name == KAFLOW
+        self._saver = layout.saver
         self._collections = {
             table: connection.raw(name) for table, name in layout.collections.items()
         }
@@ -112,42 +111,34 @@ class _Remover:
 
     def _attempt(self, removals: Sequence[Removal]) -> list[Removed] | None:
         """Try to remove. Returns None if a thread changed meanwhile; nothing is removed then."""
-        names = [one.thread_id for one in removals]
         with self._connection.transaction() as session:
-            states = self._states(names, session)
-            skipped = _skipped(removals, states)
-            planned = [one for one in removals if one.thread_id not in skipped]
-            whole = [states[one.thread_id].thread_id for one in planned if one.inside is None]
-            rows: dict[str, Counter[str]] = {}
-            for one in planned:
+            states = self._states([one.thread_id for one in removals], session)
+            done: list[Removed] = []
+            whole: list[object] = []
+            for one in removals:
                 state = states[one.thread_id]
-                if one.inside is None:
-                    rows[one.thread_id] = Counter(
-                        {WRITES: state.writes, CHECKPOINTS: state.checkpoints}
-                    )
+                if reason := _reason_to_skip(one, state):
+                    done.append(Removed(one.thread_id, skipped=reason))
+                elif one.inside is None:
+                    whole.append(state.thread_id)
+                    rows = Counter({WRITES: state.writes, CHECKPOINTS: state.checkpoints})
+                    done.append(Removed(one.thread_id, rows))
                 else:
-                    rows[one.thread_id] = self._remove_inside(state, one.inside, session)
-            for table in self._collections:
-                if whole:
-                    self._delete(table, pipelines.of_threads(whole), session)
-            going = [one.thread_id for one in planned]
+                    rows = self._remove_inside(state, one.inside, session)
+                    done.append(Removed(one.thread_id, rows))
+            for table in self._collections if whole else ():
+                self._delete(table, pipelines.of_threads(whole), session)
+            going = [one.thread_id for one in done if not one.skipped]
             if self._states(going, None) != {name: states[name] for name in going}:
                 session.abort_transaction()
                 return None
-        return [
-            Removed(one.thread_id, skipped=skipped[one.thread_id])
-            if one.thread_id in skipped
-            else Removed(one.thread_id, rows[one.thread_id])
-            for one in removals
-        ]
+        return done
 
     def alone(self, removal: Removal) -> Removed:
         """Remove one thread, or parts of it, without a transaction."""
-        states = self._states([removal.thread_id], None)
-        skipped = _skipped([removal], states)
-        if skipped:
-            return Removed(removal.thread_id, skipped=skipped[removal.thread_id])
-        state = states[removal.thread_id]
+        state = self._states([removal.thread_id], None)[removal.thread_id]
+        if reason := _reason_to_skip(removal, state):
+            return Removed(removal.thread_id, skipped=reason)
         if removal.inside is None:
             return Removed(removal.thread_id, self._remove_stepwise(state))
         return Removed(removal.thread_id, self._remove_inside(state, removal.inside, None))
@@ -160,19 +151,21 @@ class _Remover:
         """
         rows: Counter[str] = Counter()
         thread: Match = pipelines.of_threads([state.thread_id])
-        time_of_storing = "created_at" if self._is_kaflow else "checkpoint_id"
-        newest = self._first(thread, {time_of_storing: -1})
-        last = read.NEWEST_FIRST if self._is_kaflow else {"checkpoint_ns": 1, "checkpoint_id": -1}
-        head = self._first(thread, last)
+        order = self._saver.newest_first
+        stored_at = next(iter(order))
+        newest = self._first(thread, order)
+        # The root's namespace sorts first.
+        spaces = {name: 1 for name in self._saver.key if name == "checkpoint_ns"}
+        head = self._first(thread, {**spaces, **order})
         if newest is None or head is None:
             rows[WRITES] += self._delete(WRITES, thread, None)
             return rows
-        known = {**thread, time_of_storing: {"$not": {"$gt": newest.get(time_of_storing)}}}
+        known = {**thread, stored_at: {"$not": {"$gt": newest.get(stored_at)}}}
         at_head = {name: head.get(name) for name in ("checkpoint_ns", "checkpoint_id")}
-        if not self._is_kaflow:
+        if self._saver.has_writes:
             rows[WRITES] += self._delete(WRITES, {**known, "$nor": [at_head]}, None)
         rows[CHECKPOINTS] += self._delete(CHECKPOINTS, {**known, "_id": {"$ne": head["_id"]}}, None)
-        if not self._is_kaflow:
+        if self._saver.has_writes:
             rows[WRITES] += self._delete(WRITES, {**thread, **at_head}, None)
         rows[CHECKPOINTS] += self._delete(CHECKPOINTS, {"_id": head["_id"]}, None)
         return rows
@@ -188,7 +181,7 @@ class _Remover:
         rows: Counter[str] = Counter()
         for ns, ids in inside.checkpoints.items():
             names = storable_of(ids)
-            space = {} if self._is_kaflow else {"checkpoint_ns": ns}
+            space = {"checkpoint_ns": ns} if "checkpoint_ns" in self._saver.key else {}
             for start in range(0, len(names), _IDS_PER_COMMAND):
                 some = {"checkpoint_id": {"$in": names[start : start + _IDS_PER_COMMAND]}}
                 for table in self._collections:
@@ -206,15 +199,11 @@ class _Remover:
     ) -> dict[str, _State]:
         """The current states of threads; with a session, as its transaction sees them."""
         forms = [value for one in thread_ids for value in stored_forms(one)]
-        listing, told = (
-            (read.threads, read.thread_of) if self._is_kaflow else (pipelines.threads, thread_of)
-        )
-        stages = listing(pipelines.of_threads(forms), None)
-        checkpoints = {row["_id"]: told(row) for row in self._rows(CHECKPOINTS, stages, session)}
-        writes = {
-            row["_id"]: row["number"]
-            for row in self._rows(WRITES, pipelines.totals(forms), session)
-        }
+        match = pipelines.of_threads(forms)
+        listed = self._rows(CHECKPOINTS, self._saver.threads(match, None), session)
+        checkpoints = {row["_id"]: self._saver.thread_of(row) for row in listed}
+        counted = self._rows(WRITES, pipelines.totals(match, "$thread_id"), session)
+        writes = {row["_id"]: row["number"] for row in counted}
         found = {}
         for one in thread_ids:
             form = form_of(one, checkpoints, writes)
@@ -252,17 +241,5 @@ def _given_up(error: PyMongoError) -> Exception:
     return error
 
 
-def _skipped(removals: Sequence[Removal], states: Mapping[str, _State]) -> dict[str, str]:
-    """By thread, the reason to skip it because it changed since the removal was planned."""
-    skipped = {}
-    for one in removals:
-        state = states[one.thread_id]
-        if one.checkpoints and not state.checkpoints:
-            skipped[one.thread_id] = GONE
-        elif (state.last_at, state.checkpoints, state.writes) != (
-            one.last_at,
-            one.checkpoints,
-            one.writes,
-        ):
-            skipped[one.thread_id] = MOVED
-    return skipped
+def _reason_to_skip(removal: Removal, state: _State) -> str:
+    return removal.reason_to_skip(state.last_at, state.checkpoints, state.writes)

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ckpt_backends.apps.deerflow.document import fact_item
-from ckpt_backends.apps.deerflow.places import FACTS, MemoryFile
-from ckpt_backends.apps.deerflow.plainyaml import front_matter
+from ckpt_backends.apps.deerflow.memory_files import FACTS, MemoryFile
+from ckpt_backends.apps.deerflow.memory_json import fact_item
+from ckpt_backends.apps.deerflow.untrusted_yaml import front_matter
 from ckpt_backends.memory.protocol import Item, ItemKey
 from ckpt_backends.model import TypedBytes
 

@@ -15,17 +15,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ckpt_backends.errors import StoreUnavailable
-from ckpt_backends.redis.engine.connect import RedisConnection
-from ckpt_backends.redis.engine.keyspace import literally, raw, text
-from ckpt_backends.redis.engine.search_index import prefixes_of
-from ckpt_backends.redis.official.documents import (
-    JSON_TYPE,
+from ckpt_backends.redis.engine.connection import RedisConnection
+from ckpt_backends.redis.engine.document_fields import (
+    LISTS,
     USUAL,
     fields_of,
     meant_ns,
+    stored_forms,
     stored_id,
     stored_ns,
 )
+from ckpt_backends.redis.engine.json_keys import REGISTRIES
+from ckpt_backends.redis.engine.keyspace import DOCUMENT, literally, raw, text
+from ckpt_backends.redis.engine.search_index import prefixes_of
 from ckpt_backends.redis.official.shallow import ShallowDocuments
 
 _KEY = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id")
@@ -68,7 +70,7 @@ def _add_from_keys(connection: RedisConnection, known: KnownPrefixes) -> None:
         return  # the server has no JSON documents
     looked_at: Counter[bytes] = Counter()
     starts: tuple[bytes, ...] = (raw(f"{USUAL.checkpoint}:"), raw(f"{USUAL.write}:"))
-    for names in connection.scan(b"*", JSON_TYPE):
+    for names in connection.scan(b"*", DOCUMENT):
         for name in names:
             first = name.partition(b":")[0]
             if name.startswith(starts) or looked_at[first] >= _SAMPLED:
@@ -124,12 +126,12 @@ def listed_prefixes(connection: RedisConnection, layout: str, names: Sequence[by
     for fields in map(fields_of, answers):
         match [fields.get(path) for path in _KEY]:
             case [str(thread), str(ns), str(own)]:
-                for space in dict.fromkeys((stored_ns(ns), meant_ns(ns))):
+                for space in stored_forms(ns):
                     place = f"{thread}:{space}"
                     name = (
-                        f"write_registry:{place}:shallow"
+                        f"{REGISTRIES}:{place}:shallow"
                         if layout == ShallowDocuments.name
-                        else f"write_keys_zset:{place}:{own}"
+                        else f"{LISTS}:{place}:{own}"
                     )
                     # A shallow saver's list has writes of all checkpoints and all prefixes.
                     lists.append((raw(name), f":{thread}:{stored_ns(ns)}:{own}:"))
@@ -144,7 +146,7 @@ def listed_prefixes(connection: RedisConnection, layout: str, names: Sequence[by
 
 def _sample(connection: RedisConnection, prefix: str) -> Iterator[tuple[str, str, str]]:
     """Thread, namespace and checkpoint of some writes."""
-    names = next(iter(connection.scan(literally(f"{prefix}:") + b"*", JSON_TYPE)), [])
+    names = next(iter(connection.scan(literally(f"{prefix}:") + b"*", DOCUMENT)), [])
     some = names[:: len(names) // _SAMPLED + 1]
     paths = (*_KEY, "$.task_id")
     # The user may have access to the keys of one store only.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unreadable
-from ckpt_backends.files.atomic_write import create_part, sync_folder
+from ckpt_backends.files.atomic_write import create_part, sync_folder, to_disk
 from ckpt_backends.files.regular_file import open_regular
 
 _MOST = 64 << 20
@@ -65,8 +65,7 @@ class Replacement:
             raise _unavailable("write", path, error) from error
         try:
             self._file.write(raw)
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            to_disk(self._file)
             self._inode = os.fstat(self._file.fileno()).st_ino
             if abs(os.stat(self._beside).st_mtime_ns - before.stamp[2]) < _TELLING:
                 # DeerFlow reloads a file when its time, a float, has changed.

@@ -1,4 +1,4 @@
-"""Restores documents in MongoDB's layouts, exactly as they were stored.
+"""Restores documents of threads or items exactly as they were stored.
 
 An existing document is found by its `_id`, or by its key if it was stored again with a new `_id`.
 The key must be checked here, because releases before 0.1.4 do not create a unique index.
@@ -6,8 +6,9 @@ The key must be checked here, because releases before 0.1.4 do not create a uniq
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from tempfile import TemporaryFile
 from typing import Any
 
@@ -19,29 +20,17 @@ from pymongo.client_session import ClientSession
 
 from ckpt_backends.changes.rows import Restored, Row, conflict, no_table
 from ckpt_backends.errors import Refused, Unreadable, Unsupported
-from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.mongodb.engine.connect import BY_BYTES, RAW, MongoConnection
-from ckpt_backends.mongodb.layout import CHECKPOINTS, KAFLOW, MEMORY, WRITES, MongoLayout
+from ckpt_backends.mongodb.engine.layout import CHECKPOINTS, WRITES, MongoLayout
 
 _DOCUMENTS_AT_ONCE, _BYTES_AT_ONCE = 100, 8 << 20
-_CHECKPOINT = ("thread_id", "checkpoint_ns", "checkpoint_id")
-_WRITE = (*_CHECKPOINT, "task_id", "idx")
 Documents = list[RawBSONDocument]
-
-
-def keys_of(layout: MongoLayout) -> dict[str, Sequence[str]]:
-    """By table, the fields that identify a document."""
-    checkpoint = [name for name in _CHECKPOINT if name != "checkpoint_ns" or layout.name != KAFLOW]
-    return {WRITES: _WRITE, CHECKPOINTS: checkpoint}
 
 
 def key_of(layout: MongoLayout, row: Row) -> Hashable:
     """The unique key of an archived document. Raises `Unsupported` and `Unreadable`."""
-    keys = keys_of(layout)
-    if row.table not in layout.collections:
-        raise _no_place(row.table)
-    document = _document_of(row)
-    return row.table, *(str(document.get(name)) for name in keys[row.table])
+    document = _document_for(layout.collections, row)
+    return row.table, *(str(document.get(name)) for name in layout.keys[row.table])
 
 
 def document_of(layout: MongoLayout, row: Row) -> Mapping[str, Any]:
@@ -62,38 +51,6 @@ def unique(row: Row) -> Mapping[str, Any]:
         return decode(_document_of(row).raw, _UNIQUE)
     except (BSONError, ValueError, Unreadable):
         raise Refused(f"a row of '{row.table}' is not a MongoDB document") from None
-
-
-def item_key(row: Row) -> ItemKey:
-    """The key of an archived item of long-term memory. Raises `Refused`."""
-    if row.table != MEMORY:
-        raise no_table(row.table)
-    match unique(row):
-        case {"namespace": list(labels), "key": str(key), "value": _, **rest} if all(
-            isinstance(one, str) for one in labels
-        ) and _agrees(labels, rest):
-            return ItemKey(tuple(labels), key)
-    raise Refused(f"a document of '{row.table}' is not an item")
-
-
-def _agrees(labels: Sequence[str], rest: Mapping[str, Any]) -> bool:
-    """Whether other fields of a document, by which the library finds it, name its namespace.
-
-    The separator is an argument of the library.
-    """
-    whole = rest.get("namespace_str")
-    if whole is not None:
-        if not labels or not isinstance(whole, str):
-            return False
-        length = len(whole) - sum(map(len, labels))
-        first = len(labels[0])
-        separator = whole[first : first + length // max(1, len(labels) - 1)]
-        if separator.join(labels) != whole:
-            return False
-    prefixes = rest.get("namespace_prefix") or []
-    return isinstance(prefixes, list) and all(
-        isinstance(one, str) and (whole or "").startswith(one) for one in prefixes
-    )
 
 
 class _Unique(dict[str, Any]):
@@ -120,7 +77,7 @@ def restore_rows(
     documents. Raises `StoreChanged` if a document exists with different contents, `Unsupported`,
     `Unreadable` and `PyMongoError`.
     """
-    restorer = _Restorer(connection, collections, keys)
+    restorer = _Restorer({table: connection.raw(name) for table, name in collections.items()}, keys)
     if connection.has_transactions:
         with connection.transaction() as session:
             return restorer.restore(rows, session, adds=True)
@@ -130,15 +87,10 @@ def restore_rows(
         return restorer.restore(again(), None, adds=True)
 
 
+@dataclass(frozen=True, slots=True)
 class _Restorer:
-    def __init__(
-        self,
-        connection: MongoConnection,
-        collections: Mapping[str, str],
-        keys: Mapping[str, Sequence[str]],
-    ) -> None:
-        self._collections = {table: connection.raw(name) for table, name in collections.items()}
-        self._keys = keys
+    collections: Mapping[str, Any]
+    keys: Mapping[str, Sequence[str]]
 
     def restore(
         self, rows: Iterable[Row], session: ClientSession | None, *, adds: bool
@@ -147,7 +99,7 @@ class _Restorer:
         for table, documents in self._batches(rows):
             missing = self._missing(table, documents, session)
             if missing and adds:
-                self._collections[table].insert_many(missing, session=session)
+                self.collections[table].insert_many(missing, session=session)
             added += len(missing)
             there += len(documents) - len(missing)
         return Restored(added, there)
@@ -157,7 +109,7 @@ class _Restorer:
         batch: Documents = []
         table, size = "", 0
         for row in rows:
-            document = self._document(row)
+            document = _document_for(self.collections, row)
             full = len(batch) >= _DOCUMENTS_AT_ONCE or size >= _BYTES_AT_ONCE
             if batch and (full or row.table != table):
                 yield table, batch
@@ -167,11 +119,6 @@ class _Restorer:
             size += len(document.raw)
         if batch:
             yield table, batch
-
-    def _document(self, row: Row) -> RawBSONDocument:
-        if row.table not in self._collections:
-            raise _no_place(row.table)
-        return _document_of(row)
 
     def _missing(
         self, table: str, documents: Sequence[RawBSONDocument], session: ClientSession | None
@@ -183,14 +130,14 @@ class _Restorer:
         keys = [self._key(table, one) for one in documents]
         same = [{"_id": {"$in": [one["_id"] for one in documents]}}, *keys]
         left = {bytes(one.raw): one for one in documents}
-        found = self._collections[table].find({"$or": same}, session=session, collation=BY_BYTES)
+        found = self.collections[table].find({"$or": same}, session=session, collation=BY_BYTES)
         for one in found:
             if left.pop(bytes(one.raw), None) is None:
                 raise conflict(table)
         return list(left.values())
 
     def _key(self, table: str, document: RawBSONDocument) -> Mapping[str, Any]:
-        return {name: {"$eq": document.get(name)} for name in self._keys[table]}
+        return {name: {"$eq": document.get(name)} for name in self.keys[table]}
 
 
 def _no_place(table: str) -> Unsupported:
@@ -198,6 +145,12 @@ def _no_place(table: str) -> Unsupported:
         f"this store has no collection for '{table}'",
         hint="name it in the URL: ?writes_collection=NAME",
     )
+
+
+def _document_for(tables: Container[str], row: Row) -> RawBSONDocument:
+    if row.table not in tables:
+        raise _no_place(row.table)
+    return _document_of(row)
 
 
 def _document_of(row: Row) -> RawBSONDocument:

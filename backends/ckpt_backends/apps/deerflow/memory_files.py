@@ -42,7 +42,7 @@ class MemoryFile:
         return self.path.suffix == ".md"
 
 
-def places(url: StoreUrl) -> list[MemoryFile]:
+def memory_files(url: StoreUrl) -> list[MemoryFile]:
     """All memory files of a URL. Does not open them.
 
     For a file: the file and the Markdown facts in its folder. For a folder: all files in it.
