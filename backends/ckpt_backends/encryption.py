@@ -190,9 +190,9 @@ class DecryptingStore(WrappedStore):
         if value.whole is not None:
             return replace(value, encrypted=True)
         if value.type == "merged+aes":
-            from ckpt_backends.codec.merged import merged, parts_of
+            from ckpt_backends.codec.merged import merged, packed_parts
 
-            return merged(self._read(part) or part for part in parts_of(value.data))
+            return merged(self._read(part) or part for part in packed_parts(value.data))
         key = self._key()
         data, problem = (None, NO_KEY) if key is None else _decrypted(value.data, key)
         if data is None:

@@ -10,7 +10,7 @@ import typer
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.core.replay.elimination import Verdict
-from ckpt_cli.core.replay.reducer_options import named_reducers, told_reducers
+from ckpt_cli.core.replay.reducer_options import chosen_reducers, named_reducers
 from ckpt_cli.options import Channels, ExitCode, Namespace, OptionalThread, takes
 from ckpt_cli.queries.diff import compare
 from ckpt_cli.queries.replay_all import check_channels
@@ -137,13 +137,13 @@ def _writes(
     *,
     exit_code: bool,
 ) -> None:
-    told = told_reducers(session.reducers, reducers)
+    chosen = chosen_reducers(session.reducers, reducers)
     target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
     thread_id = target.reader.thread_id
     named = named_reducers(reducers)
     names = {*named, *(channels or ())}
     check_channels(session.store, [thread_id], names, f"thread '{thread_id}'")
-    found = written(target, told, channels)
+    found = written(target, chosen, channels)
     session.output.document(
         lambda: written_record(found),
         lambda: written_lines(found, session.output.width),

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ckpt_backends.errors import NotFound, PartlyDone
-from ckpt_cli.core.values.patterns import FASTER, compile_pattern, gave_up, stopped_text
+from ckpt_cli.core.search.patterns import FASTER, compile_pattern, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Channels, Jobs, Match, Where, takes
 from ckpt_cli.queries.grep import GrepHit, GrepQuery, grep_threads

@@ -16,8 +16,8 @@ from ckpt_backends.memory.protocol import Item, MemoryStore, Namespace
 from ckpt_backends.registry import open_memory
 from ckpt_cli.commands.thread_memory import Faults, faults, origin
 from ckpt_cli.core.memory.item_filter import ItemFilter, parse_namespace
+from ckpt_cli.core.search.patterns import FASTER, compile_pattern, gave_up, stopped_text
 from ckpt_cli.core.times import parse_time
-from ckpt_cli.core.values.patterns import FASTER, compile_pattern, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.lazy import CommandRef
 from ckpt_cli.options import Threads, takes

@@ -14,7 +14,7 @@ from ckpt_cli.apply.memory import check_editable, edit_item
 from ckpt_cli.commands.memory import Under
 from ckpt_cli.core.memory.edit_fact import changes, parse_fields, refuse_duplicate
 from ckpt_cli.core.memory.item_filter import parse_namespace
-from ckpt_cli.core.values.redact import redact
+from ckpt_cli.core.redact import redact
 from ckpt_cli.queries.memory import find_key, stored_item
 from ckpt_cli.render.terminal.fields import field
 from ckpt_cli.render.terminal.styled_text import StyledLine, line

@@ -16,7 +16,7 @@ from ckpt_backends.model import Status
 from ckpt_cli.apply.purge import Pace
 from ckpt_cli.commands.apply_removal import Terms, carry_out_plan, check_terms
 from ckpt_cli.commands.signatures import SignKey, signing_key
-from ckpt_cli.core.retention.policy import Keep
+from ckpt_cli.core.retention.policy import RetentionRules
 from ckpt_cli.core.times import parse_duration, parse_time
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Match, Memory, Where, Yes, takes
@@ -114,7 +114,7 @@ class PurgeOptions:
             ),
             _oldest(session, self.older_than, expired=self.expired),
             tuple(self.protect or ()),
-            Keep(self.keep_last, within, self.keep_tips),
+            RetentionRules(self.keep_last, within, self.keep_tips),
             include_interrupted=self.include_interrupted,
             include_pending=self.include_pending,
             include_error=self.include_error,

@@ -8,7 +8,7 @@ import typer
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.core.times import parse_time
-from ckpt_cli.core.write_counts import Stats
+from ckpt_cli.core.write_counts import WriteCounts
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Jobs, Match, Where
 from ckpt_cli.queries.selection import chosen_threads
@@ -61,7 +61,7 @@ def stats(
         None if since is None else parse_time(since, session.now, session.zone),
         None if until is None else parse_time(until, session.now, session.zone),
     )
-    found = Stats()
+    found = WriteCounts()
     if thread is not None:
         if match is not None or where:
             raise UsageError(

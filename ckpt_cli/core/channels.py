@@ -48,7 +48,7 @@ def state_values(body: Body) -> dict[str, Value]:
     (`from_checkpoint` in `langgraph/channels`, until 0.3).
     """
     return {
-        channel: unwrap(body.values[channel])
+        channel: without_snapshot(body.values[channel])
         for channel in sorted(body.values)
         if is_state(channel, body)
         and (body.v not in {1, 2} or body.is_javascript or body.values[channel] is not None)
@@ -60,7 +60,7 @@ def is_delta(value: Value) -> bool:
     return isinstance(value, Tagged) and value.type == DELTA_SNAPSHOT
 
 
-def unwrap(value: Value) -> Value:
+def without_snapshot(value: Value) -> Value:
     """Return the value of a delta snapshot, or any other value unchanged."""
     return value.payload if isinstance(value, Tagged) and is_delta(value) else value
 

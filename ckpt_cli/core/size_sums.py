@@ -48,9 +48,7 @@ class SizeTally(Generic[_Key]):
 
 
 def rank(amounts: Iterable[ByteSum[_Key]], most: int) -> Ranking[_Key]:
-    """Return the largest amounts of a stream; equal ones are sorted by name. Holds `most` in
-    memory.
-    """
+    """Return the `most` largest amounts of a stream, which alone are held in memory."""
     heap: list[tuple[int, _Reversed, int, ByteSum[_Key]]] = []
     number = total = 0
     for amount in amounts:

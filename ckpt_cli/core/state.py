@@ -16,9 +16,7 @@ Version = str | int | float
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The content of a checkpoint body. A part that is missing or has a wrong type is left
-    empty.
-    """
+    """The content of a checkpoint body. What is missing or has a wrong type is left empty."""
 
     v: int
     """Format of the body: 1 to 4; 0 if it is not known."""
@@ -47,9 +45,7 @@ class Body:
 
     @property
     def names_edges(self) -> bool:
-        """Whether only edges have channels besides the state; in older bodies each node has one
-        too.
-        """
+        """Whether only edges have channels besides the state; in older bodies nodes have too."""
         return self.v not in {1, 2, 3} or self.is_javascript
 
 
@@ -62,7 +58,7 @@ def read_body(checkpoint: Checkpoint) -> Body:
     values, sends = _text_keys(fields.get("channel_values")), fields.get("pending_sends")
     if checkpoint.blobs is not None:
         values |= {name: _blob_value(blob) for name, blob in checkpoint.blobs.items()}
-        sends = _sends_apart(sends)
+        sends = _inline_sends(sends)
     elif checkpoint.body is not None and checkpoint.body.type == REDIS_JSON:
         # Always an empty list in this layout: the Sends are stored among the parent's writes.
         sends = sends or None
@@ -102,7 +98,7 @@ def _blob_value(blob: Blob) -> Value:
     return Cut(None, blob.size, "not read") if blob.value is None else decode(blob.value)
 
 
-def _sends_apart(sends: Value) -> Value:
+def _inline_sends(sends: Value) -> Value:
     """Return the inline Sends in layouts that store values apart.
 
     PostgreSQL savers up to 1.0.4 store them as `[type, base64]`; later ones store an empty list,

@@ -28,7 +28,7 @@ class WrittenAmount:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class ChannelAmount:
     """The stored values of a channel, next to what was written to it."""
 
     written: WrittenAmount
@@ -39,7 +39,7 @@ class Merged:
 
 
 @dataclass(slots=True)
-class Stats:
+class WriteCounts:
     """Sums over some threads."""
 
     threads: int = 0
@@ -58,7 +58,7 @@ class Stats:
         count, total = self.values.get(channel, (0, 0))
         self.values[channel] = count + 1, total + size
 
-    def add(self, other: Stats) -> None:
+    def add(self, other: WriteCounts) -> None:
         """Add the sums of another object."""
         self.threads += other.threads
         self.checkpoints += other.checkpoints
@@ -88,14 +88,16 @@ class Stats:
             _add(found, node, amount.writes, amount.bytes)
         yield from sorted(found.items(), key=lambda item: (-item[1].writes, item[0]))
 
-    def channels(self) -> Mapping[str, Merged]:
+    def channels(self) -> Mapping[str, ChannelAmount]:
         """Return each channel that was written or stored, most stored bytes first."""
         written: dict[str, WrittenAmount] = {}
         for (_, channel), amount in self.pairs.items():
             _add(written, channel, amount.writes, amount.bytes)
         names = {*written, *self.values}
         found = {
-            name: Merged(written.get(name, WrittenAmount(0, 0)), *self.values.get(name, (0, 0)))
+            name: ChannelAmount(
+                written.get(name, WrittenAmount(0, 0)), *self.values.get(name, (0, 0))
+            )
             for name in names
         }
         return dict(sorted(found.items(), key=lambda item: (-item[1].bytes, item[0])))

@@ -26,14 +26,16 @@ from ckpt_cli.core.forking.edit_state import (
     EditedState,
     check_editable,
     edit_copy,
-    go_on_after,
-    greatest,
-    is_numbered,
-    lift,
-    lifted_channel,
-    next_version,
+    raise_version,
+    schedule_after_nodes,
 )
-from ckpt_cli.core.forking.plan import Touched
+from ckpt_cli.core.forking.plan import TouchedCheckpoint
+from ckpt_cli.core.forking.versions import (
+    greatest_version,
+    is_numbered,
+    next_version,
+    raised_channel,
+)
 from ckpt_cli.core.state import Body, read_body, read_metadata
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.thread import ThreadReader
@@ -47,7 +49,7 @@ class NewRows:
 
     store: Store
     """The store with the rows as stored, without what the reader decodes or hides."""
-    added: list[Touched] = field(default_factory=list)
+    added: list[TouchedCheckpoint] = field(default_factory=list)
     checkpoints: list[Checkpoint] = field(default_factory=list)
     copies: list[CopyOfWrites] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)
@@ -100,7 +102,7 @@ def add_empty(made: NewRows, target: Moment, ns: str, tick: int, marks: Mapping[
     made.checkpoints.append(
         empty_checkpoint(key, whole(made.store, target.key), target.body, marks)
     )
-    made.added.append(Touched(key, None, "empty", None))
+    made.added.append(TouchedCheckpoint(key, None, "empty", None))
 
 
 def add_copy(
@@ -132,7 +134,9 @@ def add_copy(
         original, body, key.checkpoint_id, form, stored.number or 0, all_marks, edited.body
     )
     made.checkpoints.append(copy)
-    made.added.append(Touched(key, copy.parent_checkpoint_id, form, stored.key.checkpoint_id))
+    made.added.append(
+        TouchedCheckpoint(key, copy.parent_checkpoint_id, form, stored.key.checkpoint_id)
+    )
     return why
 
 
@@ -152,7 +156,7 @@ def edit_copy_of(
     """
     numbered = key.thread_id == stored.key.thread_id and is_numbered(stored.checkpoint, stored.body)
     channels = [edit.channel for edit in edits]
-    channels += [lifted_channel(stored.body)] if numbered else []
+    channels += [raised_channel(stored.body)] if numbered else []
     original = whole(rows, stored.key, channels)
     if edits or edges is not None:
         check_editable(original)
@@ -162,17 +166,17 @@ def edit_copy_of(
     delta = _all_delta(stored)
     found = edit_copy(original, body, key, edits, kept, delta, known, version)
     if edges is not None:
-        go_on_after(found, original, body, key.checkpoint_ns, edges, version)
+        schedule_after_nodes(found, original, body, key.checkpoint_ns, edges, version)
         # A `Command(goto=...)` of the caller would run in addition to what the node starts.
         found.dropped |= {one.channel for one in kept if not is_state(one.channel, body)}
     elif numbered and not found.blobs:
-        lift(found, original, body, key.checkpoint_ns, version)
+        raise_version(found, original, body, key.checkpoint_ns, version)
     return found
 
 
 def _greatest(reader: ThreadReader, ns: str) -> int:
     """Return the greatest version number in a namespace."""
-    return greatest(
+    return greatest_version(
         map(read_body, reader.store.checkpoints(reader.thread_id, checkpoint_ns=ns, body=True))
     )
 

@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint
-from ckpt_backends.codec.msgpack.splice import splice
+from ckpt_backends.codec.set_keys import set_keys
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.diff.state_diff import diff_channels
 from ckpt_cli.core.forking.checkpoint_copy import NEWEST_FORMAT, check_body, mark_clone
 from ckpt_cli.core.forking.edit_state import EditedState
-from ckpt_cli.core.forking.plan import CheckpointPlan, Touched
+from ckpt_cli.core.forking.plan import CheckpointPlan, TouchedCheckpoint
 from ckpt_cli.core.state import read_metadata
 from ckpt_cli.plans.checkpoint_copy import edit_copy_of, null_writes, whole
 from ckpt_cli.plans.edits import edges_of, known_channels, nodes_behind, previewed
@@ -65,7 +65,7 @@ def plan_clone(
         number[1] + len(edited.writes),
         wishes.reason,
     )
-    body = splice(original.body, edited.body) if edited.body and original.body else None
+    body = set_keys(original.body, edited.body) if edited.body and original.body else None
     copies[0] = replace(copies[0], metadata=metadata, body=body)
     preview, edit_notes = previewed(read_state(reader, target).values, wishes.edits)
     at = configurable(key)
@@ -74,7 +74,7 @@ def plan_clone(
         del at["checkpoint_id"]
     return CheckpointPlan(
         action="fork",
-        main=Touched(key, target.checkpoint.parent_checkpoint_id, "clone", checkpoint_id),
+        main=TouchedCheckpoint(key, target.checkpoint.parent_checkpoint_id, "clone", checkpoint_id),
         before=head.key,
         head=key,
         why=f"{number[0]} checkpoints and {number[1]} writes",

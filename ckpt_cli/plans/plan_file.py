@@ -20,7 +20,12 @@ from ckpt_backends.files.atomic_write import writing
 from ckpt_backends.files.regular_file import open_regular
 from ckpt_backends.model import StoreInfo
 from ckpt_backends.url import StoreUrl, fingerprint
-from ckpt_cli.core.retention.purge_plan import PlannedRemoval, Sums, from_plan, to_plan
+from ckpt_cli.core.retention.purge_plan import (
+    PlannedRemoval,
+    PurgeSums,
+    from_plan_line,
+    to_plan_line,
+)
 
 FORMAT = 1
 _LONGEST_LINE = 256 << 20
@@ -37,7 +42,7 @@ class PlanFile:
     """The file that is read. Nobody else can write it."""
     store: str
     layout: str
-    sums: Sums
+    sums: PurgeSums
     """What will be removed."""
     kept: Sequence[tuple[str, str]]
     """The threads that a rule keeps, with the reason."""
@@ -138,7 +143,7 @@ class _Count:
     """Counts the threads of a plan while they pass through."""
 
     def __init__(self) -> None:
-        self.sums = Sums()
+        self.sums = PurgeSums()
         self.kept: list[tuple[str, str]] = []
 
     def see(self, one: PlannedRemoval) -> PlannedRemoval:
@@ -154,14 +159,14 @@ def _threads(path: Path, copy: Path) -> Iterator[PlannedRemoval]:
         if number == 1:
             continue
         try:
-            yield from_plan(record)
+            yield from_plan_line(record)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise _damaged(path, f"line {number} is damaged") from error
 
 
 def _all(head: dict[str, Any], threads: Iterable[PlannedRemoval]) -> Iterator[dict[str, Any]]:
     yield head
-    yield from map(to_plan, threads)
+    yield from map(to_plan_line, threads)
 
 
 def _records(path: Path, copy: Path) -> Iterator[Any]:

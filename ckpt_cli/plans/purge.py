@@ -16,7 +16,13 @@ from ckpt_backends.codec.values import Opaque
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import BlobKey, Checkpoint, Status, Thread, ThreadSize
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.retention.policy import PROTECTED, Keep, RetentionCandidate, choose, why_kept
+from ckpt_cli.core.retention.policy import (
+    PROTECTED,
+    RetentionCandidate,
+    RetentionRules,
+    choose_kept,
+    why_protected,
+)
 from ckpt_cli.core.retention.purge_plan import NOT_FOUND, PlannedRemoval
 from ckpt_cli.core.state import Body, read_body, read_metadata
 from ckpt_cli.core.tasks.triggers import SENDS
@@ -40,7 +46,7 @@ class Policy:
     """Only threads with their last activity before this."""
     protect: tuple[str, ...] = ()
     """Shell patterns of thread ids that are never touched."""
-    keep: Keep = field(default_factory=Keep)
+    keep: RetentionRules = field(default_factory=RetentionRules)
     """What is kept inside a thread; if empty, threads are removed whole."""
     include_interrupted: bool = False
     include_pending: bool = False
@@ -113,7 +119,7 @@ def _held(
         return dict.fromkeys(told, _Held(error.message))
     return {
         name: _Held(
-            why_kept(conditions, policy.included),
+            why_protected(conditions, policy.included),
             ", ".join(one for one in conditions if one in policy.included),
         )
         for name, conditions in told.items()
@@ -195,10 +201,10 @@ def _sized(store: Store, threads: Sequence[PlannedRemoval]) -> Iterator[PlannedR
             )
 
 
-def plan_inside(reader: ThreadReader, keep: Keep, now: datetime) -> PlannedRemoval | None:
+def plan_inside(reader: ThreadReader, keep: RetentionRules, now: datetime) -> PlannedRemoval | None:
     """Plan to remove the checkpoints that a policy does not keep; None if it keeps all of them."""
     facts = _Facts(reader)
-    stays = choose(facts.items, keep, now)
+    stays = choose_kept(facts.items, keep, now)
     goes = [key for key in facts.blobs if key not in stays]
     if not goes:
         return None

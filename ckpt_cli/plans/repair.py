@@ -7,20 +7,20 @@ from dataclasses import replace
 
 from ckpt_backends.changes.change import Change, NewBlob
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.msgpack.reassemble import Pieces, Unbuildable
+from ckpt_backends.codec.reassemble import Reassembly, Unbuildable
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.discovery import layouts
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Capability, TypedBytes
+from ckpt_cli.core.redact import redact
 from ckpt_cli.core.replay.add_messages import Pending
 from ckpt_cli.core.replay.add_messages import fits as message_fits
 from ckpt_cli.core.replay.elimination import Judgement, Verdict, verdict_of
-from ckpt_cli.core.replay.equality import same
 from ckpt_cli.core.replay.reducers import ABSENT, REDUCERS, Absent, Held, is_complete
 from ckpt_cli.core.replay.repair_plan import DamagedValue, Rebuilt, Refusal, Repair
 from ckpt_cli.core.replay.report import judge_all
 from ckpt_cli.core.size_sums import namespace_kind
-from ckpt_cli.core.values.redact import redact
+from ckpt_cli.core.values.equality import same
 from ckpt_cli.queries.replay import replay_with_lost
 from ckpt_cli.queries.replay_checks import Lost
 from ckpt_cli.threads import redaction
@@ -42,7 +42,7 @@ def _can_repair(capabilities: Capability) -> bool:
     return Capability.INLINE_VALUES not in capabilities and Capability.ADDING in capabilities
 
 
-def plan_repair(reader: ThreadReader, told: Mapping[str, str]) -> Repair:
+def plan_repair(reader: ThreadReader, chosen: Mapping[str, str]) -> Repair:
     """Plan which values of a thread are restored; also returns those that cannot be, with the
     reason.
 
@@ -57,7 +57,7 @@ def plan_repair(reader: ThreadReader, told: Mapping[str, str]) -> Repair:
             hint=f"--repair works on {', '.join(usable)}",
         )
     found, lost = replay_with_lost(reader)
-    ((_, judgements),) = judge_all([found], told)
+    ((_, judgements),) = judge_all([found], chosen)
     known: dict[_Key, TypedBytes] = {}
     rebuilt: list[Rebuilt] = []
     refused: list[Refusal] = []
@@ -110,12 +110,12 @@ def _rebuild(
         raise _Refused(one.made_lacks)
     if not one.check.wrote:
         raise _Refused("what was written to it is not stored")
-    if judgement.against and not judgement.told and judgement.is_doubtful:
+    if judgement.against and not judgement.chosen and judgement.is_doubtful:
         raise _Refused("the reducer of the channel is uncertain; name it with --reducer")
     reducers = [REDUCERS[name] for name in judgement.survivors if name in REDUCERS]
     if not reducers:
         raise _Refused("the channel has a custom reducer")
-    pieces = Pieces()
+    pieces = Reassembly()
     base = _base(one, known, pieces)
     results: list[tuple[Held, str]] = []
     for reducer in reducers:
@@ -142,7 +142,7 @@ def _rebuild(
     return value, typed
 
 
-def _base(one: Lost, known: Mapping[_Key, TypedBytes], pieces: Pieces) -> Held:
+def _base(one: Lost, known: Mapping[_Key, TypedBytes], pieces: Reassembly) -> Held:
     """Return the previous value of the channel, from its own bytes if it is stored apart."""
     parent, name = one.parent, one.check.channel
     version = str(parent.body.versions.get(name))
@@ -159,13 +159,13 @@ def _base(one: Lost, known: Mapping[_Key, TypedBytes], pieces: Pieces) -> Held:
     return ABSENT
 
 
-def _read(pieces: Pieces, typed: TypedBytes | None) -> Value:
+def _read(pieces: Reassembly, typed: TypedBytes | None) -> Value:
     if typed is None:
         raise _Refused("what was written to it is not stored")
     return pieces.read(typed)
 
 
-def _completed(reader: ThreadReader, one: Lost, held: Held, pieces: Pieces) -> Value:
+def _completed(reader: ThreadReader, one: Lost, held: Held, pieces: Reassembly) -> Value:
     """Return the value with the generated ids of its messages, taken from later values."""
     assert not isinstance(held, Absent)  # noqa: S101
     if is_complete(held) or not isinstance(held, list):
@@ -181,7 +181,7 @@ def _completed(reader: ThreadReader, one: Lost, held: Held, pieces: Pieces) -> V
     raise _Refused("it has a message whose generated id is not stored anywhere else")
 
 
-def _later_values(reader: ThreadReader, one: Lost, pieces: Pieces) -> Iterator[list[Value]]:
+def _later_values(reader: ThreadReader, one: Lost, pieces: Reassembly) -> Iterator[list[Value]]:
     key = one.child.key
     later = [
         found.key.checkpoint_id

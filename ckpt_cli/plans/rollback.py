@@ -9,8 +9,8 @@ from ckpt_backends.changes.change import Change
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.diff.state_diff import diff_channels
 from ckpt_cli.core.forking.checkpoint_copy import REASON, WITH, first_tick
-from ckpt_cli.core.forking.edit_state import is_numbered
-from ckpt_cli.core.forking.plan import CheckpointPlan, Touched
+from ckpt_cli.core.forking.plan import CheckpointPlan, TouchedCheckpoint
+from ckpt_cli.core.forking.versions import is_numbered
 from ckpt_cli.plans.checkpoint_copy import NewRows, Root, add_copy, add_empty, new_key
 from ckpt_cli.plans.edits import edges_of, known_channels, nodes_behind, previewed
 from ckpt_cli.plans.root_branch import (
@@ -127,7 +127,7 @@ def _memories(
     return moved, []
 
 
-def _too_early(reader: ThreadReader, target: Moment, main: Touched) -> Iterator[str]:
+def _too_early(reader: ThreadReader, target: Moment, main: TouchedCheckpoint) -> Iterator[str]:
     """Yield a warning about a LangGraph fault: a sibling resets subgraphs to its parent's time.
 
     Source: `replay_checkpoint_id` in `_first` of `langgraph/pregel/_loop.py`.

@@ -15,7 +15,7 @@ from ckpt_backends.model import Checkpoint, CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.diff.state_diff import diff_channels
 from ckpt_cli.core.forking.checkpoint_copy import BY, CHECKPOINTS, FROM, NAME, THREAD, WITH, WRITES
-from ckpt_cli.core.forking.plan import CheckpointPlan, Touched
+from ckpt_cli.core.forking.plan import CheckpointPlan, TouchedCheckpoint
 from ckpt_cli.core.state import read_body, read_metadata
 from ckpt_cli.plans.rollback import plan_rollback
 from ckpt_cli.plans.root_branch import RollbackOptions, check_store, heads_of, named
@@ -195,9 +195,9 @@ def _blobs(reader: ThreadReader, added: Checkpoint) -> Iterator[tuple[str, str, 
             yield ns, channel, str(version)
 
 
-def _touched(one: Checkpoint) -> Touched:
+def _touched(one: Checkpoint) -> TouchedCheckpoint:
     origin = read_metadata(one).get(FROM)
-    return Touched(
+    return TouchedCheckpoint(
         one.key,
         one.parent_checkpoint_id,
         "removal",

@@ -13,14 +13,15 @@ from datetime import datetime, timedelta
 from ckpt_backends import shell
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint
 from ckpt_backends.checkpoint_ids import make_id, step_of, ticks_at
-from ckpt_backends.codec.msgpack.splice import Put, splice
+from ckpt_backends.codec.edits import Put
+from ckpt_backends.codec.set_keys import set_keys
 from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.diff.state_diff import diff_channels
 from ckpt_cli.core.forking.edit_state import edit_copy
 from ckpt_cli.core.forking.numbered_ids import next_name
-from ckpt_cli.core.forking.plan import CheckpointPlan, Touched
+from ckpt_cli.core.forking.plan import CheckpointPlan, TouchedCheckpoint
 from ckpt_cli.plans.checkpoint_copy import whole
 from ckpt_cli.plans.edits import known_channels, previewed
 from ckpt_cli.plans.root_branch import (
@@ -64,13 +65,13 @@ def plan_bare_rollback(
     edited = edit_copy(original, target.body, key, wishes.edits, [], set(), known, _NEW)
     if original.body is None:
         raise ValueError("a checkpoint is copied with its body")
-    body = splice(original.body, {**edited.body, "id": Put(key.checkpoint_id)})
+    body = set_keys(original.body, {**edited.body, "id": Put(key.checkpoint_id)})
     preview, edit_notes = previewed(read_state(reader, target).values, wishes.edits)
     no_reason = "this layout cannot store the reason" if wishes.reason is not None else ""
     left = left_behind(reader, head, target)
     return CheckpointPlan(
         action="fork" if wishes.fork else "rollback",
-        main=Touched(key, checkpoint_id, "child", checkpoint_id),
+        main=TouchedCheckpoint(key, checkpoint_id, "child", checkpoint_id),
         before=head.key,
         head=key,
         why="this layout stores only values, which are copied to a new child of the target",
@@ -121,7 +122,7 @@ def plan_bare_clone(
     copies = [CopyOfCheckpoint(CheckpointKey(reader.thread_id, "", one)) for one in line]
     return CheckpointPlan(
         action="fork",
-        main=Touched(key, target.checkpoint.parent_checkpoint_id, "clone", checkpoint_id),
+        main=TouchedCheckpoint(key, target.checkpoint.parent_checkpoint_id, "clone", checkpoint_id),
         before=head.key,
         head=key,
         why=f"{len(copies)} checkpoints and {writes} writes",

@@ -9,16 +9,16 @@ from typing import Literal, TypeAlias, cast
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, UsageError
 from ckpt_backends.model import Capability, Checkpoint
+from ckpt_cli.core import value_origin
 from ckpt_cli.core.channels import is_state, state_values
 from ckpt_cli.core.forking.checkpoint_copy import BY, FROM, NAME, REASON
-from ckpt_cli.core.replay.equality import same
+from ckpt_cli.core.redact import redact, redact_text
 from ckpt_cli.core.state import read_body
 from ckpt_cli.core.tasks.triggers import START
-from ckpt_cli.core.tasks.writes import Placed, place
-from ckpt_cli.core.values import value_origin
+from ckpt_cli.core.tasks.writes import TaskWrite, task_writes
+from ckpt_cli.core.value_origin import TracedPath
+from ckpt_cli.core.values.equality import same
 from ckpt_cli.core.values.paths import All, Path, parse_path, select
-from ckpt_cli.core.values.redact import redact, redact_text
-from ckpt_cli.core.values.value_origin import TracedPath
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.states import read_state
@@ -50,7 +50,7 @@ class Blame:
     """A task; the graph's input; the caller's `Command(update=...)`; `update_state`; an edit
     made with a fork; or unknown.
     """
-    writes: Sequence[Placed] = ()
+    writes: Sequence[TaskWrite] = ()
     """The write that set the value; several if it is not known which one."""
     node: str | None = None
     remark: str | None = None
@@ -102,7 +102,7 @@ def _blame(target: Target, channel: str, steps: Path) -> Blame:
     moment.check_readable()
     values = read_state(reader, moment, channels).values
     (found,) = select(cast("dict[Value, Value]", dict(values)), steps)
-    where, value = value_origin.place_of(values, found.path), found.value
+    where, value = value_origin.traced_path(values, found.path), found.value
     own = [] if reader.is_bare else _by_caller(moment, where, value)
     if own:
         return _given(target, where, value, moment, own)
@@ -133,7 +133,7 @@ def _given(
     where: TracedPath,
     value: Value,
     moment: Moment,
-    own: Sequence[Placed],
+    own: Sequence[TaskWrite],
     found: Blame | None = None,
 ) -> Blame:
     """Return a result for the caller's writes on a checkpoint.
@@ -142,14 +142,16 @@ def _given(
     """
     if moment.source == "fork" and moment.metadata.get(BY) == NAME:
         copied = _original(target, moment)
-        stored = () if copied is None else place(copied.writes, copied.step)
+        stored = () if copied is None else task_writes(copied.writes, copied.step)
         theirs = [one.value for one in stored if value_origin.is_caller(one)]
         if not any(same(one.value, other) for one in own for other in theirs):
             return _edited(where, value, moment, own)
     return found or Blame(where, value, moment, "caller", own)
 
 
-def _edited(where: TracedPath, value: Value, fork: Moment, writes: Sequence[Placed] = ()) -> Blame:
+def _edited(
+    where: TracedPath, value: Value, fork: Moment, writes: Sequence[TaskWrite] = ()
+) -> Blame:
     def text(key: str) -> str | None:
         found = fork.metadata.get(key)
         return found if isinstance(found, str) else None
@@ -176,23 +178,23 @@ def _is_copied(target: Target, where: TracedPath, value: Value, fork: Moment) ->
     if original is None:
         return FROM not in fork.metadata and fork.metadata.get(BY) != NAME
     values = read_state(target.reader, original, [where.channel]).values
-    found, stored = value_origin.find_again(values, where)
+    found, stored = value_origin.value_at(values, where)
     return found and same(stored, value)
 
 
-def _by_caller(moment: Moment, where: TracedPath, value: Value) -> list[Placed]:
+def _by_caller(moment: Moment, where: TracedPath, value: Value) -> list[TaskWrite]:
     """Return the caller's writes on this checkpoint that make the value; empty if they do not."""
     own = [
         one
-        for one in place(moment.writes, moment.step)
+        for one in task_writes(moment.writes, moment.step)
         if value_origin.is_caller(one) and one.write.channel == where.channel
     ]
     if not own:
         return []
-    is_stored, stored = value_origin.find_again(state_values(moment.body), where)
+    is_stored, stored = value_origin.value_at(state_values(moment.body), where)
     if is_stored:
         return [] if same(stored, value) else value_origin.writers(own, where, value)
-    return [one for one in own if value_origin.holds(one, where, value)][-1:]
+    return [one for one in own if value_origin.write_holds(one, where, value)][-1:]
 
 
 def _first(target: Target, where: TracedPath, value: Value) -> tuple[str, bool]:
@@ -210,7 +212,7 @@ def _first(target: Target, where: TracedPath, value: Value) -> tuple[str, bool]:
             values = state_values(body)
             if channel not in values and channel in body.versions and is_state(channel, body):
                 return _first_rebuilt(target, chain, where, value)
-            found, stored = value_origin.find_again(values, where)
+            found, stored = value_origin.value_at(values, where)
             if checkpoint.key.checkpoint_id != chain[0] and not (found and same(stored, value)):
                 return first, True
         first, version = checkpoint.key.checkpoint_id, here
@@ -227,7 +229,7 @@ def _first_rebuilt(
     for point in StateTimeline(target.reader, target.checkpoint_ns, set(chain), [where.channel]):
         if first is not None and where.channel not in point.changed:
             continue
-        found, there = value_origin.find_again(point.values, where)
+        found, there = value_origin.value_at(point.values, where)
         if not (found and same(there, value)):
             first = None
         elif first is None:
@@ -260,7 +262,7 @@ def _written(where: TracedPath, value: Value, setter: Moment, parent: Moment) ->
     In layouts that store writes with the checkpoint they produced, `parent` is that checkpoint.
     """
     source = setter.source
-    made_by = value_origin.made_by(place(parent.writes, parent.step), source)
+    made_by = value_origin.applied_writes(task_writes(parent.writes, parent.step), source)
     writes = value_origin.writers(made_by, where, value)
     nodes = {one.node for one in writes}
     if not writes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.diff.state_diff import ChannelChange, diff_channels
-from ckpt_cli.core.values.redact import redact_change
+from ckpt_cli.core.redact import redact_change
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.states import read_state

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal, TypeAlias
 
+from ckpt_backends.codec import channel_sizes
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import Capability, StoreInfo, TypedBytes, Usage
 from ckpt_backends.protocol import Store
@@ -128,8 +129,6 @@ def _scan(
     limit: int | None,
 ) -> Scanned:
     """Add the sizes of channels inside bodies; stop after `limit` bytes."""
-    from ckpt_backends.codec.msgpack.sizes import channel_sizes  # loads ormsgpack
-
     number = size = 0
     for body in _bodies(store, threads):
         if limit is not None and size >= limit:

@@ -15,21 +15,22 @@ from ckpt_backends.errors import NotFound
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Thread, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.channels import LOST_DELTA, is_state
+from ckpt_cli.core.redact import redact_match
+from ckpt_cli.core.search.matches import (
+    Match,
+    SeenMatches,
+    appended_from,
+    new_matches,
+    search,
+    search_questions,
+)
+from ckpt_cli.core.search.patterns import Finder, compile_pattern, gave_up
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.core.state import Body
 from ckpt_cli.core.tasks.step_nodes import NodePath, asked_by, failed_at, node_path
-from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT, owners
+from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT
 from ckpt_cli.core.tasks.triggers import SENDS
-from ckpt_cli.core.values.patterns import Finder, compile_pattern, gave_up
-from ckpt_cli.core.values.redact import redact_match
-from ckpt_cli.core.values.search import (
-    Known,
-    Match,
-    appended_from,
-    search,
-    search_questions,
-    unseen,
-)
+from ckpt_cli.core.tasks.writes import tasks_by_id
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import moment_time
 from ckpt_cli.threads.parallel import of_threads
@@ -160,13 +161,15 @@ def _namespace(
     by_caller = _with_callers_writes(reader, ns, children)
     writes, unread = _search_writes(reader, ns, wanted, find)
     yield [], unread
-    known_at: dict[str, Known] = {}
+    known_at: dict[str, SeenMatches] = {}
     for point in StateTimeline(reader, ns, channels=wanted.channels or None):
         chosen = {name: point.values[name] for name in _chosen(point.changed, wanted)}
         key, parent = point.checkpoint.key, point.parent or ""
         children[parent] -= 1
         # The last child reuses what is known at its parent, the others copy it.
-        known = known_at[parent].copy() if children[parent] > 0 else known_at.pop(parent, Known())
+        known = (
+            known_at[parent].copy() if children[parent] > 0 else known_at.pop(parent, SeenMatches())
+        )
         found, unread = _hits(key, _time(point), chosen, find, known, point.before)
         yield found, unread + (point.body.problem is not None)
         if key.checkpoint_id in by_caller:
@@ -192,7 +195,7 @@ def _head(
         return
     values = read_state(reader, stored, wanted.channels or None).values
     chosen = {name: values[name] for name in _chosen(values, wanted)}
-    known = Known()
+    known = SeenMatches()
     found, unread = _hits(stored.key, stored.at, chosen, find, known, {})
     yield found, unread + (stored.body.problem is not None)
     writes, unread = _search_writes(reader, ns, wanted, find, [head])
@@ -212,7 +215,13 @@ class _Writes:
     told: set[tuple[Kind, str]] = field(default_factory=set)
 
     def stored_on(
-        self, key: CheckpointKey, at: datetime | None, body: Body, known: Known, *, is_final: bool
+        self,
+        key: CheckpointKey,
+        at: datetime | None,
+        body: Body,
+        known: SeenMatches,
+        *,
+        is_final: bool,
     ) -> list[GrepHit]:
         """Return the new hits on a checkpoint; unless `is_final`, its writes wait for its
         children.
@@ -230,7 +239,7 @@ class _Writes:
             open_writes = []
         return self._fresh([hit for hit in hits if hit.kind != "write"] + open_writes)
 
-    def merged_into(self, parent: str, known: Known, *, is_last: bool) -> list[GrepHit]:
+    def merged_into(self, parent: str, known: SeenMatches, *, is_last: bool) -> list[GrepHit]:
         """Return the hits on a checkpoint with a text that no child contains, after its last
         child.
         """
@@ -253,7 +262,7 @@ class _Writes:
         return fresh
 
 
-def _is_known(hit: GrepHit, known: Known) -> bool:
+def _is_known(hit: GrepHit, known: SeenMatches) -> bool:
     return known.has(None if hit.channel in _UNMERGED else hit.channel, hit.match.line)
 
 
@@ -300,7 +309,7 @@ def _hits(
     at: datetime | None,
     values: Mapping[str, Value],
     find: Finder,
-    known: Known,
+    known: SeenMatches,
     before: Mapping[str, Value],
 ) -> tuple[list[GrepHit], int]:
     """Return the new matches, and the number of unreadable parts. Updates `known`."""
@@ -313,7 +322,7 @@ def _hits(
         found = list(search(value, find, first))
         matches = [match for match in found if match is not None]
         unread += len(found) - len(matches)
-        fresh = unseen(channel, matches, known, added=first > 0)
+        fresh = new_matches(channel, matches, known, added=first > 0)
         hits += [GrepHit(key, key.checkpoint_id, at, channel, match) for match in fresh]
     return hits, unread
 
@@ -332,7 +341,7 @@ def _named(reader: ThreadReader, hit: GrepHit, refs: Mapping[str, str]) -> GrepH
     found = replace(hit, ref=refs.get(key.checkpoint_id, key.checkpoint_id))
     if hit.task_id is None or hit.task_id == NULL_TASK_ID:
         return found
-    owner = owners(reader.moment(key.checkpoint_ns, key.checkpoint_id).step).get(hit.task_id)
+    owner = tasks_by_id(reader.moment(key.checkpoint_ns, key.checkpoint_id).step).get(hit.task_id)
     if owner is None:
         return found
     found = replace(found, node=owner.node)

@@ -16,10 +16,10 @@ from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import Ambiguous, NotFound
 from ckpt_backends.memory.protocol import Item, ItemKey, MemoryStore, Namespace
-from ckpt_cli.core.memory.item_filter import ItemFilter, addresses, format_key
-from ckpt_cli.core.values.patterns import Finder, gave_up
-from ckpt_cli.core.values.redact import redact, redact_match
-from ckpt_cli.core.values.search import Match, search
+from ckpt_cli.core.memory.item_filter import ItemFilter, format_key, item_keys
+from ckpt_cli.core.redact import redact, redact_match
+from ckpt_cli.core.search.matches import Match, search
+from ckpt_cli.core.search.patterns import Finder, gave_up
 
 _NAMED = 5
 """Maximum number of candidates that an error names."""
@@ -81,7 +81,7 @@ def find_key(memory: MemoryStore, text: str, prefix: Namespace) -> ItemKey:
     named = [one.key for one in memory.items(prefix=prefix, key=text)]
     here = [one for one in named if prefix and one.namespace == prefix]
     if not named:
-        asked = [replace(one, namespace=(*prefix, *one.namespace)) for one in addresses(text)]
+        asked = [replace(one, namespace=(*prefix, *one.namespace)) for one in item_keys(text)]
         named = [one.key for one in memory.items(keys=asked)] if asked else []
     found = list(dict.fromkeys(here or named))
     if not found:

@@ -9,7 +9,7 @@ from ckpt_backends import shell
 from ckpt_backends.codec.values import Cut, Opaque, Value
 from ckpt_backends.errors import NotFound
 from ckpt_cli.core.conversation.transcript import Turn, message_list, transcript
-from ckpt_cli.core.values.redact import redact_turn
+from ckpt_cli.core.redact import redact_turn
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import unreadable
 from ckpt_cli.threads.states import read_state

@@ -16,18 +16,18 @@ from ckpt_cli.core.replay.elimination import (
     Check,
     ReducerTally,
 )
-from ckpt_cli.core.replay.equality import same
 from ckpt_cli.core.replay.reducers import is_empty
 from ckpt_cli.core.replay.report import Replayed, Transition
 from ckpt_cli.core.replay.transition import (
-    how_made,
-    how_told,
+    possible_orders,
+    recorded_orders,
     sort_writes,
-    written,
+    written_channels,
 )
 from ckpt_cli.core.state import Version, read_metadata, source_from
 from ckpt_cli.core.tasks.triggers import START
-from ckpt_cli.core.tasks.writes import place
+from ckpt_cli.core.tasks.writes import task_writes
+from ckpt_cli.core.values.equality import same
 from ckpt_cli.queries.replay_checks import ChannelChecker, KeptCheckpoint, Look, Lost
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.thread import ThreadReader
@@ -117,7 +117,7 @@ class _Namespace:
 
     def __iter__(self) -> Iterator[Transition]:
         for moment in self._moments():
-            placed = place(moment.writes, moment.step)
+            placed = task_writes(moment.writes, moment.step)
             writes = sort_writes(moment.key.checkpoint_id, placed, moment.step, moment.body)
             here = KeptCheckpoint(moment, state_values(moment.body), writes)
             # Before it is kept itself: a subgraph of LangGraph 0.2 may be its own parent.
@@ -188,8 +188,8 @@ class _Namespace:
         """
         is_first = moment.checkpoint.parent_checkpoint_id is None
         before = parent or KeptCheckpoint(moment, {}, here.writes)
-        made = how_told(here.writes)
-        names = {*here.values, *written(made)}
+        made = recorded_orders(here.writes)
+        names = {*here.values, *written_channels(made)}
         after = here
         if moment.body.problem is not None:
             after = replace(here, values=dict.fromkeys(names, NOT_STORED))
@@ -225,7 +225,7 @@ class _Namespace:
                 return list(self._compared(moment, here, copied))
         if parent.moment.body.problem is not None:
             return [_unproven(name, moment, "its parent cannot be read") for name in here.values]
-        made = how_made(
+        made = possible_orders(
             moment.source,
             parent.writes,
             parent.moment.step,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ckpt_backends.errors import NotFound
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.channels import is_state
-from ckpt_cli.core.replay.reducer_options import no_channel
+from ckpt_cli.core.replay.reducer_options import unknown_channel
 from ckpt_cli.core.replay.report import Replayed, label
 from ckpt_cli.core.size_sums import namespace_kind
 from ckpt_cli.core.state import read_body
@@ -40,7 +40,7 @@ def check_channels(
         if not missing:
             return
     for name in sorted(missing):
-        raise no_channel(name, known, where)
+        raise unknown_channel(name, known, where)
 
 
 def _channels(store: Store, thread_id: str, ns: str) -> set[str]:

@@ -19,18 +19,18 @@ from ckpt_cli.core.replay.elimination import (
     explain,
     is_unreadable,
 )
-from ckpt_cli.core.replay.equality import same
 from ckpt_cli.core.replay.reducers import ABSENT, Held, is_empty
 from ckpt_cli.core.replay.transition import (
-    Made,
-    Sorted,
-    Way,
-    orders,
+    PossibleOrders,
+    SortedWrites,
+    WriteOrder,
+    orders_of_channel,
     writes_in_metadata,
-    written,
+    written_channels,
 )
 from ckpt_cli.core.size_sums import namespace_kind
-from ckpt_cli.core.tasks.writes import Placed
+from ckpt_cli.core.tasks.writes import TaskWrite
+from ckpt_cli.core.values.equality import same
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.thread import ThreadReader
@@ -44,7 +44,7 @@ class KeptCheckpoint:
 
     moment: Moment
     values: Mapping[str, Value]
-    writes: Sorted
+    writes: SortedWrites
     carried: dict[str, dict[int, Held]] = field(default_factory=dict)
     """By channel and reducer: the expected value, if it differs from the stored one."""
     open: dict[str, list[Check]] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class KeptCheckpoint:
     """The sources of its children, if there are several children."""
     decoded: dict[int, Value] = field(default_factory=dict)
 
-    def value(self, write: Placed) -> Value:
+    def value(self, write: TaskWrite) -> Value:
         """Return the value of a write; each write is decoded once."""
         if id(write) not in self.decoded:
             self.decoded[id(write)] = write.value
@@ -66,7 +66,7 @@ class Looked:
 
     base: Held
     """The value before; for a DeltaChannel, the result of its reducer for the steps before."""
-    ways: tuple[Way, ...]
+    ways: tuple[WriteOrder, ...]
     """How its writes may have been applied, the likeliest first."""
     stored: Held
     check: Check
@@ -79,7 +79,7 @@ class Look:
     child: Moment
     parent: Moment | None = None
     """None if the parent is not stored."""
-    writes: Sorted | None = None
+    writes: SortedWrites | None = None
     """All writes on the parent, except those that record what happened to a task."""
     values: dict[int, Value] = field(default_factory=dict)
     """Values of writes, by the id of their `Placed`."""
@@ -93,7 +93,7 @@ class Lost:
     child: Moment
     """The first checkpoint that refers to its version."""
     parent: Moment
-    ways: tuple[Way, ...]
+    ways: tuple[WriteOrder, ...]
     """How its writes may have been applied, the likeliest first."""
     made_lacks: str
     """Why the writes do not determine the value; empty if they do."""
@@ -121,11 +121,11 @@ class ChannelChecker:
         """The transition that is examined, once it was reached."""
 
     def check_all(
-        self, moment: Moment, here: KeptCheckpoint, parent: KeptCheckpoint, made: Made
+        self, moment: Moment, here: KeptCheckpoint, parent: KeptCheckpoint, made: PossibleOrders
     ) -> Iterator[Check]:
         """Yield a check of each state channel that changed or should have."""
         names = {*here.values, *parent.values, *parent.carried}
-        changed = written(made)
+        changed = written_channels(made)
         named = writes_in_metadata(moment.metadata)
         for name in sorted(names | changed):
             if not (is_state(name, moment.body) and is_state(name, parent.moment.body)):
@@ -148,7 +148,9 @@ class ChannelChecker:
             if self._is_unwritten(name, moment, parent, made):
                 yield Check(name, moment.key.checkpoint_id, 0, 0, 0, missing=1)
 
-    def _lacks_write(self, name: str, moment: Moment, parent: KeptCheckpoint, made: Made) -> bool:
+    def _lacks_write(
+        self, name: str, moment: Moment, parent: KeptCheckpoint, made: PossibleOrders
+    ) -> bool:
         """Return whether a channel has a new version although no write to it is stored."""
         return (
             _is_complete_step(moment, made)
@@ -157,7 +159,9 @@ class ChannelChecker:
             and not _same_version(name, moment, parent.moment)
         )
 
-    def _is_unwritten(self, name: str, moment: Moment, parent: KeptCheckpoint, made: Made) -> bool:
+    def _is_unwritten(
+        self, name: str, moment: Moment, parent: KeptCheckpoint, made: PossibleOrders
+    ) -> bool:
         """Return whether an edge or a None is stored without a write, in formats 1 and 2.
 
         In later formats, edges to deferred nodes are consumed without a write.
@@ -172,10 +176,15 @@ class ChannelChecker:
         )
 
     def _check(
-        self, name: str, moment: Moment, here: KeptCheckpoint, parent: KeptCheckpoint, made: Made
+        self,
+        name: str,
+        moment: Moment,
+        here: KeptCheckpoint,
+        parent: KeptCheckpoint,
+        made: PossibleOrders,
     ) -> Check | None:
         """Check one channel; None if nothing is stored that could be compared."""
-        possible = tuple(orders(made, name))
+        possible = tuple(orders_of_channel(made, name))
         ways = [
             ([[parent.value(one) for one in batch] for batch in way.batches], way.assumed)
             for way in possible
@@ -272,8 +281,8 @@ class ChannelChecker:
         self,
         moment: Moment,
         parent: KeptCheckpoint,
-        ways: tuple[Way, ...],
-        made: Made,
+        ways: tuple[WriteOrder, ...],
+        made: PossibleOrders,
         check: Check,
     ) -> None:
         name = check.channel
@@ -323,7 +332,7 @@ def _is_kept(base: Held, stored: Held) -> bool:
     return same(base, stored)
 
 
-def _is_complete_step(moment: Moment, made: Made) -> bool:
+def _is_complete_step(moment: Moment, made: PossibleOrders) -> bool:
     """Return whether everything that made a checkpoint should be stored: a normal step with all
     writes.
     """

@@ -11,7 +11,7 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import Ambiguous, NotFound, UnknownLayout
 from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.values.redact import redact
+from ckpt_cli.core.redact import redact
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import Lessons
 

@@ -10,7 +10,7 @@ from ckpt_backends import shell
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unreadable, Unsupported
 from ckpt_cli.core.channels import is_state
-from ckpt_cli.core.tasks.writes import Placed, place
+from ckpt_cli.core.tasks.writes import TaskWrite, task_writes
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.expiry import Lifetime, lifetime
@@ -27,7 +27,7 @@ class CheckpointView:
 
     moment: Moment
     state: State
-    writes: Sequence[Placed]
+    writes: Sequence[TaskWrite]
     children: Sequence[str]
     is_head: bool
     lifetime: Lifetime | None = None
@@ -61,7 +61,7 @@ def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> C
     found = CheckpointView(
         moment,
         state,
-        place(moment.writes, moment.step),
+        task_writes(moment.writes, moment.step),
         reader.children(moment.key),
         is_head=target.checkpoint_id == reader.head(target.checkpoint_ns),
         lifetime=lifetime(reader, moment.key),

@@ -8,16 +8,16 @@ from datetime import datetime
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from ckpt_backends.codec import channel_sizes
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.diff.state_diff import json_size
-from ckpt_cli.core.replay.transition import UPDATE as UPDATE_PATH
 from ckpt_cli.core.state import read_body
-from ckpt_cli.core.tasks.task_ids import pulled_node
-from ckpt_cli.core.tasks.writes import place
-from ckpt_cli.core.write_counts import CALLER, UNKNOWN, UPDATE, Stats
+from ckpt_cli.core.tasks.task_ids import UPDATE_PATH, pulled_node
+from ckpt_cli.core.tasks.writes import task_writes
+from ckpt_cli.core.write_counts import CALLER, UNKNOWN, UPDATE, WriteCounts
 from ckpt_cli.threads.parallel import of_threads
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import Lessons
@@ -48,9 +48,11 @@ class Range:
         return (self.since is None or self.since <= at) and (self.until is None or at <= self.until)
 
 
-def thread_stats(reader: ThreadReader, within: Range, checkpoint_ns: str | None = None) -> Stats:
+def thread_stats(
+    reader: ThreadReader, within: Range, checkpoint_ns: str | None = None
+) -> WriteCounts:
     """Return the writes of one thread, and the size of its values."""
-    found = Stats(threads=1)
+    found = WriteCounts(threads=1)
     for ns in reader.namespaces if checkpoint_ns is None else [checkpoint_ns]:
         ids = None
         if not within.is_all:
@@ -60,7 +62,7 @@ def thread_stats(reader: ThreadReader, within: Range, checkpoint_ns: str | None 
     return found
 
 
-def _count_own(reader: ThreadReader, ns: str, within: Range, found: Stats) -> None:
+def _count_own(reader: ThreadReader, ns: str, within: Range, found: WriteCounts) -> None:
     """Count writes that have their own node and time."""
     for write in reader.store.writes(reader.thread_id, checkpoint_ns=ns):
         if within.holds(write.at):
@@ -68,7 +70,7 @@ def _count_own(reader: ThreadReader, ns: str, within: Range, found: Stats) -> No
 
 
 def _count_writes(
-    reader: ThreadReader, ns: str, ids: set[str] | None, within: Range, found: Stats
+    reader: ThreadReader, ns: str, ids: set[str] | None, within: Range, found: WriteCounts
 ) -> None:
     """Count writes by the node in their task path.
 
@@ -89,7 +91,7 @@ def _count_writes(
             found.write(node or UNKNOWN, write.channel, write.size)
     for start in range(0, len(open_ids), _AT_ONCE):
         for moment in reader.moments(ns, open_ids[start : start + _AT_ONCE]):
-            for placed in place(moment.writes, moment.step):
+            for placed in task_writes(moment.writes, moment.step):
                 node = placed.node or (UPDATE if placed.path.startswith(UPDATE_PATH) else UNKNOWN)
                 if placed.write.task_id == NULL_TASK_ID:
                     node = CALLER
@@ -104,9 +106,7 @@ def _node_in_path(write: Write) -> str | None:
     return pulled_node(write.task_path) if write.task_path else None
 
 
-def _count_values(reader: ThreadReader, ns: str, ids: set[str] | None, found: Stats) -> None:
-    from ckpt_backends.codec.msgpack.sizes import channel_sizes  # loads ormsgpack
-
+def _count_values(reader: ThreadReader, ns: str, ids: set[str] | None, found: WriteCounts) -> None:
     seen: set[tuple[str, object]] = set()
     for one in reader.store.checkpoints(
         reader.thread_id, checkpoint_ns=ns, checkpoint_ids=ids, body=True
@@ -119,7 +119,7 @@ def _count_values(reader: ThreadReader, ns: str, ids: set[str] | None, found: St
                 found.value(channel, size)
 
 
-def _count_blobs(one: Checkpoint, seen: set[tuple[str, object]], found: Stats) -> None:
+def _count_blobs(one: Checkpoint, seen: set[tuple[str, object]], found: WriteCounts) -> None:
     """Count values that are stored apart, each version of a channel once."""
     body = read_body(one)
     for channel, blob in (one.blobs or {}).items():
@@ -138,20 +138,20 @@ class _Count:
 
     within: Range
 
-    def __call__(self, store: Store) -> Callable[[str], Stats]:
+    def __call__(self, store: Store) -> Callable[[str], WriteCounts]:
         lessons = Lessons(store)
 
-        def count(thread_id: str) -> Stats:
+        def count(thread_id: str) -> WriteCounts:
             try:
                 return thread_stats(ThreadReader(store, thread_id, lessons), self.within)
             except NotFound:  # deleted meanwhile, or an id that can only be listed
-                return Stats()
+                return WriteCounts()
 
         return count
 
 
 def threads_stats(
     store: Store, opening: Opening, ids: Iterable[str], within: Range, jobs: int
-) -> Iterator[Stats]:
+) -> Iterator[WriteCounts]:
     """Yield the statistics of each thread, in the order given."""
     return of_threads(store, opening, ids, _Count(within), jobs)

@@ -11,6 +11,7 @@ from itertools import chain
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.diff.state_diff import json_size
+from ckpt_cli.core.redact import redact
 from ckpt_cli.core.replay.contribution import (
     Contribution,
     Effect,
@@ -22,10 +23,9 @@ from ckpt_cli.core.replay.differences import Differences, differences, without_v
 from ckpt_cli.core.replay.elimination import CANDIDATES, Judgement, Verdict, verdict_of
 from ckpt_cli.core.replay.reducers import ABSENT, Held, fits
 from ckpt_cli.core.replay.report import judge_all
-from ckpt_cli.core.replay.transition import Sorted, Way
+from ckpt_cli.core.replay.transition import SortedWrites, WriteOrder
 from ckpt_cli.core.size_sums import namespace_kind
-from ckpt_cli.core.tasks.writes import Placed, place
-from ckpt_cli.core.values.redact import redact
+from ckpt_cli.core.tasks.writes import TaskWrite, task_writes
 from ckpt_cli.queries.replay import look_at
 from ckpt_cli.queries.replay_checks import Look, Looked
 from ckpt_cli.threads import redaction
@@ -88,13 +88,13 @@ class Written:
 
 
 def written(
-    target: Target, told: Mapping[str, str], channels: Collection[str] | None = None
+    target: Target, chosen: Mapping[str, str], channels: Collection[str] | None = None
 ) -> Written:
     """Return how a checkpoint was made from its parent; `channels` limits the channels."""
     found, look = look_at(target.reader, target.checkpoint_ns, target.checkpoint_id)
     if look.writes is None or look.writes.is_empty:
         look.child.check_readable()
-    ((_, judgements),) = judge_all([found], told)
+    ((_, judgements),) = judge_all([found], chosen)
     graph = namespace_kind(target.checkpoint_ns)
     answer = Written(
         look.child,
@@ -162,7 +162,7 @@ def _is_nothing(value: Held) -> bool:
     return value is ABSENT or is_not_stored(value)
 
 
-def _fitting(one: Looked, look: Look, judgement: Judgement) -> Way:
+def _fitting(one: Looked, look: Look, judgement: Judgement) -> WriteOrder:
     """Return the first way by which the channel's reducer explains its value, or else the
     likeliest.
     """
@@ -189,7 +189,7 @@ def _others(look: Look, channels: Collection[str] | None) -> Sequence[Contributi
         *(one for one in ours.values() if id(one) not in used),
         *(
             one
-            for one in ([] if is_told else place(parent.writes, parent.step))
+            for one in ([] if is_told else task_writes(parent.writes, parent.step))
             if _key(one) not in keys
         ),
     ]:
@@ -206,15 +206,15 @@ def _others(look: Look, channels: Collection[str] | None) -> Sequence[Contributi
     return others
 
 
-def _applied(one: Looked) -> Sequence[Sequence[Placed]]:
+def _applied(one: Looked) -> Sequence[Sequence[TaskWrite]]:
     return one.ways[0].batches
 
 
-def _all(writes: Sorted) -> Sequence[Placed]:
+def _all(writes: SortedWrites) -> Sequence[TaskWrite]:
     return list(chain(writes.null, writes.tasks, writes.updates, writes.inputs))
 
 
-def _key(placed: Placed) -> tuple[str, int, str]:
+def _key(placed: TaskWrite) -> tuple[str, int, str]:
     return placed.write.task_id, placed.write.idx, placed.write.channel
 
 

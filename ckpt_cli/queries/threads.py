@@ -16,9 +16,9 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unreadable, UsageError
 from ckpt_backends.model import Status, Thread, ThreadSize
 from ckpt_backends.protocol import Store
+from ckpt_cli.core.redact import redact_metadata, redact_text
 from ckpt_cli.core.refs import tips
 from ckpt_cli.core.tasks.step_nodes import failures
-from ckpt_cli.core.values.redact import redact_metadata, redact_text
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.expiry import Lifetime, expires_at, lifetime

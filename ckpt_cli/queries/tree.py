@@ -19,9 +19,11 @@ from ckpt_cli.core.tasks.step_nodes import (
     ran,
     ran_here,
 )
-from ckpt_cli.core.tasks.task_ids import pulled_node
+from ckpt_cli.core.tasks.task_ids import UPDATE_PATH, pulled_node
 from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT, Step
-from ckpt_cli.core.tree import Key, Node, Skeleton, TreeLayout, plan_tree, undecided
+from ckpt_cli.core.tree.branches import undecided
+from ckpt_cli.core.tree.layout import plan_tree
+from ckpt_cli.core.tree.rows import Key, Skeleton, StepDetails, TreeLayout
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.thread import ThreadReader
@@ -30,8 +32,6 @@ _SMALL = 300
 """A thread with at most this many checkpoints is read whole, so that folded steps name their
 nodes.
 """
-_UPDATE = "~__interrupt__"
-"""Task path of writes by `update_state`; the checkpoint that it made is a child of this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Tree:
     """Everything that is needed to draw a thread."""
 
     plan: TreeLayout
-    details: Mapping[Key, Node]
+    details: Mapping[Key, StepDetails]
     refs: Mapping[str, str]
     """Maps a checkpoint id to its short ref."""
     conditions: Sequence[Status]
@@ -83,7 +83,7 @@ def read_tree(
     namespaces = reader.namespaces if checkpoint_ns is None else [reader.namespace(checkpoint_ns)]
     index = {(ns, one.key.checkpoint_id): one for ns in namespaces for one in reader.index(ns)}
     skeletons = _skeletons(reader, index)
-    details: dict[Key, Node] = {}
+    details: dict[Key, StepDetails] = {}
     if len(index) <= _SMALL:
         details = _details(reader, index, list(index), say)
         skeletons = [_filled(skeleton, details[skeleton.key]) for skeleton in skeletons]
@@ -100,7 +100,7 @@ def read_tree(
     return Tree(plan, details, short_refs(sorted(ids)), conditions)
 
 
-def _filled(skeleton: Skeleton, node: Node) -> Skeleton:
+def _filled(skeleton: Skeleton, node: StepDetails) -> Skeleton:
     """Add the source and the nodes that ran, which keys do not always show."""
     return replace(skeleton, source=node.source, ran=node.ran or skeleton.ran)
 
@@ -152,7 +152,7 @@ def _stored(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> dict[Key, 
         here = found.setdefault((write.key.checkpoint_ns, write.key.checkpoint_id), _Stored({}))
         if write.task_id not in here.tasks:
             here.tasks[write.task_id] = write.node or pulled_node(write.task_path)
-        by_hand = write.task_path.startswith(_UPDATE)
+        by_hand = write.task_path.startswith(UPDATE_PATH)
         here.marked = here.marked or by_hand or write.channel in {INTERRUPT, ERROR}
     return found
 
@@ -180,16 +180,16 @@ def _details(
     index: Mapping[Key, Checkpoint],
     shown: Sequence[Key],
     say: Callable[[Value], str],
-) -> dict[Key, Node]:
+) -> dict[Key, StepDetails]:
     """Return details of the checkpoints shown; reads their parents to find the nodes that ran."""
-    nodes: dict[Key, Node] = {}
+    nodes: dict[Key, StepDetails] = {}
     moments: dict[Key, _Facts] = {}
     is_redacted = redaction.is_redacted(reader.store)
     for key, moment in _moments(reader, shown):
         nodes[key] = _node(redaction.moment(moment) if is_redacted else moment, say)
         moments[key] = _Facts(moment.step, moment.body.seen)
     for key in set(shown) - nodes.keys():  # an id that is not text can only be listed
-        nodes[key] = Node(problem="its id is not text")
+        nodes[key] = StepDetails(problem="its id is not text")
     parents = {
         key: (key[0], index[key].parent_checkpoint_id or "")
         for key, node in nodes.items()
@@ -210,14 +210,14 @@ def _moments(reader: ThreadReader, keys: Iterable[Key]) -> Iterator[tuple[Key, M
             yield (ns, moment.key.checkpoint_id), moment
 
 
-def _node(moment: Moment, say: Callable[[Value], str]) -> Node:
+def _node(moment: Moment, say: Callable[[Value], str]) -> StepDetails:
     step, ns = moment.step, moment.key.checkpoint_ns
     runs = (*step.tasks, *step.others)
     questions = [question for run in runs for question in run.questions]
     failed = [run for run in runs if run.error is not None and not run.handled]
     forked_from = moment.metadata.get("forked_from")
     problem = moment.body.problem
-    return Node(
+    return StepDetails(
         at=moment.at,
         step=moment.number,
         source=moment.source,

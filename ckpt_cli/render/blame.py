@@ -8,7 +8,7 @@ from typing import Any
 
 from ckpt_backends.codec import to_json
 from ckpt_cli.core.forking.checkpoint_copy import NAME
-from ckpt_cli.core.tasks.writes import Placed
+from ckpt_cli.core.tasks.writes import TaskWrite
 from ckpt_cli.core.values.paths import format_path
 from ckpt_cli.queries.blame import Blame, By
 from ckpt_cli.render.terminal.fields import field
@@ -94,6 +94,6 @@ def blame_lines(found: Blame, now: datetime, zone: tzinfo, width: int) -> Iterat
         yield from field("note", found.remark, width, "dim")
 
 
-def _candidate(placed: Placed) -> dict[str, Any]:
+def _candidate(placed: TaskWrite) -> dict[str, Any]:
     write = placed.write
     return {"node": placed.node, "task_id": write.task_id, "write_idx": write.idx}

@@ -13,10 +13,11 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey, Status
 from ckpt_cli.core.diff.state_diff import ChannelChange, json_size
 from ckpt_cli.core.diff.state_diff import change_record as channel_record
-from ckpt_cli.core.forking.plan import CheckpointPlan, ShownCheckpoint, Touched
+from ckpt_cli.core.forking.plan import CheckpointPlan, ShownCheckpoint, TouchedCheckpoint
+from ckpt_cli.core.tasks.status import conditions_of
 from ckpt_cli.core.tasks.step_nodes import asked_by, failed_at, path_text
-from ckpt_cli.core.tasks.tasks import Task, conditions_of
-from ckpt_cli.core.values.unwrap import inside
+from ckpt_cli.core.tasks.tasks import Task
+from ckpt_cli.core.values.unwrap import unwrap
 from ckpt_cli.render.status import node_names
 from ckpt_cli.render.terminal.cell_width import cell_len
 from ckpt_cli.render.terminal.fields import command_field, field
@@ -190,7 +191,7 @@ def _change(plan: CheckpointPlan, width: int, *, is_done: bool) -> Iterator[Styl
             yield from field("because", plan.why, width, "dim")
 
 
-def _origin(plan: CheckpointPlan, one: Touched) -> str:
+def _origin(plan: CheckpointPlan, one: TouchedCheckpoint) -> str:
     """What an added checkpoint is a copy of."""
     if one.form == "empty":
         return ", without state: the subgraph had not run then"
@@ -238,7 +239,7 @@ def _changes(
 
 
 def _channel(name: str, change: ChannelChange, width: int) -> Iterator[StyledLine]:
-    held = inside(change.before), inside(change.after)
+    held = unwrap(change.before), unwrap(change.after)
     if change.change == "changed" and None not in held:
         found = list(islice(diff_text({name: change}, width=width), _OPS + 2))
         yield from found[: _OPS + 1]
@@ -320,7 +321,7 @@ def _step(plan: CheckpointPlan) -> int | None:
     return None if known is None else known.step
 
 
-def _touched_record(one: Touched) -> dict[str, Any]:
+def _touched_record(one: TouchedCheckpoint) -> dict[str, Any]:
     return {
         "thread_id": one.key.thread_id,
         "checkpoint_ns": one.key.checkpoint_ns,

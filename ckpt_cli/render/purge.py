@@ -13,9 +13,9 @@ from ckpt_cli.core.retention.purge_plan import (
     NOT_FOUND,
     PlannedRemoval,
     PurgeReport,
-    Sum,
-    Sums,
-    doomed_record,
+    PurgeSums,
+    RemovalSum,
+    removal_record,
 )
 from ckpt_cli.plans.plan_file import PlanFile
 from ckpt_cli.render.terminal.cell_width import wrap
@@ -45,7 +45,7 @@ def purge_columns() -> Sequence[Column]:
 
 def plan_rows(threads: Iterable[PlannedRemoval]) -> Iterator[dict[str, Any]]:
     """Yield one row per thread that is removed or pruned."""
-    return map(doomed_record, threads)
+    return map(removal_record, threads)
 
 
 def plan_lines(plan: PlanFile, width: int) -> Iterator[StyledLine]:
@@ -76,7 +76,7 @@ def report_lines(
     yield from _kept_lines([*plan.kept, *report.skipped.items()], width, "Kept")
 
 
-def question(sums: Sums) -> str:
+def question(sums: PurgeSums) -> str:
     """Return the question for confirmation: `Remove 3 threads (15 checkpoints, 15 KiB)?`."""
     parts = []
     for verb, one in (("remove", sums.removed), ("prune", sums.pruned)):
@@ -86,18 +86,18 @@ def question(sums: Sums) -> str:
     return f"{text[:1].upper()}{text[1:]}?"
 
 
-def _has_blobs(sums: Sums) -> bool:
+def _has_blobs(sums: PurgeSums) -> bool:
     return sums.removed.blobs + sums.pruned.blobs > 0
 
 
-def _total_lines(sums: Sums, width: int, removed: str, pruned: str) -> Iterator[StyledLine]:
+def _total_lines(sums: PurgeSums, width: int, removed: str, pruned: str) -> Iterator[StyledLine]:
     for verb, one in ((removed, sums.removed), (pruned, sums.pruned)):
         if one.threads:
             text = f"{verb} {counted(one.threads, 'thread')}: {_amount(one)}"
             yield from (line((part, "bold")) for part in wrap(text, width))
 
 
-def _amount(one: Sum, *, brief: bool = False) -> str:
+def _amount(one: RemovalSum, *, brief: bool = False) -> str:
     """Return what is removed, such as `15 checkpoints, 40 writes, 22 blobs, 15 KiB`."""
     numbers = {"checkpoint": one.checkpoints, "write": one.writes, "blob": one.blobs}
     found = [counted(number, noun) for noun, number in numbers.items() if number]
@@ -130,7 +130,7 @@ def purge_record(
     kept = [*plan.kept, *report.skipped.items()]
     return {
         "dry_run": dry_run,
-        "threads": list(map(doomed_record, plan.threads() if dry_run else done(plan, report))),
+        "threads": list(map(removal_record, plan.threads() if dry_run else done(plan, report))),
         "removed": removed_record(report),
         "kept": len(kept),
         "skipped": [{"thread_id": thread_id, "reason": why} for thread_id, why in kept],

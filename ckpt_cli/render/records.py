@@ -20,7 +20,7 @@ from ckpt_cli.render.terminal.units import optional_iso
 if TYPE_CHECKING:
     from ckpt_cli.core.diff.state_diff import ChannelChange
     from ckpt_cli.core.tasks.tasks import Question, Task
-    from ckpt_cli.core.tasks.writes import Placed
+    from ckpt_cli.core.tasks.writes import TaskWrite
     from ckpt_cli.core.values.paths import Selected
     from ckpt_cli.queries.history import Entry
     from ckpt_cli.queries.interrupts import Waiting
@@ -291,7 +291,7 @@ def question_record(question: Question) -> dict[str, Any]:
     }
 
 
-def write_record(placed: Placed) -> dict[str, Any]:
+def write_record(placed: TaskWrite) -> dict[str, Any]:
     """Return one write of a task, with its node and path."""
     write: Write = placed.write
     record: dict[str, Any] = {

@@ -226,7 +226,7 @@ def _reducer(judgement: Judgement) -> dict[str, Any]:
         "reducer": judgement.reducer,
         "evidence": judgement.evidence,
         "candidates": list(judgement.survivors),
-        **({"told": True} if judgement.told else {}),
+        **({"told": True} if judgement.chosen else {}),
     }
 
 

@@ -9,7 +9,7 @@ from typing import cast
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.channels import MEANINGS
-from ckpt_cli.core.tasks.writes import Placed
+from ckpt_cli.core.tasks.writes import TaskWrite
 from ckpt_cli.core.values.paths import Selected, format_path
 from ckpt_cli.queries.show import CheckpointView
 from ckpt_cli.render.terminal.cell_width import cell_len, pad
@@ -117,7 +117,7 @@ def _long(value: Value) -> bool:
     return isinstance(value, list | dict) and bool(value)
 
 
-def placed_lines(writes: Sequence[Placed], zone: tzinfo, width: int) -> Iterator[StyledLine]:
+def placed_lines(writes: Sequence[TaskWrite], zone: tzinfo, width: int) -> Iterator[StyledLine]:
     """Yield the writes of a checkpoint's tasks, one per line, with times if known."""
     yield line((f"writes  {len(writes)}", "head"))
     whose = [

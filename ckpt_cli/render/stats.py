@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ckpt_cli.core.write_counts import Stats
+from ckpt_cli.core.write_counts import WriteCounts
 from ckpt_cli.render.disk_usage import share_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.table import Column, table_lines
@@ -13,7 +13,7 @@ from ckpt_cli.render.terminal.units import size
 from ckpt_cli.render.values.one_line import counted
 
 
-def stats_record(found: Stats) -> dict[str, Any]:
+def stats_record(found: WriteCounts) -> dict[str, Any]:
     """Return the answer of `stats` as JSON."""
     total = found.total
     return {
@@ -35,7 +35,7 @@ def stats_record(found: Stats) -> dict[str, Any]:
     }
 
 
-def pair_records(found: Stats) -> Iterator[dict[str, Any]]:
+def pair_records(found: WriteCounts) -> Iterator[dict[str, Any]]:
     """Yield one record for each node and channel, most bytes first."""
     total = found.total.bytes
     for node, channel, amount in found.largest():
@@ -49,7 +49,7 @@ def pair_records(found: Stats) -> Iterator[dict[str, Any]]:
         }
 
 
-def _channel_records(found: Stats) -> Iterator[dict[str, Any]]:
+def _channel_records(found: WriteCounts) -> Iterator[dict[str, Any]]:
     for name, merged in found.channels().items():
         written = merged.written.bytes
         yield {
@@ -68,7 +68,7 @@ STATS_COLUMNS = [
 ]
 
 
-def stats_lines(found: Stats, top: int, width: int, *, unicode: bool) -> Iterator[StyledLine]:
+def stats_lines(found: WriteCounts, top: int, width: int, *, unicode: bool) -> Iterator[StyledLine]:
     """Yield the totals, the largest pairs with bars, and the writes and values of each channel."""
     total = found.total
     yield line(

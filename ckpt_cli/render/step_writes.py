@@ -160,7 +160,7 @@ def _block(name: str, one: StepChannel, width: int) -> Iterator[StyledLine]:
 
 
 def _reducer(judgement: Judgement) -> str:
-    if judgement.told:
+    if judgement.chosen:
         return f"{judgement.reducer}, given"
     if judgement.reducer is not None:
         return f"{judgement.reducer}, confirmed by {counted(judgement.evidence, 'step')}"

@@ -13,7 +13,8 @@ from ckpt_backends.errors import Unreadable
 from ckpt_backends.model import Checkpoint, CheckpointKey, Status, Write
 from ckpt_cli.core.channels import LOST_DELTA
 from ckpt_cli.core.state import Body, source_from, step_from
-from ckpt_cli.core.tasks.tasks import Step, conditions_of, status_of
+from ckpt_cli.core.tasks.status import conditions_of, status_of
+from ckpt_cli.core.tasks.tasks import Step
 
 _FIRST_YEAR, _LAST_YEAR = 1, 9999
 NOT_STORED = "not stored: "

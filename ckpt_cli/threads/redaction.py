@@ -15,7 +15,7 @@ from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Write
 from ckpt_backends.protocol import Store
 from ckpt_backends.wrapper import WrappedStore
-from ckpt_cli.core.values.redact import (
+from ckpt_cli.core.redact import (
     REASON,
     redact,
     redact_change,
@@ -27,7 +27,7 @@ from ckpt_cli.core.values.redact import (
 
 if TYPE_CHECKING:
     from ckpt_cli.core.forking.plan import CheckpointPlan
-    from ckpt_cli.core.tasks.writes import Placed
+    from ckpt_cli.core.tasks.writes import TaskWrite
     from ckpt_cli.core.values.paths import Path, Selected
     from ckpt_cli.threads.checkpoint import Moment
     from ckpt_cli.threads.states import State
@@ -77,7 +77,7 @@ def state(found: State) -> State:
     return replace(found, values=redact_values(found.values))
 
 
-def placed(found: Placed) -> Placed:
+def placed(found: TaskWrite) -> TaskWrite:
     """Return a write with type and size in place of its value."""
     instead = None if found.write.value is None else redact(found.value)
     return replace(found, write=_write(found.write), instead=instead)

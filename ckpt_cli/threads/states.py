@@ -9,7 +9,13 @@ from ckpt_backends.codec import decode
 from ckpt_backends.codec.merged import MERGED, how_merged
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint
-from ckpt_cli.core.channels import LOST_DELTA, delta_channels, is_state, state_values, unwrap
+from ckpt_cli.core.channels import (
+    LOST_DELTA,
+    delta_channels,
+    is_state,
+    state_values,
+    without_snapshot,
+)
 from ckpt_cli.core.replay.unknown_reducer import fold
 from ckpt_cli.core.state import read_body
 from ckpt_cli.threads.checkpoint import DecodedCheckpoint
@@ -130,7 +136,7 @@ def _rebuild(
                 batches[write.channel][-1].append(decode(write.value))
         stored = read_body(ancestor).values
         for name in open_names & set(stored):
-            seeds[name] = unwrap(stored[name])
+            seeds[name] = without_snapshot(stored[name])
         open_names -= set(stored)
     for name in sorted(names):
         writes = [write for batch in reversed(batches[name]) for write in batch]

@@ -27,8 +27,8 @@ from ckpt_cli.core.state import (
     read_metadata,
 )
 from ckpt_cli.core.tasks.attribution import function_names, subgraph_calls
-from ckpt_cli.core.tasks.tasks import CONTROL, learn, plan_step
-from ckpt_cli.core.tasks.triggers import SENDS
+from ckpt_cli.core.tasks.tasks import CONTROL, plan_step
+from ckpt_cli.core.tasks.triggers import SENDS, learn
 from ckpt_cli.threads.checkpoint import DecodedCheckpoint, Moment, moment_time, number_of
 from ckpt_cli.threads.nested_nodes import locate
 from ckpt_cli.threads.trigger_inference import Lessons

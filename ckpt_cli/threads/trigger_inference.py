@@ -13,7 +13,7 @@ from ckpt_backends.model import Capability
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.state import Body, read_body, read_metadata
 from ckpt_cli.core.tasks.attribution import function_names
-from ckpt_cli.core.tasks.tasks import learn
+from ckpt_cli.core.tasks.triggers import learn
 
 _THREADS = 200
 """Number of newest threads that are read: enough to have seen a graph's nodes."""

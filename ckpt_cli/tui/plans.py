@@ -18,7 +18,7 @@ from ckpt_cli.core.diff.state_diff import ChannelChange, diff_channels
 from ckpt_cli.core.forking.edit_state import ChannelEdit, parse_edit
 from ckpt_cli.core.forking.edited_objects import StoredObjects, objects_of
 from ckpt_cli.core.forking.plan import CheckpointPlan
-from ckpt_cli.core.retention.policy import Keep
+from ckpt_cli.core.retention.policy import RetentionRules
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.plans.fork_to_thread import plan_clone
@@ -82,7 +82,7 @@ class Purge:
         found = Policy(
             Selection(match=self.match or None),
             parse_time(self.older_than, now, zone) if self.older_than else None,
-            keep=Keep(int(self.keep_last) if self.keep_last else None),
+            keep=RetentionRules(int(self.keep_last) if self.keep_last else None),
         )
         if found.is_empty:
             raise UsageError("nothing selected", hint="fill in at least one field")
@@ -125,9 +125,9 @@ class Planner:
             plan = plan_undo(ThreadReader(store, thread_id), rows, self._now(), force=False)
         return _proposal(plan)
 
-    def repair(self, store: Store, thread_id: str, told: Mapping[str, str]) -> Proposal:
+    def repair(self, store: Store, thread_id: str, chosen: Mapping[str, str]) -> Proposal:
         """Plan to restore missing or unreadable values."""
-        found = plan_repair(ThreadReader(store, thread_id), told)
+        found = plan_repair(ThreadReader(store, thread_id), chosen)
         if not found.rebuilt:
             reasons = "; ".join(one.reason for one in found.refused)
             raise Refused(reasons or "nothing is missing or unreadable")

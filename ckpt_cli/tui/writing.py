@@ -124,7 +124,7 @@ class WritingScreen(MainScreen):
     @work(exclusive=True, group="change")
     async def action_repair(self) -> None:
         if self.view.thread_id is not None:
-            question = partial(self._planner.repair, thread_id=self.view.thread_id, told={})
+            question = partial(self._planner.repair, thread_id=self.view.thread_id, chosen={})
             await self._propose(question, "Restore these values?")
 
     @work(exclusive=True, group="change")

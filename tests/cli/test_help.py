@@ -44,7 +44,7 @@ UNASKED = {
         "ckpt_cli.core.tree",
         "ckpt_cli.core.values.paths",
         "ckpt_cli.core.diff.value_diff",
-        "ckpt_cli.core.values.search",
+        "ckpt_cli.core.search.matches",
     ),
     *(
         "ckpt_cli.core.conversation.transcript",

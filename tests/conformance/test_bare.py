@@ -14,9 +14,9 @@ from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.registry import open_store
-from ckpt_cli.core.channels import is_state, unwrap
+from ckpt_cli.core.channels import is_state, without_snapshot
 from ckpt_cli.core.replay.elimination import Verdict
-from ckpt_cli.core.replay.equality import same
+from ckpt_cli.core.values.equality import same
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
@@ -91,7 +91,8 @@ def _stored(saver: Any, moment: Moment) -> dict[str, Value]:
         if is_state(name, moment.body)
     }
     return {
-        name: unwrap(decode(TypedBytes(tag, bytes(data)))) for name, (tag, data) in typed.items()
+        name: without_snapshot(decode(TypedBytes(tag, bytes(data))))
+        for name, (tag, data) in typed.items()
     }
 
 

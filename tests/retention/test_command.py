@@ -17,7 +17,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from ckpt_cli.core.retention.purge_plan import Sum, Sums
+from ckpt_cli.core.retention.purge_plan import PurgeSums, RemovalSum
 from ckpt_cli.render.purge import question
 from tests.backends.agent import fill, graph_of, saver_of
 from tests.servers import Server, postgres_database
@@ -188,7 +188,9 @@ def test_plans_and_reports_say_what_is_removed_in_numbers(store: Path) -> None:
     done = ckpt(*words, *prune, "--yes").out
     assert done.startswith("Pruned 1 thread: 4 checkpoints, ")
     assert "emove" not in planned + done
-    asked = question(Sums(removed=Sum(3, 15, 40, 0, 15360), pruned=Sum(1, 2, 0, 0, 10)))
+    asked = question(
+        PurgeSums(removed=RemovalSum(3, 15, 40, 0, 15360), pruned=RemovalSum(1, 2, 0, 0, 10))
+    )
     assert (
         asked
         == "Remove 3 threads (15 checkpoints, 15 KiB) and prune 1 thread (2 checkpoints, 10 B)?"

@@ -18,7 +18,9 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import json, sys, threading
 from pathlib import Path
-from ckpt_backends.codec import body, decode, decode_checkpoint, from_json, msgpack, to_json
+from ckpt_backends.codec import decode, decode_checkpoint, from_json, to_json
+from ckpt_backends.codec.json import body as json_body
+from ckpt_backends.codec.msgpack import body as msgpack_body
 from ckpt_backends.model import TypedBytes
 from tests.security.corpus import hostile_rows
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from ckpt_backends.codec.json.json_form import Json, from_json, to_json
 from ckpt_backends.codec.limits import DEFAULT_LIMITS, Limits, PastLimit, past_bytes
-from ckpt_backends.codec.msgpack.lossless import Ext, decode_lossless, encode_lossless
+from ckpt_backends.codec.lossless import decode_lossless, encode_lossless
+from ckpt_backends.codec.msgpack.lossless import Ext
 from ckpt_backends.codec.values import (
     DELTA_SNAPSHOT,
     JSON_TYPES,
@@ -40,6 +41,7 @@ __all__ = [
     "Opaque",
     "Tagged",
     "Value",
+    "channel_sizes",
     "decode",
     "decode_checkpoint",
     "decode_lossless",
@@ -86,6 +88,25 @@ def decode_checkpoint(body: TypedBytes, limits: Limits = DEFAULT_LIMITS) -> Valu
         return value
     except Exception as error:
         return _opaque(body, error)
+
+
+def channel_sizes(body: TypedBytes) -> dict[str, int] | None:
+    """Bytes of a checkpoint body by channel; None if it cannot be read. Never raises.
+
+    The remaining bytes of the body are LangGraph's bookkeeping, such as `versions_seen`.
+    """
+    try:
+        if body.type == "msgpack":
+            from ckpt_backends.codec.msgpack.body import msgpack_channel_sizes
+
+            return msgpack_channel_sizes(body.data)
+        if body.type in JSON_TYPES:
+            from ckpt_backends.codec.json.body import json_channel_sizes
+
+            return json_channel_sizes(body.data)
+    except (ValueError, IndexError, KeyError, RecursionError):
+        pass
+    return None
 
 
 def _whole(typed: TypedBytes, limits: Limits) -> Value:
@@ -153,15 +174,15 @@ def _beginning(typed: TypedBytes, limits: Limits, reason: str) -> Value:
 def _by_channel(body: TypedBytes, limits: Limits) -> Value:
     match body.type:
         case "msgpack":
-            from ckpt_backends.codec.body import msgpack_body
+            from ckpt_backends.codec.msgpack.body import msgpack_body
 
             return msgpack_body(body.data, limits)
         case "json":
-            from ckpt_backends.codec.body import json_body
+            from ckpt_backends.codec.json.body import json_body
 
             return json_body(body.data, limits)
         case "redis-json":
-            from ckpt_backends.codec.body import json_body
+            from ckpt_backends.codec.json.body import json_body
             from ckpt_backends.codec.json.redis_json import DECODER
 
             return json_body(body.data, limits, DECODER)

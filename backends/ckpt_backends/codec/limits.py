@@ -1,8 +1,13 @@
-"""Limits on how much of one value is decoded."""
+"""Limits on how much of one value is read and decoded."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from ckpt_backends.model import TypedBytes
+
+MOST_BYTES = 256 << 20
+"""Values with more bytes are not read. In practice, savers store bodies of up to about 80 MB."""
 
 
 class PastLimit(Exception):
@@ -24,6 +29,40 @@ class Limits:
 DEFAULT_LIMITS = Limits()
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The measure of one value: its end offset, number of nodes and depth."""
+
+    end: int
+    nodes: int
+    depth: int
+
+
+class Budget:
+    """Counts how many nodes may still be created for a group of values."""
+
+    def __init__(self, limits: Limits, nodes: int) -> None:
+        self._limits = limits
+        self._left = nodes
+
+    def limits(self) -> Limits:
+        """The limits for the next value."""
+        return replace(self._limits, nodes=min(self._limits.nodes, self._left))
+
+    def spend(self, span: Span, size: int) -> str:
+        """Count a value of `size` bytes. Returns the limit that it exceeds, in words, or `''`."""
+        allowed = min(self._limits.nodes, self._left)
+        self._left -= min(span.nodes, allowed)
+        if span.nodes > allowed:
+            return f"more than {allowed} nodes"
+        return past_bytes(size, self._limits) or past_counts(span.nodes, span.depth, self._limits)
+
+
+def body_budgets(limits: Limits) -> tuple[Budget, Budget]:
+    """The budgets of a checkpoint body: of its entries, and of its channel values."""
+    return Budget(limits, limits.nodes), Budget(limits, 4 * limits.nodes)
+
+
 def past_bytes(size: int, limits: Limits) -> str:
     """The limit that a value of `size` bytes exceeds, in words, or `''`."""
     return f"longer than {limits.value_bytes} bytes" if size > limits.value_bytes else ""
@@ -34,3 +73,8 @@ def past_counts(nodes: int, depth: int, limits: Limits) -> str:
     if depth > limits.depth:
         return f"nested deeper than {limits.depth} levels"
     return f"more than {limits.nodes} nodes" if nodes > limits.nodes else ""
+
+
+def unread(tag: str, size: int) -> TypedBytes:
+    """A placeholder for a value of `size` bytes that was not read."""
+    return TypedBytes(tag, b"", problem=f"longer than {MOST_BYTES >> 20} MiB, not read", whole=size)

@@ -24,7 +24,7 @@ def merged(parts: Iterable[TypedBytes]) -> TypedBytes:
     return TypedBytes(tag, b"".join(map(_packed, some)))
 
 
-def parts_of(data: bytes) -> Iterator[TypedBytes]:
+def packed_parts(data: bytes) -> Iterator[TypedBytes]:
     """The parts of a value that `merged` packed. Raises ValueError for other data."""
     pos = 0
     while pos < len(data):
@@ -42,7 +42,7 @@ def parts_of(data: bytes) -> Iterator[TypedBytes]:
 def decode_merged(data: bytes, decode: Callable[[TypedBytes], Value]) -> Value:
     """The merged value. Raises ValueError if a part cannot be read."""
     found: Value = None
-    for place, part in enumerate(parts_of(data)):
+    for place, part in enumerate(packed_parts(data)):
         value = decode(part)
         if isinstance(value, Opaque):
             raise ValueError(f"one of its parts cannot be read: {value.reason}")

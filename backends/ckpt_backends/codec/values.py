@@ -68,6 +68,9 @@ def items_of(value: Value) -> list[Value] | None:
     return value if isinstance(value, list) else None
 
 
+CHANNELS = "channel_values"
+"""Key of the channel values in a checkpoint body."""
+
 REDIS_JSON = "redis-json"
 """Type tag of JSON with markers of LangGraph's Redis saver, such as `__interrupt__`."""
 JSON_TYPES = frozenset({"json", REDIS_JSON})

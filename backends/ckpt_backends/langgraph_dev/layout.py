@@ -20,9 +20,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.codec.pickle.file import FilePosition
 from ckpt_backends.codec.pickle.machine import OLD_MODULES, Dict, Global, Node, Object
-from ckpt_backends.codec.value_limit import MOST_BYTES, unread
 from ckpt_backends.model import TypedBytes
 
 Version = str | int | float

@@ -23,7 +23,7 @@ from bson.raw_bson import RawBSONDocument
 
 from ckpt_backends import shell
 from ckpt_backends.changes.rows import Row, no_table
-from ckpt_backends.codec.value_limit import MOST_BYTES, unread
+from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.errors import Refused, SeveralLayouts, UnknownLayout
 from ckpt_backends.memory.protocol import Item, ItemKey, Vector
 from ckpt_backends.model import TypedBytes

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
 from ckpt_backends import shell
-from ckpt_backends.codec.value_limit import MOST_BYTES
+from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.memory.dotted_namespaces import COLUMNS, STORE, VECTORS
 from ckpt_backends.memory.protocol import Vector

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ckpt_backends.changes.rows import Restored, Row
-from ckpt_backends.codec.value_limit import unread
+from ckpt_backends.codec.limits import unread
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.memory import dotted_namespaces
 from ckpt_backends.memory.base import BaseMemoryStore, BaseWritableMemoryStore

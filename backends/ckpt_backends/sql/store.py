@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from ckpt_backends.base import BaseStore
 from ckpt_backends.changes.rows import Row, own_rows
 from ckpt_backends.checkpoint_ids import time_of
-from ckpt_backends.codec.value_limit import MOST_BYTES
+from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.model import (
     BlobKey,
     Checkpoint,

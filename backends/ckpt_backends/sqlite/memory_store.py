@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Iterable
 
 from ckpt_backends import shell
-from ckpt_backends.codec.value_limit import MOST_BYTES
+from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.memory.dotted_namespaces import COLUMNS, STORE, VECTORS
 from ckpt_backends.memory.protocol import Vector

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from typing import Any
 
-from ckpt_backends.codec.value_limit import MOST_BYTES
+from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.model import Checkpoint, CheckpointKey
 from ckpt_backends.sql.blob_tables import typed
 from ckpt_backends.sql.queries import RowQuery, SqlTable, SqlTables

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ckpt_backends.codec.values import Tagged, Value
+from ckpt_cli.core.values.unwrap import fields_of
 
 _ROLES = {
     "AIMessage": "ai",
@@ -109,9 +110,7 @@ def _tool_calls(fields: Mapping[Value, Value]) -> list[ToolCall]:
 
 
 def _tool_call(call: Value, *, invalid: bool = False) -> ToolCall:
-    if isinstance(call, Tagged):
-        call = call.payload
-    fields = call if isinstance(call, dict) else {}
+    fields = fields_of(call)
     # In OpenAI's format, name and arguments are one level deeper.
     function = fields.get("function")
     inner = function if isinstance(function, dict) else fields

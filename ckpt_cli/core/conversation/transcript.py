@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.conversation.messages import Message, ToolCall, as_message
-from ckpt_cli.core.values.unwrap import inside
+from ckpt_cli.core.values.unwrap import unwrap
 
 _FORMS = (
     ("input_tokens", "output_tokens", "total_tokens"),
@@ -82,12 +82,10 @@ class Statistics:
 
 
 def message_list(value: Value) -> list[Value] | None:
-    """Return the items of a channel with messages, or one message in a list; None for other
-    values.
-    """
+    """Return the items of a channel with messages, or one message in a list; else None."""
     if as_message(value) is not None:
         return [value]
-    held = inside(value)
+    held = unwrap(value)
     if isinstance(held, list) and held and any(as_message(item) is not None for item in held):
         return held
     return None
@@ -208,5 +206,5 @@ def _number(value: Value) -> int:
 
 
 def _dict(value: Value) -> Mapping[Value, Value]:
-    held = inside(value)
+    held = unwrap(value)
     return held if isinstance(held, dict) else {}

@@ -23,9 +23,7 @@ class Cells:
 
 
 def common_subsequence(before: Sequence[int], after: Sequence[int], cells: Cells) -> Pairs:
-    """Return the positions of a longest common subsequence; only common ends if the lists are too
-    long.
-    """
+    """Return the positions of a longest common subsequence; of long lists only common ends."""
     start = 0
     while start < min(len(before), len(after)) and before[start] == after[start]:
         start += 1
@@ -44,9 +42,7 @@ def common_subsequence(before: Sequence[int], after: Sequence[int], cells: Cells
 
 
 def by_identity(before: Sequence[str | None], after: Sequence[str | None]) -> Pairs:
-    """Return the positions of items with an id that occurs exactly once on each side, in any
-    order.
-    """
+    """Return the positions of items with an id that occurs once on each side, in any order."""
     once = _once(before) & _once(after)
     places = {ident: j for j, ident in enumerate(after) if ident in once}
     return [(i, places[ident]) for i, ident in enumerate(before) if ident in places]

@@ -17,7 +17,7 @@ from ckpt_cli.core.diff.list_diff import (
     in_order,
     pair_gaps,
 )
-from ckpt_cli.core.replay.equality import Numbers, is_set
+from ckpt_cli.core.values.equality import Numbers, is_set
 
 Path: TypeAlias = tuple[str | int, ...]
 

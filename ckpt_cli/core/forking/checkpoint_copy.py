@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 
 from ckpt_backends.checkpoint_ids import ticks_at, ticks_of, time_of
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.msgpack.splice import Edit, Put, splice
+from ckpt_backends.codec.edits import Edit, Put
+from ckpt_backends.codec.set_keys import set_keys
 from ckpt_backends.encryption import is_encrypted_type
 from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
@@ -86,9 +87,7 @@ def form_of(body: Body, delta_writes: Iterable[str], *, sibling: bool) -> tuple[
 
 
 def check_body(key: CheckpointKey, body: Body) -> None:
-    """Raise `Unsupported` if a body cannot be copied: encrypted, unreadable, or of an unknown
-    format.
-    """
+    """Raise `Unsupported` if a body is encrypted, unreadable, or of an unknown format."""
     if body.problem is not None and is_encrypted_type(body.problem.type):
         raise Unsupported(
             f"cannot copy checkpoint '{key.checkpoint_id}': its body is encrypted",
@@ -124,7 +123,7 @@ def copy_checkpoint(
     return Checkpoint(
         key,
         original.key.checkpoint_id if form == "child" else parent,
-        splice(original.body, {**edits, "id": Put(new_id), "ts": Put(_ts(new_id, body))}),
+        set_keys(original.body, {**edits, "id": Put(new_id), "ts": Put(_ts(new_id, body))}),
         copy_metadata(original.metadata, {"source": "fork", "step": step + 1, **marks}),
     )
 
@@ -139,7 +138,7 @@ def copy_metadata(metadata: TypedBytes, marks: Mapping[str, str | int]) -> Typed
         names.append(REASON)
     gone: dict[str, Edit] = dict.fromkeys(names)
     edits = {**gone, BY: Put(NAME), **{name: Put(value) for name, value in marks.items()}}
-    return splice(metadata, edits)
+    return set_keys(metadata, edits)
 
 
 def mark_clone(
@@ -158,7 +157,7 @@ def mark_clone(
         CHECKPOINTS: Put(checkpoints),
         WRITES: Put(writes),
     }
-    return splice(metadata, edits if reason is None else {**edits, REASON: Put(reason)})
+    return set_keys(metadata, edits if reason is None else {**edits, REASON: Put(reason)})
 
 
 def empty_checkpoint(
@@ -189,15 +188,13 @@ def empty_checkpoint(
     return Checkpoint(
         key,
         None,
-        splice(TypedBytes(like.body.type, nothing), fields),
-        splice(TypedBytes("json", b"{}"), metadata),
+        set_keys(TypedBytes(like.body.type, nothing), fields),
+        set_keys(TypedBytes("json", b"{}"), metadata),
     )
 
 
 def _ts(new_id: str, body: Body) -> str:
-    """Return the time of an id in the format of its library: Python's `isoformat`, or
-    JavaScript's.
-    """
+    """Return the time of an id in the format of Python's `isoformat`, or JavaScript's."""
     at = time_of(new_id)
     if at is None:
         raise ValueError(f"'{new_id}' holds no time")

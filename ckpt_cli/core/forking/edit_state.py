@@ -8,7 +8,6 @@ version, without the reducer.
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,13 +16,14 @@ from uuid import uuid4
 from ckpt_backends import shell
 from ckpt_backends.changes.change import NewBlob
 from ckpt_backends.codec import encode_lossless, from_json
-from ckpt_backends.codec.msgpack.scan import ARRAY, head
-from ckpt_backends.codec.msgpack.splice import Edit, Put, splice
-from ckpt_backends.codec.values import JSON_TYPES, Tagged, Value
+from ckpt_backends.codec.edits import Edit, Put
+from ckpt_backends.codec.set_keys import append_item, set_keys
+from ckpt_backends.codec.values import Tagged, Value
 from ckpt_backends.errors import NotFound, Refused, Unsupported, UsageError
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.conversation.messages import as_message
+from ckpt_cli.core.forking.versions import raised_channel
 from ckpt_cli.core.state import Body, Version
 
 VALUES, VERSIONS, SEEN = "channel_values", "channel_versions", "versions_seen"
@@ -155,7 +155,7 @@ def edit_copy(
     return found
 
 
-def go_on_after(
+def schedule_after_nodes(
     found: EditedState,
     original: Checkpoint,
     body: Body,
@@ -188,27 +188,16 @@ def go_on_after(
     found.body["updated_channels"] = Put(None)
 
 
-def next_version(body: Body, above: int = 0) -> Version:
-    """Return a version greater than all versions of a body and than `above`, as savers make it.
-
-    Source: `get_next_version` of the savers: a text of a number and a random fraction; in
-    LangGraph.js a number.
-    """
-    numbers = [_number(one) for one in body.versions.values()]
-    number = max(above, *numbers, 0) + 1
-    if body.versions and all(isinstance(one, int) for one in body.versions.values()):
-        return number
-    return f"{number:032}.{random.random():016}"  # noqa: S311
-
-
-def lift(found: EditedState, original: Checkpoint, body: Body, ns: str, new: Version) -> None:
+def raise_version(
+    found: EditedState, original: Checkpoint, body: Body, ns: str, new: Version
+) -> None:
     """Raise one version above all others of the thread, so that later versions are unused.
 
     LangGraph.js numbers versions per branch and keeps the first value stored under a number, so two
     branches would share values. Nodes that have seen the old version are recorded as having seen
     the new one.
     """
-    channel = lifted_channel(body)
+    channel = raised_channel(body)
     old = body.versions[channel]
     value = _stored(original, body, channel) or TypedBytes("empty", b"")
     found.blobs.append(NewBlob(ns, channel, str(new), value))
@@ -220,25 +209,6 @@ def lift(found: EditedState, original: Checkpoint, body: Body, ns: str, new: Ver
     }
     if seen:
         found.body[SEEN] = seen
-
-
-def lifted_channel(body: Body) -> str:
-    """Return the channel whose version `lift` raises: usually one that is already empty."""
-    return "__start__" if "__start__" in body.versions else min(body.versions)
-
-
-def greatest(bodies: Iterable[Body]) -> int:
-    """Return the greatest version number in some bodies; 0 if there is none."""
-    return max((_number(one) for body in bodies for one in body.versions.values()), default=0)
-
-
-def is_numbered(original: Checkpoint, body: Body) -> bool:
-    """Return whether values are stored apart under plain numbers, as LangGraph.js does."""
-    return (
-        original.blobs is not None
-        and bool(body.versions)
-        and all(isinstance(one, int) for one in body.versions.values())
-    )
 
 
 def value_type(original: Checkpoint, body: Body) -> str:
@@ -290,7 +260,7 @@ def _edit_value(
         new: Edit = Put(edit.value)
         if edit.kind == "append":
             item = encode_lossless(tag, edit.value)
-            new = lambda stored: append(TypedBytes(tag, stored), item).data  # noqa: E731
+            new = lambda stored: append_item(TypedBytes(tag, stored), item).data  # noqa: E731
         _part(found, VALUES)[name] = new
         return
     value = TypedBytes(tag, encode_lossless(tag, edit.value))
@@ -298,7 +268,7 @@ def _edit_value(
         stored = _stored(original, body, name)
         if stored is None:
             raise Unsupported(f"cannot append to '{name}': its value is not stored")
-        value = append(stored, encode_lossless(stored.type, edit.value))
+        value = append_item(stored, encode_lossless(stored.type, edit.value))
     found.blobs.append(NewBlob(ns, name, str(version), value))
     if _holds_values(original):
         # The body also holds the old value: remove it.
@@ -323,36 +293,8 @@ def _stored(original: Checkpoint, body: Body, channel: str) -> TypedBytes | None
         found.append(stored)
         return stored
 
-    splice(original.body, {VALUES: {channel: keep}})
+    set_keys(original.body, {VALUES: {channel: keep}})
     return TypedBytes(original.body.type, found[0]) if found else None
-
-
-def append(stored: TypedBytes, item: bytes) -> TypedBytes:
-    """Return a stored list with one more item; all other bytes stay the same.
-
-    Raises `Unsupported` if the value is not a list, or is stored with an unknown type.
-    """
-    if stored.type in JSON_TYPES:
-        text = stored.data.rstrip()
-        if not (text.startswith(b"[") and text.endswith(b"]")):
-            raise Unsupported("cannot append to a value that is not a list")
-        inner = text[1:-1].rstrip()
-        comma = b", " if b", " in inner else b","
-        return TypedBytes(stored.type, b"[" + inner + (comma if inner else b"") + item + b"]")
-    if stored.type != "msgpack":
-        raise Unsupported(f"cannot append to a value of type '{stored.type}'")
-    kind, start, length = head(stored.data, 0)
-    if kind != ARRAY:
-        raise Unsupported("cannot append to a value that is not a list")
-    return TypedBytes("msgpack", _array_header(length + 1) + stored.data[start:] + item)
-
-
-def _array_header(length: int) -> bytes:
-    if length < 16:
-        return bytes([0x90 | length])
-    if length < 1 << 16:
-        return b"\xdc" + length.to_bytes(2, "big")
-    return b"\xdd" + length.to_bytes(4, "big")
 
 
 def _check_item(value: Value, edit: ChannelEdit) -> None:
@@ -383,12 +325,6 @@ def _part(found: EditedState, name: str) -> dict[str, Edit]:
     if not isinstance(part, dict):
         raise TypeError(f"'{name}' is replaced as a whole")
     return part
-
-
-def _number(version: Version) -> int:
-    """Return the number at the start of a version; 0 if there is none."""
-    text = str(version).partition(".")[0]
-    return int(text) if text.isdecimal() else 0
 
 
 def _has_objects(value: Value) -> bool:

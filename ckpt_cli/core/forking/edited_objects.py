@@ -24,8 +24,8 @@ from ckpt_backends.codec.values import JSON_TYPES, TUPLE
 from ckpt_backends.errors import Unsupported, UsageError
 from ckpt_backends.model import Checkpoint, TypedBytes
 from ckpt_cli.core.forking.edit_state import value_type
-from ckpt_cli.core.replay.equality import same
 from ckpt_cli.core.state import Body
+from ckpt_cli.core.values.equality import same
 
 
 def objects_of(checkpoint: Checkpoint, body: Body) -> StoredObjects:
@@ -103,9 +103,7 @@ class StoredObjects:
         return decode(TypedBytes(self._tag, encode_lossless(self._tag, node)))
 
     def _like(self, sample: Any, payload: Any) -> Iterator[Any]:
-        """Yield an object like the sample with another payload, in each form that the sample may
-        have.
-        """
+        """Yield an object like the sample with another payload, in each possible form."""
         if isinstance(sample, Ext):
             parts = _inside(sample)
             if isinstance(parts, list) and len(parts) > 2:

@@ -28,7 +28,7 @@ class ShownCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class TouchedCheckpoint:
     """A checkpoint that is added or removed."""
 
     key: CheckpointKey
@@ -46,7 +46,7 @@ class CheckpointPlan:
     """
 
     action: Literal["rollback", "fork", "undo"]
-    main: Touched
+    main: TouchedCheckpoint
     """The checkpoint in the root namespace."""
     before: CheckpointKey
     """The head before the change; for a copy to a new thread, the head of the source thread."""
@@ -62,7 +62,7 @@ class CheckpointPlan:
     """The nodes that will ask their questions again, down to the one in a subgraph."""
     changes: Mapping[str, ChannelChange]
     """Changes from the state of the old head to the state of the new head."""
-    also: tuple[Touched, ...]
+    also: tuple[TouchedCheckpoint, ...]
     """The checkpoints in other namespaces."""
     configurable: Mapping[str, str] | None
     """The config to resume with."""

@@ -14,9 +14,7 @@ from ckpt_cli.core.memory.fact_problems import same_as, text_of
 
 
 def parse_fields(words: Sequence[str], kind: str) -> dict[str, Any]:
-    """Parse `FIELD=VALUE` words for a fact or a section. Raises `UsageError` for an unknown
-    field.
-    """
+    """Parse `FIELD=VALUE` words for a fact or section. Raises `UsageError` if unknown."""
     known = _FIELDS["facts" if kind == "facts" else "section"]
     found: dict[str, Any] = {}
     for word in words:

@@ -71,22 +71,22 @@ def format_namespace(namespace: Namespace) -> str:
 
 
 def format_key(key: ItemKey) -> str:
-    """Return an item's namespace and key as one text; `addresses` reverses it."""
+    """Return an item's namespace and key as one text; `item_keys` reverses it."""
     return _SEPARATOR.join(map(_escaped, (*key.namespace, key.key)))
 
 
 def parse_namespace(text: str) -> Namespace:
     """Reverse `format_namespace`; slashes at the ends are ignored."""
-    return tuple(_meant(part) for part in _parts(text) if part)
+    return tuple(_unescaped(part) for part in _parts(text) if part)
 
 
-def addresses(text: str) -> Iterator[ItemKey]:
+def item_keys(text: str) -> Iterator[ItemKey]:
     """Yield all readings of `NAMESPACE/KEY`: a key may itself contain slashes, escaped or not."""
     parts = list(_parts(text))
     for end in range(len(parts) - 1, 0, -1):
-        namespace = tuple(map(_meant, filter(None, parts[:end])))
+        namespace = tuple(map(_unescaped, filter(None, parts[:end])))
         rest = _SEPARATOR.join(parts[end:])
-        for key in dict.fromkeys((_meant(rest), rest)):
+        for key in dict.fromkeys((_unescaped(rest), rest)):
             yield ItemKey(namespace, key)
 
 
@@ -98,7 +98,7 @@ def _escaped(label: str) -> str:
     return label
 
 
-def _meant(part: str) -> str:
+def _unescaped(part: str) -> str:
     if part == _EMPTY:
         return ""
     letters = iter(part)

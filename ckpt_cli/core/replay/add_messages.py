@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from ckpt_backends.codec.values import Tagged, Value
 from ckpt_cli.core.conversation.messages import Message, as_message
-from ckpt_cli.core.replay.equality import same
+from ckpt_cli.core.values.equality import same
+from ckpt_cli.core.values.unwrap import fields_of
 
 REMOVE_ALL = "__remove_all__"
 """Id of the `RemoveMessage` that empties the list."""
@@ -78,13 +79,13 @@ def fits(entry: Pending, stored: Value) -> bool:
         return False
     if isinstance(written, Tagged) and isinstance(stored, Tagged):
         return _class(written) == _class(stored) and same(
-            _without_made_up(written), _without_made_up(stored)
+            _stable_fields(written), _stable_fields(stored)
         )
     if isinstance(written, str):
         return found.role == "human" and found.content == written
     if isinstance(written, list):
         return _role(str(written[0])) == found.role and same(written[1], found.content)
-    said = _loose(written)
+    said = _dict_message(written)
     return (
         said is not None
         and _role(said.role) == _role(found.role)
@@ -114,7 +115,7 @@ def _entries(right: Value) -> list[Value] | None:
                 return None
             is_whole = _id(item) is not None and not item.type.endswith("Chunk")
             found.append(item if is_whole else Pending(_PENDING, item))
-        elif isinstance(item, str) or _is_pair(item) or _loose(item) is not None:
+        elif isinstance(item, str) or _is_pair(item) or _dict_message(item) is not None:
             found.append(Pending(_PENDING, item))
         else:
             return None
@@ -140,7 +141,7 @@ def _is_pair(value: Value) -> bool:
     )
 
 
-def _loose(value: Value) -> Message | None:
+def _dict_message(value: Value) -> Message | None:
     return as_message(value) if isinstance(value, dict) else None
 
 
@@ -166,8 +167,7 @@ def _class(value: Tagged) -> str:
     return value.type.rpartition(".")[2].removesuffix("Chunk")
 
 
-def _without_made_up(value: Tagged) -> dict[Value, Value]:
+def _stable_fields(value: Tagged) -> dict[Value, Value]:
     """Return the fields of a message without its id and without fields that mark a chunk."""
-    fields = value.payload if isinstance(value.payload, dict) else {}
     left_out: Sequence[str] = ("id", "type", *_CHUNK_ONLY)
-    return {name: field for name, field in fields.items() if name not in left_out}
+    return {name: field for name, field in fields_of(value).items() if name not in left_out}

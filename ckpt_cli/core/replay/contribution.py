@@ -11,7 +11,7 @@ from ckpt_cli.core.diff.state_diff import ChannelChange, Counts, count, diff_cha
 from ckpt_cli.core.replay.add_messages import Pending
 from ckpt_cli.core.replay.reducers import ABSENT, REDUCERS, Held, Reducer
 from ckpt_cli.core.replay.unknown_reducer import overwrite
-from ckpt_cli.core.tasks.writes import Placed
+from ckpt_cli.core.tasks.writes import TaskWrite
 
 Effect = Literal["applied", "duplicate", "overwritten", "dropped", "ignored", "special", "unknown"]
 """The result of a write.
@@ -30,7 +30,7 @@ Effect = Literal["applied", "duplicate", "overwritten", "dropped", "ignored", "s
 class Contribution:
     """One write and its result."""
 
-    placed: Placed
+    placed: TaskWrite
     value: Value
     effect: Effect
     counts: Counts | None = None
@@ -38,7 +38,7 @@ class Contribution:
 
 
 def contributions(
-    base: Held, batches: Sequence[Sequence[tuple[Placed, Value]]], name: str | None
+    base: Held, batches: Sequence[Sequence[tuple[TaskWrite, Value]]], name: str | None
 ) -> tuple[Held, list[Contribution]]:
     """Apply writes to a channel; return the new value and the result of each write.
 

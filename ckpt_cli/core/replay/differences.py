@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 from ckpt_backends.codec.values import Cut, Value
 from ckpt_cli.core.diff.value_diff import Op, diff_values
+from ckpt_cli.core.redact import redact
 from ckpt_cli.core.replay import add_messages
 from ckpt_cli.core.replay.add_messages import Pending
 from ckpt_cli.core.replay.contribution import plain
 from ckpt_cli.core.replay.reducers import ABSENT, Held
 from ckpt_cli.core.values.clip import clip
-from ckpt_cli.core.values.redact import redact
 
 MOST = 3
 """Number of differing places that are named for one value."""
@@ -28,9 +28,7 @@ class Differences:
 
 
 def differences(expected: Held, stored: Held) -> Differences | None:
-    """Return how a stored value differs; None if they are equal, or if one side is missing or
-    cut.
-    """
+    """Return how a stored value differs; None if it does not, or if a side is missing or cut."""
     if expected is ABSENT or stored is ABSENT:
         return None
     if isinstance(expected, Cut) or isinstance(stored, Cut):

@@ -95,9 +95,7 @@ class Check:
     lacking: str = ""
     """Why the transition proves nothing if no reducer explains it; empty if it does."""
     lost: bool = False
-    """The layout stores values apart, and the value of the version that the checkpoint names is
-    missing.
-    """
+    """Values are stored apart, and that of the version that the checkpoint names is missing."""
     missing: int = 0
     """Number of writes that are not stored, though the checkpoint's versions or metadata name them.
     """
@@ -106,9 +104,7 @@ class Check:
     """
 
     def differs_from(self, mask: int) -> Differences | None:
-        """Return the differences from the result of the first reducer in the mask; None if
-        unknown.
-        """
+        """Return the differences from the result of the first reducer in the mask, if known."""
         places = self.differing or {}
         return next((found for place, found in places.items() if mask & 1 << place), None)
 
@@ -161,14 +157,14 @@ class Judgement:
     """Number of transitions that the survivors explain and at least one other reducer does not."""
     against: int = 0
     """Number of transitions that no survivor explains."""
-    told: bool = False
+    chosen: bool = False
     doubted: bool = False
     """In this thread, more transitions contradict the reducer than support it."""
 
     @property
     def reducer(self) -> str | None:
         """The reducer; None if reducers of a different kind are equally possible."""
-        if self.told:
+        if self.chosen:
             return self.survivors[0]
         kinds = {REDUCERS[name].makes for name in self.survivors}
         if len(kinds) != 1 or self.doubted or (self.against and self.is_doubtful):
@@ -220,7 +216,7 @@ def explain(
                 results = reducer.results(start, batches)
                 if results and n == 0:
                     rebuilt[place] = results[0]
-                    if _is_meant(reducer, stored):
+                    if _is_refutable(reducer, stored):
                         applicable |= bit
                 if any(map(is_it, results)):
                     applicable |= bit
@@ -238,15 +234,13 @@ def is_unreadable(value: Held) -> bool:
     return isinstance(value, Cut | Opaque)
 
 
-def judge(masks: Masks, told: str | None = None) -> Judgement:
-    """Return the reducers that explain the most transitions; `told` is a reducer named by the
-    user.
-    """
-    if told == CUSTOM:
-        return Judgement((CUSTOM,), 0, told=True)
-    if told is not None:
-        bit = bits([told])
-        return Judgement((told,), _evidence(masks, bit), _against(masks, bit), told=True)
+def judge(masks: Masks, chosen: str | None = None) -> Judgement:
+    """Return the reducers that explain the most transitions; the user may have `chosen` one."""
+    if chosen == CUSTOM:
+        return Judgement((CUSTOM,), 0, chosen=True)
+    if chosen is not None:
+        bit = bits([chosen])
+        return Judgement((chosen,), _evidence(masks, bit), _against(masks, bit), chosen=True)
     counts = [
         sum(n for (mask, _, _), n in masks.items() if mask & 1 << place)
         for place in range(len(CANDIDATES))
@@ -265,12 +259,10 @@ def judge(masks: Masks, told: str | None = None) -> Judgement:
     return Judgement(names, _evidence(masks, bit), _against(masks, bit))
 
 
-def judge_thread(masks: Masks, known: Masks, told: str | None = None) -> Judgement:
-    """Judge one thread by its own transitions (`masks`) and those it is judged together with
-    (`known`).
-    """
-    found = judge(known, told)
-    if told is not None or not found.survivors:
+def judge_thread(masks: Masks, known: Masks, chosen: str | None = None) -> Judgement:
+    """Judge one thread by its own transitions (`masks`) and those of its group (`known`)."""
+    found = judge(known, chosen)
+    if chosen is not None or not found.survivors:
         return found
     bit = bits(found.survivors[:1])
     doubted = _evidence(masks, bit) < _against(masks, bit)
@@ -293,7 +285,7 @@ def verdict_of(check: Check, judgement: Judgement) -> tuple[Verdict, str]:
         return Verdict.MISMATCH, "changed although nothing was written to it"
     name = judgement.survivors[0] if judgement.survivors else "any known reducer"
     other = f"stored value differs from what {name} produces"
-    if judgement.told or check.confirmed & judgement.mask:
+    if judgement.chosen or check.confirmed & judgement.mask:
         return Verdict.MISMATCH, other
     if judgement.doubted or judgement.evidence <= judgement.against:
         return Verdict.UNVERIFIABLE, "no known reducer explains the stored value"
@@ -367,7 +359,7 @@ def _against(masks: Masks, bit: int) -> int:
     return sum(n for (mask, _, wrote), n in masks.items() if wrote and not mask & bit)
 
 
-def _is_meant(reducer: Reducer, stored: Held) -> bool:
+def _is_refutable(reducer: Reducer, stored: Held) -> bool:
     """Return whether a reducer is contradicted if its result differs from the stored value.
 
     `add_messages` turns any text into a message, so a stored list of plain texts says nothing about

@@ -24,22 +24,22 @@ def named_reducers(options: Iterable[str]) -> dict[str, str]:
     return named
 
 
-def told_reducers(profile: Mapping[str, str], options: Iterable[str]) -> dict[str, str]:
+def chosen_reducers(profile: Mapping[str, str], options: Iterable[str]) -> dict[str, str]:
     """Return channel to reducer, from the profile and `--reducer`; options win.
 
     Raises `UsageError` for a malformed option or an unknown reducer.
     """
-    told = {**profile, **named_reducers(options)}
-    for channel, name in told.items():
+    chosen = {**profile, **named_reducers(options)}
+    for channel, name in chosen.items():
         if name not in _KNOWN:
             raise UsageError(
                 f"no reducer '{name}' for channel '{channel}'",
                 hint=did_you_mean(name, _KNOWN) or f"reducers: {', '.join(_KNOWN)}",
             )
-    return told
+    return chosen
 
 
-def no_channel(name: str, known: Collection[str], where: str) -> NotFound:
+def unknown_channel(name: str, known: Collection[str], where: str) -> NotFound:
     """Return the error for a channel that does not exist."""
     there = f"channels: {', '.join(map(shell.word, sorted(known)))}" if known else None
     return NotFound(

@@ -21,8 +21,8 @@ from typing import Final, TypeAlias, TypeGuard
 from ckpt_backends.codec.values import UNDEFINED, Tagged, Value
 from ckpt_cli.core.replay import add_messages
 from ckpt_cli.core.replay.add_messages import Pending
-from ckpt_cli.core.replay.equality import Numbers, is_set, same
 from ckpt_cli.core.replay.unknown_reducer import overwrite
+from ckpt_cli.core.values.equality import Numbers, is_set, same
 
 CUSTOM = "custom"
 """Reducer name that a user gives for a channel with a reducer that is not listed here."""
@@ -54,18 +54,12 @@ class Reducer:
     merge: Callable[[Held, Batch], Held]
     """Maps (content before, one batch) to the content after. Raises `DoesNotApply`."""
     starts: tuple[Held, ...] = (ABSENT,)
-    """Possible start values of a channel without a value: for example `int()` is 0, which is not
-    stored.
-    """
+    """Possible start values of an empty channel: for example `int()` is 0, which is not stored."""
     makes: bool = False
-    """Makes new values from old ones, so it is unlikely to explain another reducer's result by
-    chance.
-    """
+    """Makes new values, so it is unlikely to explain another reducer's result by chance."""
 
     def results(self, base: Held, batches: Sequence[Batch]) -> list[Held]:
-        """Return what a channel may hold after these batches; empty if the reducer does not
-        apply.
-        """
+        """Return what a channel may hold after these batches; empty if they do not apply."""
         found: list[Held] = []
         for start in self.starts if base is ABSENT and any(batches) else (base,):
             held = start
@@ -118,9 +112,7 @@ def is_complete(value: Held) -> bool:
 
 
 def same_objects(one: Held, other: Held) -> bool:
-    """Return whether two results consist of the same objects; False only means that it is not
-    known.
-    """
+    """Return whether two results consist of the same objects; False may mean unknown."""
     if one is other:
         return True
     return (
@@ -172,9 +164,7 @@ def _add_messages(held: Held, batch: Batch) -> Held:
 
 
 def _append(held: Held, batch: Batch) -> Held:
-    """`operator.add` on lists; a write that is not a list counts as one item, and None as
-    nothing.
-    """
+    """`operator.add` on lists; a write that is not a list is one item, and None is nothing."""
     if not batch:
         return held
     if not (held is ABSENT or isinstance(held, list)):

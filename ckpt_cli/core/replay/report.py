@@ -55,7 +55,7 @@ class Replayed:
         """Whether a channel of the thread can only be judged with the results of other threads."""
         return any(is_contradictory(tally.masks) for tally in self.tallies.values())
 
-    def tell(self, pool: Pool) -> None:
+    def add_to(self, pool: Pool) -> None:
         """Add the results of this thread to the pool."""
         for (_, channel), tally in self.tallies.items():
             pool.add(channel, tally.masks)
@@ -104,13 +104,13 @@ def label(place: Place) -> str:
     return f"{graph}/{channel}" if graph else channel
 
 
-def judged(found: Replayed, pool: Pool, told: Mapping[str, str]) -> dict[Place, Judgement]:
-    """Judge the reducers of a thread's channels. `told` names reducers by label or by channel."""
+def judged(found: Replayed, pool: Pool, chosen: Mapping[str, str]) -> dict[Place, Judgement]:
+    """Judge the reducers of a thread's channels. `chosen` names reducers by label or by channel."""
     return {
         place: judge_thread(
             tally.masks,
             pool.known(place[1], tally.masks),
-            told.get(label(place), told.get(place[1], _BUILT_IN.get(place[1]))),
+            chosen.get(label(place), chosen.get(place[1], _BUILT_IN.get(place[1]))),
         )
         for place, tally in sorted(found.tallies.items())
     }
@@ -126,7 +126,7 @@ def verdicts(
 
 
 def judge_all(
-    threads: Iterable[Replayed], told: Mapping[str, str]
+    threads: Iterable[Replayed], chosen: Mapping[str, str]
 ) -> Iterator[tuple[Replayed, dict[Place, Judgement]]]:
     """Yield each thread with the reducers of its channels.
 
@@ -136,13 +136,13 @@ def judge_all(
     pool = Pool()
     waiting: list[Replayed] = []
     for found in threads:
-        found.tell(pool)
+        found.add_to(pool)
         if found.is_contradictory:
             waiting.append(found)
         else:
-            yield found, judged(found, pool, told)
+            yield found, judged(found, pool, chosen)
     for found in waiting:
-        yield found, judged(found, pool, told)
+        yield found, judged(found, pool, chosen)
 
 
 def report(found: Replayed, judgements: Mapping[Place, Judgement]) -> ReplayReport:

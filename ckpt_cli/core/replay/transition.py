@@ -18,24 +18,22 @@ from uuid import UUID, uuid5
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.state import Body
-from ckpt_cli.core.tasks.task_ids import PUSH
+from ckpt_cli.core.tasks.task_ids import PUSH, UPDATE_PATH
 from ckpt_cli.core.tasks.tasks import CONTROL, Step
-from ckpt_cli.core.tasks.writes import Placed
+from ckpt_cli.core.tasks.writes import TaskWrite
 
-UPDATE = "~__interrupt__"
-"""Task path of writes by `update_state`."""
 NOT_APPLIED = CONTROL | {"__no_writes__", "__return__", "__pregel_push"}
 """Channels that no checkpoint has: they record what happened to a task."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _PERMUTED = 720
 """Maximum number of task orders that are tried if no order is stored: enough for six tasks."""
 
-Batches = tuple[tuple[Placed, ...], ...]
+Batches = tuple[tuple[TaskWrite, ...], ...]
 """Batches of writes, applied one after another, each with one call of the channel's `update`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class WriteOrder:
     """One way in which a child may have been made from its parent's state."""
 
     batches: Batches
@@ -44,10 +42,10 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class PossibleOrders:
     """What is known about how a child was made, for all its channels."""
 
-    ways: tuple[Way, ...]
+    ways: tuple[WriteOrder, ...]
     """The likeliest first. A way without batches left the state unchanged."""
     ordered: bool
     """Whether the order of the tasks is stored, or proven by their ids."""
@@ -58,15 +56,15 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Sorted:
+class SortedWrites:
     """A checkpoint's writes by who made them, each group in the order in which it is applied."""
 
-    null: tuple[Placed, ...]
+    null: tuple[TaskWrite, ...]
     """Writes by the caller, with `Command(update=..., goto=...)`."""
-    tasks: tuple[Placed, ...]
-    updates: tuple[Placed, ...]
+    tasks: tuple[TaskWrite, ...]
+    updates: tuple[TaskWrite, ...]
     """Writes by `update_state`, as far as their paths show it."""
-    inputs: tuple[Placed, ...]
+    inputs: tuple[TaskWrite, ...]
     """Writes of a new input to DeltaChannels; LangGraph 1.2 stores them on the input's parent."""
 
     @property
@@ -74,12 +72,14 @@ class Sorted:
         return not (self.null or self.tasks or self.updates or self.inputs)
 
 
-def sort_writes(checkpoint_id: str, placed: Iterable[Placed], step: Step, body: Body) -> Sorted:
+def sort_writes(
+    checkpoint_id: str, placed: Iterable[TaskWrite], step: Step, body: Body
+) -> SortedWrites:
     """Group the writes of a checkpoint that its children may be made from."""
-    null: list[Placed] = []
-    tasks: list[Placed] = []
-    updates: list[Placed] = []
-    inputs: list[Placed] = []
+    null: list[TaskWrite] = []
+    tasks: list[TaskWrite] = []
+    updates: list[TaskWrite] = []
+    inputs: list[TaskWrite] = []
     input_id = _input_task(checkpoint_id)
     for one in placed:
         if one.write.channel in NOT_APPLIED:
@@ -90,19 +90,19 @@ def sort_writes(checkpoint_id: str, placed: Iterable[Placed], step: Step, body: 
             tasks.append(one)
         elif one.write.task_id == input_id:
             inputs.append(one)
-        elif one.path.startswith(UPDATE):
+        elif one.path.startswith(UPDATE_PATH):
             updates.append(one)
         else:
             tasks.append(one)
     if not _has_order(body) and not any(one.write.node for one in tasks):
         places = {run.id: place for place, run in enumerate(step.tasks)}
         tasks.sort(key=lambda one: (places.get(one.write.task_id, len(places)), one.write.idx))
-    return Sorted(tuple(null), tuple(tasks), tuple(updates), tuple(inputs))
+    return SortedWrites(tuple(null), tuple(tasks), tuple(updates), tuple(inputs))
 
 
-def how_made(
+def possible_orders(
     source: str | None,
-    writes: Sorted,
+    writes: SortedWrites,
     step: Step,
     body: Body,
     child: Body,
@@ -110,7 +110,7 @@ def how_made(
     again: bool,
     skipped: bool,
     takes_input: bool,
-) -> Made:
+) -> PossibleOrders:
     """Return how a child with this source, and with a body of its own, was made from a checkpoint.
 
     `again`: the checkpoint has another child with the same source. `skipped`: steps between the two
@@ -121,10 +121,12 @@ def how_made(
         case "input":
             ways = _ways((writes.null, writes.inputs), (writes.inputs,), ())
             lacking = "" if takes_input else "an input's writes to other channels are not stored"
-            return Made(ways, is_ordered, lacking, bumps=False)
+            return PossibleOrders(ways, is_ordered, lacking, bumps=False)
         case "fork":
             ways = _ways((writes.null,), ())
-            return Made(ways, is_ordered, "what a fork was given is not stored", bumps=False)
+            return PossibleOrders(
+                ways, is_ordered, "what a fork was given is not stored", bumps=False
+            )
         case "update":
             finished = writes.tasks
             if writes.updates:
@@ -136,12 +138,12 @@ def how_made(
             else:
                 ways = _ways((finished,), (writes.null, finished), ())
             lacking = "" if writes.updates else "the writes of update_state are not stored"
-            return Made(ways, is_ordered, lacking or (_AGAIN if again else ""))
+            return PossibleOrders(ways, is_ordered, lacking or (_AGAIN if again else ""))
     lacking = _AGAIN if again else _loop_lacks(writes, step, body, child, skipped=skipped)
-    return Made(_ways((writes.null, writes.tasks)), is_ordered, lacking)
+    return PossibleOrders(_ways((writes.null, writes.tasks)), is_ordered, lacking)
 
 
-def how_told(writes: Sorted) -> Made:
+def recorded_orders(writes: SortedWrites) -> PossibleOrders:
     """Return how a checkpoint was made, for layouts that store with it the writes it was made from.
 
     The writes of one task are applied after those of another, in order of time: tasks that ran one
@@ -149,7 +151,7 @@ def how_told(writes: Sorted) -> Made:
     """
     tasks = [tuple(some) for _, some in groupby(writes.tasks, lambda one: one.write.task_id)]
     times = {min(one.write.at or _NEVER for one in some) for some in tasks}
-    return Made(
+    return PossibleOrders(
         _ways((writes.null, *tasks)),
         ordered=len(times) == len(tasks),
         lacking="" if tasks else "none of the writes of its tasks are stored",
@@ -160,7 +162,7 @@ def how_told(writes: Sorted) -> Made:
 _AGAIN = "its parent ran more than once, and the runs share the rows of their writes"
 
 
-def _loop_lacks(writes: Sorted, step: Step, body: Body, child: Body, *, skipped: bool) -> str:
+def _loop_lacks(writes: SortedWrites, step: Step, body: Body, child: Body, *, skipped: bool) -> str:
     if skipped:
         return 'the steps before it are not stored, as with durability="exit"'
     # What a node has seen is recorded when its step ends. A node that seems ready but did not run
@@ -184,7 +186,7 @@ def _seen(body: Body, node: str | None) -> object:
     return body.seen.get(node or "")
 
 
-def orders(made: Made, channel: str) -> Iterator[Way]:
+def orders_of_channel(made: PossibleOrders, channel: str) -> Iterator[WriteOrder]:
     """Yield the ways to make one channel, with only its writes; in any order if none is stored.
 
     The first is the likeliest. Batches without a write to the channel are left out.
@@ -195,7 +197,7 @@ def orders(made: Made, channel: str) -> Iterator[Way]:
         batches = tuple(mine for batch in way.batches if (mine := _of(batch, channel)))
         if (key := _key(batches)) not in seen:
             seen.add(key)
-            yield Way(batches, several)
+            yield WriteOrder(batches, several)
     if made.ordered:
         return
     for way in made.ways:
@@ -203,18 +205,16 @@ def orders(made: Made, channel: str) -> Iterator[Way]:
         for shuffled in islice(product(*map(_permuted, batches)), _PERMUTED):
             if (key := _key(shuffled)) not in seen:
                 seen.add(key)
-                yield Way(shuffled, assumed=True)
+                yield WriteOrder(shuffled, assumed=True)
 
 
-def written(made: Made) -> set[str]:
+def written_channels(made: PossibleOrders) -> set[str]:
     """Return the channels that the child's writes go to."""
     return {one.write.channel for way in made.ways for batch in way.batches for one in batch}
 
 
 def writes_in_metadata(metadata: Mapping[str, Value]) -> Counter[str]:
-    """Count the writes to each channel that a checkpoint's metadata names (before LangGraph 0.5
-    only).
-    """
+    """Count the writes to each channel that metadata names (before LangGraph 0.5 only)."""
     wrote = metadata.get("writes")
     found: Counter[str] = Counter()
     for outputs in wrote.values() if isinstance(wrote, dict) else ():
@@ -224,24 +224,24 @@ def writes_in_metadata(metadata: Mapping[str, Value]) -> Counter[str]:
     return found
 
 
-def _ways(*found: Batches) -> tuple[Way, ...]:
+def _ways(*found: Batches) -> tuple[WriteOrder, ...]:
     """Return the ways without duplicates, and without empty batches."""
     kept: dict[tuple[tuple[int, ...], ...], Batches] = {}
     for batches in found:
         full = tuple(batch for batch in batches if batch)
         kept.setdefault(_key(full), full)
-    return tuple(Way(batches, assumed=len(kept) > 1) for batches in kept.values())
+    return tuple(WriteOrder(batches, assumed=len(kept) > 1) for batches in kept.values())
 
 
 def _key(batches: Batches) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(map(id, batch)) for batch in batches)
 
 
-def _of(batch: Sequence[Placed], channel: str) -> tuple[Placed, ...]:
+def _of(batch: Sequence[TaskWrite], channel: str) -> tuple[TaskWrite, ...]:
     return tuple(one for one in batch if one.write.channel == channel)
 
 
-def _permuted(batch: Sequence[Placed]) -> Iterator[tuple[Placed, ...]]:
+def _permuted(batch: Sequence[TaskWrite]) -> Iterator[tuple[TaskWrite, ...]]:
     """Yield the writes of a batch with its tasks in every order."""
     tasks = [tuple(group) for _, group in groupby(batch, lambda one: one.write.task_id)]
     chosen = permutations(tasks) if len(tasks) <= 6 else iter([tuple(tasks)])

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ckpt_backends.codec.values import Tagged, Value
 from ckpt_cli.core.conversation.messages import as_message
-from ckpt_cli.core.replay.equality import Numbers
+from ckpt_cli.core.values.equality import Numbers
 
 Fold = Callable[[Value, Sequence[Value]], Value]
 """Maps (base, writes in order) to the merged value."""

@@ -22,7 +22,7 @@ PROTECTED = {
 """Conditions that protect a thread: the words for it, and the option that removes it too."""
 
 
-def why_kept(conditions: Collection[Status], included: Collection[Status]) -> str:
+def why_protected(conditions: Collection[Status], included: Collection[Status]) -> str:
     """Return why a thread in these conditions is kept; `''` if it may be removed.
 
     One condition that is not in `included` is enough to keep it.
@@ -36,7 +36,7 @@ def why_kept(conditions: Collection[Status], included: Collection[Status]) -> st
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class RetentionRules:
     """Which checkpoints of a thread are kept: those that any rule keeps, and always the newest."""
 
     last: int | None = None
@@ -77,7 +77,9 @@ Key = tuple[str, str]
 """Namespace and checkpoint id."""
 
 
-def choose(items: Sequence[RetentionCandidate], keep: Keep, now: datetime) -> dict[Key, list[str]]:
+def choose_kept(
+    items: Sequence[RetentionCandidate], keep: RetentionRules, now: datetime
+) -> dict[Key, list[str]]:
     """Return the checkpoints that are kept, each with the reasons.
 
     `items` are all checkpoints of a thread, newest first within each namespace.
@@ -128,7 +130,7 @@ class _Chosen:
 
 
 def _by_policy(
-    root: Sequence[RetentionCandidate], keep: Keep, now: datetime
+    root: Sequence[RetentionCandidate], keep: RetentionRules, now: datetime
 ) -> Iterator[tuple[RetentionCandidate, str]]:
     parents = {one.parent for one in root}
     for place, one in enumerate(root):

@@ -40,7 +40,7 @@ class PlannedRemoval:
 
 
 @dataclass(slots=True)
-class Sum:
+class RemovalSum:
     """A number of threads, with the sums of what is removed from them."""
 
     threads: int = 0
@@ -58,11 +58,11 @@ class Sum:
 
 
 @dataclass(slots=True)
-class Sums:
+class PurgeSums:
     """Sums for threads that are removed whole, and for threads that are pruned."""
 
-    removed: Sum = field(default_factory=Sum)
-    pruned: Sum = field(default_factory=Sum)
+    removed: RemovalSum = field(default_factory=RemovalSum)
+    pruned: RemovalSum = field(default_factory=RemovalSum)
 
     def add(self, one: PlannedRemoval) -> None:
         (self.removed if one.action == "remove" else self.pruned).add(one)
@@ -84,7 +84,7 @@ class PurgeReport:
     """Planned threads that were kept, with the reason."""
     rows: Counter[str] = field(default_factory=Counter)
     """Removed rows by table."""
-    sums: Sums = field(default_factory=Sums)
+    sums: PurgeSums = field(default_factory=PurgeSums)
     stopped: str = ""
     """Why the purge stopped before the end; `''` if it did not."""
     signal: int | None = None
@@ -94,7 +94,7 @@ class PurgeReport:
     """A note about removed data that could not be erased."""
 
 
-def doomed_record(one: PlannedRemoval) -> dict[str, Any]:
+def removal_record(one: PlannedRemoval) -> dict[str, Any]:
     """Return one thread of a plan as JSON, without the fields that are only needed to apply it."""
     return {
         "thread_id": one.thread_id,
@@ -107,10 +107,10 @@ def doomed_record(one: PlannedRemoval) -> dict[str, Any]:
     }
 
 
-def to_plan(one: PlannedRemoval) -> dict[str, Any]:
+def to_plan_line(one: PlannedRemoval) -> dict[str, Any]:
     """Return one line of a plan file."""
     removal = one.removal
-    record = doomed_record(one)
+    record = removal_record(one)
     record["expects"] = {
         "last_at": None if removal.last_at is None else removal.last_at.isoformat(),
         "checkpoints": removal.checkpoints,
@@ -130,10 +130,8 @@ def to_plan(one: PlannedRemoval) -> dict[str, Any]:
     return record
 
 
-def from_plan(record: Any) -> PlannedRemoval:
-    """Parse one line of a plan file. Raises `ValueError`, `KeyError` or `TypeError` if it is
-    invalid.
-    """
+def from_plan_line(record: Any) -> PlannedRemoval:
+    """Parse one line of a plan file. Raises `ValueError`, `KeyError` or `TypeError`."""
     expects, removes = record["expects"], record.get("removes")
     inside = None
     if removes is not None:

@@ -1,6 +1,4 @@
-"""Find out which task stored which writes: by task path, by the hash in the task id, or by other
-traces.
-"""
+"""Find out which task stored which writes: by task path, task id or other traces."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from ckpt_cli.core.state import Body, step_from
 from ckpt_cli.core.tasks import task_ids
 from ckpt_cli.core.tasks.triggers import NOT_NODES, START, Readers, learn, named_node
 
-HANDLED = "__error_source_node__"
+ERROR_SOURCE = "__error_source_node__"
 """Channel of the write that a failed task stores if it has an error handler (LangGraph 1.2)."""
 _UPDATES = 64
 """Number of consecutive updates that are recognised."""
@@ -251,7 +249,7 @@ class Attribution:
         return {
             task_id
             for task_id, writes in self._unclaimed.items()
-            if (not (path := _path_of(writes)) or path.startswith("~__interrupt__"))
+            if (not (path := _path_of(writes)) or path.startswith(task_ids.UPDATE_PATH))
             and task_id not in self._updates
         }
 
@@ -263,9 +261,7 @@ class Attribution:
         return task_ids.update_ids(self._origin, min(self._tasks, _UPDATES))
 
     def _proven(self, channel: str, readers: Iterable[str], channels: Nodes) -> Nodes:
-        """Return the nodes, among the readers of a channel, that have a task id in this
-        checkpoint.
-        """
+        """Return those of a channel's readers that have a task id in this checkpoint."""
         found = {}
         for node in readers:
             run = Run(node, "", fired=frozenset({channel}))
@@ -274,9 +270,7 @@ class Attribution:
         return found
 
     def _called(self, channel: str) -> set[str]:
-        """Return the nodes that called a subgraph in this step and that `channel` can have
-        triggered.
-        """
+        """Return the nodes that called a subgraph in this step and that `channel` may trigger."""
         calls = self._calls
         called = set(self._called_here().values())
         for node in set(calls.values()) - called:
@@ -304,7 +298,7 @@ class Attribution:
         """
         found: dict[str, tuple[str, str]] = {}
         for run in (*self.sends, *self.nodes.values()) if self._unclaimed else ():
-            failed = {write.task_id for write in run.writes if write.channel == HANDLED}
+            failed = {write.task_id for write in run.writes if write.channel == ERROR_SOURCE}
             path = task_ids.handler_path(run.path)
             for name in (f"__error_handler__{run.node}", "__default_error_handler__"):
                 for task_id in failed:
@@ -316,9 +310,7 @@ class Attribution:
             yield from task_ids.handler_ids(self._origin, handler, failed.node, task_id)
 
     def _named_calls(self, traced: Collection[str]) -> dict[str, tuple[str, str]]:
-        """Return task id to (name, path) for `@task` functions, if a known name hashes to the task
-        id.
-        """
+        """Return task id to (name, path) for `@task` functions whose name hashes to the id."""
         paths = {task_id: _path_of(writes) for task_id, writes in self._unclaimed.items()}
         calls = {one: call for one, path in paths.items() if (call := task_ids.call_of(path))}
         unknown = {*calls, *(self._homeless() - set(traced))}
@@ -345,9 +337,7 @@ class Attribution:
         return found
 
     def _callers(self) -> Iterator[task_ids.Caller]:
-        """Yield the planned tasks; a task without writes is yielded under each id that it may
-        have.
-        """
+        """Yield the planned tasks; one without writes is yielded under each possible id."""
         for run in (*self.sends, *self.nodes.values()):
             ids: Iterable[str] = [run.writes[0].task_id] if run.writes else self._send_ids(run)
             if not run.writes and run.index is None:
@@ -373,9 +363,7 @@ class Attribution:
 
 
 def _path_of(writes: Sequence[Write]) -> str:
-    """Return the path of a task. In stores made by several saver versions, some writes have
-    none.
-    """
+    """Return the path of a task. If several saver versions wrote it, some writes have none."""
     return max((write.task_path for write in writes), default="")
 
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ckpt_backends.model import Status
 from ckpt_cli.core.state import Version
-from ckpt_cli.core.tasks.task_ids import is_call
-from ckpt_cli.core.tasks.tasks import Question, Step, Task, conditions_of
+from ckpt_cli.core.tasks.status import conditions_of
+from ckpt_cli.core.tasks.task_ids import UPDATE_PATH, is_call
+from ckpt_cli.core.tasks.tasks import Question, Step, Task
 from ckpt_cli.core.tasks.triggers import NOT_NODES
 
 RETRIED = "retried"
 HANDLED = "handled"
-_UPDATE = "~__interrupt__"
 _NO_RUN = {"input", "update", "fork"}
 
 NodePath = tuple[str, ...]
@@ -40,9 +40,7 @@ def asked_by(question: Question) -> NodePath:
 
 
 def failed_at(task: Task) -> NodePath:
-    """Return the path of the node that caused the failure, relative to the checkpoint's
-    namespace.
-    """
+    """Return the path of the node that failed, relative to the checkpoint's namespace."""
     return task.failed_in or (task.node or "?",)
 
 
@@ -120,6 +118,10 @@ def finished(step: Step) -> tuple[str, ...]:
     """Return the nodes with stored output, one entry per task."""
     runs: Sequence[Task] = [
         *step.tasks,
-        *(run for run in step.others if not is_call(run.path) and not run.path.startswith(_UPDATE)),
+        *(
+            run
+            for run in step.others
+            if not is_call(run.path) and not run.path.startswith(UPDATE_PATH)
+        ),
     ]
     return tuple(run.node for run in runs if run.finished and run.node is not None)

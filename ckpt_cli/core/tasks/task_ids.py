@@ -16,6 +16,8 @@ from uuid import UUID, uuid5
 
 PULL = "__pregel_pull"
 PUSH = "__pregel_push"
+UPDATE_PATH = "~__interrupt__"
+"""Start of the task path of writes by `update_state`."""
 SEARCHED = 8
 """Maximum number of uncertain channels of which all subsets are tried as triggers of a node."""
 POSITIONS = 12
@@ -90,9 +92,7 @@ def send_ids(origin: TaskIdBase, node: str, index: int) -> Iterator[str]:
 
 
 def call_ids(origin: TaskIdBase, name: str, caller: Caller, index: int) -> Iterator[str]:
-    """Yield the ids that the task of a `@task` function may have; `index` counts the caller's
-    calls.
-    """
+    """Yield the possible ids of a `@task` function's task, the caller's `index`-th call."""
     inside = replace(origin, checkpoint_ns=caller.checkpoint_ns)
     yield from _hashes(inside, name, PUSH, caller.path, str(index))
     if origin.is_numeric:
@@ -107,9 +107,7 @@ def caller_of(origin: TaskIdBase, name: str, task_id: str, path: str) -> Caller:
 def handler_ids(
     origin: TaskIdBase, handler: str, failed_node: str, failed_id: str
 ) -> Iterator[str]:
-    """Yield the ids that an error handler's task may have; it runs in the failed task's
-    namespace.
-    """
+    """Yield the possible ids of an error handler's task, in the failed task's namespace."""
     inside = replace(origin, checkpoint_ns=f"{_namespace(origin, failed_node)}:{failed_id}")
     yield from _hashes(inside, handler, PUSH, _HANDLER, failed_id)
     if origin.is_numeric:
@@ -125,7 +123,7 @@ def update_ids(origin: TaskIdBase, count: int) -> dict[str, str]:
     found = {str(uuid5(origin.checkpoint_id, "__input__")): ""}
     for i in range(count):
         name = f"__interrupt__:{i}" if i else "__interrupt__"
-        found[str(uuid5(origin.checkpoint_id, name))] = f"~__interrupt__, {i:010d}"
+        found[str(uuid5(origin.checkpoint_id, name))] = f"{UPDATE_PATH}, {i:010d}"
     return found
 
 
@@ -218,9 +216,7 @@ def pull_path(node: str) -> str:
 
 
 def send_path(index: int, v: int) -> str:
-    """Return the path of the `index`-th Send's task; libraries that write format 4 add "not a
-    call".
-    """
+    """Return the path of the `index`-th Send's task; since format 4 it says "not a call"."""
     return f"~{PUSH}, {index:010d}, 0000000000" if v >= 4 else f"~{PUSH}, {index:010d}"
 
 

@@ -10,34 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value, items_of
-from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Status, Write
+from ckpt_backends.codec.values import Cut, Tagged, Value, items_of
+from ckpt_backends.model import CheckpointKey, Write
 from ckpt_cli.core.state import Body, source_from
-from ckpt_cli.core.tasks.attribution import HANDLED, Attribution, Run
-from ckpt_cli.core.tasks.task_ids import call_of, interrupt_id, is_call, is_handler
-from ckpt_cli.core.tasks.triggers import SENDS, START, Readers, find_ready, learn
-
-__all__ = [
-    "Question",
-    "Readers",
-    "Step",
-    "Task",
-    "conditions_of",
-    "learn",
-    "owners",
-    "plan_step",
-    "status_of",
-    "write_order",
-]
+from ckpt_cli.core.tasks.attribution import ERROR_SOURCE, Attribution, Run
+from ckpt_cli.core.tasks.sends import sent_nodes, written_by_caller
+from ckpt_cli.core.tasks.task_ids import call_of, interrupt_id
+from ckpt_cli.core.tasks.triggers import SENDS, START, Readers, find_ready
+from ckpt_cli.core.values.unwrap import fields_of
 
 ERROR = "__error__"
 INTERRUPT = "__interrupt__"
-CONTROL = frozenset({INTERRUPT, "__resume__", ERROR, HANDLED, "__scheduled__"})
+CONTROL = frozenset({INTERRUPT, "__resume__", ERROR, ERROR_SOURCE, "__scheduled__"})
 """Channels that record what happened to a task; a write on any other channel is its output."""
-_NEVER = datetime.min.replace(tzinfo=UTC)
 _UNREAD = 100
 """Maximum number of channels without a known reader that are examined; a real body has a few."""
 
@@ -81,9 +68,7 @@ class Step:
     """The superstep that comes after a checkpoint."""
 
     tasks: tuple[Task, ...]
-    """Sends in their order, then nodes by name, since the order of nodes in the graph is not
-    stored.
-    """
+    """Sends in their order, then nodes by name: the graph's order is not stored."""
     others: tuple[Task, ...]
     """Other writers: error handlers, `@task` calls, `update_state`, and unknown tasks."""
     next: tuple[str, ...] | None
@@ -126,12 +111,12 @@ def plan_step(
         calls=calls,
         functions=functions,
     )
-    chosen = _chosen(body, writes)
-    sends = _sent_nodes(body, parent_sends, own_sends if SENDS in chosen else None)
+    by_caller = written_by_caller(body, writes)
+    sends = sent_nodes(body, parent_sends, own_sends if SENDS in by_caller else None)
     if body.v < 1 or sends is None:
         return _step(runs, is_known=False)
     runs.plan_sends(sends)
-    ready = find_ready(body, runs.own, learned_thread, delta_channels, chosen)
+    ready = find_ready(body, runs.own, learned_thread, delta_channels, by_caller)
     runs.plan_nodes(ready.fired)
     source = source_from(metadata)
     is_known, is_assumed = len(ready.unread) <= _UNREAD, False
@@ -153,55 +138,6 @@ def plan_step(
         # An input always makes a node run; here the graph is not known.
         is_known = False
     return _step(runs, is_known=is_known, is_assumed=is_assumed)
-
-
-def conditions_of(step: Step | None) -> tuple[Status, ...]:
-    """Return all conditions of a thread, given the step after its root head, the worst first.
-
-    `step` is None if there is no head. There is at least one condition. Only `error` and
-    `interrupted` occur together, from two tasks of one step.
-    """
-    if step is None:
-        return (Status.EMPTY,)
-    found = []
-    if any(_failed(run) for run in step.tasks) or any(
-        _failed(run) for run in step.others if _is_part(run, step)
-    ):
-        found.append(Status.ERROR)
-    runs = (*step.tasks, *step.others)
-    if any(not question.answered for run in runs for question in run.questions):
-        found.append(Status.INTERRUPTED)
-    if found:
-        return tuple(found)
-    if step.next is None:
-        return (Status.UNKNOWN,)
-    return (Status.PENDING if step.next else Status.DONE,)
-
-
-def status_of(step: Step | None) -> Status:
-    """Return the worst condition of a thread, given the step after its root head."""
-    return conditions_of(step)[0]
-
-
-def owners(step: Step) -> dict[str, Task]:
-    """Return task id to task for all writes, without the null task."""
-    return {write.task_id: run for run in (*step.tasks, *step.others) for write in run.writes}
-
-
-def write_order(writes: Iterable[Write], step: Step) -> list[Write]:
-    """Return a checkpoint's writes in the order in which LangGraph applies them.
-
-    Source: `writes_sort_key` in `langgraph/checkpoint/base`. If the layout stores no path, the path
-    of the write's task is used. If it stores the time of each write, writes are sorted by that.
-    """
-    owned = owners(step)
-
-    def place(write: Write) -> tuple[datetime, str, str, int]:
-        owner = owned.get(write.task_id)
-        path = write.task_path or (owner.path if owner else "")
-        return write.at or _NEVER, path, write.task_id, write.idx
-
-    return sorted(writes, key=place)
 
 
 def _step(runs: Attribution, *, is_known: bool, is_assumed: bool = False) -> Step:
@@ -275,7 +211,7 @@ def _task(run: Run) -> Task:
         path=run.path,
         finished=is_finished,
         error=None if error is None else _error_text(_value(error)),
-        handled=any(write.channel == HANDLED for write in run.writes),
+        handled=any(write.channel == ERROR_SOURCE for write in run.writes),
         questions=tuple(
             question
             for write in run.writes
@@ -294,7 +230,7 @@ def _questions(
     raised = value if cut is None else cut.kept
     items = items_of(raised)
     for item in [raised] if items is None else items:
-        fields = _fields(item)
+        fields = fields_of(item)
         asked = fields.get("value", item)
         yield Question(
             interrupt_id=_interrupt_id(fields),
@@ -306,9 +242,7 @@ def _questions(
 
 
 def _interrupt_id(fields: Mapping[Value, Value]) -> str | None:
-    """Return the id of an Interrupt. LangGraph before 0.6 stored `ns`; newer versions hash it to
-    the id.
-    """
+    """Return the id of an Interrupt. LangGraph before 0.6 stored `ns`, which is hashed to it."""
     identity = fields.get("id", fields.get("interrupt_id"))
     if isinstance(identity, str) and identity != "placeholder-id":
         return identity
@@ -319,90 +253,13 @@ def _interrupt_id(fields: Mapping[Value, Value]) -> str | None:
 
 
 def _error_text(value: Value) -> str:
-    """Return an error as text: Python savers store its `repr`, LangGraph.js its name and
-    message.
-    """
+    """Return an error as text: its `repr` from Python, name and message from LangGraph.js."""
     if isinstance(value, str):
         return value
-    fields = _fields(value)
+    fields = fields_of(value)
     texts = [text for key in ("name", "message") if isinstance(text := fields.get(key), str)]
     return ": ".join(texts) or (value.type if isinstance(value, Tagged) else "unreadable")
 
 
-def _chosen(body: Body, writes: Iterable[Write]) -> set[str]:
-    """Return the channels that the caller wrote to, which LangGraph.js counts for what runs next.
-
-    The Python libraries count them only in the checkpoint that contains what was written. Source:
-    `_prepareStateSnapshot` in `@langchain/langgraph/dist/pregel/index.js`, 0.2.74 and 1.7.3.
-    """
-    if not body.is_javascript:
-        return set()
-    return {write.channel for write in writes if write.task_id == NULL_TASK_ID}
-
-
-def _sent_nodes(
-    body: Body,
-    parent_sends: Callable[[], Sequence[Write]],
-    own_sends: Callable[[], Sequence[Write]] | None,
-) -> list[str | None] | None:
-    """Return the node of each pending Send, None for an unreadable one; None if all are unreadable.
-
-    Bodies before format 4 hold Sends inline; if the layout does not store them there, they are
-    among the parent's writes. `own_sends` is given if the Sends of the caller count too.
-    """
-    packets: Value = body.values.get(SENDS)
-    if body.v < 4:
-        packets = body.pending_sends
-        if packets is None:
-            packets = _packets(parent_sends())
-    if own_sends is not None and (packets is None or isinstance(packets, list)):
-        sent = _packets(write for write in own_sends() if write.task_id == NULL_TASK_ID)
-        # From format 4 on they are a channel, and new Sends replace older ones.
-        packets = sent if sent is None or body.v >= 4 else [*(packets or ()), *sent]
-    if packets is None and body.v < 4:
-        return None
-    if isinstance(packets, Opaque | Cut):
-        return None
-    return [_sent_node(packet) for packet in packets] if isinstance(packets, list) else []
-
-
-def _packets(writes: Iterable[Write]) -> list[Value] | None:
-    """Return the Sends among some writes, in order; None if one was not read."""
-    sent = [write for write in writes if write.channel == SENDS]
-    sent.sort(key=lambda write: (write.task_path, write.task_id, write.idx))
-    if any(write.value is None for write in sent):
-        return None
-    return [_value(write) for write in sent]
-
-
-def _sent_node(packet: Value) -> str | None:
-    """Return the node of a Send: `Send(node, arg)` in Python, `{node, args}` in LangGraph.js."""
-    payload = packet.payload if isinstance(packet, Tagged) else packet
-    node = _fields(packet).get("node")
-    if isinstance(packet, Tagged) and isinstance(payload, list) and payload:
-        node = payload[0]
-    return node if isinstance(node, str) else None
-
-
-def _fields(value: Value) -> dict[Value, Value]:
-    payload = value.payload if isinstance(value, Tagged) else value
-    return payload if isinstance(payload, dict) else {}
-
-
 def _value(write: Write) -> Value:
     return None if write.value is None else decode(write.value)
-
-
-def _failed(run: Task) -> bool:
-    return run.error is not None and not run.finished and not run.handled
-
-
-def _is_part(run: Task, step: Step) -> bool:
-    """Return whether the error of an unplanned task counts as an error of the step.
-
-    The error of a `@task` call counts for its caller. A task without a path is treated as a call if
-    all planned tasks have an id.
-    """
-    if is_handler(run.path) or is_call(run.path):
-        return is_handler(run.path)
-    return step.next is None or any(task.id is None for task in step.tasks)

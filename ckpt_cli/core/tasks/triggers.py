@@ -135,9 +135,7 @@ def is_new(body: Body, channel: str, node: str) -> bool:
 
 
 def has_branches(body: Body) -> bool:
-    """Return whether the body is of a StateGraph in the current format: channel names contain
-    nodes.
-    """
+    """Return whether it is a StateGraph's body in the current format, with nodes in channels."""
     if body.v < 3 and not body.is_javascript:
         return False
     return any(name.startswith("branch:to:") for name in body.versions)

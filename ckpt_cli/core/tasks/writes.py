@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Write
-from ckpt_cli.core.tasks.tasks import Step, owners, write_order
+from ckpt_cli.core.tasks.tasks import Step, Task
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class TaskWrite:
     """A write with its node and task path."""
 
     write: Write
@@ -31,12 +34,33 @@ class Placed:
         return decode(self.write.value)
 
 
-def place(writes: Iterable[Write], step: Step) -> list[Placed]:
+def task_writes(writes: Iterable[Write], step: Step) -> list[TaskWrite]:
     """Return the writes in the order in which LangGraph applies them, each with its task."""
-    owned = owners(step)
-    found: list[Placed] = []
+    owned = tasks_by_id(step)
+    found: list[TaskWrite] = []
     for write in write_order(writes, step):
         owner = owned.get(write.task_id)
         path = write.task_path or (owner.path if owner is not None else "")
-        found.append(Placed(write, owner.node if owner is not None else None, path))
+        found.append(TaskWrite(write, owner.node if owner is not None else None, path))
     return found
+
+
+def tasks_by_id(step: Step) -> dict[str, Task]:
+    """Return task id to task for all writes, without the null task."""
+    return {write.task_id: run for run in (*step.tasks, *step.others) for write in run.writes}
+
+
+def write_order(writes: Iterable[Write], step: Step) -> list[Write]:
+    """Return a checkpoint's writes in the order in which LangGraph applies them.
+
+    Source: `writes_sort_key` in `langgraph/checkpoint/base`. If the layout stores no path, the path
+    of the write's task is used. If it stores the time of each write, writes are sorted by that.
+    """
+    owned = tasks_by_id(step)
+
+    def place(write: Write) -> tuple[datetime, str, str, int]:
+        owner = owned.get(write.task_id)
+        path = write.task_path or (owner.path if owner else "")
+        return write.at or _NEVER, path, write.task_id, write.idx
+
+    return sorted(writes, key=place)

@@ -14,8 +14,8 @@ from typing import TypeAlias
 from ckpt_backends import shell
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.errors import NotFound, UsageError
-from ckpt_cli.core.replay.equality import is_set
-from ckpt_cli.core.values.unwrap import inside
+from ckpt_cli.core.values.equality import is_set
+from ckpt_cli.core.values.unwrap import unwrap
 
 EXAMPLE = """messages[-1].content, messages[].id or plan["odd.key"]"""
 MAX_NAMES = 20
@@ -124,7 +124,7 @@ def _select(at: Selected, path: Path) -> Iterator[Selected]:
 
 
 def _child(at: Selected, step: str | int) -> Selected:
-    held = inside(at.value)
+    held = unwrap(at.value)
     if isinstance(held, dict) and step in held:
         return Selected((*at.path, step), held[step])
     if isinstance(held, list) and isinstance(step, int) and -len(held) <= step < len(held):
@@ -134,7 +134,7 @@ def _child(at: Selected, step: str | int) -> Selected:
 
 
 def _children(at: Selected) -> Iterator[Selected]:
-    held = inside(at.value)
+    held = unwrap(at.value)
     if isinstance(held, dict):
         for key, value in held.items():
             name = key if isinstance(key, str | int) else str(key)
@@ -152,7 +152,7 @@ def _missing(at: Selected, step: str) -> NotFound:
 
 
 def _what_is_there(value: Value) -> str:
-    held = inside(value)
+    held = unwrap(value)
     cut = " (it was cut)" if isinstance(value, Cut) else ""
     if isinstance(held, dict):
         names = [format_path((k,)) if isinstance(k, str | int) else str(k) for k in held]

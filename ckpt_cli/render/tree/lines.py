@@ -16,7 +16,16 @@ from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, datetime, tzinfo
 
 from ckpt_backends.checkpoint_ids import time_of
-from ckpt_cli.core.tree import CallRow, FoldRow, Key, Node, Row, SectionRow, StepRow, TreeLayout
+from ckpt_cli.core.tree.rows import (
+    CallRow,
+    FoldRow,
+    Key,
+    Row,
+    SectionRow,
+    StepDetails,
+    StepRow,
+    TreeLayout,
+)
 from ckpt_cli.render.terminal.cell_width import cell_len, wrap
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
@@ -52,7 +61,7 @@ class _Draft:
 
 def tree_lines(
     plan: TreeLayout,
-    details: Mapping[Key, Node],
+    details: Mapping[Key, StepDetails],
     refs: Mapping[str, str],
     *,
     thread_id: str,
@@ -80,7 +89,7 @@ def tree_lines(
 
 def drawn_rows(
     plan: TreeLayout,
-    details: Mapping[Key, Node],
+    details: Mapping[Key, StepDetails],
     refs: Mapping[str, str],
     *,
     zone: tzinfo,

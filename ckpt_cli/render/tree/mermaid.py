@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from ckpt_cli.core.tree import CallRow, FoldRow, Key, Node, SectionRow, StepRow, TreeLayout
+from ckpt_cli.core.tree.rows import (
+    CallRow,
+    FoldRow,
+    Key,
+    SectionRow,
+    StepDetails,
+    StepRow,
+    TreeLayout,
+)
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.tree.wording import UNICODE, TreeWording, cut
 from ckpt_cli.render.values.one_line import counted
@@ -24,7 +32,7 @@ _CLASSES = {
 
 
 def mermaid_lines(
-    plan: TreeLayout, details: Mapping[Key, Node], refs: Mapping[str, str]
+    plan: TreeLayout, details: Mapping[Key, StepDetails], refs: Mapping[str, str]
 ) -> Iterator[StyledLine]:
     """Yield the rows of a plan as `flowchart TD`, with a box for each line of `tree_lines`."""
     chart = _Chart(TreeWording(plan, details, refs, UNICODE))

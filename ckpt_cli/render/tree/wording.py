@@ -6,24 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ckpt_cli.core.tree import (
-    CallRow,
-    FoldRow,
-    Key,
-    Node,
-    StepRow,
-    TreeLayout,
-    is_call,
-    node_of,
-    parts_of,
-)
+from ckpt_cli.core.tree.calls import calling_node, is_call, namespace_parts
+from ckpt_cli.core.tree.rows import CallRow, FoldRow, Key, StepDetails, StepRow, TreeLayout
 from ckpt_cli.render.terminal.cell_width import cell_len, fit
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, Style
 from ckpt_cli.render.values.one_line import counted
 
 _TASK_ID_SHOWN = 8
-_UNKNOWN = Node()
+_UNKNOWN = StepDetails()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +69,11 @@ class TreeWording:
     """The text of each row. Only this class escapes data for printing."""
 
     def __init__(
-        self, plan: TreeLayout, details: Mapping[Key, Node], refs: Mapping[str, str], glyphs: Glyphs
+        self,
+        plan: TreeLayout,
+        details: Mapping[Key, StepDetails],
+        refs: Mapping[str, str],
+        glyphs: Glyphs,
     ) -> None:
         self.glyphs = glyphs
         self._ns = plan.ns
@@ -91,7 +86,7 @@ class TreeWording:
                 for node in map(self.node, row.heads):
                     below += (*node.questions, *node.errors)
 
-    def node(self, key: Key) -> Node:
+    def node(self, key: Key) -> StepDetails:
         return self._details.get(key, _UNKNOWN)
 
     def ref(self, checkpoint_id: str) -> str:
@@ -179,9 +174,8 @@ class TreeWording:
 
     def call_name(self, row: CallRow) -> str:
         if len(row.namespaces) > 1:
-            return (
-                f"{safe_text(node_of(row.namespaces[0]))} {self.glyphs.times}{len(row.namespaces)}"
-            )
+            node = safe_text(calling_node(row.namespaces[0]))
+            return f"{node} {self.glyphs.times}{len(row.namespaces)}"
         return self.short_ns(row.namespaces[0])
 
     def call_facts(self, row: CallRow) -> str:
@@ -212,14 +206,14 @@ class TreeWording:
 
     def short_ns(self, ns: str) -> str:
         """Return a call's own namespace with a short task id: `research:9c1e2b07…`."""
-        node, task, number = parts_of(ns)
+        node, task, number = namespace_parts(ns)
         if task is None:
             return safe_text(ns)
         short = task[:_TASK_ID_SHOWN] + self.glyphs.dots if len(task) > _TASK_ID_SHOWN else task
         return safe_text(f"{node}:{short}" + (f"|{number}" if number else ""))
 
 
-def _signed(node: Node, glyphs: Glyphs) -> list[tuple[str, Sequence[str], Style]]:
+def _signed(node: StepDetails, glyphs: Glyphs) -> list[tuple[str, Sequence[str], Style]]:
     problems = () if node.problem is None else (node.problem,)
     return [
         (glyphs.question, node.questions, "question"),

@@ -9,9 +9,9 @@ from ckpt_backends.codec.values import Value
 from ckpt_cli.core.conversation.messages import as_message
 from ckpt_cli.core.diff.state_diff import ChannelChange, Counts, count, sizes
 from ckpt_cli.core.diff.value_diff import Op
-from ckpt_cli.core.replay.equality import is_set
+from ckpt_cli.core.values.equality import is_set
 from ckpt_cli.core.values.paths import format_path
-from ckpt_cli.core.values.unwrap import inside
+from ckpt_cli.core.values.unwrap import unwrap
 from ckpt_cli.render.terminal.cell_width import cell_len, fit, pad
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
@@ -61,7 +61,7 @@ def _held(change: ChannelChange) -> str:
     sides = [change.before] if change.change == "removed" else [change.after]
     if change.change == "changed":
         sides = [change.before, change.after]
-    held = [side for side in map(inside, sides) if side is not None]
+    held = [side for side in map(unwrap, sides) if side is not None]
     if len(held) < len(sides) or as_message(sides[-1]):
         return ""
     if all(isinstance(side, list) for side in held):
@@ -203,6 +203,6 @@ def _name(path: tuple[str | int, ...]) -> str:
 
 def _at(value: Value, path: tuple[str | int, ...]) -> Value:
     for step in path:
-        held = inside(value)
+        held = unwrap(value)
         value = held[int(step)] if isinstance(held, list) else (held or {})[step]
     return value

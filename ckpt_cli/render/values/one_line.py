@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from ckpt_backends.codec.values import TUPLE, Cut, Tagged, Value
 from ckpt_cli.core.conversation.messages import Message, ToolCall, as_message, content_text
-from ckpt_cli.core.replay.equality import is_set
+from ckpt_cli.core.values.equality import is_set
 from ckpt_cli.render.terminal.cell_width import cell_len, fit
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.values.scalars import cut_note, leaf, short_class, string

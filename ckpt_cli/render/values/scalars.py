@@ -8,7 +8,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_cli.core.channels import LOST_DELTA
-from ckpt_cli.core.values.redact import REDACTED
+from ckpt_cli.core.redact import REDACTED
 from ckpt_cli.render.terminal.cell_width import fit
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.units import size

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.tree import Key
+from ckpt_cli.core.tree.rows import Key
 from ckpt_cli.threads.target import Target
 from ckpt_cli.threads.thread import ThreadReader
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.tree import CallRow, FoldRow, Key, SectionRow, StepRow
-from ckpt_cli.core.tree import Row as TreeRow
+from ckpt_cli.core.tree.rows import CallRow, FoldRow, Key, SectionRow, StepRow
+from ckpt_cli.core.tree.rows import Row as TreeRow
 from ckpt_cli.queries.tree import Tree, read_tree
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.tree.lines import drawn_rows

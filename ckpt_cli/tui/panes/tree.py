@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ckpt_cli.core.tree import Key
+from ckpt_cli.core.tree.rows import Key
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.tui.content.tree import TreePicture
 from ckpt_cli.tui.panes.search import SearchableLines

@@ -17,7 +17,7 @@ from textual.widgets import Footer, Static
 from ckpt_backends.errors import CkptError, StoreUnavailable, Unreadable, Unsupported
 from ckpt_backends.model import StoreInfo, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.tree import Key as TreeKey
+from ckpt_cli.core.tree.rows import Key as TreeKey
 from ckpt_cli.queries.tree import Tree
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line

@@ -17,7 +17,7 @@ from textual.worker import get_current_worker
 
 from ckpt_backends.errors import CkptError
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.values.patterns import compile_pattern, gave_up, stopped_text
+from ckpt_cli.core.search.patterns import compile_pattern, gave_up, stopped_text
 from ckpt_cli.queries.grep import GrepHit, GrepQuery, grep_thread
 from ckpt_cli.render.grep import hit_columns, table_record
 from ckpt_cli.render.terminal.safe_text import safe_text

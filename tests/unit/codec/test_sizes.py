@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ormsgpack import OPT_NON_STR_KEYS, packb
 
-from ckpt_backends.codec.msgpack.sizes import channel_sizes
+from ckpt_backends.codec import channel_sizes
 from ckpt_backends.model import TypedBytes
 from tests.unit.codec.strategies import packable
 

@@ -24,7 +24,7 @@ from ckpt_cli.core.diff.state_diff import (
     sizes,
 )
 from ckpt_cli.core.diff.value_diff import Op, diff_values
-from ckpt_cli.core.replay.equality import same
+from ckpt_cli.core.values.equality import same
 from tests.unit.core.patching import patch
 
 LEAVES: st.SearchStrategy[Any] = st.one_of(

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from ckpt_backends.memory.protocol import Item, ItemKey, Source
 from ckpt_cli.core.memory.item_filter import (
     ItemFilter,
-    addresses,
     format_key,
     format_namespace,
     is_expired,
+    item_keys,
     parse_namespace,
 )
 
@@ -30,7 +30,7 @@ def test_a_namespace_is_read_as_it_was_written(namespace: tuple[str, ...]) -> No
 @given(st.lists(LABELS, min_size=1, max_size=3).map(tuple), LABELS)
 def test_an_item_is_found_by_what_it_is_called(namespace: tuple[str, ...], key: str) -> None:
     one = ItemKey(namespace, key)
-    assert one in list(addresses(format_key(one)))
+    assert one in list(item_keys(format_key(one)))
 
 
 def test_slashes_at_an_end_mean_nothing() -> None:
@@ -39,11 +39,11 @@ def test_slashes_at_an_end_mean_nothing() -> None:
 
 
 def test_a_key_may_hold_slashes() -> None:
-    assert list(addresses("a/b/c")) == [
+    assert list(item_keys("a/b/c")) == [
         ItemKey(("a", "b"), "c"),
         ItemKey(("a",), "b/c"),
     ]
-    assert list(addresses("plain")) == []
+    assert list(item_keys("plain")) == []
 
 
 FACT = Item(

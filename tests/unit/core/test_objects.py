@@ -16,7 +16,7 @@ from ckpt_backends.codec import Ext, decode, encode_lossless, from_json, to_json
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.forking.edited_objects import StoredObjects
-from ckpt_cli.core.replay.equality import same
+from ckpt_cli.core.values.equality import same
 from tests.unit.codec.strategies import packable
 
 _names = st.sampled_from(["HumanMessage", "Plan", "set"])

@@ -7,47 +7,47 @@ from typing import Any
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, TypedBytes, Write
-from ckpt_cli.core.tasks.writes import Placed
-from ckpt_cli.core.values.value_origin import (
+from ckpt_cli.core.tasks.writes import TaskWrite
+from ckpt_cli.core.value_origin import (
     TracedPath,
-    find_again,
+    applied_writes,
     is_caller,
-    made_by,
     nodes_in_metadata,
-    place_of,
+    traced_path,
+    value_at,
     writers,
 )
 
 KEY = CheckpointKey("t", "", "1")
 
 
-def wrote(node: str, value: Any, channel: str = "c", path: str = "", task: str = "") -> Placed:
+def wrote(node: str, value: Any, channel: str = "c", path: str = "", task: str = "") -> TaskWrite:
     data = TypedBytes("json", json.dumps(value).encode())
     write = Write(KEY, task or node, path, 0, channel, len(data.data), data)
-    return Placed(write, node, path)
+    return TaskWrite(write, node, path)
 
 
 def message(ident: str, content: str = "") -> dict[Value, Value]:
     return {"role": "user", "id": ident, "content": content}
 
 
-def nodes(found: list[Placed]) -> list[str | None]:
+def nodes(found: list[TaskWrite]) -> list[str | None]:
     return [one.node for one in found]
 
 
 def test_a_message_is_followed_by_its_id() -> None:
-    place = place_of({"c": [message("1"), message("2", "x")]}, ("c", 1, "content"))
+    place = traced_path({"c": [message("1"), message("2", "x")]}, ("c", 1, "content"))
     assert place == TracedPath(("c", 1, "content"), "2")
-    assert find_again({"c": [message("2", "y")]}, place) == (True, "y")
-    assert find_again({"c": [message("1")]}, place) == (False, None)
-    assert find_again({}, place) == (False, None)
+    assert value_at({"c": [message("2", "y")]}, place) == (True, "y")
+    assert value_at({"c": [message("1")]}, place) == (False, None)
+    assert value_at({}, place) == (False, None)
 
 
 def test_other_values_are_followed_by_their_path() -> None:
-    place = place_of({"c": {"a": [1, 2]}}, ("c", "a", 1))
-    assert find_again({"c": {"a": [0, 5]}}, place) == (True, 5)
-    assert find_again({"c": {"a": []}}, place) == (False, None)
-    assert find_again({"c": 7}, place) == (False, None)
+    place = traced_path({"c": {"a": [1, 2]}}, ("c", "a", 1))
+    assert value_at({"c": {"a": [0, 5]}}, place) == (True, 5)
+    assert value_at({"c": {"a": []}}, place) == (False, None)
+    assert value_at({"c": 7}, place) == (False, None)
 
 
 def test_one_write_to_the_channel_is_taken_for_it() -> None:
@@ -81,9 +81,9 @@ def test_a_message_is_found_by_its_id_alone_or_in_a_list() -> None:
 
 def test_an_update_and_a_step_are_made_by_other_writes() -> None:
     written = [wrote("a", 1), wrote("b", 2, path="~__interrupt__, 0")]
-    assert nodes(made_by(written, "loop")) == ["a"]
-    assert nodes(made_by(written, "update")) == ["b"]
-    assert made_by(written, "input") == []
+    assert nodes(applied_writes(written, "loop")) == ["a"]
+    assert nodes(applied_writes(written, "update")) == ["b"]
+    assert applied_writes(written, "input") == []
 
 
 def test_the_null_task_is_the_caller() -> None:

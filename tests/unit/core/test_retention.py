@@ -8,7 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.model import Status
-from ckpt_cli.core.retention.policy import Keep, RetentionCandidate, choose, why_kept
+from ckpt_cli.core.retention.policy import (
+    RetentionCandidate,
+    RetentionRules,
+    choose_kept,
+    why_protected,
+)
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
@@ -29,7 +34,7 @@ def names(chosen: object) -> set[str]:
 
 
 def test_the_newest_stay_and_say_why() -> None:
-    chosen = choose(line(5), Keep(last=2), NOW)
+    chosen = choose_kept(line(5), RetentionRules(last=2), NOW)
     assert chosen == {
         ("", "05"): ["newest"],
         ("", "04"): ["newest"],
@@ -37,32 +42,36 @@ def test_the_newest_stay_and_say_why() -> None:
 
 
 def test_the_head_stays_however_old_it_is() -> None:
-    assert names(choose(line(5), Keep(within=timedelta(days=1)), NOW)) == {"05"}
+    assert names(choose_kept(line(5), RetentionRules(within=timedelta(days=1)), NOW)) == {"05"}
 
 
 def test_what_is_young_stays() -> None:
-    assert names(choose(line(5), Keep(within=timedelta(days=97)), NOW)) == {"05", "04", "03"}
+    assert names(choose_kept(line(5), RetentionRules(within=timedelta(days=97)), NOW)) == {
+        "05",
+        "04",
+        "03",
+    }
 
 
 def test_what_has_no_age_stays() -> None:
     items = line(3)
     items[2] = RetentionCandidate("", "01", None, None)
-    assert names(choose(items, Keep(last=1), NOW)) == {"03", "01"}
+    assert names(choose_kept(items, RetentionRules(last=1), NOW)) == {"03", "01"}
 
 
 def test_ends_of_branches_stay() -> None:
     items = [item("04", "01"), item("03", "02"), item("02", "01"), item("01")]
-    assert names(choose(items, Keep(tips=True), NOW)) == {"04", "03"}
+    assert names(choose_kept(items, RetentionRules(tips=True), NOW)) == {"04", "03"}
 
 
 def test_an_unfinished_step_stays() -> None:
     items = [item("03", "01"), item("02", "01", unfinished=True), item("01")]
-    assert names(choose(items, Keep(last=1), NOW)) == {"03", "02"}
+    assert names(choose_kept(items, RetentionRules(last=1), NOW)) == {"03", "02"}
 
 
 def test_the_parent_that_holds_the_sends_stays() -> None:
     items = [item("03", "02", needs_sends=True), item("02", "01"), item("01")]
-    assert names(choose(items, Keep(last=1), NOW)) == {"03", "02"}
+    assert names(choose_kept(items, RetentionRules(last=1), NOW)) == {"03", "02"}
 
 
 def test_a_delta_channel_keeps_its_past_down_to_the_stored_value() -> None:
@@ -74,7 +83,7 @@ def test_a_delta_channel_keeps_its_past_down_to_the_stored_value() -> None:
         item("02", "01", stored=stored),
         item("01"),
     ]
-    chosen = choose(items, Keep(last=1), NOW)
+    chosen = choose_kept(items, RetentionRules(last=1), NOW)
     assert names(chosen) == {"05", "04", "03"}
     assert chosen["", "03"] == ["needed for DeltaChannel messages"]
 
@@ -86,12 +95,12 @@ def test_subgraphs_stay_with_their_caller() -> None:
         item("11", None, "a:1", root="03"),
         item("10", None, "b:2", root="02"),
     ]
-    assert names(choose(items, Keep(last=1), NOW)) == {"03", "12", "11"}
+    assert names(choose_kept(items, RetentionRules(last=1), NOW)) == {"03", "12", "11"}
 
 
 def test_a_subgraph_whose_caller_is_not_stored_stays() -> None:
     items = [*line(3), item("10", None, "a:1", root="99"), item("11", None, "b:2")]
-    assert names(choose(items, Keep(last=1), NOW)) == {"03", "10", "11"}
+    assert names(choose_kept(items, RetentionRules(last=1), NOW)) == {"03", "10", "11"}
 
 
 def test_a_subgraph_with_a_memory_keeps_what_it_knew() -> None:
@@ -104,8 +113,8 @@ def test_a_subgraph_with_a_memory_keeps_what_it_knew() -> None:
         item("07", None),
     ]
     items = [items[0], items[1], items[5], *items[2:5]]
-    assert names(choose(items, Keep(last=1), NOW)) == {"20", "15"}
-    assert names(choose(items, Keep(last=2), NOW)) == {"20", "10", "15", "08"}
+    assert names(choose_kept(items, RetentionRules(last=1), NOW)) == {"20", "15"}
+    assert names(choose_kept(items, RetentionRules(last=2), NOW)) == {"20", "10", "15", "08"}
 
 
 @st.composite
@@ -132,7 +141,7 @@ def threads(draw: st.DrawFn) -> list[RetentionCandidate]:
 
 
 KEEPS = st.builds(
-    Keep,
+    RetentionRules,
     st.none() | st.integers(1, 4),
     st.none() | st.integers(80, 100).map(lambda days: timedelta(days=days)),
     st.booleans(),
@@ -141,9 +150,9 @@ KEEPS = st.builds(
 
 @given(threads(), KEEPS)
 def test_each_that_stays_has_what_it_is_read_with(
-    items: list[RetentionCandidate], keep: Keep
+    items: list[RetentionCandidate], keep: RetentionRules
 ) -> None:
-    chosen = choose(items, keep, NOW)
+    chosen = choose_kept(items, keep, NOW)
     by_key = {(one.checkpoint_ns, one.checkpoint_id): one for one in items}
     for key in chosen:
         one = by_key[key]
@@ -165,20 +174,22 @@ def test_each_that_stays_has_what_it_is_read_with(
 
 
 @given(threads(), KEEPS)
-def test_a_policy_that_keeps_more_removes_less(items: list[RetentionCandidate], keep: Keep) -> None:
-    more = Keep((keep.last or 0) + 1, keep.within, keep.tips)
-    assert choose(items, keep, NOW).keys() <= choose(items, more, NOW).keys()
+def test_a_policy_that_keeps_more_removes_less(
+    items: list[RetentionCandidate], keep: RetentionRules
+) -> None:
+    more = RetentionRules((keep.last or 0) + 1, keep.within, keep.tips)
+    assert choose_kept(items, keep, NOW).keys() <= choose_kept(items, more, NOW).keys()
 
 
 def test_a_thread_is_kept_for_each_condition_that_is_not_included() -> None:
     failed, asked = Status.ERROR, Status.INTERRUPTED
-    assert why_kept([failed, asked], []) == (
+    assert why_protected([failed, asked], []) == (
         "its last step failed and a question waits for an answer"
         " (to remove: --include-error --include-interrupted)"
     )
-    assert why_kept([failed, asked], [asked]).startswith(
+    assert why_protected([failed, asked], [asked]).startswith(
         "its last step failed (to remove: --include-error)"
     )
-    assert why_kept([failed, asked], [failed]).startswith("a question waits for an answer (")
-    assert why_kept([failed, asked], [asked, failed]) == why_kept([Status.DONE], []) == ""
-    assert "--include-pending" in why_kept([Status.UNKNOWN], [failed, asked])
+    assert why_protected([failed, asked], [failed]).startswith("a question waits for an answer (")
+    assert why_protected([failed, asked], [asked, failed]) == why_protected([Status.DONE], []) == ""
+    assert "--include-pending" in why_protected([Status.UNKNOWN], [failed, asked])

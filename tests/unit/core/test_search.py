@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.errors import UsageError
+from ckpt_cli.core.search.matches import Match, SeenMatches, appended_from, new_matches, search
+from ckpt_cli.core.search.patterns import compile_pattern
 from ckpt_cli.core.values.paths import format_path, select
-from ckpt_cli.core.values.patterns import compile_pattern
-from ckpt_cli.core.values.search import Known, Match, appended_from, search, unseen
-from ckpt_cli.core.values.unwrap import inside
+from ckpt_cli.core.values.unwrap import unwrap
 from tests.unit.codec.strategies import values
 
 ANY = compile_pattern("", fixed=False, ignore_case=False)
@@ -83,7 +83,7 @@ def test_every_match_is_where_its_path_says(value: Any) -> None:
 
 def _reachable(value: Value, steps: tuple[Any, ...]) -> bool:
     for step in steps:
-        held = inside(value)
+        held = unwrap(value)
         if isinstance(held, dict):
             if step not in held:
                 return False
@@ -104,12 +104,12 @@ def matches(value: Value, first: int = 0) -> list[Match]:
 
 def told(*states: Value, stepwise: bool = True) -> list[list[str]]:
     """What is told of states that follow each other; `stepwise` reads only what was appended."""
-    known = Known()
+    known = SeenMatches()
     lines: list[list[str]] = []
     before: Value = None
     for state in states:
         first = appended_from(before, state) if stepwise else 0
-        fresh = unseen("c", matches(state, first), known, added=first > 0)
+        fresh = new_matches("c", matches(state, first), known, added=first > 0)
         lines.append([match.line for match in fresh])
         before = state
     return lines
@@ -129,10 +129,10 @@ def test_of_a_text_that_grows_only_new_lines_are_told() -> None:
 
 
 def test_a_branch_does_not_know_what_another_one_told() -> None:
-    known = Known()
-    unseen("c", matches(["x"]), known, added=False)
-    left = unseen("c", matches(["x", "y"]), known.copy(), added=False)
-    right = unseen("c", matches(["x", "y"]), known, added=False)
+    known = SeenMatches()
+    new_matches("c", matches(["x"]), known, added=False)
+    left = new_matches("c", matches(["x", "y"]), known.copy(), added=False)
+    right = new_matches("c", matches(["x", "y"]), known, added=False)
     assert [one.line for one in left] == [one.line for one in right] == ["y"]
 
 

@@ -18,16 +18,10 @@ from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Status, TypedBytes,
 from ckpt_cli.core.state import Body, Version
 from ckpt_cli.core.tasks import task_ids
 from ckpt_cli.core.tasks.attribution import subgraph_calls
-from ckpt_cli.core.tasks.tasks import (
-    Readers,
-    Step,
-    conditions_of,
-    learn,
-    owners,
-    plan_step,
-    status_of,
-    write_order,
-)
+from ckpt_cli.core.tasks.status import conditions_of, status_of
+from ckpt_cli.core.tasks.tasks import Step, plan_step
+from ckpt_cli.core.tasks.triggers import Readers, learn
+from ckpt_cli.core.tasks.writes import tasks_by_id, write_order
 
 ID = "1f1e5fb1-d49f-650c-8000-82528a6163b8"
 KEY = CheckpointKey("t", "", ID)
@@ -530,7 +524,7 @@ def test_writes_that_durability_exit_moved_tell_their_node() -> None:
 
 def test_owners_leave_out_the_null_task() -> None:
     rows = [write("1", path=pull("a")), write(NULL_TASK_ID), write("2", path="~x")]
-    found = owners(plan(body({"branch:to:a": None}), rows))
+    found = tasks_by_id(plan(body({"branch:to:a": None}), rows))
     assert {task_id: task.node for task_id, task in found.items()} == {"1": "a", "2": None}
 
 

@@ -8,20 +8,10 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.core.tree import (
-    CallRow,
-    FoldRow,
-    Key,
-    SectionRow,
-    Skeleton,
-    StepRow,
-    TreeLayout,
-    is_call,
-    node_of,
-    parts_of,
-    plan_tree,
-    undecided,
-)
+from ckpt_cli.core.tree.branches import undecided
+from ckpt_cli.core.tree.calls import calling_node, is_call, namespace_parts
+from ckpt_cli.core.tree.layout import plan_tree
+from ckpt_cli.core.tree.rows import CallRow, FoldRow, Key, SectionRow, Skeleton, StepRow, TreeLayout
 
 
 def chain(ids: str, ns: str = "", first_parent: str | None = None) -> list[Skeleton]:
@@ -207,11 +197,11 @@ def test_many_quiet_calls_of_one_node_share_a_row() -> None:
 
 
 def test_the_kind_of_a_namespace_is_in_its_last_segment() -> None:
-    assert parts_of("a:1|b:c:2|3") == ("b:c", "2", "3")
+    assert namespace_parts("a:1|b:c:2|3") == ("b:c", "2", "3")
     assert [is_call(ns) for ns in ("", "a", "a:1", "a:1|2", "a:1|b", "a|b:1")] == [
         *(False, False, True, True, False, True),
     ]
-    assert [node_of(ns) for ns in ("a", "a:1", "a:1|2", "a:1|b:c:3")] == ["a", "a", "a", "b:c"]
+    assert [calling_node(ns) for ns in ("a", "a:1", "a:1|2", "a:1|b:c:3")] == ["a", "a", "a", "b:c"]
 
 
 def test_undecided_are_the_checkpoints_where_a_run_may_have_begun() -> None:

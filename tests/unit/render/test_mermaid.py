@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.core.tree import Node, Skeleton, plan_tree
+from ckpt_cli.core.tree.layout import plan_tree
+from ckpt_cli.core.tree.rows import Skeleton, StepDetails
 from ckpt_cli.render.tree.mermaid import mermaid_lines
 
 LABEL = r'"(?:[\w .,?×→·…✓✗●○-]|#\d+;|<br/>)*"'
@@ -21,9 +22,11 @@ LINE = re.compile(
 )
 
 
-def chart(items: list[Skeleton], nodes: dict[str, Node] | None = None, **how: Any) -> list[str]:
+def chart(
+    items: list[Skeleton], nodes: dict[str, StepDetails] | None = None, **how: Any
+) -> list[str]:
     plan = plan_tree(items, **how)
-    details = {key: (nodes or {}).get(key[1], Node(ran=("work",))) for key in plan.shown}
+    details = {key: (nodes or {}).get(key[1], StepDetails(ran=("work",))) for key in plan.shown}
     refs = {item.checkpoint_id: item.checkpoint_id for item in items}
     return [line.text for line in mermaid_lines(plan, details, refs)]
 
@@ -36,9 +39,9 @@ def test_steps_forks_and_folds_are_boxes_with_arrows() -> None:
     items = [Skeleton("", own, up, source="loop") for own, up in zip("bcdef", "abcde", strict=True)]
     items += [Skeleton("", "a", None, source="input"), Skeleton("", "z", "e", source="fork")]
     nodes = {
-        "a": Node(source="input", step=-1),
-        "f": Node(ran=("agent",), next=("pay",), questions=("Pay 3?",), errors=("E",)),
-        "z": Node(source="fork", forked_from="e", next=()),
+        "a": StepDetails(source="input", step=-1),
+        "f": StepDetails(ran=("agent",), next=("pay",), questions=("Pay 3?",), errors=("E",)),
+        "z": StepDetails(source="fork", forked_from="e", next=()),
     }
     lines = chart(items, nodes)
     assert body(lines) == [
@@ -84,7 +87,7 @@ def test_a_call_is_a_box_or_a_block_of_its_own() -> None:
 
 def test_quotes_brackets_and_html_become_character_codes() -> None:
     nasty = '"]; click n0 "javascript:x" <img src=x>\n%%{init}%% `#quot;` end'
-    lines = chart([Skeleton("", "a", None)], {"a": Node(ran=(nasty,), next=())})
+    lines = chart([Skeleton("", "a", None)], {"a": StepDetails(ran=(nasty,), next=())})
     box = lines[1]
     assert LINE.fullmatch(box)
     for sign in ('"]', "javascript:", "<img", "%%", "`", "#quot", "\n"):
@@ -112,7 +115,7 @@ TEXT = st.text(max_size=40) | st.sampled_from(['"]', "<br/>", "end", "#35;", "�
         unique_by=lambda item: item.key,
     ),
     st.builds(
-        Node,
+        StepDetails,
         source=st.sampled_from([None, "input", "update", "fork"]),
         ran=st.lists(TEXT, max_size=2).map(tuple),
         next=st.none() | st.lists(TEXT, max_size=2).map(tuple),
@@ -122,7 +125,7 @@ TEXT = st.text(max_size=40) | st.sampled_from(['"]', "<br/>", "end", "#35;", "�
     st.booleans(),
 )
 def test_every_line_has_one_of_the_known_forms(
-    items: list[Skeleton], node: Node, nest: bool
+    items: list[Skeleton], node: StepDetails, nest: bool
 ) -> None:
     lines = chart(items, {item.checkpoint_id: node for item in items}, nest=nest)
     for text in lines:

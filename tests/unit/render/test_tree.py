@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_cli.core.short_refs import short_refs
-from ckpt_cli.core.tree import Key, Node, Skeleton, StepRow, plan_tree
+from ckpt_cli.core.tree.layout import plan_tree
+from ckpt_cli.core.tree.rows import Key, Skeleton, StepDetails, StepRow
 from ckpt_cli.render.terminal.cell_width import cell_len
 from ckpt_cli.render.tree.lines import tree_lines
 from ckpt_cli.render.tree.wording import ASCII, UNICODE
@@ -42,7 +43,7 @@ class Thread:
     """A thread made by hand; checkpoints are named by the ends of their ids, two seconds apart."""
 
     items: list[Skeleton] = field(default_factory=list)
-    nodes: dict[Key, Node] = field(default_factory=dict)
+    nodes: dict[Key, StepDetails] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
     now: datetime = START
     last: dict[str, str] = field(default_factory=dict)
@@ -58,7 +59,7 @@ class Thread:
         own = make_id(name, self.now, step)
         tasks = facts.pop("tasks", ())
         target = facts.get("forked_from")
-        node = Node(at=self.now, step=step, ran=ran, **{"source": "loop", **facts})
+        node = StepDetails(at=self.now, step=step, ran=ran, **{"source": "loop", **facts})
         node = replace(node, forked_from=self.ids.get(target, target) if target else None)
         self.items.append(
             Skeleton(
@@ -363,7 +364,9 @@ def test_a_question_of_a_subgraph_is_shown_where_it_was_asked() -> None:
     outer = "research:9c1e2b07-aaaa"
     thread.items[-1] = replace(thread.items[-1], tasks=("9c1e2b07-aaaa",))
     facts: dict[str, Any] = {"writes": 1, "questions": ("Go on?",)}
-    thread.nodes["", thread.ids["aa02"]] = Node(START, 0, "loop", next=("research",), **facts)
+    thread.nodes["", thread.ids["aa02"]] = StepDetails(
+        START, 0, "loop", next=("research",), **facts
+    )
     thread.add("dd01", ns=outer, source="input", next=("ask",), **facts)
     check(
         thread.picture(),
@@ -505,7 +508,7 @@ thread trip   6 checkpoints
 def test_ids_without_time_leave_no_column_for_it() -> None:
     thread = Thread()
     thread.items = [Skeleton("", "one", None, 0), Skeleton("", "two", "one", 1)]
-    thread.nodes = {("", "one"): Node(), ("", "two"): Node(next=())}
+    thread.nodes = {("", "one"): StepDetails(), ("", "two"): StepDetails(next=())}
     check(
         thread.picture(),
         """
@@ -621,7 +624,7 @@ def test_data_cannot_bring_control_characters_into_the_picture() -> None:
 
 NAMES = st.text(max_size=30)
 NODES = st.builds(
-    Node,
+    StepDetails,
     at=st.none() | st.datetimes(timezones=st.just(UTC)),
     step=st.none() | st.integers(-2, 100_000),
     source=st.sampled_from([None, "input", "loop", "update", "fork", "other"]),
@@ -654,7 +657,7 @@ ITEMS = st.builds(
     glyphs=st.sampled_from([UNICODE, ASCII]),
 )
 def test_no_line_is_too_wide_or_holds_a_control_character(
-    found: list[tuple[Skeleton, Node]], unfold: bool, nest: bool, width: int, **options: Any
+    found: list[tuple[Skeleton, StepDetails]], unfold: bool, nest: bool, width: int, **options: Any
 ) -> None:
     items = [item for item, _ in found]
     plan = plan_tree(items, unfold=unfold, nest=nest)

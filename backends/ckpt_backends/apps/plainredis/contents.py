@@ -26,7 +26,7 @@ from ckpt_backends.apps.plainredis.timelines import (
     by_id,
 )
 from ckpt_backends.codec import decode_checkpoint
-from ckpt_backends.codec.value_limit import MOST_BYTES
+from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.model import BlobKey, Checkpoint, CheckpointKey, TypedBytes, Usage, Write
 from ckpt_backends.redis.engine.connection import in_chunks
 from ckpt_backends.redis.engine.keyspace import (

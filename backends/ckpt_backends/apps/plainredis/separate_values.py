@@ -12,7 +12,7 @@ from ckpt_backends.apps.plainredis.stored_values import (
     unread_value,
     unwrapped,
 )
-from ckpt_backends.codec.value_limit import MOST_BYTES
+from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.model import USERS, Blob
 from ckpt_backends.redis.engine.connection import RedisConnection
 

@@ -16,8 +16,8 @@ from binascii import Error
 from dataclasses import dataclass, replace
 
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.msgpack.split import parts_of
-from ckpt_backends.codec.value_limit import unread
+from ckpt_backends.codec.limits import unread
+from ckpt_backends.codec.split import split
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import TypedBytes
 
@@ -73,7 +73,7 @@ def stored_checkpoint(value: TypedBytes) -> StoredCheckpoint:
     try:
         if value.problem:
             raise ValueError(value.problem)
-        parts = parts_of(value)
+        parts = split(value)
         parent = decode(parts["parent_id"]) if "parent_id" in parts else None
         if "checkpoint" not in parts:
             raise ValueError("no checkpoint in it")
@@ -91,7 +91,7 @@ def stored_write(value: TypedBytes) -> tuple[str, TypedBytes]:
     try:
         if value.problem:
             raise ValueError(value.problem)
-        parts = parts_of(value)
+        parts = split(value)
         channel = decode(parts[1])
         if not isinstance(channel, str):
             raise ValueError("its channel is no text")

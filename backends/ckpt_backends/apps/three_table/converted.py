@@ -13,8 +13,8 @@ from ckpt_backends.apps.three_table.index import (
     CheckpointRow,
     Part,
 )
+from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.codec.merged import merged
-from ckpt_backends.codec.value_limit import MOST_BYTES, unread
 from ckpt_backends.model import (
     Blob,
     CheckpointKey,

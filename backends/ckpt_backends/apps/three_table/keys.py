@@ -18,8 +18,8 @@ from ckpt_backends.apps.three_table.index import (
 from ckpt_backends.apps.three_table.layout import ThreeTables
 from ckpt_backends.base import BaseStore
 from ckpt_backends.codec import decode
+from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.codec.merged import are_new_messages
-from ckpt_backends.codec.value_limit import MOST_BYTES
 from ckpt_backends.model import (
     CheckpointKey,
     TypedBytes,

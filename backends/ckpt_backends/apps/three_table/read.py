@@ -28,7 +28,7 @@ from ckpt_backends.apps.three_table.keys import KeyedStore, space_of
 from ckpt_backends.apps.three_table.layout import HASH, LATEST, NAME, VALUE, detect
 from ckpt_backends.changes.rows import Row, check_columns, own_rows, sql_key
 from ckpt_backends.channel_names import is_read
-from ckpt_backends.codec.value_limit import MOST_BYTES
+from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.model import (
     Blob,

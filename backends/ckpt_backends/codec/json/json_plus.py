@@ -10,8 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.codec.json import javascript
-from ckpt_backends.codec.limits import PastLimit, past_bytes, past_counts
-from ckpt_backends.codec.msgpack.scan import Span
+from ckpt_backends.codec.limits import PastLimit, Span, past_bytes, past_counts
 from ckpt_backends.codec.values import Cut, Tagged, Value
 
 if TYPE_CHECKING:
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 BOM = b"\xef\xbb\xbf"
 
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
+_SPACE = re.compile(r"[ \t\r\n]*")
 _MAX_DIGITS = 4000
 """Integers with more digits are not parsed: Python's limit is 4300, as parsing is quadratic."""
 
@@ -79,6 +79,12 @@ def measure(text: str, pos: int, limits: Limits | None = None) -> Span:
         if limits and (nodes > limits.nodes or depth > limits.depth):
             raise PastLimit(past_counts(nodes, depth, limits))
     return Span(len(text), nodes, deepest)
+
+
+def skip_space(text: str, pos: int) -> int:
+    """The position of the next character that is not white space."""
+    match = _SPACE.match(text, pos)
+    return match.end() if match else pos
 
 
 def integer(text: str) -> Value:

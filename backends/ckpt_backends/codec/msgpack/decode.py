@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from ormsgpack import OPT_NON_STR_KEYS, unpackb
 
-from ckpt_backends.codec import DELTA_SNAPSHOT
 from ckpt_backends.codec.arrays import ndarray
 from ckpt_backends.codec.limits import PastLimit, past_bytes
 from ckpt_backends.codec.memo import CURRENT
+from ckpt_backends.codec.msgpack.cursor import READ_EXT, depth_bound, skip
 from ckpt_backends.codec.msgpack.partial import read_part
-from ckpt_backends.codec.msgpack.scan import READ_EXT, heads, scan
-from ckpt_backends.codec.values import Cut, Tagged, Value
+from ckpt_backends.codec.values import DELTA_SNAPSHOT, Cut, Tagged, Value
 
 if TYPE_CHECKING:
     from ckpt_backends.codec.limits import Limits
@@ -28,8 +27,8 @@ def decode_msgpack(data: bytes, limits: Limits) -> Value:
     if reason := past_bytes(len(data), limits):
         raise PastLimit(reason)
     if len(data) > limits.nodes:
-        scan(data, 0, limits)
-    elif heads(data) > limits.depth:
+        skip(data, 0, limits)
+    elif depth_bound(data) > limits.depth:
         return _unpack_checked(data, limits)
     return unpack(data, limits)
 
@@ -43,9 +42,9 @@ def unpack(data: bytes, limits: Limits) -> Value:
     """Decode a value that the caller has checked against the limits. Raises ValueError."""
     # Almost all maps have text keys only, and then `plain_keys` is not needed.
     try:
-        value: Value = unpackb(data, ext_hook=_Reader(limits, 0).on_ext)
+        value: Value = unpackb(data, ext_hook=_ExtReader(limits, 0).on_ext)
     except ValueError:
-        reader = _Reader(limits, OPT_NON_STR_KEYS)
+        reader = _ExtReader(limits, OPT_NON_STR_KEYS)
         value = plain_keys(unpackb(data, ext_hook=reader.on_ext, option=OPT_NON_STR_KEYS))
     return value
 
@@ -58,7 +57,7 @@ def _unpack_checked(data: bytes, limits: Limits) -> Value:
     take at most 600 KiB of C stack. Raises ValueError and `PastLimit`.
     """
     for option in (0, OPT_NON_STR_KEYS):
-        reader = _Reader(limits, option)
+        reader = _ExtReader(limits, option)
         try:
             value: Value = unpackb(data, ext_hook=reader.on_outer_ext, option=option)
         except ValueError:
@@ -67,14 +66,14 @@ def _unpack_checked(data: bytes, limits: Limits) -> Value:
             if option:
                 raise
             continue
-        if heads(data) - reader.heads + reader.depth > limits.depth:
+        if depth_bound(data) - reader.heads + reader.depth > limits.depth:
             break
         return plain_keys(value) if option else value
-    scan(data, 0, limits)
+    skip(data, 0, limits)
     return unpack(data, limits)
 
 
-class _Reader:
+class _ExtReader:
     """Creates the nodes for the ext types of one value."""
 
     __slots__ = ("depth", "heads", "limits", "memo", "option", "room", "unsure")
@@ -110,11 +109,11 @@ class _Reader:
         return node
 
     def on_outer_ext(self, code: int, data: bytes) -> Tagged:
-        depth = heads(data)
+        depth = depth_bound(data)
         if depth > self.limits.depth // 2:
             self.unsure = True
             raise PastLimit("perhaps nested too deeply")
-        self.heads += 1 + heads(len(data).to_bytes(4, "big")) + depth
+        self.heads += 1 + depth_bound(len(data).to_bytes(4, "big")) + depth
         self.depth = max(self.depth, 1 + depth)
         return self.on_ext(code, data)
 

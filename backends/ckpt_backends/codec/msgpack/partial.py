@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ormsgpack import unpackb
 
-from ckpt_backends.codec.msgpack.scan import ARRAY, BIN, EXT, MAP, READ_EXT, STR, head
+from ckpt_backends.codec.msgpack.cursor import ARRAY, BIN, EXT, MAP, READ_EXT, STR, read_header
 from ckpt_backends.codec.values import Tagged, Value
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def read_part(data: bytes, limits: Limits, build: Build) -> Value:
             top.items.append({} if first == 0x80 else [] if first == 0x90 else first)
             pos += 1
             continue
-        kind, start, length = head(data, pos)
+        kind, start, length = read_header(data, pos)
         if kind in (ARRAY, MAP, EXT):
             if len(open_) > limits.depth:
                 break

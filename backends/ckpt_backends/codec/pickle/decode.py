@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ckpt_backends.codec.body import CHANNELS
 from ckpt_backends.codec.limits import PastLimit, past_bytes
 from ckpt_backends.codec.pickle.known_classes import Parts, build
 from ckpt_backends.codec.pickle.machine import (
@@ -28,7 +27,7 @@ from ckpt_backends.codec.pickle.machine import (
     Persistent,
     Set,
 )
-from ckpt_backends.codec.values import Cut, Tagged, Value
+from ckpt_backends.codec.values import CHANNELS, Cut, Tagged, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -25,7 +25,8 @@ from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.bson import documents
-from ckpt_backends.codec.msgpack.splice import Put, splice
+from ckpt_backends.codec.edits import Put
+from ckpt_backends.codec.set_keys import set_keys
 from ckpt_backends.errors import UnknownLayout, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
 from ckpt_backends.mongodb.engine.connect import MongoConnection, MongoDatabase
@@ -254,4 +255,4 @@ def metadata_document(given: TypedBytes, form: str) -> RawBSONDocument:
     else:
         like = documents.EMPTY
     edits = {str(name): Put(value) for name, value in entries.items()}
-    return RawBSONDocument(splice(TypedBytes("bson", like), {"0": None, **edits}).data)
+    return RawBSONDocument(set_keys(TypedBytes("bson", like), {"0": None, **edits}).data)

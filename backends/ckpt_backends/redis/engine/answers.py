@@ -14,7 +14,7 @@ from typing import Any
 from redis import exceptions
 from redis._parsers import BaseParser
 
-from ckpt_backends.codec.value_limit import MOST_BYTES
+from ckpt_backends.codec.limits import MOST_BYTES
 
 _MOST = 2 * MOST_BYTES
 """Bytes of one answer. Text of a value may be longer than its size in the server's memory."""

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import redis
 from redis import exceptions
 
-from ckpt_backends.codec.value_limit import MOST_BYTES
+from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.redis.engine.answer_forms import has_form
 from ckpt_backends.redis.engine.answers import Answers

@@ -19,7 +19,7 @@ from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from ckpt_backends.codec.value_limit import MOST_BYTES, unread
+from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Usage
 from ckpt_backends.protocol import Store
 from ckpt_backends.redis.engine.connection import RedisConnection, in_chunks

@@ -20,7 +20,7 @@ from typing import Any
 
 from ckpt_backends.changes.change import Change
 from ckpt_backends.changes.rows import Row, not_of
-from ckpt_backends.codec.value_limit import MOST_BYTES, unread
+from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.errors import Refused
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Usage, Write
 from ckpt_backends.protocol import Store

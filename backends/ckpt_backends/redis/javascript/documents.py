@@ -32,7 +32,7 @@ from typing import Any
 
 from ckpt_backends.changes.change import Change
 from ckpt_backends.channel_names import is_read
-from ckpt_backends.codec.value_limit import MOST_BYTES, unread
+from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.model import (
     Blob,
     BlobKey,

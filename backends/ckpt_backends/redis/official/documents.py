@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from ckpt_backends.changes.change import Change
-from ckpt_backends.codec.value_limit import MOST_BYTES, unread
+from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.codec.values import REDIS_JSON
 from ckpt_backends.model import CheckpointKey, TypedBytes, Write
 from ckpt_backends.redis.engine.connection import in_chunks

@@ -25,7 +25,7 @@ from typing import Any
 from redis import exceptions
 
 from ckpt_backends.changes.rows import Cell, Restored, Row, no_table
-from ckpt_backends.codec.value_limit import MOST_BYTES, unread
+from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.codec.values import REDIS_JSON
 from ckpt_backends.errors import Refused, StoreChanged, UnknownLayout
 from ckpt_backends.memory import dotted_namespaces

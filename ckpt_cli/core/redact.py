@@ -16,8 +16,8 @@ from ckpt_cli.core.channels import LOST_DELTA
 if TYPE_CHECKING:
     from ckpt_cli.core.conversation.transcript import Turn
     from ckpt_cli.core.diff.state_diff import ChannelChange
+    from ckpt_cli.core.search.matches import Match
     from ckpt_cli.core.tasks.tasks import Step, Task
-    from ckpt_cli.core.values.search import Match
 
 REDACTED = "ckpt.redacted"
 """Type of the `Tagged` that replaces a value; its payload is the type and size in words."""
@@ -43,9 +43,7 @@ def redact_values(values: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def redact_metadata(metadata: Mapping[str, Value]) -> dict[str, Value]:
-    """Hide a checkpoint's metadata, except `source`, `step` and `parents` if these are well-
-    formed.
-    """
+    """Hide metadata, except `source`, `step` and `parents` if these are well-formed."""
     return {
         name: value if _is_structure(name, value) else redact(value)
         for name, value in metadata.items()

@@ -1,4 +1,6 @@
-"""Finds the end of msgpack values and counts their nodes and depth, without decoding them.
+"""Reads msgpack headers, and skips values while it counts their nodes and depth.
+
+All modules that walk stored msgpack use it. Nothing here decodes a value.
 
 `ormsgpack` recurses on the C stack and calls back for each ext type. Deep nesting could overflow
 the stack and kill the process, so the depth must be checked before decoding.
@@ -7,16 +9,16 @@ the stack and kill the process, so the depth must be checked before decoding.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
-from ckpt_backends.codec.limits import Limits, PastLimit, past_counts
+from ckpt_backends.codec.limits import Limits, PastLimit, Span, past_counts
 
 STR, BIN, ARRAY, MAP, EXT, SCALAR = range(6)
 
 READ_EXT = range(8)
 """Ext codes whose payload is msgpack."""
 
-_HEADS = bytes([*range(0x80, 0xA0), *range(0xC7, 0xCA), *range(0xD4, 0xD9), *range(0xDC, 0xE0)])
+_CUT_OFF = "cut off or invalid msgpack"
+_OPENING = bytes([*range(0x80, 0xA0), *range(0xC7, 0xCA), *range(0xD4, 0xD9), *range(0xDC, 0xE0)])
 _SCALARS = {0xC0: 0, 0xC1: 1 << 40, 0xC2: 0, 0xC3: 0, 0xCA: 4, 0xCB: 8} | {
     first + power: 1 << power for first in (0xCC, 0xD0) for power in range(4)
 }
@@ -49,21 +51,12 @@ _FLOAT_RUN = re.compile(rb"(?:\xcb.{8})+", re.DOTALL)
 _WORTH_A_RUN = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """The result of a scan: end offset, number of nodes and depth of one value."""
-
-    end: int
-    nodes: int
-    depth: int
+def depth_bound(data: bytes) -> int:
+    """An upper bound of the depth: the number of bytes that may start a container or ext type."""
+    return len(data) - len(data.translate(None, _OPENING))
 
 
-def heads(data: bytes) -> int:
-    """The number of bytes that may start a container or ext type: an upper bound of the depth."""
-    return len(data) - len(data.translate(None, _HEADS))
-
-
-def head(data: bytes, pos: int) -> tuple[int, int, int]:
+def read_header(data: bytes, pos: int) -> tuple[int, int, int]:
     """The kind of the value at `pos`, the start of its content, and the content's length.
 
     The length is in items for `ARRAY`, in pairs for `MAP`, otherwise in bytes. The content of an
@@ -86,8 +79,8 @@ def head(data: bytes, pos: int) -> tuple[int, int, int]:
     return kind, start, int.from_bytes(data[pos + 1 : start], "big")
 
 
-def scan(data: bytes, pos: int, limits: Limits | None = None) -> Span:
-    """Scan the value that starts at `pos`. Never recurses.
+def skip(data: bytes, pos: int, limits: Limits | None = None) -> Span:
+    """Measure the value that starts at `pos`. Never recurses.
 
     A damaged payload of an ext type is skipped, because only that ext type fails to decode. Raises
     `PastLimit` if `limits` is given and exceeded, and ValueError if the value is invalid.
@@ -111,7 +104,7 @@ def scan(data: bytes, pos: int, limits: Limits | None = None) -> Span:
         if size >= 0:
             pos += 1 + size
             continue
-        kind, pos, length = head(data, pos)
+        kind, pos, length = read_header(data, pos)
         if kind in (STR, BIN):
             pos += length
             continue
@@ -154,4 +147,75 @@ def _leave_ext(outer: list[tuple[int, int, bool]], end: int) -> tuple[int, int, 
         left, outer_end, is_ext = outer.pop()
         if is_ext:
             return left, end, outer_end
-    raise ValueError("cut off or invalid msgpack")
+    raise ValueError(_CUT_OFF)
+
+
+def write_header(kind: int, count: int) -> bytes:
+    """The shortest header of an `ARRAY` of `count` items or a `MAP` of `count` pairs."""
+    short, wide = (0x90, 0xDC) if kind == ARRAY else (0x80, 0xDE)
+    if count < 16:
+        return bytes([short | count])
+    if count < 1 << 16:
+        return bytes([wide]) + count.to_bytes(2, "big")
+    return bytes([wide + 1]) + count.to_bytes(4, "big")
+
+
+class Cursor:
+    """A position in msgpack bytes. All methods raise ValueError if the data is cut off or invalid.
+
+    They move behind what they read, except for `kind`.
+    """
+
+    __slots__ = ("data", "pos")
+
+    def __init__(self, data: bytes, pos: int = 0) -> None:
+        self.data = data
+        self.pos = pos
+
+    def kind(self) -> int:
+        """The kind of the next value."""
+        return self._header()[0]
+
+    def enter(self, kind: int, problem: str = "not a map") -> int:
+        """Read the header of a container and return its items or pairs.
+
+        Raises ValueError with `problem` if it is of another kind.
+        """
+        found, start, count = self._header()
+        if found != kind:
+            raise ValueError(problem)
+        self.pos = start
+        return count
+
+    def text(self, errors: str = "strict") -> str:
+        """Read a text, such as the key of a map. `errors` is that of `bytes.decode`."""
+        # Reads the header itself: this runs for each key.
+        data = self.data
+        try:
+            kind, start, length = read_header(data, self.pos)
+        except IndexError:
+            raise ValueError(_CUT_OFF) from None
+        if kind != STR:
+            raise ValueError("a key is not text")
+        end = start + length
+        if end > len(data):
+            raise ValueError(_CUT_OFF)
+        self.pos = end
+        return data[start:end].decode("utf-8", errors)
+
+    def skip(self) -> Span:
+        """Measure the next value."""
+        span = skip(self.data, self.pos)
+        self.pos = span.end
+        return span
+
+    def take(self) -> bytes:
+        """The bytes of the next value."""
+        start = self.pos
+        return self.data[start : self.skip().end]
+
+    def _header(self) -> tuple[int, int, int]:
+        try:
+            return read_header(self.data, self.pos)
+        except IndexError:
+            raise ValueError(_CUT_OFF) from None

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value, items_of
 from ckpt_cli.core.conversation.messages import as_message
+from ckpt_cli.core.search.patterns import Finder
 from ckpt_cli.core.values.paths import Path
-from ckpt_cli.core.values.patterns import Finder
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +31,20 @@ class Match:
 
 
 @dataclass(slots=True)
-class Known:
+class SeenMatches:
     """What was found on a branch so far; each match is a hash of its place and line."""
 
-    told: dict[int, int] = field(default_factory=dict)
+    reported: dict[int, int] = field(default_factory=dict)
     """Number of times that each match was reported."""
     here: dict[str, Counter[int]] = field(default_factory=dict)
     """For each channel, the number of times that its last value contains each match."""
     lines: set[int] = field(default_factory=set)
     """All lines that matched: hashes of (channel, text) and of (None, text)."""
 
-    def copy(self) -> Known:
+    def copy(self) -> SeenMatches:
         """Return a copy for another branch."""
         here = {name: one.copy() for name, one in self.here.items()}
-        return Known(self.told.copy(), here, self.lines.copy())
+        return SeenMatches(self.reported.copy(), here, self.lines.copy())
 
     def has(self, channel: str | None, line: str) -> bool:
         """Return whether a value of the channel (of any channel, if None) contained this line."""
@@ -86,9 +86,7 @@ def search(value: Value, find: Finder, first: int = 0) -> Iterator[Match | None]
 
 
 def search_questions(value: Value, find: Finder) -> Iterator[Match | None]:
-    """Yield the matching lines of the questions in an `__interrupt__` write, without ids and
-    namespaces.
-    """
+    """Yield the matching lines of the questions in an `__interrupt__` write."""
     raised = value.kept if isinstance(value, Cut) else value
     items = items_of(raised)
     for number, item in enumerate([raised] if items is None else items):
@@ -110,7 +108,9 @@ def appended_from(before: Value, after: Value) -> int:
     return len(before) if all(map(_alike, before, after)) else 0
 
 
-def unseen(channel: str, matches: Iterable[Match], known: Known, *, added: bool) -> list[Match]:
+def new_matches(
+    channel: str, matches: Iterable[Match], known: SeenMatches, *, added: bool
+) -> list[Match]:
     """Return the matches that were not reported on this branch yet, and add them to `known`.
 
     Equal lines at equal places are counted: of three, if two are known, the last is new. With
@@ -124,8 +124,8 @@ def unseen(channel: str, matches: Iterable[Match], known: Known, *, added: bool)
         key = hash((channel, match.place, match.line))
         here[key] += 1
         known.lines |= {hash((channel, match.line)), hash((None, match.line))}
-        if here[key] > known.told.get(key, 0):
-            known.told[key] = here[key]
+        if here[key] > known.reported.get(key, 0):
+            known.reported[key] = here[key]
             fresh.append(match)
     return fresh
 

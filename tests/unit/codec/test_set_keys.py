@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.msgpack.splice import Put, splice
+from ckpt_backends.codec.edits import Put
+from ckpt_backends.codec.set_keys import set_keys
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import TypedBytes
 
@@ -46,17 +47,17 @@ def as_edits(changes: dict[str, Any]) -> dict[str, Any]:
 
 @given(maps, edits)
 def test_msgpack(stored: dict[str, Any], changes: dict[str, Any]) -> None:
-    found = splice(TypedBytes("msgpack", ormsgpack.packb(stored)), as_edits(changes))
+    found = set_keys(TypedBytes("msgpack", ormsgpack.packb(stored)), as_edits(changes))
     assert found.data == ormsgpack.packb(wanted(stored, changes))
 
 
 @given(maps, edits, st.sampled_from(SPELLINGS))
 def test_json(stored: dict[str, Any], changes: dict[str, Any], spelling: dict[str, Any]) -> None:
     data = json.dumps(stored, **spelling).encode()
-    found = splice(TypedBytes("json", data), as_edits(changes))
+    found = set_keys(TypedBytes("json", data), as_edits(changes))
     assert json.loads(found.data) == wanted(stored, changes)
     assert list(json.loads(found.data)) == list(wanted(stored, changes))
-    assert splice(TypedBytes("json", data), {}).data == data
+    assert set_keys(TypedBytes("json", data), {}).data == data
 
 
 @given(maps, maps, texts, values)
@@ -65,9 +66,9 @@ def test_an_entry_of_an_inner_map(
 ) -> None:
     outer["inner"] = inner
     changed = {**outer, "inner": {**inner, key: value}}
-    packed = splice(TypedBytes("msgpack", ormsgpack.packb(outer)), {"inner": {key: Put(value)}})
+    packed = set_keys(TypedBytes("msgpack", ormsgpack.packb(outer)), {"inner": {key: Put(value)}})
     assert packed.data == ormsgpack.packb(changed)
-    text = splice(TypedBytes("json", json.dumps(outer).encode()), {"inner": {key: Put(value)}})
+    text = set_keys(TypedBytes("json", json.dumps(outer).encode()), {"inner": {key: Put(value)}})
     assert json.loads(text.data) == changed
 
 
@@ -78,7 +79,7 @@ def test_an_entry_of_an_inner_map(
 )
 def test_what_is_not_understood_stays(value: Any) -> None:
     stored = {"id": "old", "value": [value, {"deep": value}], "ts": "1"}
-    changed = splice(
+    changed = set_keys(
         TypedBytes("msgpack", ormsgpack.packb(stored)), {"id": Put("new"), "ts": Put("later")}
     )
     assert changed.data == ormsgpack.packb({**stored, "id": "new", "ts": "later"})
@@ -86,7 +87,7 @@ def test_what_is_not_understood_stays(value: Any) -> None:
 
 def test_spaces_and_escapes_of_json_stay() -> None:
     text = b'{ "id":"a" ,\n"n": 1.0e5, "s": "\\u00e9\\ud83d" , "x": [ 1,2 ]  }\n'
-    found = splice(TypedBytes("json", text), {"id": Put("b")})
+    found = set_keys(TypedBytes("json", text), {"id": Put("b")})
     assert found.data == text.replace(b'"a"', b'"b"').rstrip()
 
 
@@ -111,7 +112,7 @@ def test_spaces_and_escapes_of_json_stay() -> None:
 )
 def test_what_is_no_map_is_refused(typed: TypedBytes) -> None:
     with pytest.raises(Unsupported):
-        splice(typed, {"a": Put(1)})
+        set_keys(typed, {"a": Put(1)})
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
@@ -120,13 +121,13 @@ def test_a_pickle_takes_items_at_its_end(protocol: int) -> None:
     value = {"id": "a", "channel_values": {"n": shared, "m": shared}, "blob": b"y" * 70_000}
     stored = pickle.dumps(value, protocol)
     put = {"id": "b", "ts": "now", "n": 3, "none": None, "in": {"a": [True, 0.5]}}
-    once = splice(TypedBytes("pickle", stored), {name: Put(one) for name, one in put.items()})
-    twice = splice(once, {"id": Put("c")})
+    once = set_keys(TypedBytes("pickle", stored), {name: Put(one) for name, one in put.items()})
+    twice = set_keys(once, {"id": Put("c")})
     assert once.data.startswith(stored[:-1])
     assert pickle.loads(once.data) == {**value, **put}
     assert pickle.loads(twice.data) == {**value, **put, "id": "c"}
     with pytest.raises(Unsupported):
-        splice(once, {"channel_values": {"n": Put(1)}})
+        set_keys(once, {"channel_values": {"n": Put(1)}})
 
 
 BSON_LEAVES = st.dictionaries(
@@ -150,7 +151,7 @@ def test_leaves_of_a_document_are_written_as_the_others(
     stored = bson.encode(
         {"source": leaf("loop"), "parents": {}, **{k: leaf(kept[k]) for k in kept}}
     )
-    found = splice(TypedBytes("bson", stored), {name: Put(one) for name, one in put.items()})
+    found = set_keys(TypedBytes("bson", stored), {name: Put(one) for name, one in put.items()})
     made = bson.decode(found.data)
     assert {k: v for k, v in made.items() if k not in put} == {
         k: v for k, v in bson.decode(stored).items() if k not in put

@@ -10,8 +10,7 @@ import json
 from typing import Any
 
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.limits import DEFAULT_LIMITS
-from ckpt_backends.codec.msgpack import scan
+from ckpt_backends.codec.msgpack.cursor import ARRAY, MAP, Cursor, write_header
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.model import TypedBytes
 
@@ -23,7 +22,7 @@ class Unbuildable(ValueError):
     """A value cannot be built from stored parts; the message says why."""
 
 
-class Pieces:
+class Reassembly:
     """Decodes stored values part by part, and remembers the bytes of each part."""
 
     def __init__(self) -> None:
@@ -65,16 +64,12 @@ class Pieces:
         return whole
 
     def _split_msgpack(self, data: bytes) -> Value:
-        kind, pos, count = scan.head(data, 0)
-        is_map = kind == scan.MAP
-        parts: list[Value] = []
-        for _ in range(count * 2 if is_map else count):
-            end = scan.scan(data, pos, DEFAULT_LIMITS).end
-            parts.append(self._part("msgpack", data[pos:end], data[pos:end]))
-            pos = end
-        if not is_map:
-            return parts
-        return dict(zip(parts[::2], parts[1::2], strict=True))
+        cursor = Cursor(data)
+        is_map = cursor.kind() == MAP
+        count = cursor.enter(MAP if is_map else ARRAY)
+        taken = (cursor.take() for _ in range(count * 2 if is_map else count))
+        parts = [self._part("msgpack", data, data) for data in taken]
+        return dict(zip(parts[::2], parts[1::2], strict=True)) if is_map else parts
 
     def _json_part(self, raw: Any) -> Value:
         return self._part("json", json.dumps(raw).encode(), raw)
@@ -92,10 +87,10 @@ class Pieces:
             return bytes(known[2])
         match value:
             case list():
-                return _header(len(value), 0x90, 0xDC) + b"".join(map(self._msgpack, value))
+                return write_header(ARRAY, len(value)) + b"".join(map(self._msgpack, value))
             case dict():
                 pairs = [part for pair in value.items() for part in pair]
-                return _header(len(value), 0x80, 0xDE) + b"".join(map(self._msgpack, pairs))
+                return write_header(MAP, len(value)) + b"".join(map(self._msgpack, pairs))
             case Tagged(type="builtins.set" | "builtins.frozenset", payload=list(members)):
                 name = [packb(part) for part in value.type.split(".")]
                 inner = b"\x93" + b"".join(name) + self._msgpack(members)
@@ -116,12 +111,3 @@ class Pieces:
             case str() | int() | float() | bool() | None:
                 return value
         raise Unbuildable("parts of it are of a kind that is not written here")
-
-
-def _header(count: int, short: int, wide: int) -> bytes:
-    """The header of a msgpack array or map with `count` items."""
-    if count < 16:
-        return bytes([short | count])
-    if count < 1 << 16:
-        return bytes([wide]) + count.to_bytes(2, "big")
-    return bytes([wide + 1]) + count.to_bytes(4, "big")

@@ -10,14 +10,12 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.conversation.messages import as_message
-from ckpt_cli.core.replay.equality import same
 from ckpt_cli.core.replay.unknown_reducer import overwrite
-from ckpt_cli.core.tasks.writes import Placed
+from ckpt_cli.core.tasks.task_ids import UPDATE_PATH
+from ckpt_cli.core.tasks.writes import TaskWrite
+from ckpt_cli.core.values.equality import same
 from ckpt_cli.core.values.paths import Path, select
-from ckpt_cli.core.values.unwrap import inside
-
-_UPDATE = "~__interrupt__"
-"""Task path of the writes of `update_state`."""
+from ckpt_cli.core.values.unwrap import unwrap
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +37,9 @@ class TracedPath:
         return self.path[2:] if self.message_id is not None else self.path[1:]
 
 
-def place_of(values: Mapping[str, Value], path: Path) -> TracedPath:
+def traced_path(values: Mapping[str, Value], path: Path) -> TracedPath:
     """Return the place of a path that contains no `[]` and no negative indexes."""
-    held = inside(values.get(str(path[0])))
+    held = unwrap(values.get(str(path[0])))
     index = path[1] if len(path) > 1 else None
     if isinstance(held, list) and isinstance(index, int):
         message = as_message(held[index])
@@ -50,7 +48,7 @@ def place_of(values: Mapping[str, Value], path: Path) -> TracedPath:
     return TracedPath(path)
 
 
-def find_again(values: Mapping[str, Value], place: TracedPath) -> tuple[bool, Value]:
+def value_at(values: Mapping[str, Value], place: TracedPath) -> tuple[bool, Value]:
     """Return whether an earlier state has the place, and the value there."""
     if place.channel not in values:
         return False, None
@@ -63,7 +61,7 @@ def find_again(values: Mapping[str, Value], place: TracedPath) -> tuple[bool, Va
     return _at(value, place.rest)
 
 
-def writers(writes: Sequence[Placed], place: TracedPath, value: Value) -> list[Placed]:
+def writers(writes: Sequence[TaskWrite], place: TracedPath, value: Value) -> list[TaskWrite]:
     """Return the write that put the value there; several if that is ambiguous.
 
     If there is only one write to the channel, it is returned. Of several, the last one that
@@ -73,11 +71,11 @@ def writers(writes: Sequence[Placed], place: TracedPath, value: Value) -> list[P
     candidates = [one for one in writes if one.write.channel == place.channel]
     if len(candidates) < 2:
         return candidates
-    fitting = [one for one in candidates if holds(one, place, value)]
+    fitting = [one for one in candidates if write_holds(one, place, value)]
     return fitting[-1:] or candidates
 
 
-def made_by(writes: Sequence[Placed], source: str | None) -> list[Placed]:
+def applied_writes(writes: Sequence[TaskWrite], source: str | None) -> list[TaskWrite]:
     """Return the writes of a checkpoint that produced a child with this source.
 
     Writes of `update_state` are stored next to those of the tasks. A new input discards both.
@@ -85,15 +83,15 @@ def made_by(writes: Sequence[Placed], source: str | None) -> list[Placed]:
     if source == "input":
         return []
     updates = source == "update"
-    return [one for one in writes if one.path.startswith(_UPDATE) == updates]
+    return [one for one in writes if one.path.startswith(UPDATE_PATH) == updates]
 
 
-def is_caller(placed: Placed) -> bool:
+def is_caller(placed: TaskWrite) -> bool:
     """Return whether the caller wrote it with `Command(update=...)`."""
     return placed.write.task_id == NULL_TASK_ID
 
 
-def holds(placed: Placed, place: TracedPath, value: Value) -> bool:
+def write_holds(placed: TaskWrite, place: TracedPath, value: Value) -> bool:
     """Return whether a write contains the message of the place, or the value itself."""
     if placed.write.value is None:
         return False
@@ -104,7 +102,7 @@ def holds(placed: Placed, place: TracedPath, value: Value) -> bool:
         return _by_id(written, place.message_id) is not None
     if same(written, value):
         return True
-    held = inside(written)
+    held = unwrap(written)
     if isinstance(held, list):
         return any(same(item, value) for item in held)
     found, part = _at(written, place.rest)
@@ -114,7 +112,7 @@ def holds(placed: Placed, place: TracedPath, value: Value) -> bool:
 def _by_id(value: Value, message_id: str) -> Value:
     """Return the last message with this id in a list of messages; None if there is none."""
     message = as_message(value)
-    held = inside(value) if message is None else [value]
+    held = unwrap(value) if message is None else [value]
     for item in reversed(held) if isinstance(held, list) else ():
         found = as_message(item)
         if found is not None and found.id == message_id and found.role != "remove":

@@ -1,0 +1,1 @@
+"""Finds text in values."""

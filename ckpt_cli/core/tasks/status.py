@@ -1,0 +1,50 @@
+"""The condition of a thread, given the step after its root head."""
+
+from __future__ import annotations
+
+from ckpt_backends.model import Status
+from ckpt_cli.core.tasks.task_ids import is_call, is_handler
+from ckpt_cli.core.tasks.tasks import Step, Task
+
+
+def conditions_of(step: Step | None) -> tuple[Status, ...]:
+    """Return all conditions of a thread, given the step after its root head, the worst first.
+
+    `step` is None if there is no head. There is at least one condition. Only `error` and
+    `interrupted` occur together, from two tasks of one step.
+    """
+    if step is None:
+        return (Status.EMPTY,)
+    found = []
+    if any(_failed(run) for run in step.tasks) or any(
+        _failed(run) for run in step.others if _is_part(run, step)
+    ):
+        found.append(Status.ERROR)
+    runs = (*step.tasks, *step.others)
+    if any(not question.answered for run in runs for question in run.questions):
+        found.append(Status.INTERRUPTED)
+    if found:
+        return tuple(found)
+    if step.next is None:
+        return (Status.UNKNOWN,)
+    return (Status.PENDING if step.next else Status.DONE,)
+
+
+def status_of(step: Step | None) -> Status:
+    """Return the worst condition of a thread, given the step after its root head."""
+    return conditions_of(step)[0]
+
+
+def _failed(run: Task) -> bool:
+    return run.error is not None and not run.finished and not run.handled
+
+
+def _is_part(run: Task, step: Step) -> bool:
+    """Return whether the error of an unplanned task counts as an error of the step.
+
+    The error of a `@task` call counts for its caller. A task without a path is treated as a call if
+    all planned tasks have an id.
+    """
+    if is_handler(run.path) or is_call(run.path):
+        return is_handler(run.path)
+    return step.next is None or any(task.id is None for task in step.tasks)

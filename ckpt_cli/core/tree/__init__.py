@@ -1,0 +1,1 @@
+"""Arranges a thread as rows to draw: branches, forks, tips, folded steps, subgraph calls."""

@@ -1,0 +1,157 @@
+"""The rows of a drawn tree, and what is known about the checkpoints in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+Key = tuple[str, str]
+"""Namespace and id of a checkpoint."""
+Trouble = Literal["parent gone", "loop"]
+"""Why a row without a drawn parent is not the first checkpoint of the thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skeleton:
+    """The facts about a checkpoint that decide its place. Empty defaults mean *not read*."""
+
+    checkpoint_ns: str
+    checkpoint_id: str
+    parent_checkpoint_id: str | None
+    step: int | None = None
+    source: str | None = None
+    """None is drawn as `loop`; `undecided` lists the checkpoints for which that may be wrong."""
+    ran: tuple[str, ...] | None = None
+    """Nodes that ran to make it; they are counted if it is folded."""
+    tasks: tuple[str, ...] = ()
+    """Known ids of the tasks of its next step; calls `node:task` are drawn below it."""
+    marked: bool = False
+    """It has a question, an answer, an error or something else that must not be folded."""
+    forked_from: str | None = None
+    place: int = 0
+    """Its position in its namespace, if ids do not tell the order."""
+    parents: Mapping[str, str] = field(default_factory=dict)
+    """`metadata.parents`: the calling checkpoint in each outer namespace."""
+
+    @property
+    def key(self) -> Key:
+        return self.checkpoint_ns, self.checkpoint_id
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """Sort key: oldest first."""
+        return self.place, self.checkpoint_id
+
+
+@dataclass(frozen=True, slots=True)
+class StepDetails:
+    """The details of one checkpoint, read only for those in `Plan.shown`."""
+
+    at: datetime | None = None
+    step: int | None = None
+    source: str | None = None
+    ran: tuple[str, ...] = ()
+    """Nodes that ran to make it, one entry per task."""
+    writes: int = 0
+    """Number of writes stored on it."""
+    next: tuple[str, ...] | None = None
+    """None if not known."""
+    questions: tuple[str, ...] = ()
+    """Open questions, one line each."""
+    answered: int = 0
+    errors: tuple[str, ...] = ()
+    forked_from: str | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """One checkpoint."""
+
+    ns: str
+    id: str
+    step: int | None
+    lanes: str
+    """`|` or blank for each column to the left of the row's own; only the innermost are kept."""
+    depth: int
+    """Number of lanes, including those that are not kept."""
+    branch: bool = False
+    """It starts a side branch at the fork in its last lane."""
+    first: bool = False
+    """It has no drawn parent."""
+    last: bool = False
+    """It is a tip: nothing follows in its column."""
+    head: bool = False
+    trouble: Trouble | None = None
+    parent: str | None = None
+    """The checkpoint that it is drawn below, or its missing parent."""
+
+    @property
+    def key(self) -> Key:
+        return self.ns, self.id
+
+
+@dataclass(frozen=True, slots=True)
+class FoldRow:
+    """A run of plain steps of one branch, oldest first."""
+
+    ns: str
+    ids: tuple[str, ...]
+    parent: str
+    lanes: str
+    depth: int
+    ran: tuple[tuple[str, int], ...]
+    """Nodes with the number of their runs, as far as known."""
+    all_known: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CallRow:
+    """A subgraph call, or several similar ones, below the step that made it."""
+
+    caller: Key
+    namespaces: tuple[str, ...]
+    keys: tuple[Key, ...]
+    """All their checkpoints, including those of calls that they made themselves."""
+    heads: tuple[Key, ...]
+    """The newest checkpoint of each call."""
+    first: str
+    last: str
+    """Smallest and greatest id in `keys`."""
+    branches: int
+    nested: bool
+    """The tree of the call follows, two columns further to the right."""
+    lanes: str
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class SectionRow:
+    """Start of the tree of another namespace."""
+
+    ns: str
+    checkpoints: int
+    call: bool
+    """True for a subgraph call with a step that is not stored; False for a stateful namespace."""
+
+
+Row = StepRow | FoldRow | CallRow | SectionRow
+
+
+@dataclass(frozen=True, slots=True)
+class TreeLayout:
+    """Everything that is drawn, in order."""
+
+    rows: tuple[Row, ...]
+    shown: tuple[Key, ...]
+    """The checkpoints that need details."""
+    checkpoints: int
+    branches: int
+    """Number of tips in the first tree."""
+    calls: int
+    folded: int
+    """Number of folded steps."""
+    ns: str = ""
+    """The namespace of the first tree: the root, or the only namespace of the thread."""
