@@ -21,7 +21,7 @@ from ckpt_cli.session import Session
 from ckpt_cli.threads import redaction
 
 
-def carry_out(
+def show_and_apply(
     session: Session, plan: CheckpointPlan, question: str, *, dry_run: bool, yes: bool
 ) -> None:
     """Show a plan and, unless it is a dry run, carry it out.

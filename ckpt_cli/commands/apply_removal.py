@@ -63,7 +63,7 @@ def check_terms(session: Session, terms: Terms) -> None:
         make_folder(terms.archive)
 
 
-def carry_out_plan(
+def show_and_remove(
     session: Session, plan: PlanFile, terms: Terms, *, receipt: bool = False
 ) -> PurgeReport:
     """Show a plan, ask, remove and report. Raises `PartlyDone` after a stop or a failed vacuum.

@@ -137,13 +137,13 @@ def _writes(
     *,
     exit_code: bool,
 ) -> None:
-    told = told_reducers(session.reducers, reducers)
+    by_channel = told_reducers(session.reducers, reducers)
     target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
     thread_id = target.reader.thread_id
     named = named_reducers(reducers)
     names = {*named, *(channels or ())}
     check_channels(session.store, [thread_id], names, f"thread '{thread_id}'")
-    found = written(target, told, channels)
+    found = written(target, by_channel, channels)
     session.output.document(
         lambda: written_record(found),
         lambda: written_lines(found, session.output.width),

@@ -15,7 +15,7 @@ from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Channels, Jobs, Match, Where, takes
 from ckpt_cli.queries.grep import GrepHit, GrepQuery, grep_threads
 from ckpt_cli.queries.replay_all import check_channels
-from ckpt_cli.queries.selection import chosen_threads
+from ckpt_cli.queries.selection import selected_threads
 from ckpt_cli.render.grep import hit_columns, hit_record, table_record
 from ckpt_cli.session import Session
 
@@ -80,7 +80,7 @@ def grep(ctx: typer.Context, options: GrepOptions) -> None:
     )
     compile_pattern(options.pattern, fixed=options.fixed, ignore_case=options.ignore_case)
     store = session.store
-    chosen = chosen_threads(store, options.threads or (), options.match, options.where or ())
+    chosen = selected_threads(store, options.threads or (), options.match, options.where or ())
     watched = progress(chosen, total=None, label="searching threads")
     counted = unread = stopped = 0
 
@@ -110,7 +110,7 @@ def grep(ctx: typer.Context, options: GrepOptions) -> None:
     if not counted:
         ids = [
             one.thread_id
-            for one in chosen_threads(
+            for one in selected_threads(
                 store, options.threads or (), options.match, options.where or ()
             )
         ]

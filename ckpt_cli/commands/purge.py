@@ -14,7 +14,7 @@ from ckpt_backends.errors import UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_backends.model import Status
 from ckpt_cli.apply.purge import Pace
-from ckpt_cli.commands.apply_removal import Terms, carry_out_plan, check_terms
+from ckpt_cli.commands.apply_removal import Terms, check_terms, show_and_remove
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.retention.policy import Keep
 from ckpt_cli.core.times import parse_duration, parse_time
@@ -170,7 +170,7 @@ def purge(ctx: typer.Context, options: PurgeOptions) -> None:
             found.check_store(session.store.describe(), session.store_url)
         else:
             found = _planned(session, policy, options.plan_out, folder)
-        carry_out_plan(session, found, terms)
+        show_and_remove(session, found, terms)
 
 
 def _planned(session: Session, policy: Policy, out: Path | None, folder: Path) -> PlanFile:

@@ -21,7 +21,7 @@ from ckpt_cli.options import At, DryRun, Jobs, Match, OptionalThread, Where, Yes
 from ckpt_cli.plans.repair import plan_repair
 from ckpt_cli.queries.replay import replay_thread
 from ckpt_cli.queries.replay_all import check_channels, replay_threads
-from ckpt_cli.queries.selection import chosen_threads
+from ckpt_cli.queries.selection import selected_threads
 from ckpt_cli.render.repair import REPAIR_COLUMNS, repair_lines, repair_record, repair_rows
 from ckpt_cli.render.replay import (
     REPORT_COLUMNS,
@@ -124,17 +124,17 @@ def replay(ctx: typer.Context, options: ReplayOptions) -> None:
       ckpt -s postgresql://db/agents replay user-42 --repair --dry-run
     """
     session: Session = ctx.obj
-    told = told_reducers(session.reducers, options.reducer or [])
+    reducers = told_reducers(session.reducers, options.reducer or [])
     named = named_reducers(options.reducer or ())
     options.check()
     if options.is_several:
-        chosen = chosen_threads(session.store, (), options.match, options.where or ())
+        chosen = selected_threads(session.store, (), options.match, options.where or ())
         ids = [one.thread_id for one in chosen]
         check_channels(session.store, ids, named, "these threads")
-        _all(session, options, told, ids)
+        _all(session, options, reducers, ids)
         return
     if options.repair:
-        _repair(session, options, told, named)
+        _repair(session, options, reducers, named)
         return
     words = TargetArguments(options.thread, options.at, options.ns)
     target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
@@ -142,7 +142,7 @@ def replay(ctx: typer.Context, options: ReplayOptions) -> None:
     check_channels(session.store, [reader.thread_id], named, f"thread '{reader.thread_id}'")
     namespace = target.checkpoint_ns if options.ns is not None or target.chosen else None
     upto = target.checkpoint_id if target.chosen else None
-    ((found, judgements),) = judge_all([replay_thread(reader, namespace, upto)], told)
+    ((found, judgements),) = judge_all([replay_thread(reader, namespace, upto)], reducers)
     refs = short_refs([one.key.checkpoint_id for n in reader.namespaces for one in reader.index(n)])
     if not (options.verify or options.strict):
         session.output.records(transition_rows(found, judgements), transition_columns(refs))
@@ -158,14 +158,14 @@ def replay(ctx: typer.Context, options: ReplayOptions) -> None:
 
 
 def _repair(
-    session: Session, options: ReplayOptions, told: dict[str, str], named: Collection[str]
+    session: Session, options: ReplayOptions, reducers: dict[str, str], named: Collection[str]
 ) -> None:
     dry_run = options.dry_run
     if not dry_run:
         refuse_copy(session.store_url)
     reader = find_thread(session.store, options.thread, session.note)
     check_channels(session.store, [reader.thread_id], named, f"thread '{reader.thread_id}'")
-    plan = plan_repair(reader, told)
+    plan = plan_repair(reader, reducers)
     output = session.output
 
     def show() -> None:
@@ -197,13 +197,15 @@ def _repair(
         raise Refused(said, hint=None if dry_run else hint)
 
 
-def _all(session: Session, options: ReplayOptions, told: dict[str, str], ids: list[str]) -> None:
+def _all(
+    session: Session, options: ReplayOptions, reducers: dict[str, str], ids: list[str]
+) -> None:
     watched = progress(iter(ids), total=len(ids), label="replaying threads")
     found = replay_threads(session.store, session.opening, watched, options.jobs)
     reports: list[ReplayReport] = []
 
     def rows() -> Iterator[dict[str, Any]]:
-        for one, judgements in judge_all(found, told):
+        for one, judgements in judge_all(found, reducers):
             about = report(one, judgements)
             if about.findings:
                 reports.append(about)

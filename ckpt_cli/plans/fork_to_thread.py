@@ -26,14 +26,14 @@ from ckpt_cli.plans.root_branch import (
     named,
 )
 from ckpt_cli.plans.thread_copy import check_free
-from ckpt_cli.plans.values_only import plan_bare_clone
+from ckpt_cli.plans.values_only import plan_values_fork
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 
 
-def plan_clone(
-    reader: ThreadReader, rows: Store, checkpoint_id: str, thread_id: str, wishes: RollbackOptions
+def plan_fork_to_thread(
+    reader: ThreadReader, rows: Store, checkpoint_id: str, thread_id: str, options: RollbackOptions
 ) -> CheckpointPlan:
     """Plan to copy a checkpoint of the root namespace and its ancestors to a new thread.
 
@@ -43,7 +43,7 @@ def plan_clone(
     """
     check_store(rows)
     if reader.is_bare:
-        return plan_bare_clone(reader, rows, checkpoint_id, thread_id, wishes)
+        return plan_values_fork(reader, rows, checkpoint_id, thread_id, options)
     check_free(rows, thread_id)
     target = reader.moment("", checkpoint_id, state=True)
     check_body(target.key, target.body)
@@ -51,9 +51,9 @@ def plan_clone(
     is_head = head_id == checkpoint_id
     head = target if is_head else reader.moment("", head_id, state=True)
     key = CheckpointKey(thread_id, "", checkpoint_id)
-    edges = edges_of(reader, wishes.as_node) if wishes.as_node is not None else None
+    edges = edges_of(reader, options.as_node) if options.as_node is not None else None
     edited = edit_copy_of(
-        reader, rows, target, key, wishes.edits, edges, known_channels(target, head)
+        reader, rows, target, key, options.edits, edges, known_channels(target, head)
     )
     copies = [_head_of(reader, target, is_head, edited), *_others(reader, target, is_head)]
     number = len(copies), sum(_number_of_writes(reader, one) for one in copies)
@@ -63,11 +63,11 @@ def plan_clone(
         reader.thread_id,
         number[0],
         number[1] + len(edited.writes),
-        wishes.reason,
+        options.reason,
     )
     body = splice(original.body, edited.body) if edited.body and original.body else None
     copies[0] = replace(copies[0], metadata=metadata, body=body)
-    preview, edit_notes = previewed(read_state(reader, target).values, wishes.edits)
+    preview, edit_notes = previewed(read_state(reader, target).values, options.edits)
     at = configurable(key)
     if is_head:
         # Without an id, LangGraph continues from the head instead of travelling in time.

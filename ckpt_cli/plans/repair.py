@@ -36,7 +36,7 @@ class _Refused(Exception):
     """The value cannot be restored; the message is the reason."""
 
 
-def plan_repair(reader: ThreadReader, told: Mapping[str, str]) -> Repair:
+def plan_repair(reader: ThreadReader, reducers: Mapping[str, str]) -> Repair:
     """Plan which values of a thread are restored; also returns those that cannot be, with the
     reason.
 
@@ -50,7 +50,7 @@ def plan_repair(reader: ThreadReader, told: Mapping[str, str]) -> Repair:
             hint="--repair works on postgres, mysql, langgraph-dev, redis-plain and three-table",
         )
     found, lost = replay_with_lost(reader)
-    ((_, judgements),) = judge_all([found], told)
+    ((_, judgements),) = judge_all([found], reducers)
     known: dict[_Key, TypedBytes] = {}
     rebuilt: list[Rebuilt] = []
     refused: list[Refusal] = []

@@ -26,14 +26,14 @@ from ckpt_cli.plans.root_branch import (
     named,
     notes_of,
 )
-from ckpt_cli.plans.values_only import plan_bare_rollback
+from ckpt_cli.plans.values_only import plan_values_rollback
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 
 
 def plan_rollback(
-    reader: ThreadReader, rows: Store, checkpoint_id: str, now: datetime, wishes: RollbackOptions
+    reader: ThreadReader, rows: Store, checkpoint_id: str, now: datetime, options: RollbackOptions
 ) -> CheckpointPlan:
     """Plan to roll back to a checkpoint of the root namespace.
 
@@ -42,15 +42,15 @@ def plan_rollback(
     """
     check_store(rows)
     if reader.is_bare:
-        return plan_bare_rollback(reader, rows, checkpoint_id, now, wishes)
+        return plan_values_rollback(reader, rows, checkpoint_id, now, options)
     target = reader.moment("", checkpoint_id, state=True)
     head_id = reader.head("") or checkpoint_id
     head = target if head_id == checkpoint_id else reader.moment("", head_id, state=True)
     heads = heads_of(reader)
-    tick = first_tick(now, heads.values(), force=wishes.force)
+    tick = first_tick(now, heads.values(), force=options.force)
     made = NewRows(rows)
-    marks: dict[str, str] = {} if wishes.reason is None else {REASON: wishes.reason}
-    stateful, kept = _memories(reader, target, wishes)
+    marks: dict[str, str] = {} if options.reason is None else {REASON: options.reason}
+    stateful, kept = _memories(reader, target, options)
     # The root gets the greatest id: a resume looks for the state of subgraphs before it.
     key = new_key(target, tick + len(stateful))
     for ahead, (ns, older) in enumerate(stateful):
@@ -60,14 +60,14 @@ def plan_rollback(
         else:
             stored = reader.moment(ns, older, state=True)
             add_copy(reader, made, stored, new_key(stored, tick + ahead), with_root)
-    edges = edges_of(reader, wishes.as_node) if wishes.as_node is not None else None
-    root = Root(wishes.sibling, wishes.edits, edges, known_channels(target, head))
+    edges = edges_of(reader, options.as_node) if options.as_node is not None else None
+    root = Root(options.sibling, options.edits, edges, known_channels(target, head))
     why = add_copy(reader, made, target, key, marks, root)
-    preview, edit_notes = previewed(read_state(reader, target).values, wishes.edits)
+    preview, edit_notes = previewed(read_state(reader, target).values, options.edits)
     left = left_behind(reader, head, target)
     also, main = tuple(made.added[:-1]), made.added[-1]
     return CheckpointPlan(
-        action="fork" if wishes.fork else "rollback",
+        action="fork" if options.fork else "rollback",
         main=main,
         before=head.key,
         head=key,
@@ -111,7 +111,7 @@ def _moved_on(reader: ThreadReader, checkpoint_id: str) -> Iterator[tuple[str, s
 
 
 def _memories(
-    reader: ThreadReader, target: Moment, wishes: RollbackOptions
+    reader: ThreadReader, target: Moment, options: RollbackOptions
 ) -> tuple[list[tuple[str, str | None]], list[str]]:
     """Return the stateful namespaces to roll back, each with its checkpoint, and those to leave.
 
@@ -119,7 +119,7 @@ def _memories(
     would be mixed up with those of the abandoned branch.
     """
     moved = list(_moved_on(reader, target.key.checkpoint_id))
-    if wishes.root_only:
+    if options.root_only:
         return [], [ns for ns, _ in moved]
     if is_numbered(target.checkpoint, target.body):
         known = [(ns, older) for ns, older in moved if older is not None]

@@ -43,33 +43,33 @@ _FAR = timedelta(days=1)
 _NEXT = "this layout does not store what runs next: the application decides it"
 
 
-def plan_bare_rollback(
-    reader: ThreadReader, rows: Store, checkpoint_id: str, now: datetime, wishes: RollbackOptions
+def plan_values_rollback(
+    reader: ThreadReader, rows: Store, checkpoint_id: str, now: datetime, options: RollbackOptions
 ) -> CheckpointPlan:
     """Plan to roll back to a checkpoint of the root namespace.
 
     Raises `Unsupported` if the layout does not allow it, and `Refused` if it is not safe.
     """
-    _check_wishes(wishes)
+    _check_options(options)
     target, head = _target_and_head(reader, checkpoint_id)
     newest = reader.thread.last_at
-    if newest is not None and newest > now + _FAR and not wishes.force:
+    if newest is not None and newest > now + _FAR and not options.force:
         raise Refused(
             "the newest checkpoint of the thread is dated in the future",
             hint="new ids must sort later; override with --force",
         )
     key = CheckpointKey(reader.thread_id, "", _new_id(reader, checkpoint_id, now))
-    original = whole(rows, target.key, [edit.channel for edit in wishes.edits])
+    original = whole(rows, target.key, [edit.channel for edit in options.edits])
     known = known_channels(target, head)
-    edited = edit_copy(original, target.body, key, wishes.edits, [], set(), known, _NEW)
+    edited = edit_copy(original, target.body, key, options.edits, [], set(), known, _NEW)
     if original.body is None:
         raise ValueError("a checkpoint is copied with its body")
     body = splice(original.body, {**edited.body, "id": Put(key.checkpoint_id)})
-    preview, edit_notes = previewed(read_state(reader, target).values, wishes.edits)
-    no_reason = "this layout cannot store the reason" if wishes.reason is not None else ""
+    preview, edit_notes = previewed(read_state(reader, target).values, options.edits)
+    no_reason = "this layout cannot store the reason" if options.reason is not None else ""
     left = left_behind(reader, head, target)
     return CheckpointPlan(
-        action="fork" if wishes.fork else "rollback",
+        action="fork" if options.fork else "rollback",
         main=Touched(key, checkpoint_id, "child", checkpoint_id),
         before=head.key,
         head=key,
@@ -98,8 +98,8 @@ def plan_bare_rollback(
     )
 
 
-def plan_bare_clone(
-    reader: ThreadReader, rows: Store, checkpoint_id: str, thread_id: str, wishes: RollbackOptions
+def plan_values_fork(
+    reader: ThreadReader, rows: Store, checkpoint_id: str, thread_id: str, options: RollbackOptions
 ) -> CheckpointPlan:
     """Plan to copy a checkpoint of the root namespace and its ancestors to a new thread.
 
@@ -107,8 +107,8 @@ def plan_bare_clone(
     layout does not allow.
     """
     check_free(rows, thread_id)
-    _check_wishes(wishes)
-    if wishes.edits:
+    _check_options(options)
+    if options.edits:
         edit = shell.command("ckpt", "fork", "--replace", "CHANNEL=JSON", ids=[thread_id, "head"])
         raise Unsupported(
             "cannot edit while forking to a new thread in this layout",
@@ -139,18 +139,18 @@ def plan_bare_clone(
     )
 
 
-def _check_wishes(wishes: RollbackOptions) -> None:
-    if wishes.sibling:
+def _check_options(options: RollbackOptions) -> None:
+    if options.sibling:
         raise Unsupported(
             "cannot add a sibling in this layout: its writes would not match its values",
             hint="leave out --sibling",
         )
-    if wishes.as_node is not None:
+    if options.as_node is not None:
         raise Unsupported(
             "cannot use --as-node: this layout does not store what runs next",
             hint="leave it out; the application decides what runs next",
         )
-    if any(edit.kind == "set" for edit in wishes.edits):
+    if any(edit.kind == "set" for edit in options.edits):
         raise Unsupported(
             "cannot use --set: this layout does not store writes by the caller",
             hint="--replace CHANNEL=JSON stores the value itself, without the reducer",

@@ -20,7 +20,7 @@ from ckpt_cli.core.tasks.writes import place
 from ckpt_cli.core.write_counts import CALLER, UNKNOWN, UPDATE, Stats
 from ckpt_cli.threads.parallel import of_threads
 from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.threads.trigger_inference import Lessons
+from ckpt_cli.threads.trigger_inference import TriggerInference
 
 if TYPE_CHECKING:
     from ckpt_cli.threads.opening import Opening
@@ -139,11 +139,11 @@ class _Count:
     within: Range
 
     def __call__(self, store: Store) -> Callable[[str], Stats]:
-        lessons = Lessons(store)
+        inference = TriggerInference(store)
 
         def count(thread_id: str) -> Stats:
             try:
-                return thread_stats(ThreadReader(store, thread_id, lessons), self.within)
+                return thread_stats(ThreadReader(store, thread_id, inference), self.within)
             except NotFound:  # deleted meanwhile, or an id that can only be listed
                 return Stats()
 

@@ -21,7 +21,7 @@ _SMALL = 1 << 20
 """Threads with more bytes than this are not read."""
 
 
-class Lessons:
+class TriggerInference:
     """Facts from the newest threads of a store, read once and only when needed."""
 
     def __init__(self, store: Store) -> None:

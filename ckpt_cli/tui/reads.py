@@ -39,7 +39,7 @@ from ckpt_cli.render.values.one_line import summary
 from ckpt_cli.threads.heads import read_heads
 from ckpt_cli.threads.target import Target
 from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.threads.trigger_inference import Lessons
+from ckpt_cli.threads.trigger_inference import TriggerInference
 
 CheckpointTab = Literal["state", "diff", "writes", "messages", "metadata", "raw"]
 Tab = Literal[CheckpointTab, "memory"]
@@ -116,7 +116,7 @@ def read_threads(store: Store, before: Sequence[Thread] = ()) -> list[Thread]:
 
 def read_conditions(store: Store, threads: Sequence[Thread]) -> list[Sequence[Status]]:
     """Return the conditions of each thread, the worst first."""
-    heads = read_heads(store, threads, Lessons(store))
+    heads = read_heads(store, threads, TriggerInference(store))
     found = {one.key.thread_id: one.conditions for one in heads}
     return [
         (Status.EMPTY,) if one.head is None else found.get(one.thread_id, (Status.UNKNOWN,))
