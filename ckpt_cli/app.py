@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import typer
 
 from ckpt_cli import __version__
 from ckpt_cli.lazy import CommandRef, LazyGroup
 from ckpt_cli.options import global_options
-
-if TYPE_CHECKING:
-    from typer._click.core import Context, Parameter
 
 HELP = """Inspect, verify and roll back LangGraph checkpoints.
 
@@ -91,10 +86,10 @@ def root() -> LazyGroup:
     return group
 
 
-def _version_option() -> Parameter:
+def _version_option() -> typer.core.TyperOption:
     """Return `--version`, an option of the root command only."""
 
-    def show(ctx: Context, param: Parameter, value: bool) -> None:  # noqa: ARG001
+    def show(ctx: typer.Context, param: typer.CallbackParam, value: bool) -> None:  # noqa: ARG001
         if value:
             typer.echo(f"ckpt {__version__}")
             ctx.exit()

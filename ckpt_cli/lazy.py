@@ -9,18 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias, cast
 
 import typer
 import typer.core
 import typer.main
 
-if TYPE_CHECKING:
-    from typer._click.core import Command, Context, Parameter
-    from typer._click.formatting import HelpFormatter
-    from typer._click.shell_completion import CompletionItem
-
-
+# `Any` below stands for types of the parser that Typer shows under private names only.
+Command: TypeAlias = "typer.core.TyperCommand | LazyGroup"
 HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 
 
@@ -43,11 +39,11 @@ class GlobalOption(typer.core.TyperOption):
 class SectionedCommand(typer.core.TyperCommand):
     """A command with a help that lists its own options before the global ones."""
 
-    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+    def format_options(self, ctx: Any, formatter: Any) -> None:
         write_options(self.get_params(ctx), ctx, formatter)
 
 
-def write_options(params: Sequence[Parameter], ctx: Context, formatter: HelpFormatter) -> None:
+def write_options(params: Sequence[Any], ctx: Any, formatter: Any) -> None:
     """Write the sections Arguments, Options and Global options."""
     sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
     sections["Global options"] = []
@@ -75,7 +71,7 @@ class LazyGroup(typer.core.TyperGroup):
         name: str,
         refs: Mapping[str, CommandRef],
         help: str,  # noqa: A002 - click's name for it
-        options: Callable[[], list[Parameter]],
+        options: Callable[[], list[GlobalOption]],
     ) -> None:
         super().__init__(
             name=name,
@@ -86,44 +82,28 @@ class LazyGroup(typer.core.TyperGroup):
             context_settings=HELP_NAMES,
         )
         self.refs = refs
+        # "Did you mean" uses only the keys.
+        self.commands = dict.fromkeys(refs, self)
         self._options = options
 
-    def list_commands(self, ctx: Context) -> list[str]:  # noqa: ARG002
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         return list(self.refs)
 
-    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:  # noqa: ARG002
+    def get_command(self, ctx: Any, cmd_name: str) -> Command | None:  # noqa: ARG002
         ref = self.refs.get(cmd_name)
         return None if ref is None else load_command(cmd_name, ref, self._options)
 
-    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+    def format_options(self, ctx: Any, formatter: Any) -> None:
         write_options(self.get_params(ctx), ctx, formatter)
         self.format_commands(ctx, formatter)
 
-    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         for panel, rows in groupby(self.refs.items(), lambda item: item[1].panel):
             with formatter.section(panel):
                 formatter.write_dl([(name, ref.summary) for name, ref in rows])
 
-    def shell_complete(self, ctx: Context, incomplete: str) -> list[CompletionItem]:
-        from typer._click.shell_completion import CompletionItem
 
-        names = [
-            CompletionItem(name, help=ref.summary)
-            for name, ref in self.refs.items()
-            if name.startswith(incomplete)
-        ]
-        # The method of TyperGroup would import every command to get its help.
-        return names + super(typer.core.TyperGroup, self).shell_complete(ctx, incomplete)
-
-    def resolve_command(
-        self, ctx: Context, args: list[str]
-    ) -> tuple[str | None, Command | None, list[str]]:
-        # "Did you mean" uses only the keys.
-        self.commands = dict.fromkeys(self.refs, self)
-        return super().resolve_command(ctx, args)
-
-
-def load_command(name: str, ref: CommandRef, options: Callable[[], list[Parameter]]) -> Command:
+def load_command(name: str, ref: CommandRef, options: Callable[[], list[GlobalOption]]) -> Command:
     """Import one command and add the global options."""
     module, _, attribute = ref.target.partition(":")
     found: Any = getattr(import_module(module), attribute)
@@ -131,6 +111,6 @@ def load_command(name: str, ref: CommandRef, options: Callable[[], list[Paramete
         return LazyGroup(name=name, refs=found, help=ref.summary, options=options)
     single = typer.Typer(add_completion=False, rich_markup_mode=None)
     single.command(name, cls=SectionedCommand, context_settings=HELP_NAMES)(found)
-    command = typer.main.get_command(single)
+    command = cast("typer.core.TyperCommand", typer.main.get_command(single))
     command.params.extend(options())
     return command

@@ -7,15 +7,12 @@ from dataclasses import MISSING, fields
 from functools import wraps
 from inspect import Parameter as SignatureParameter
 from inspect import Signature
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.lazy import GlobalOption
-
-if TYPE_CHECKING:
-    from typer._click.core import Context, Parameter
 
 OptionsT = TypeVar("OptionsT")
 
@@ -23,7 +20,7 @@ FORMATS = ("auto", "table", "json", "ndjson", "tsv")
 COLORS = ("auto", "always", "never")
 
 
-def global_options() -> list[Parameter]:
+def global_options() -> list[GlobalOption]:
     """Return the options allowed before and after any command; if given twice, the last one
     wins.
     """
@@ -85,8 +82,8 @@ def takes(
 
 def _value(
     names: list[str], metavar: str, text: str, choices: tuple[str, ...] | None = None
-) -> Parameter:
-    def keep(ctx: Context, param: Parameter, value: str | None) -> None:
+) -> GlobalOption:
+    def keep(ctx: typer.Context, param: typer.CallbackParam, value: str | None) -> None:
         if value is None:
             return
         if choices is not None and value not in choices:
@@ -98,8 +95,8 @@ def _value(
     )
 
 
-def _flag(names: list[str], text: str) -> Parameter:
-    def keep(ctx: Context, param: Parameter, value: bool) -> None:
+def _flag(names: list[str], text: str) -> GlobalOption:
+    def keep(ctx: typer.Context, param: typer.CallbackParam, value: bool) -> None:
         if value:
             _remember(ctx, param, value)
 
@@ -108,7 +105,7 @@ def _flag(names: list[str], text: str) -> Parameter:
     )
 
 
-def _remember(ctx: Context, param: Parameter, value: Any) -> None:
+def _remember(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> None:
     ctx.find_root().obj.settings[param.name] = value
 
 

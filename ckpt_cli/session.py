@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ckpt_cli.threads.opening import Opening
 
 
-_COPIED = ("sqlite", "deerflow")
-"""URL schemes of stores that --copy can read."""
+COPY = "copy"
+"""The URL parameter that stands for --copy, in the declarations of backends that can do that."""
 
 
 class Session:
@@ -86,9 +86,13 @@ class Session:
                 hint="use -s FILE or set CKPT_STORE; `ckpt stores` lists the stores found here,"
                 " `ckpt demo sample.db` writes a sample store",
             )
-        if self.settings.get("copy") and "copy" not in url.params:
+        if self.settings.get("copy") and COPY not in url.params:
+            from ckpt_backends.discovery import bundled
+            from ckpt_backends.registry import titles
+
+            copied = titles(one for one in bundled() if one.layouts and COPY in one.params)
             raise UsageError(
-                f"--copy reads SQLite files only, not {url.scheme}:// stores",
+                f"--copy reads {copied} files only, not {url.scheme}:// stores",
                 hint="run the same command without --copy",
             )
         return url
@@ -192,9 +196,14 @@ class Session:
     def _copied(self, url: StoreUrl) -> StoreUrl:
         """Return a URL with the option --copy, if it was given and the store can be copied."""
         self._urls.append(url)
-        if self.settings.get("copy") and url.scheme in _COPIED:
-            return replace(url, params={**url.params, "copy": "1"})
-        return url
+        if not self.settings.get("copy"):
+            return url
+        from ckpt_backends.discovery import backend_of
+
+        backend = backend_of(url.scheme)
+        if backend is None or COPY not in backend.params:
+            return url
+        return replace(url, params={**url.params, COPY: "1"})
 
     @property
     def store(self) -> Store:
@@ -288,10 +297,10 @@ class Session:
 
 def _is_store_file(name: str) -> bool:
     """Whether a name in this folder may be a store: anything but a folder that contains none."""
-    from ckpt_backends.url import parse_url
+    from ckpt_backends.discovery import backend_claiming
 
     if os.path.isdir(name):
-        return parse_url(name).scheme != "sqlite"
+        return backend_claiming(name) is not None
     return os.path.lexists(name)
 
 

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from unittest.mock import patch
 
-from ckpt_backends.layouts import LAYOUTS
+from ckpt_backends.discovery import layouts
 from ckpt_cli.app import COMMANDS
 from ckpt_cli.commands.memory import COMMANDS as MEMORY
 from ckpt_cli.commands.sessions import COMMANDS as SESSIONS
@@ -63,12 +63,12 @@ def stores(text: str) -> str:
 
 def screen(text: str) -> str:
     """The text of docs/tui.md with its keys made anew."""
-    from ckpt_cli.tui.keys import LOOKING, MOVING, REMEMBERING
-    from ckpt_cli.tui.writing import CHANGING
+    from ckpt_cli.tui.keys import MEMORY_KEYS, PANE_KEYS, READING_KEYS
+    from ckpt_cli.tui.writing import WRITING_KEYS
 
-    reading = [*MOVING, *((key.shown, key.help) for key in LOOKING)]
-    changing = [(key.shown, key.help) for key in CHANGING]
-    remembering = [(key.shown, key.help) for key in REMEMBERING]
+    reading = [*PANE_KEYS, *((key.shown, key.help) for key in READING_KEYS)]
+    changing = [(key.shown, key.help) for key in WRITING_KEYS]
+    remembering = [(key.shown, key.help) for key in MEMORY_KEYS]
     tables = "\n".join(
         (
             _keys("key", reading),
@@ -130,10 +130,10 @@ def _between(begin: str, made: str, text: str) -> str:
 def _matrix() -> str:
     """Commands by layouts; below it, the reasons of cells that are not `yes`."""
     reasons: dict[tuple[str, str], int] = {}
-    lines = [["command", *(f"`{name}`" for name in LAYOUTS)], ["---"] * (len(LAYOUTS) + 1)]
+    lines = [["command", *(f"`{name}`" for name in layouts())], ["---"] * (len(layouts()) + 1)]
     for command in LIMITS:
         cells = [f"`{command}`"]
-        for can in LAYOUTS.values():
+        for can in layouts().values():
             found = limit(command, can)
             if found is None:
                 cells.append("yes")

@@ -66,7 +66,7 @@ def started(kind: str, start: Callable[[], _Started]) -> Iterator[_Started]:
     try:
         server = start()
     except servers.Unavailable as error:
-        if kind in servers.REQUIRED:
+        if servers.is_required(kind):
             pytest.fail(str(error))
         MISSING.append(str(error))
         pytest.skip(str(error))

@@ -36,8 +36,8 @@ INSTALL = {
     " or set CKPT_TEST_MYSQL_URL",
 }
 """How to install each kind of server."""
-REQUIRED = {name for name in os.environ.get("CKPT_TEST_REQUIRE", "").split(",") if name}
-"""Kinds of servers that must be available, or the run fails."""
+_REQUIRED = set(os.environ.get("CKPT_TEST_REQUIRE", "").split(","))
+"""What must be available, or the run fails: kinds of servers, shells, tmux; or `all`."""
 USED: dict[str, str] = {}
 """The server of each kind that was used in this run."""
 ASKED_FOR_PASSWORD = "ckpt_test_guarded"
@@ -47,6 +47,11 @@ all.
 _FOLDERS = "ckpt-test-"
 _SECONDS = 30.0
 _TRIES = 3
+
+
+def is_required(name: str) -> bool:
+    """Whether a run without this server or program fails, in place of leaving tests out."""
+    return not _REQUIRED.isdisjoint({name, "all"})
 
 
 class Unavailable(Exception):

@@ -1,10 +1,35 @@
-"""Objects that are used in a `with` block and closed at its end."""
+"""Base classes of stores. They derive most methods of the protocols from a few abstract ones.
+
+An adapter implements the abstract methods, and overrides others that its engine does better, such
+as sums over an index instead of a read of every value.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
+
+from ckpt_backends.changes.change import Change
+from ckpt_backends.changes.removal import Removal, Removed
+from ckpt_backends.changes.rows import Restored, Row, not_of, sql_key
+from ckpt_backends.errors import Unsupported
+from ckpt_backends.model import (
+    BlobKey,
+    Checkpoint,
+    CheckpointKey,
+    Expiry,
+    StoreInfo,
+    Thread,
+    ThreadSize,
+    TypedBytes,
+    Usage,
+    Write,
+)
+
+_Column = tuple[str, str, str, str | None, str]
+"""Table, column, namespace, channel and type of stored values; see `Usage`."""
 
 
 class Closing(ABC):
@@ -24,3 +49,181 @@ class Closing(ABC):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class BaseStore(Closing):
+    """A `Store` that needs five queries. Their promises are those of `ckpt_backends.protocol`."""
+
+    sums_sizes: bool = False
+    keys_expire: bool = False
+
+    @abstractmethod
+    def describe(self) -> StoreInfo: ...
+
+    @abstractmethod
+    def threads(self, *, limit: int | None = None) -> Iterator[Thread]: ...
+
+    @abstractmethod
+    def checkpoints(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Checkpoint]: ...
+
+    @abstractmethod
+    def writes(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]: ...
+
+    @abstractmethod
+    def rows(self, thread_id: str) -> Iterator[Row]: ...
+
+    def notes(self) -> Sequence[str]:
+        return ()
+
+    def thread(self, thread_id: str) -> Thread | None:
+        return next((one for one in self.threads() if one.thread_id == thread_id), None)
+
+    def size(self, thread_id: str) -> ThreadSize:
+        checkpoints = writes = size = blobs = 0
+        for _, one in self.checkpoint_sizes(thread_id):
+            checkpoints += one.checkpoints
+            writes += one.writes
+            size += one.bytes
+        for _, length in self.blobs(thread_id):
+            blobs += 1
+            size += length
+        return ThreadSize(checkpoints, writes, size, blobs)
+
+    def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
+        return [self.size(one) for one in thread_ids]
+
+    def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
+        for one in self.checkpoints(thread_id, body=True, metadata=True):
+            yield one.key, ThreadSize(1, 0, _length(one.body) + _length(one.metadata))
+        for write in self.writes(thread_id):
+            yield write.key, ThreadSize(0, 1, write.size)
+
+    def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
+        if thread_id is None:
+            asked = sorted(one.thread_id for one in self.threads())
+        else:
+            asked = [thread_id]
+        for one in asked:
+            found: dict[_Column, list[int]] = {}
+            for place, size in self._lengths(one):
+                found.setdefault(place, []).append(size)
+            for (table, column, ns, channel, tag), sizes in found.items():
+                yield Usage(table, column, one, ns, channel, tag, len(sizes), sum(sizes))
+
+    def _lengths(self, thread_id: str) -> Iterator[tuple[_Column, int]]:
+        """Each stored value of a thread, with its length in bytes."""
+        for one in self.checkpoints(thread_id, body=True, metadata=True):
+            for column, value in (("checkpoint", one.body), ("metadata", one.metadata)):
+                if value is not None:
+                    ns = one.key.checkpoint_ns
+                    yield ("checkpoints", column, ns, None, value.type), _length(value)
+        for key, size in self.blobs(thread_id):
+            yield ("blobs", "value", key.checkpoint_ns, key.channel, ""), size
+        for write in self.writes(thread_id, values=True):
+            tag = "" if write.value is None else write.value.type
+            yield ("writes", "value", write.key.checkpoint_ns, write.channel, tag), write.size
+
+    def namespaces(self, thread_id: str) -> list[str]:
+        return sorted({one.key.checkpoint_ns for one in self.checkpoints(thread_id)})
+
+    def checkpoints_at(
+        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+    ) -> Iterator[Checkpoint]:
+        for (thread_id, ns), ids in _by_namespace(keys).items():
+            yield from self.checkpoints(
+                thread_id, checkpoint_ns=ns, checkpoint_ids=ids, body=body, metadata=metadata
+            )
+
+    def writes_at(
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        for (thread_id, ns), ids in _by_namespace(keys).items():
+            yield from self.writes(
+                thread_id, checkpoint_ns=ns, checkpoint_ids=ids, channels=channels, values=values
+            )
+
+    def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:  # noqa: ARG002
+        """None: values are stored in bodies."""
+        return iter(())
+
+    def expiries(
+        self,
+        thread_id: str,  # noqa: ARG002
+        checkpoint_ns: str,  # noqa: ARG002
+        checkpoint_ids: Collection[str],  # noqa: ARG002
+    ) -> Iterator[Expiry]:
+        """None: nothing expires."""
+        return iter(())
+
+    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
+        """The rows whose column `thread_id` names the thread; `restore` checks the rest."""
+        for row in rows:
+            if row.cells.get("thread_id") != thread_id:
+                raise not_of(row.table, row.cells.get("thread_id"), thread_id)
+            yield row
+
+    def row_key(self, row: Row) -> Hashable:
+        return sql_key(row)
+
+    def sources(self, key: CheckpointKey) -> list[str]:  # noqa: ARG002
+        return []
+
+    def refresh(self) -> None:
+        """Nothing to do: each read sees the present state."""
+
+
+class BaseWritableStore(Closing):
+    """A `WritableStore` without a place where removed data may be left."""
+
+    @abstractmethod
+    def apply(self, change: Change) -> None: ...
+
+    @abstractmethod
+    def remove(self, removals: Sequence[Removal]) -> list[Removed]: ...
+
+    @abstractmethod
+    def restore(self, rows: Iterable[Row]) -> Restored: ...
+
+    def vacuum(self) -> None:
+        raise Unsupported(
+            "this kind of store cannot be vacuumed", hint="run the command without --vacuum"
+        )
+
+    def finish_removal(self) -> str:
+        return ""
+
+
+def _length(value: TypedBytes | None) -> int:
+    """The stored length of a value, also of one that was too long to read."""
+    if value is None:
+        return 0
+    return len(value.data) if value.whole is None else value.whole
+
+
+def _by_namespace(keys: Sequence[CheckpointKey]) -> Mapping[tuple[str, str], list[str]]:
+    """The ids of checkpoints by thread and namespace."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for key in keys:
+        found.setdefault((key.thread_id, key.checkpoint_ns), []).append(key.checkpoint_id)
+    return found

@@ -1,6 +1,6 @@
 """How a backend declares what it opens. Reading a declaration imports no driver.
 
-Each backend is a package with a module `declaration` that defines `BACKEND`. The registry finds
+Each backend is a package with a module `declaration` that defines `BACKEND`. `discovery` finds
 bundled packages by their folders, and installed ones by the entry point group `ckpt.backends`; an
 entry point names the object, as in `toy = "ckpt_toy.declaration:BACKEND"`.
 """
@@ -12,6 +12,11 @@ from dataclasses import dataclass, field
 
 from ckpt_backends.model import Capability
 
+SAVER = Capability.HISTORY | Capability.WRITES | Capability.TASK_PATH | Capability.ADDING
+"""What LangGraph's savers store, except those that keep only the newest checkpoint."""
+NAME, WORD, NUMBER = r"[\w.,+-]*", "[a-z-]{0,14}", r"[\d,]*"
+"""Patterns for `Backend.params`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
@@ -20,7 +25,6 @@ class Backend:
     Fields of the form `module:function` name what is imported when it is needed.
     """
 
-    name: str
     title: str
     """The name of the engine or application in messages, such as `PostgreSQL`."""
     layouts: Mapping[str, Capability] = field(default_factory=dict)
@@ -40,12 +44,22 @@ class Backend:
     extra: str = ""
     """The extra of this distribution that installs the driver."""
     params: Mapping[str, str] = field(default_factory=dict)
-    """The URL parameters whose values may be printed, each with a regular expression that the
-    whole value must match; the values of all others are masked."""
+    """The URL parameters whose values may be printed, each with a regular expression (ASCII) that
+    the whole value must match. The values of all others are masked, except that of `layout`."""
+    is_local: bool = False
+    """Whether its stores are files and folders, so that its URLs name no host."""
     claims_path: Callable[[str], bool] | None = None
-    """Whether a path is a store of this backend, by its name and the names inside it."""
-    is_server: bool = False
-    """Whether its URLs name hosts."""
+    """Whether a path is a store of this backend, by its name and the names of files in it.
+
+    It must not open a file: closing it again would release the locks of an open database.
+    """
+    opens_other_paths: bool = False
+    """Whether it opens the paths that no backend claims."""
+    file_names: tuple[str, ...] = ()
+    """Patterns for the names that `ckpt stores` looks for in a folder. One that ends with `/` is
+    of a folder."""
+    inner_paths: tuple[str, ...] = ()
+    """The files and folders that it opens inside a folder."""
 
     checkpoints: str = ""
     """`module:function(url) -> Store`."""
@@ -57,5 +71,9 @@ class Backend:
     """`module:function(url) -> WritableMemoryStore`."""
     memory_edits: str = ""
     """`module:function(url) -> EditableMemoryStore`."""
+    memory_near: Callable[[str], str | None] | None = None
+    """The path of its memory that belongs to a file of threads, by the path of that file."""
+    threads_of_memory: str = ""
+    """`module:function(url) -> ThreadsOfMemory`; `''` if they are in the same store."""
     sessions: str = ""
     """`module:function(url) -> SessionStore`."""

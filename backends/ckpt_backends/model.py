@@ -137,6 +137,16 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Expiry:
+    """When a checkpoint and its writes expire; None if they do not."""
+
+    key: CheckpointKey
+    at: datetime | None
+    writes_at: datetime | None
+    """When the first of its writes expires."""
+
+
+@dataclass(frozen=True, slots=True)
 class Write:
     """One value that a task wrote, stored with the checkpoint that the task started from.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import ClassVar, Protocol, Self
+from typing import Protocol, Self
 
 from ckpt_backends.changes.change import Change
 from ckpt_backends.changes.removal import Removal, Removed
@@ -21,17 +21,22 @@ from ckpt_backends.model import (
     BlobKey,
     Checkpoint,
     CheckpointKey,
+    Expiry,
     StoreInfo,
     Thread,
     ThreadSize,
     Usage,
     Write,
 )
-from ckpt_backends.url import StoreUrl
 
 
 class Store(Protocol):
     """A checkpoint store, opened for reading. Not safe to share between threads."""
+
+    sums_sizes: bool
+    """Whether the engine adds up the size of a thread in one query."""
+    keys_expire: bool
+    """Whether checkpoints may have a time to live; otherwise `expiries` is empty."""
 
     def describe(self) -> StoreInfo:
         """The layout, size and capabilities of the store; reads at most one checkpoint."""
@@ -158,6 +163,15 @@ class Store(Protocol):
         """
         ...
 
+    def expiries(
+        self, thread_id: str, checkpoint_ns: str, checkpoint_ids: Collection[str]
+    ) -> Iterator[Expiry]:
+        """The expiry of each of these checkpoints, without missing ones.
+
+        Reading it does not extend a time to live.
+        """
+        ...
+
     def rows(self, thread_id: str) -> Iterator[Row]:
         """All rows of a thread as stored, of any size, with one row in memory at a time.
 
@@ -235,6 +249,13 @@ class WritableStore(Protocol):
         """Reclaim the space of removed rows, for example with VACUUM. This may take long."""
         ...
 
+    def finish_removal(self) -> str:
+        """Erase removed data from other places, such as the engine's log, after all removals.
+
+        Returns a note about data that could not be erased, or `''`.
+        """
+        ...
+
     def close(self) -> None:
         """Close the connection; closing twice is allowed."""
         ...
@@ -247,27 +268,3 @@ class WritableStore(Protocol):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None: ...
-
-
-class Backend(Protocol):
-    """The adapter for one engine with all its layouts."""
-
-    schemes: ClassVar[tuple[str, ...]]
-    """The URL schemes that it opens, the usual one first."""
-
-    @classmethod
-    def open(cls, url: StoreUrl) -> Store:
-        """Open for reading; never creates anything.
-
-        Raises `StoreUnavailable` or `UnknownLayout`.
-        """
-        ...
-
-    @classmethod
-    def open_writable(cls, url: StoreUrl) -> WritableStore:
-        """Open for changes; never creates a store or alters its tables.
-
-        Raises `StoreUnavailable`, `UnknownLayout` if an unknown or newer saver created the tables,
-        and `Unsupported` if the layout cannot store changes.
-        """
-        ...

@@ -2,51 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import quote, unquote
 
+from ckpt_backends.declaration import NAME
+from ckpt_backends.discovery import backend_at, backend_of, bundled
 from ckpt_backends.errors import UsageError
 
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
-_PLAIN, _WORDS, _NUMBERS = (
-    re.compile(pattern, re.ASCII) for pattern in (r"[\w.,+-]*", r"[a-z-]{0,14}", r"[\d,]*")
-)
-_PRINTABLE_PARAMS = {
-    **dict.fromkeys(("layout", "schema", "host", "hostaddr", "user", "dbname"), _PLAIN),
-    **dict.fromkeys(("prefix", "write_prefix"), re.compile(r"[\w.,+:{}-]*", re.ASCII)),
-    **dict.fromkeys(("store_prefix", "vector_prefix", "store_collection"), _PLAIN),
-    **dict.fromkeys(("collection", "writes_collection", "authSource", "replicaSet"), _PLAIN),
-    **dict.fromkeys(("sslmode", "target_session_attrs"), _WORDS),
-    "ssl_mode": re.compile(r"[a-zA-Z_]{0,16}", re.ASCII),
-    **dict.fromkeys(("snapshot", "tls", "directConnection", "retryWrites"), _WORDS),
-    **dict.fromkeys(("copy", "port", "connect_timeout", "read_timeout"), _NUMBERS),
-}
-"""Query parameters that are printed if their value matches the pattern. The values of all others
-may be secret and are masked."""
 _NAME = re.compile(r"\w+", re.ASCII)
 _HOSTS = re.compile(r"(\[[^\]@]*\]|[^:@\[\]]*)(:(\d|\$\{\w+\})*)?", re.ASCII)
 """One host of a URL, with an optional port, which may be a variable of a profile."""
-_SERVERS = {"mongodb", "mongodb+srv", "mysql", "mariadb"}
-_SERVERS |= {"postgres", "postgresql", "redis", "rediss"}
-_ALMOST = re.compile(
-    r"\s*(postgres|postgresql|mysql|mariadb|mongodb|mongodb\+srv|redis|rediss|sqlite):"
-    r"|\s*(host|hostaddr|port|dbname|user|password|passfile|service)\s*=|.*\bpassword\s*=",
+_CONNECTION = re.compile(
+    r"\s*(host|hostaddr|port|dbname|user|password|passfile|service)\s*=|.*\bpassword\s*=",
     re.IGNORECASE | re.DOTALL,
 )
-"""Matches the address of a server that is not a URL, such as libpq's `host=... password=...`."""
+"""Matches the parameters of a connection, such as `host=... password=...`."""
 MASK = "***"
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 """A variable of the environment in the URL of a profile."""
-DEV_FOLDER = ".langgraph_api"
-"""The folder of `langgraph dev`'s files, inside the folder in which it was started."""
-DEV_SUFFIX = ".pckl"
-DEV_FILE = f".langgraph_checkpoint.1{DEV_SUFFIX}"
-"""The file with the checkpoints of `langgraph dev`."""
-MEMORY = ("memory.json", ".deer-flow")
-"""DeerFlow's memory file, and its folder."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -111,7 +87,7 @@ class UrlParts:
     def is_clear(self) -> bool:
         """Whether the URL was split safely: no part of a password can be in another part."""
         if not self.hosts:
-            return self.scheme not in _SERVERS or "@" not in self.path
+            return "@" not in self.path or _is_local(self.scheme)
         return (
             all(map(_HOSTS.fullmatch, self.hosts.split(",")))
             and "@" not in self.path
@@ -167,23 +143,21 @@ def _is_plain(authority: str, query: str) -> bool:
 def parse_url(text: str) -> StoreUrl:
     """Parse a path, or a URL such as `sqlite:///relative.db` or `sqlite:////abs.db`.
 
-    A path is a SQLite file, DeerFlow's memory, or `langgraph dev`'s folder, one of its files, or
-    the project that contains it.
-
-    Raises `UsageError` if the text is empty or cannot be parsed.
+    A path belongs to the backend that claims it. Raises `UsageError` if the text is empty
+    or cannot be parsed.
     """
     if not text:
         raise UsageError("the store name is empty", hint="name a file or URL: -s agent.db")
     if is_almost_url(text):
         raise UsageError(
             "not a store URL",
-            hint="write postgresql://USER@HOST:PORT/DATABASE, or ./NAME for a file",
+            hint="write SCHEME://USER@HOST:PORT/DATABASE, or ./NAME for a file",
         )
     is_path = _SCHEME.match(text) is None
     if "\0" in (text if is_path else unquote(text)):
         raise UsageError("the store name contains a NUL character")
     if is_path:
-        return StoreUrl(_scheme_of(text), text, raw=text)
+        return StoreUrl(backend_at(text).schemes[0], text, raw=text)
     parts = split_url(text)
     if not parts.is_clear:
         raise UsageError(
@@ -198,26 +172,14 @@ def parse_url(text: str) -> StoreUrl:
     )
 
 
-def _scheme_of(path: str) -> str:
-    if is_memory(path):
-        return "deerflow"
-    return "langgraph-dev" if _is_of_dev_server(path) else "sqlite"
-
-
-def _is_of_dev_server(path: str) -> bool:
-    if os.path.basename(os.path.normpath(path)) == DEV_FOLDER or path.endswith(DEV_SUFFIX):
-        return True
-    return any(os.path.exists(os.path.join(path, name)) for name in (DEV_FOLDER, DEV_FILE))
-
-
-def is_memory(path: str) -> bool:
-    """Whether a path is DeerFlow's memory file, its folder, or a project that contains it."""
-    return os.path.basename(path.rstrip("/")) in MEMORY or os.path.isdir(f"{path}/{MEMORY[1]}")
-
-
 def is_almost_url(text: str) -> bool:
     """Whether a text is the address of a server, perhaps with a password, but not a URL."""
-    return _SCHEME.match(text) is None and _ALMOST.match(text) is not None
+    if _SCHEME.match(text) is not None:
+        return False
+    before, colon, _ = text.partition(":")
+    scheme = before.strip().casefold()
+    is_scheme = colon and any(scheme in one.schemes for one in bundled())
+    return bool(is_scheme) or _CONNECTION.match(text) is not None
 
 
 def printable(text: str) -> str:
@@ -235,7 +197,7 @@ def printable(text: str) -> str:
     if parts.password is not None:
         user += f":{MASK}"
     shown = [
-        f"{name}={printable_param(name, value)}"
+        f"{name}={printable_param(parts.scheme, name, value)}"
         for name, value in parts.query
         if _NAME.fullmatch(name)
     ]
@@ -245,10 +207,23 @@ def printable(text: str) -> str:
     )
 
 
-def printable_param(name: str, value: str) -> str:
-    """The value of a parameter, or `***` unless it is known to be harmless."""
-    form, text = _PRINTABLE_PARAMS.get(name), unquote(VARIABLE.sub("", value))
-    return value if form is not None and form.fullmatch(text) else MASK
+def printable_param(scheme: str, name: str, value: str) -> str:
+    """The value of a parameter, or `***` unless the scheme's backend declares it to be harmless."""
+    form, text = _printable_form(scheme, name), unquote(VARIABLE.sub("", value))
+    return value if form is not None and re.fullmatch(form, text, re.ASCII) else MASK
+
+
+def _printable_form(scheme: str, name: str) -> str | None:
+    """The pattern of the values of a parameter that may be printed; None if none may be."""
+    if name == "layout":
+        return NAME
+    backend = backend_of(scheme)
+    return None if backend is None else backend.params.get(name)
+
+
+def _is_local(scheme: str) -> bool:
+    backend = backend_of(scheme)
+    return backend is not None and backend.is_local
 
 
 def printable_written(text: str, raw: str = "") -> str:
@@ -269,8 +244,11 @@ def secrets(url: StoreUrl) -> set[str]:
     """The secrets in a URL, which no message may show, as written and percent-decoded."""
     parts = split_url(url.raw)
     found = {parts.password or ""}
-    found |= {value for name, value in parts.query if name not in _PRINTABLE_PARAMS}
-    found |= {value for name, value in url.params.items() if name not in _PRINTABLE_PARAMS}
+    found |= {
+        value
+        for name, value in (*parts.query, *url.params.items())
+        if _printable_form(url.scheme, name) is None
+    }
     return {one for text in found for one in (text, unquote(text)) if one}
 
 
@@ -303,7 +281,9 @@ def fingerprint(url: StoreUrl, salt: str) -> str:
     """
     from hashlib import sha256  # late: it loads OpenSSL
 
-    params = sorted((name, printable_param(name, value)) for name, value in url.params.items())
+    params = sorted(
+        (name, printable_param(url.scheme, name, value)) for name, value in url.params.items()
+    )
     return sha256(repr((salt, printable(url.raw), params)).encode()).hexdigest()
 
 

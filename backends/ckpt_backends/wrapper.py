@@ -10,6 +10,7 @@ from ckpt_backends.model import (
     BlobKey,
     Checkpoint,
     CheckpointKey,
+    Expiry,
     StoreInfo,
     Thread,
     ThreadSize,
@@ -24,6 +25,8 @@ class WrappedStore(Closing):
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
+        self.sums_sizes = inner.sums_sizes
+        self.keys_expire = inner.keys_expire
 
     def describe(self) -> StoreInfo:
         return self.inner.describe()
@@ -104,6 +107,11 @@ class WrappedStore(Closing):
 
     def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:
         return self.inner.blobs(thread_id)
+
+    def expiries(
+        self, thread_id: str, checkpoint_ns: str, checkpoint_ids: Collection[str]
+    ) -> Iterator[Expiry]:
+        return self.inner.expiries(thread_id, checkpoint_ns, checkpoint_ids)
 
     def rows(self, thread_id: str) -> Iterator[Row]:
         return self.inner.rows(thread_id)

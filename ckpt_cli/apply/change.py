@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ckpt_backends.changes.change import Change
-from ckpt_backends.changes.removal import finish_removal
 from ckpt_backends.protocol import Store
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.apply.writable import writable_store
@@ -18,4 +17,4 @@ def apply_change(url: StoreUrl, change: Change, readers: Iterable[Store] = ()) -
     """
     with writable_store(url, readers) as writable:
         writable.apply(change)
-        return finish_removal(writable) if change.removed else ""
+        return writable.finish_removal() if change.removed else ""

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from ckpt_backends.changes.bundle import Header, memory_bundle_name, write_bundle
-from ckpt_backends.changes.removal import finish_removal
 from ckpt_backends.changes.signatures import SigningKey
 from ckpt_backends.errors import CkptError
 from ckpt_backends.memory.protocol import Item, MemoryStore
@@ -67,7 +66,7 @@ def remove_items(url: StoreUrl, items: Sequence[Item]) -> MemoryReport:
                     raise
                 stopped = error
                 break
-        return MemoryReport(removed, stopped, finish_removal(writable))
+        return MemoryReport(removed, stopped, writable.finish_removal())
 
 
 def check_editable(url: StoreUrl) -> None:

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 
 from ckpt_backends.changes.bundle import Header, bundle_name, write_bundle
-from ckpt_backends.changes.removal import finish_removal
 from ckpt_backends.changes.signatures import SigningKey
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import StoreInfo
@@ -94,7 +93,7 @@ def run_purge(
             except CkptError as error:
                 # Reported after what was removed.
                 report.vacuum = error
-        report.not_erased = finish_removal(writable)
+        report.not_erased = writable.finish_removal()
     return report
 
 

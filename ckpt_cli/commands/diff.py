@@ -23,8 +23,8 @@ from ckpt_cli.render.step_writes import (
     written_record,
     written_rows,
 )
-from ckpt_cli.render.values.compared import compared_lines
 from ckpt_cli.render.values.diff import diff_text
+from ckpt_cli.render.values.diff_header import diff_header_lines
 from ckpt_cli.session import Session
 from ckpt_cli.threads.target import TargetArguments, find_checkpoint, find_two
 
@@ -115,7 +115,7 @@ def diff(ctx: typer.Context, options: DiffOptions) -> None:
     session.output.document(
         lambda: diff_record(found.before, found.after, found.changes),
         lambda: chain(
-            compared_lines(found),
+            diff_header_lines(found),
             diff_text(found.changes, stat=options.stat, width=session.output.width),
         ),
         rows=lambda: change_rows(found.changes),

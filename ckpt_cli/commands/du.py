@@ -10,7 +10,7 @@ import typer
 from ckpt_backends.errors import UsageError
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.queries.disk_usage import BYS, By, survey
-from ckpt_cli.render.du import (
+from ckpt_cli.render.disk_usage import (
     SURVEY_COLUMNS,
     amount_columns,
     amount_records,

@@ -29,6 +29,7 @@ from ckpt_cli.queries.memory import (
     search_items,
     stored_item,
 )
+from ckpt_cli.render.memory.full_text import full_text_lines
 from ckpt_cli.render.memory.items import (
     hit_columns,
     hit_record,
@@ -41,7 +42,6 @@ from ckpt_cli.render.memory.items import (
     tree_lines,
 )
 from ckpt_cli.render.memory.provenance import origin_lines, origin_record
-from ckpt_cli.render.memory.whole import whole_lines
 from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.values.one_line import counted as counted_of
 from ckpt_cli.session import Session
@@ -252,7 +252,7 @@ def _show_all(session: Session, memory: MemoryStore, prefix: Namespace) -> None:
     now, output = session.now, session.output
     found = read_items(memory, prefix, ItemFilter(), now, redacted=_is_redacted(session))
     if output.text:
-        output.document(dict, lambda: whole_lines(found, output.width), rows=tuple, columns=())
+        output.document(dict, lambda: full_text_lines(found, output.width), rows=tuple, columns=())
     else:
         records = (read_record(one, now) for one in found)
         output.records(records, [*item_columns(now), Column("VALUE", "value")])

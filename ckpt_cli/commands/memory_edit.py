@@ -16,9 +16,9 @@ from ckpt_cli.core.memory.edit_fact import changes, parse_fields, refuse_duplica
 from ckpt_cli.core.memory.item_filter import parse_namespace
 from ckpt_cli.core.values.redact import redact
 from ckpt_cli.queries.memory import find_key, stored_item
+from ckpt_cli.render.terminal.fields import field
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.table import Column
-from ckpt_cli.render.thread import field
 from ckpt_cli.render.values.block import block
 from ckpt_cli.session import Session
 

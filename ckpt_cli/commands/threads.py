@@ -11,9 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ckpt_backends.errors import UsageError
-from ckpt_backends.expiry import expiring
 from ckpt_backends.model import Status
-from ckpt_backends.sizing import is_summed_up
 from ckpt_cli.commands.thread_memory import remembered
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.diagnostics import progress
@@ -128,7 +126,7 @@ def list_(ctx: typer.Context, options: ThreadListOptions) -> None:
         where=tuple(map(parse_where, options.where or ())),
     )
     details = options.long or not options.everything
-    sizes = options.long or options.sort == "bytes" or is_summed_up(session.store)
+    sizes = options.long or options.sort == "bytes" or session.store.sums_sizes
     rows = list_threads(
         session.store,
         wanted,
@@ -158,7 +156,7 @@ def list_(ctx: typer.Context, options: ThreadListOptions) -> None:
         long=options.long,
         sizes=sizes,
         first_message=options.first_message,
-        expires=details and expiring(session.store) is not None,
+        expires=details and session.store.keys_expire,
     )
     session.output.records(records(), columns)  # type: ignore[arg-type]
     if not counted:

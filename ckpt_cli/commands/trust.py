@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ckpt_backends.errors import NotFound, UsageError
-from ckpt_backends.url import VARIABLE, printable_param, printable_written
+from ckpt_backends.url import VARIABLE, printable_param, printable_written, split_url
 from ckpt_cli.config import trust
 from ckpt_cli.config.profiles import Profile, Profiles, discover, parse, table_of
 from ckpt_cli.render.terminal.table import Column, table_lines
@@ -135,9 +135,10 @@ def _rows(profiles: Profiles) -> Iterator[dict[str, Any]]:
 
 
 def _settings(profile: Profile) -> dict[str, str]:
+    scheme = split_url(profile.url).scheme
     others = {"threads": profile.threads, "memory": profile.memory}
     return {
-        **{name: printable_param(name, value) for name, value in profile.params.items()},
+        **{name: printable_param(scheme, name, value) for name, value in profile.params.items()},
         **({"retention": profile.retention} if profile.retention else {}),
         **{name: printable_written(text) for name, text in others.items() if text},
         **{f"reducers.{channel}": name for channel, name in profile.reducers.items()},

@@ -10,16 +10,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from ckpt_backends.url import DEV_FILE, DEV_FOLDER, MEMORY, VARIABLE, parse_url
+from ckpt_backends.discovery import bundled
+from ckpt_backends.url import VARIABLE, parse_url
 
-_SCHEMES = frozenset({"sqlite", "langgraph-dev", "deerflow"})
-"""Stores that are local files."""
 _PARAMS = frozenset({"layout"})
-_INNER = (
-    *("", DEV_FOLDER, DEV_FILE, f"{DEV_FOLDER}/{DEV_FILE}"),
-    *(*MEMORY, f"{MEMORY[1]}/{MEMORY[0]}"),
-)
-"""Files and folders of a store that is a folder. A link may lead anywhere."""
 
 
 def needs_trust(url: str, params: Mapping[str, str], folder: Path) -> str | None:
@@ -32,12 +26,15 @@ def needs_trust(url: str, params: Mapping[str, str], folder: Path) -> str | None
     if found is not None:
         return f"uses the environment variable '{found[1]}'"
     parsed = parse_url(url)
-    if parsed.scheme not in _SCHEMES:
+    local = [one for one in bundled() if one.is_local]
+    if not any(parsed.scheme in one.schemes for one in local):
         return "names a server"
     if others := sorted({*parsed.params, *params} - _PARAMS):
         return f"sets '{others[0]}'"
     root = os.path.realpath(folder)
-    places = (os.path.realpath(os.path.join(parsed.path, inner)) for inner in _INNER)
+    # A link in a store that is a folder may lead anywhere.
+    inner = ("", *(path for one in local for path in one.inner_paths))
+    places = (os.path.realpath(os.path.join(parsed.path, path)) for path in inner)
     if any(os.path.commonpath((place, root)) != root for place in places):
         return "names a file outside its folder"
     return None

@@ -9,6 +9,7 @@ from ckpt_backends.changes.change import Change, NewBlob
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.msgpack.reassemble import Pieces, Unbuildable
 from ckpt_backends.codec.values import Opaque, Value
+from ckpt_backends.discovery import layouts
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Capability, TypedBytes
 from ckpt_cli.core.replay.add_messages import Pending
@@ -36,6 +37,11 @@ class _Refused(Exception):
     """The value cannot be restored; the message is the reason."""
 
 
+def _can_repair(capabilities: Capability) -> bool:
+    """Whether values are stored apart, where a missing one can be added."""
+    return Capability.INLINE_VALUES not in capabilities and Capability.ADDING in capabilities
+
+
 def plan_repair(reader: ThreadReader, reducers: Mapping[str, str]) -> Repair:
     """Plan which values of a thread are restored; also returns those that cannot be, with the
     reason.
@@ -44,10 +50,11 @@ def plan_repair(reader: ThreadReader, reducers: Mapping[str, str]) -> Repair:
     apart.
     """
     capabilities = reader.store.describe().capabilities
-    if Capability.INLINE_VALUES in capabilities or Capability.ADDING not in capabilities:
+    if not _can_repair(capabilities):
+        usable = [name for name, can in layouts().items() if _can_repair(can)]
         raise Unsupported(
             "cannot repair: this layout stores values inside checkpoints",
-            hint="--repair works on postgres, mysql, langgraph-dev, redis-plain and three-table",
+            hint=f"--repair works on {', '.join(usable)}",
         )
     found, lost = replay_with_lost(reader)
     ((_, judgements),) = judge_all([found], reducers)

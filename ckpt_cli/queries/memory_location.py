@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
-from ckpt_backends.url import MEMORY, StoreUrl
+from ckpt_backends.discovery import backend_of, bundled
+from ckpt_backends.url import StoreUrl
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,17 +18,17 @@ class MemoryPlace:
 
 
 def memory_place(threads: StoreUrl, chosen: StoreUrl | None) -> MemoryPlace | None:
-    """Return the chosen memory, or the memory of the DeerFlow folder that contains the threads.
+    """Return the chosen memory, or the one of an application that keeps it near the threads.
 
     Returns None if there is none. Opens no file.
     """
     if chosen is not None:
         return MemoryPlace(chosen, named=True)
-    folder = MEMORY[1]
-    if threads.scheme != "sqlite" or folder not in os.path.abspath(threads.path):
+    own = backend_of(threads.scheme)
+    if own is None or not own.is_local:
         return None
-    above, found, _ = os.path.abspath(threads.path).rpartition(f"{os.sep}{folder}{os.sep}")
-    if not found:
-        return None
-    base = f"{above}{os.sep}{folder}"
-    return MemoryPlace(StoreUrl("deerflow", base, raw=base), named=False)
+    for backend in bundled():
+        found = None if backend.memory_near is None else backend.memory_near(threads.path)
+        if found is not None:
+            return MemoryPlace(StoreUrl(backend.schemes[0], found, raw=found), named=False)
+    return None

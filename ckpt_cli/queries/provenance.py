@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ckpt_backends.apps.deerflow.checkpointer import Checkpointer, checkpointer_of
-from ckpt_backends.apps.deerflow.places import base_of
 from ckpt_backends.errors import CkptError, NotFound, UnknownLayout
-from ckpt_backends.memory.protocol import Item, MemoryStore
+from ckpt_backends.memory.protocol import Item, MemoryStore, ThreadsOfMemory
 from ckpt_backends.protocol import Store
-from ckpt_backends.registry import open_memory
+from ckpt_backends.registry import open_memory, threads_of_memory
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.core import refs
 from ckpt_cli.core.conversation.messages import content_text
@@ -49,17 +47,14 @@ class ItemOrigin:
     """Why nothing more is known."""
 
 
-def threads_place(memory: StoreUrl, chosen: StoreUrl | None) -> Checkpointer:
+def threads_place(memory: StoreUrl, chosen: StoreUrl | None) -> ThreadsOfMemory:
     """Return the store of the threads that a memory came from.
 
-    This is the chosen one; for DeerFlow's files the one in its config.yaml; otherwise the same
-    store.
+    This is the chosen one; otherwise the one that the memory's backend finds.
     """
     if chosen is not None:
-        return Checkpointer(chosen, "from --threads or the profile")
-    if memory.scheme == "deerflow":
-        return checkpointer_of(base_of(memory))
-    return Checkpointer(memory, "the same store")
+        return ThreadsOfMemory(chosen, "from --threads or the profile")
+    return threads_of_memory(memory)
 
 
 def trace(threads: Store, thread_id: str, made_at: datetime | None, text: str) -> ItemOrigin:

@@ -6,22 +6,15 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
+from ckpt_backends.discovery import bundled, installed
 from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout, Unsupported
 from ckpt_backends.memory.protocol import MemoryInfo
 from ckpt_backends.model import StoreInfo
 from ckpt_backends.registry import open_memory, open_store
-from ckpt_backends.url import (
-    DEV_FOLDER,
-    MEMORY,
-    StoreUrl,
-    printable,
-    printable_written,
-    without_values,
-)
-
-_SUFFIXES = {".db", ".sqlite", ".sqlite3"}
+from ckpt_backends.url import StoreUrl, printable, printable_written, without_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +65,10 @@ def in_folder(folder: Path) -> Iterator[FoundStore]:
     kinds: dict[str, str] = {}
     with suppress(OSError):
         for entry in os.scandir(folder):
-            if entry.name == DEV_FOLDER and entry.is_dir():
-                kinds[entry.name] = "langgraph-dev"
-            elif entry.name in MEMORY:
-                kinds[entry.name] = "deerflow"
-            elif Path(entry.name).suffix in _SUFFIXES and entry.is_file():
-                kinds[entry.name] = "sqlite"
+            name = f"{entry.name}/" if entry.is_dir() else entry.name
+            for backend in (*bundled(), *installed()):
+                if any(fnmatchcase(name, pattern) for pattern in backend.file_names):
+                    kinds.setdefault(entry.name, backend.schemes[0])
     for name, kind in sorted(kinds.items()):
         (found,) = inspect(name, StoreUrl(kind, str(folder / name), raw=name))
         if not isinstance(found.error, UnknownLayout):

@@ -11,11 +11,11 @@ from ckpt_cli.core.forking.checkpoint_copy import NAME
 from ckpt_cli.core.tasks.writes import Placed
 from ckpt_cli.core.values.paths import format_path
 from ckpt_cli.queries.blame import Blame, By
+from ckpt_cli.render.terminal.fields import field
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.table import Column
-from ckpt_cli.render.terminal.units import age, iso, step_words, when
-from ckpt_cli.render.thread import field
+from ckpt_cli.render.terminal.units import age, optional_iso, step_words, when
 from ckpt_cli.render.values.one_line import summary
 
 _WORDS: dict[By, str] = {
@@ -42,7 +42,7 @@ def blame_record(found: Blame) -> dict[str, Any]:
         "checkpoint_id": key.checkpoint_id,
         "parent_checkpoint_id": moment.checkpoint.parent_checkpoint_id,
         "step": moment.number,
-        "ts": None if moment.at is None else iso(moment.at),
+        "ts": optional_iso(moment.at),
         "source": moment.source,
         "by": found.by,
         "node": found.node,

@@ -9,7 +9,7 @@ from ckpt_cli.core.tasks.step_nodes import path_text
 from ckpt_cli.core.values.paths import format_path
 from ckpt_cli.queries.grep import GrepHit
 from ckpt_cli.render.terminal.table import Column
-from ckpt_cli.render.terminal.units import iso
+from ckpt_cli.render.terminal.units import optional_iso
 
 _BEFORE, _AFTER = 24, 200
 """Characters around a match that are kept for a table; the table cuts them to its width."""
@@ -23,7 +23,7 @@ def hit_record(hit: GrepHit) -> dict[str, Any]:
         "checkpoint_ns": hit.key.checkpoint_ns,
         "checkpoint_id": hit.key.checkpoint_id,
         "ref": hit.ref,
-        "ts": None if hit.at is None else iso(hit.at),
+        "ts": optional_iso(hit.at),
         "in": hit.kind,
         "node": hit.path[-1] if hit.path else hit.node,
         "node_path": list(hit.path),

@@ -9,11 +9,11 @@ from typing import Any
 from ckpt_backends.codec import from_json
 from ckpt_backends.model import Status
 from ckpt_cli.core.tasks.step_nodes import path_text
+from ckpt_cli.render.status import counted_names, marks_style, next_node_names, node_names
 from ckpt_cli.render.terminal.safe_text import safe_text, short_ns
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.table import Column
-from ckpt_cli.render.terminal.units import size, step_number, when
-from ckpt_cli.render.thread import ago, counted_names, marks_style, names, next_names
+from ckpt_cli.render.terminal.units import ago, size, step_number, when
 from ckpt_cli.render.values.one_line import summary
 
 _QUIET = {Status.PENDING, Status.UNKNOWN, Status.EMPTY}
@@ -40,8 +40,8 @@ def history_columns(
         Column("SOURCE", "source", drop=2),
         Column("PARENT", "parent_checkpoint_id", short, style="dim", drop=4),
         Column("NODE", "nodes", counted_names, cut=True, style="node"),
-        Column("NEXT", "next", names, table=False),
-        Column("NEXT", "next_paths", next_names, cut=True, style="node"),
+        Column("NEXT", "next", node_names, table=False),
+        Column("NEXT", "next_paths", next_node_names, cut=True, style="node"),
         Column("STATUS", "state", table=False),
         Column("STATUS", "marks", ", ".join, style=marks_style),
         Column("WRITES", "write_count", right=True, drop=3),
@@ -64,7 +64,7 @@ def history_line(record: Mapping[str, Any], zone: tzinfo, *, all_ns: bool) -> St
         (f"  {safe_text(record['checkpoint_id'])}", "id"),
         (f"  {step_number(record['step']):>3} {safe_text(record['source'] or '?'):6}", "plain"),
         (f"  {counted_names(nodes)}" if nodes else "", "node"),
-        (f"  next: {next_names(record['next_paths'])}", "node"),
+        (f"  next: {next_node_names(record['next_paths'])}", "node"),
         (f"  {', '.join(marks)}" if marks else "", marks_style(marks)),
         (f"  {safe_text('; '.join(said))}" if said else "", marks_style(marks)),
         (f"  in {safe_text(ns)}" if all_ns and ns else "", "dim"),

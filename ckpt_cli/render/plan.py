@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -18,12 +17,13 @@ from ckpt_cli.core.forking.plan import CheckpointPlan, ShownCheckpoint, Touched
 from ckpt_cli.core.tasks.step_nodes import asked_by, failed_at, path_text
 from ckpt_cli.core.tasks.tasks import Task, conditions_of
 from ckpt_cli.core.values.unwrap import inside
+from ckpt_cli.render.status import node_names
 from ckpt_cli.render.terminal.cell_width import cell_len
+from ckpt_cli.render.terminal.fields import command_field, field
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.terminal.units import size
-from ckpt_cli.render.thread import command_field, field
 from ckpt_cli.render.values.diff import diff_text
 from ckpt_cli.render.values.one_line import counted, summary
 
@@ -110,15 +110,15 @@ def plan_lines(
         what = f"{one.key.checkpoint_id} in '{one.key.checkpoint_ns}'{_origin(plan, one)}"
         yield from field(verb, what, width)
     if plan.head is not None:
-        yield from field("next", _nodes(plan.next), width, "node")
+        yield from field("next", node_names(plan.next), width, "node")
     if again := [node for node in plan.again if node != _INPUT]:
-        text = f"{_nodes(again)} already ran; side effects will repeat"
+        text = f"{node_names(again)} already ran; side effects will repeat"
         yield from field("repeats", text, width, "question")
     for path in dict.fromkeys(plan.asked):
         dropped = " (the old answer is dropped)" if path[0] in plan.again else ""
         yield from field("asks", f"{path_text(path)} will ask again{dropped}", width, "question")
     if plan.later:
-        text = f"{_nodes(plan.later)} ran on the abandoned branch and may run again"
+        text = f"{node_names(plan.later)} ran on the abandoned branch and may run again"
         yield from field("later", text, width, "question")
     if plan.abandoned:
         text = f"the abandoned branch ({counted(plan.abandoned, 'checkpoint')}"
@@ -274,7 +274,8 @@ def _state(plan: CheckpointPlan) -> str:
     }
     waiting = plan.now.waiting or ()
     return ", ".join(
-        f"{one} at {_nodes(at)}" if (at := nodes.get(one) or waiting) else one for one in conditions
+        f"{one} at {node_names(at)}" if (at := nodes.get(one) or waiting) else one
+        for one in conditions
     )
 
 
@@ -304,14 +305,6 @@ def _name(plan: CheckpointPlan, key: CheckpointKey) -> str:
 
 def _named(one: ShownCheckpoint) -> str:
     return one.ref if one.step is None else f"{one.ref}, step {one.step}"
-
-
-def _nodes(nodes: Sequence[str] | None) -> str:
-    """Return node names; one that runs several times as `node ×N`."""
-    if nodes is None:
-        return "?"
-    many = Counter(nodes)
-    return ", ".join(node if n == 1 else f"{node} ×{n}" for node, n in many.items()) or "nothing"
 
 
 def undo_command(store: Sequence[str], thread_id: str) -> str:

@@ -19,11 +19,11 @@ from ckpt_cli.core.retention.purge_plan import (
 )
 from ckpt_cli.plans.plan_file import PlanFile
 from ckpt_cli.render.terminal.cell_width import wrap
+from ckpt_cli.render.terminal.fields import command_field, field
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.table import Column, table_lines
 from ckpt_cli.render.terminal.units import size
-from ckpt_cli.render.thread import command_field, field
 from ckpt_cli.render.values.one_line import counted
 
 _NAMED = 5

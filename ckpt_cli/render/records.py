@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.checkpoint_ids import step_of
@@ -16,7 +15,7 @@ from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Status, Thread, Write
 from ckpt_cli.core.tasks.step_nodes import asked_by, failed_at, marks, next_paths, node_path
-from ckpt_cli.render.terminal.units import iso
+from ckpt_cli.render.terminal.units import optional_iso
 
 if TYPE_CHECKING:
     from ckpt_cli.core.diff.state_diff import ChannelChange
@@ -80,7 +79,7 @@ def thread_record(row: ListedThread) -> dict[str, Any]:
     if row.details.bytes is not None:
         record["bytes"] = row.details.bytes
     if row.details.expires_at is not None:
-        record["expires_at"] = _time(row.details.expires_at)
+        record["expires_at"] = optional_iso(row.details.expires_at)
     if head is not None:
         record["step"] = head.step
         record["source"] = head.source
@@ -94,8 +93,8 @@ def _from_index(thread: Thread) -> dict[str, Any]:
         "thread_id": thread.thread_id,
         "head": thread.head,
         "step": _step_from_index(thread),
-        "first_at": _time(thread.first_at),
-        "last_at": _time(thread.last_at),
+        "first_at": optional_iso(thread.first_at),
+        "last_at": optional_iso(thread.last_at),
         "checkpoints": thread.checkpoints,
         "namespaces": thread.namespaces,
         **({"user": thread.user} if thread.user is not None else {}),
@@ -117,7 +116,7 @@ def moment_record(moment: Moment, children: Sequence[str]) -> dict[str, Any]:
         "checkpoint_ns": key.checkpoint_ns,
         "checkpoint_id": key.checkpoint_id,
         "parent_checkpoint_id": moment.checkpoint.parent_checkpoint_id,
-        "ts": _time(moment.at),
+        "ts": optional_iso(moment.at),
         "step": moment.number,
         "source": moment.source,
         "next": _names(step.next),
@@ -177,7 +176,7 @@ def _lifetime(found: Lifetime | None) -> dict[str, Any]:
         "writes_expire_at": found.writes_at,
         "ancestor_expires_at": found.ancestor_at,
     }
-    return {name: _time(at) for name, at in times.items() if at is not None}
+    return {name: optional_iso(at) for name, at in times.items() if at is not None}
 
 
 def channel_rows(record: dict[str, Any]) -> list[dict[str, Any]]:
@@ -223,7 +222,7 @@ def interrupt_record(found: Waiting) -> dict[str, Any]:
             if name not in {"answered", "path"}
         },
         "path": list(node_path(key.checkpoint_ns, asked_by(found.question))),
-        "since": _time(found.since),
+        "since": optional_iso(found.since),
     }
 
 
@@ -258,7 +257,7 @@ def _key_record(moment: Moment) -> dict[str, Any]:
         "checkpoint_ns": key.checkpoint_ns,
         "checkpoint_id": key.checkpoint_id,
         "step": moment.number,
-        "ts": _time(moment.at),
+        "ts": optional_iso(moment.at),
     }
 
 
@@ -303,7 +302,7 @@ def write_record(placed: Placed) -> dict[str, Any]:
         "channel": write.channel,
         "type": write.value.type if write.value is not None else None,
         "bytes": write.size,
-        **({"at": _time(write.at)} if write.at is not None else {}),
+        **({"at": optional_iso(write.at)} if write.at is not None else {}),
     }
     if write.value is not None:
         record["value"] = to_json(placed.value)
@@ -322,7 +321,3 @@ def _names(names: Sequence[str] | None) -> list[str] | None:
 
 def _paths(paths: Sequence[Sequence[str]] | None) -> list[list[str]] | None:
     return None if paths is None else [list(path) for path in paths]
-
-
-def _time(at: datetime | None) -> str | None:
-    return None if at is None else iso(at)

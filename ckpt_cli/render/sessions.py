@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from ckpt_cli.queries.sessions import FACTS
 from ckpt_cli.render.records import values_record
+from ckpt_cli.render.status import STATUS_STYLES
+from ckpt_cli.render.terminal.fields import field
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.table import Column
-from ckpt_cli.render.terminal.units import age, iso, size, when
-from ckpt_cli.render.thread import STATUS_STYLES, field, left
+from ckpt_cli.render.terminal.units import age, iso, left, size, when
 from ckpt_cli.render.values.block import block
 
 if TYPE_CHECKING:

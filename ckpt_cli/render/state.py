@@ -13,10 +13,11 @@ from ckpt_cli.core.tasks.writes import Placed
 from ckpt_cli.core.values.paths import Selected, format_path
 from ckpt_cli.queries.show import CheckpointView
 from ckpt_cli.render.terminal.cell_width import cell_len, pad
+from ckpt_cli.render.terminal.fields import field
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
 from ckpt_cli.render.terminal.units import age, size, step_words, when
-from ckpt_cli.render.thread import PLAINTEXT, field, lifetime_lines, status_lines, step_lines
+from ckpt_cli.render.thread import PLAINTEXT, lifetime_lines, status_lines, step_lines
 from ckpt_cli.render.values.block import block
 from ckpt_cli.render.values.one_line import summary
 from ckpt_cli.threads.checkpoint import NOT_STORED

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ckpt_cli.core.write_counts import Stats
-from ckpt_cli.render.du import share_text
+from ckpt_cli.render.disk_usage import share_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.table import Column, table_lines
 from ckpt_cli.render.terminal.units import size

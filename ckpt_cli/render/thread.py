@@ -1,10 +1,9 @@
-"""Print threads as a table, and one thread as text with its problems and how to continue."""
+"""Print one thread and lists of threads: status, next nodes, questions, and how to resume."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
 
@@ -17,11 +16,18 @@ from ckpt_cli.core.tasks.step_nodes import (
     next_paths,
     path_text,
 )
-from ckpt_cli.render.terminal.cell_width import longest_part, wrap
-from ckpt_cli.render.terminal.safe_text import safe_text, short_ns
+from ckpt_cli.render.status import (
+    STATUS_STYLES,
+    counted_names,
+    marks_style,
+    next_node_names,
+    node_names,
+)
+from ckpt_cli.render.terminal.fields import field
+from ckpt_cli.render.terminal.safe_text import short_ns
 from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
 from ckpt_cli.render.terminal.table import Column, table_lines
-from ckpt_cli.render.terminal.units import age, size, step_number, when
+from ckpt_cli.render.terminal.units import age, ago, left, size, step_number, when
 from ckpt_cli.render.values.one_line import counted, summary
 
 if TYPE_CHECKING:
@@ -29,23 +35,10 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.threads import Summary
     from ckpt_cli.threads.checkpoint import Moment
     from ckpt_cli.threads.expiry import Lifetime
-
-_LABEL = 9
-"""Width of a label."""
-_BELOW = 2
 _QUESTION = 1000
 """Maximum width of a question."""
 
 _LINE_END = re.compile(r"\n|(?<!\\)\\n")
-
-STATUS_STYLES: dict[Status, Style] = {
-    Status.ERROR: "error",
-    Status.INTERRUPTED: "question",
-    Status.PENDING: "change",
-    Status.DONE: "plain",
-    Status.UNKNOWN: "dim",
-    Status.EMPTY: "dim",
-}
 
 
 _MEANINGS: dict[Status, str] = {
@@ -57,16 +50,6 @@ _MEANINGS: dict[Status, str] = {
 _NOT_STORED = "this store does not say which nodes read the last values"
 
 PLAINTEXT = "stored unencrypted, in a thread with encrypted checkpoints"
-
-
-def ago(now: datetime) -> Callable[[str], str]:
-    """Return a function that shows the time of a record as `3h ago`."""
-    return lambda text: f"{age(datetime.fromisoformat(text), now)} ago"
-
-
-def left(now: datetime) -> Callable[[str], str]:
-    """Return a function that shows the time of a record as `in 3h`."""
-    return lambda text: age(datetime.fromisoformat(text), now)
 
 
 def thread_columns(
@@ -190,7 +173,7 @@ def step_lines(moment: Moment, width: int, *, live: bool) -> Iterator[StyledLine
     step = moment.step
     yield from field("next", _next_words(moment), width)
     if live and step.waiting != step.next:
-        yield from field("not done", names(step.waiting), width)
+        yield from field("not done", node_names(step.waiting), width)
     runs = (*step.tasks, *step.others)
     for task in runs:
         if task.error is not None:
@@ -213,7 +196,7 @@ def _next_words(moment: Moment) -> str:
     if step.next is None:
         problem = moment.body.problem
         return f"unknown: {_NOT_STORED if problem is None else 'the checkpoint cannot be read'}"
-    text = next_names(next_paths(step))
+    text = next_node_names(next_paths(step))
     return f"{text}  (assumed: {_NOT_STORED})" if step.assumed else text
 
 
@@ -263,47 +246,3 @@ def first_line(text: str) -> str:
     """Return the first line of an error, which may be a `repr` with escaped line ends."""
     first = _LINE_END.split(text.strip(), maxsplit=1)[0]
     return first if first == text.strip() else f"{first} …"
-
-
-def names(nodes: Sequence[str] | None) -> str:
-    """Return the nodes that are next, in words; `?` if they are not known."""
-    if nodes is None:
-        return "?"
-    return counted_names(nodes) or "nothing"
-
-
-def next_names(paths: Sequence[Sequence[str]] | None) -> str:
-    """Return the same for paths into subgraphs."""
-    return names(None if paths is None else [path_text(tuple(path)) for path in paths])
-
-
-def counted_names(nodes: Sequence[str]) -> str:
-    """Return the nodes, each once: `agent, search ×3`."""
-    return ", ".join(
-        f"{safe_text(node)} ×{n}" if n > 1 else safe_text(node)
-        for node, n in Counter(nodes).items()
-    )
-
-
-def marks_style(marks: Sequence[str]) -> Style:
-    """Return the style of the worst of some conditions."""
-    known = [Status(mark) for mark in marks if mark in set(Status)]
-    if known:
-        return STATUS_STYLES[known[0]]
-    return "warn" if marks else "plain"
-
-
-def command_field(name: str, command: str) -> StyledLine:
-    """Return a label and a command, which is never wrapped."""
-    return StyledLine(((f"{name:<{_LABEL}}", "dim"), (safe_text(command), "plain")), whole=True)
-
-
-def field(name: str, text: str, width: int, style: Style = "plain") -> Iterator[StyledLine]:
-    """Yield a label and its text, wrapped; below the label if an id would be broken next to it."""
-    text, label = safe_text(text), f"{name:<{_LABEL}}"
-    if name and width - _LABEL < longest_part(text) <= width - _BELOW:
-        yield line((name, "dim"))
-        label = " " * _BELOW
-    for part in wrap(text, width - len(label)):
-        yield line((label, "dim"), (part, style))
-        label = " " * len(label)

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from ckpt_backends.expiry import ExpiringStore, Expiry, expiring
-from ckpt_backends.model import CheckpointKey
+from ckpt_backends.model import CheckpointKey, Expiry
 from ckpt_backends.protocol import Store
 from ckpt_cli.threads.thread import ThreadReader
 
@@ -47,20 +46,16 @@ class Lifetime:
 
 def expires_at(store: Store, key: CheckpointKey) -> datetime | None:
     """Return when a checkpoint expires; None if it does not."""
-    found = expiring(store)
-    if found is None:
-        return None
-    own = _of(found, key, [key.checkpoint_id]).get(key.checkpoint_id)
+    own = _of(store, key, [key.checkpoint_id]).get(key.checkpoint_id)
     return None if own is None else own.at
 
 
 def lifetime(reader: ThreadReader, key: CheckpointKey) -> Lifetime | None:
     """Return how long a checkpoint remains usable; None if nothing of it expires."""
-    store = expiring(reader.store)
-    if store is None:
+    if not reader.store.keys_expire:
         return None
     ancestors = _ancestors(reader, key)
-    known = _of(store, key, [key.checkpoint_id, *ancestors])
+    known = _of(reader.store, key, [key.checkpoint_id, *ancestors])
     own = known.get(key.checkpoint_id)
     if own is None or all(one.at is None and one.writes_at is None for one in known.values()):
         return None
@@ -74,7 +69,7 @@ def lifetime(reader: ThreadReader, key: CheckpointKey) -> Lifetime | None:
     return Lifetime(own.at, writes_at, first, first_at)
 
 
-def _of(store: ExpiringStore, key: CheckpointKey, ids: Sequence[str]) -> dict[str, Expiry]:
+def _of(store: Store, key: CheckpointKey, ids: Sequence[str]) -> dict[str, Expiry]:
     found = store.expiries(key.thread_id, key.checkpoint_ns, ids)
     return {one.key.checkpoint_id: one for one in found}
 

@@ -24,19 +24,19 @@ class CkptApp(App[None]):
     TITLE = "ckpt"
     ENABLE_COMMAND_PALETTE: ClassVar[bool] = True
 
-    def __init__(self, desk: ScreenContext, start: Start = "threads") -> None:
+    def __init__(self, context: ScreenContext, start: Start = "threads") -> None:
         super().__init__()
         # No animation: the terminal may be slow, and motion distracts.
         self.animation_level = "none"
-        self.desk = desk
+        self.context = context
         self._start = start
 
     def get_default_screen(self) -> Screen[Any]:
         if self._start == "memory alone":
             from ckpt_cli.tui.screens.memory import MemoryScreen
 
-            return MemoryScreen(self.desk, alone=True)
-        return MainScreen(self.desk)
+            return MemoryScreen(self.context, alone=True)
+        return MainScreen(self.context)
 
     def on_mount(self) -> None:
         if self._start == "memory" and isinstance(self.screen, MainScreen):
@@ -53,4 +53,4 @@ class CkptApp(App[None]):
         return ()
 
     def on_unmount(self) -> None:
-        self.desk.close()
+        self.context.close()

@@ -9,8 +9,9 @@ from glob import escape
 from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.shell import command
 from ckpt_cli.core.memory.item_filter import format_namespace
-from ckpt_cli.tui.listing import is_pattern
-from ckpt_cli.tui.reads import CheckpointTab, SelectedCheckpoint
+from ckpt_cli.tui.content.checkpoint import SelectedCheckpoint
+from ckpt_cli.tui.content.tabs import CheckpointTab
+from ckpt_cli.tui.content.thread_filter import is_pattern
 
 _WORDS: dict[CheckpointTab, tuple[str, ...]] = {
     "state": ("show",),
@@ -78,6 +79,6 @@ def memory_command(memory: Sequence[str], key: ItemKey) -> str:
     return command("ckpt", *memory, "memory", "show", *namespace, ids=[key.key])
 
 
-def remembered_command(store: Sequence[str], memory: str, thread_id: str) -> str:
+def thread_memory_command(store: Sequence[str], memory: str, thread_id: str) -> str:
     """Return the command that prints a thread with its memory items."""
     return command("ckpt", *store, "threads", "show", "--memory", memory, ids=[thread_id])

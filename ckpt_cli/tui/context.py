@@ -56,16 +56,16 @@ class ScreenContext:
         """Seconds between two refreshes; 0 to refresh only on request."""
         self.now = now
         self.memory_named = memory or MemoryNamed(opening.url, store_words)
-        self.threads, self.heads, self.detail, self.searching = lanes = [
+        self.threads, self.heads, self.detail, self.searching = workers = [
             StoreWorker[Store](lambda: opening.open(lambda _: None)) for _ in range(4)
         ]
         self.memory = StoreWorker[MemoryStore](lambda: open_memory(self.memory_named.url))
-        self.lanes: Sequence[StoreWorker[Any]] = (*lanes, self.memory)
+        self.workers: Sequence[StoreWorker[Any]] = (*workers, self.memory)
 
     def close(self) -> None:
         """Close all connections, without waiting long for a running query."""
-        for lane in self.lanes:
-            lane.close()
+        for worker in self.workers:
+            worker.close()
         until = monotonic() + _PATIENCE
-        for lane in self.lanes:
-            lane.join(max(until - monotonic(), 0))
+        for worker in self.workers:
+            worker.join(max(until - monotonic(), 0))

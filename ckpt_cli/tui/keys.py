@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from textual.binding import Binding, BindingType
 
-from ckpt_cli.tui.listing import SIGNS as STATUS_SIGNS
-from ckpt_cli.tui.reads import TABS
+from ckpt_cli.tui.content.tabs import TABS
+from ckpt_cli.tui.content.thread_list import SIGNS as STATUS_SIGNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Key:
     """Whether the footer shows it."""
 
 
-LOOKING: Sequence[Key] = (
+READING_KEYS: Sequence[Key] = (
     Key("tab", "pane(1)", "Next pane", "Focus the next pane", "Tab"),
     Key("shift+tab", "pane(-1)", "Previous pane", "Focus the previous pane", "Shift-Tab"),
     Key("z", "zoom", "Zoom", "Show this pane alone, or all panes again", "z"),
@@ -59,7 +59,7 @@ LOOKING: Sequence[Key] = (
     Key("q", "app.quit", "Quit", "Quit", "q", True),
 )
 
-REMEMBERING: Sequence[Key] = (
+MEMORY_KEYS: Sequence[Key] = (
     Key("tab,shift+tab", "pane", "Next pane", "Focus the other pane", "Tab"),
     Key("z", "zoom", "Zoom", "Show this pane alone, or both again", "z"),
     Key(
@@ -76,7 +76,7 @@ REMEMBERING: Sequence[Key] = (
 )
 """The keys of the memory screen."""
 
-MOVING: Sequence[tuple[str, str]] = (
+PANE_KEYS: Sequence[tuple[str, str]] = (
     ("↑ ↓ j k", "Move by a line"),
     ("PgUp PgDn Space", "Move by a page"),
     ("g G", "Go to the first line, to the last line"),

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
 from ckpt_cli.tui.keys import Key
 
-if TYPE_CHECKING:
-    from ckpt_cli.tui.screens.main import MainScreen
+
+class _MainScreen(Protocol):
+    @property
+    def key_table(self) -> Sequence[Key]: ...
+
+    def go_to(self, text: str) -> object: ...
 
 
 class Palette(Provider):
@@ -39,8 +43,8 @@ class Palette(Provider):
         )
 
     @property
-    def _main(self) -> MainScreen:
-        return cast("MainScreen", self.screen)
+    def _main(self) -> _MainScreen:
+        return cast("_MainScreen", self.screen)
 
     def _keys(self) -> Iterator[Key]:
         skipped = {"app.command_palette"}

@@ -36,7 +36,7 @@ from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.tui.reads import SelectedCheckpoint
+from ckpt_cli.tui.content.checkpoint import SelectedCheckpoint
 
 Kind: TypeAlias = Literal["replace", "set", "append"]
 KINDS: tuple[Kind, ...] = ("replace", "set", "append")
@@ -102,7 +102,7 @@ class Fork:
 class Planner:
     """Plans changes of one store; `open_rows` opens it without redaction or decryption.
 
-    Each method is a query for a `Lane`, and raises what the same command raises.
+    Each method is a query for a `StoreWorker`, and raises what the same command raises.
     """
 
     def __init__(self, open_rows: Callable[[], Store], now: Callable[[], datetime]) -> None:

@@ -26,7 +26,7 @@ _Store = TypeVar("_Store", bound=_Kept)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Query:
     question: Callable[[Any], Any]
     future: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
@@ -42,15 +42,15 @@ class StoreWorker(Generic[_Store]):
     def __init__(self, open_store: Callable[[], _Store]) -> None:
         self._open_store = open_store
         self._store: _Store | None = None
-        self._queue: SimpleQueue[_Asked | None] = SimpleQueue()
+        self._queue: SimpleQueue[_Query | None] = SimpleQueue()
         self.waiting = 0
         """Number of queries without an answer."""
         # A daemon thread, so that a long query does not keep the program running.
-        self._thread = Thread(target=self._run, name="lane", daemon=True)
+        self._thread = Thread(target=self._run, name="store worker", daemon=True)
         self._thread.start()
 
     async def ask(self, question: Callable[[_Store], _Answer]) -> _Answer:
-        """Run a query in the lane and return its answer; it can be cancelled before its turn.
+        """Run a query in the worker and return its answer; it can be cancelled before its turn.
 
         Raises what the query raises, and what opening the store raises.
         """
@@ -58,7 +58,7 @@ class StoreWorker(Generic[_Store]):
         future: asyncio.Future[_Answer] = loop.create_future()
         self.waiting += 1
         try:
-            self._queue.put(_Asked(question, future, loop))
+            self._queue.put(_Query(question, future, loop))
             return await future
         finally:
             self.waiting -= 1
@@ -68,7 +68,7 @@ class StoreWorker(Generic[_Store]):
         self._queue.put(None)
 
     def join(self, seconds: float) -> None:
-        """Wait until the lane is closed, at most this number of seconds."""
+        """Wait until the worker is closed, at most this number of seconds."""
         self._thread.join(seconds)
 
     def _run(self) -> None:

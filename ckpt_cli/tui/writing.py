@@ -34,7 +34,7 @@ from ckpt_cli.render.terminal.styled_text import Span
 from ckpt_cli.tui.app import CkptApp
 from ckpt_cli.tui.command_line import match_of
 from ckpt_cli.tui.editor import edit, editor_of
-from ckpt_cli.tui.keys import LOOKING, Key, bindings
+from ckpt_cli.tui.keys import READING_KEYS, Key, bindings
 from ckpt_cli.tui.plans import (
     Editable,
     EditedValue,
@@ -62,7 +62,7 @@ _HEADINGS: Mapping[Kind, str] = {
     "append": f"JSON to append to '{{}}', as one item.\n{_CANCEL}",
 }
 
-CHANGING: Sequence[Key] = (
+WRITING_KEYS: Sequence[Key] = (
     Key("B", "rollback", "Roll back", "Roll the thread back to this checkpoint", "B", True),
     Key("F", "fork", "Fork", "Fork this checkpoint to a branch or a new thread", "F", True),
     Key("U", "undo", "Undo", "Undo the last rollback or fork of this thread", "U"),
@@ -76,35 +76,35 @@ class WritingApp(CkptApp):
     """`ckpt tui --write`."""
 
     def get_default_screen(self) -> MainScreen:
-        return WritingScreen(self.desk)
+        return WritingScreen(self.context)
 
     def open_rows(self) -> Store:
         """Open the store without redaction or decryption, so that copies are byte for byte."""
-        return open_store(self.desk.opening.url)
+        return open_store(self.context.opening.url)
 
     def apply(self, change: Change) -> None:
         """Apply a change. Raises what `WritableStore.apply` raises."""
-        apply_change(self.desk.opening.url, change)
+        apply_change(self.context.opening.url, change)
 
     def remove(self, plan: PlanFile) -> PurgeReport:
         """Apply a purge, batch by batch. Raises what `WritableStore.remove` raises."""
-        return run_purge(self.desk.opening.url, plan.threads())
+        return run_purge(self.context.opening.url, plan.threads())
 
 
 class WritingScreen(MainScreen):
     """The main screen with keys that change the store; each shows its plan and asks first."""
 
     app: WritingApp
-    BINDINGS: ClassVar[list[BindingType]] = bindings(CHANGING)
+    BINDINGS: ClassVar[list[BindingType]] = bindings(WRITING_KEYS)
 
     def on_mount(self) -> None:
         super().on_mount()
         self.status.add_class("write")
-        self._planner = Planner(self.app.open_rows, self.desk.now)
+        self._planner = Planner(self.app.open_rows, self.context.now)
 
     @property
     def key_table(self) -> Sequence[Key]:
-        return [*CHANGING, *LOOKING]
+        return [*WRITING_KEYS, *READING_KEYS]
 
     def mode(self) -> Span:
         return "WRITE", "bold"
@@ -131,8 +131,8 @@ class WritingScreen(MainScreen):
     async def action_fork(self) -> None:
         if (place := self.here()) is None:
             return
-        lane = self.desk.detail
-        channels = await self.ask(lane, partial(channels_of, place=place), self.tell_error)
+        worker = self.context.detail
+        channels = await self.ask(worker, partial(channels_of, place=place), self.show_error)
         if channels is None:
             return
         wish = await self.app.push_screen_wait(ForkForm(channels))
@@ -142,7 +142,7 @@ class WritingScreen(MainScreen):
         edit = None
         if channel:
             value = partial(editable, place=place, channel=channel, kind=kind)
-            before = await self.ask(lane, value, self.tell_error)
+            before = await self.ask(worker, value, self.show_error)
             edit = None if before is None else self._edit(before)
             if edit is None:
                 return
@@ -167,13 +167,13 @@ class WritingScreen(MainScreen):
         self, question: Callable[[Store], Proposal], ask: str, hint: str = ""
     ) -> None:
         """Show a plan, apply it if the user agrees, and go to the new head."""
-        found = await self.ask(self.desk.detail, question, self.tell_error)
+        found = await self.ask(self.context.detail, question, self.show_error)
         if found is None or not await self.app.push_screen_wait(PlanScreen(ask, found.lines)):
             return
         try:
             await asyncio.to_thread(self.app.apply, found.change)
         except CkptError as error:
-            self.tell_error(error)
+            self.show_error(error)
             return
         await self.listed_anew()
         if found.head is not None:
@@ -198,7 +198,7 @@ class WritingScreen(MainScreen):
     @work(exclusive=True, group="change")
     async def action_purge(self) -> None:
         wanted = self.rows.listing.wanted.text
-        form = PurgeForm(match_of(wanted) if wanted else "", self.desk.now(), self.desk.zone)
+        form = PurgeForm(match_of(wanted) if wanted else "", self.context.now(), self.context.zone)
         if (policy := await self.app.push_screen_wait(form)) is not None:
             planned = partial(self._planner.purge, policy=policy)
             await self._propose_removal(planned)
@@ -207,7 +207,7 @@ class WritingScreen(MainScreen):
         """Show what would be removed, and remove it if the user agrees."""
         with TemporaryFolder() as folder:
             question = partial(planned, path=folder / "plan.ndjson")
-            found = await self.ask(self.desk.detail, question, self.tell_error)
+            found = await self.ask(self.context.detail, question, self.show_error)
             if found is None:
                 return
             ask = question_of(found.plan.sums)
@@ -216,7 +216,7 @@ class WritingScreen(MainScreen):
             try:
                 report = await asyncio.to_thread(self.app.remove, found.plan)
             except CkptError as error:
-                self.tell_error(error)
+                self.show_error(error)
                 return
             lines = [text.text for text in report_lines(found.plan, report, _WIDTH)]
             self.say("; ".join(lines), is_error=bool(report.stopped))
@@ -232,7 +232,7 @@ class WritingScreen(MainScreen):
             with self.app.suspend():
                 after = edit(command, f"{_comments(heading)}{text}")
         except CkptError as error:
-            self.tell_error(error)
+            self.show_error(error)
             return None
         except SuspendNotSupported:
             self.say("cannot start an editor in this terminal", is_error=True)

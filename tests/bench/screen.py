@@ -60,15 +60,15 @@ async def on_store(store: str, began: float) -> dict[str, Any]:
     from ckpt_cli.tui.context import ScreenContext
 
     found: dict[str, Any] = {}
-    desk = ScreenContext(Opening(parse_url(store)), ["-s", store], UTC, 0)
-    app = CkptApp(desk)
+    context = ScreenContext(Opening(parse_url(store)), ["-s", store], UTC, 0)
+    app = CkptApp(context)
     pulse = Pulse()
     async with app.run_test(size=_SIZE) as pilot:
         found["painted"] = time() - began
         screen: Any = app.screen
 
         def settled() -> bool:
-            return not any(lane.waiting for lane in desk.lanes)
+            return not any(worker.waiting for worker in context.workers)
 
         async with phase(found, pulse, "listing"):
             await until(lambda: screen.rows.listing.shown, pilot.pause)

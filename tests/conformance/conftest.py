@@ -6,37 +6,24 @@ import logging
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import pytest
 
-from tests.conformance.benches import BENCHES, Bench
-from tests.conformance.benches.redis import PlainRedisBench
-from tests.conftest import redis_of_its_own
-from tests.servers import Server
+from tests.harness import HARNESSES, Harness
+from tests.harness.opening import own_server
+from tests.harness.tiers import Fill, fills
 from tests.support import FIXTURES
-
-
-@contextmanager
-def own_server(kind: type[Bench], request: pytest.FixtureRequest) -> Iterator[Server | None]:
-    """Yield a separate server if a store is a whole server; otherwise the shared one of the run."""
-    if kind.server is None:
-        yield None
-    elif kind.server.startswith("redis"):
-        with redis_of_its_own(modules=not issubclass(kind, PlainRedisBench)) as server:
-            yield server
-    else:
-        yield request.getfixturevalue(f"{kind.server}_server")
 
 
 @dataclass(frozen=True)
 class Filled:
     """A store with one thread per scenario, and the truth in the form of `truth.json`."""
 
-    bench: Bench
+    harness: Harness
     threads: dict[str, dict[str, Any]]
 
     @property
@@ -46,7 +33,7 @@ class Filled:
 
         In the first layout, all threads.
         """
-        number = BENCHES.index(type(self.bench))
+        number = HARNESSES.index(type(self.harness))
         return {
             thread_id: truth
             for at, (thread_id, truth) in enumerate(sorted(self.threads.items()))
@@ -55,14 +42,17 @@ class Filled:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run tests on every store; `BARE` in a module selects bare or other layouts
-    (`test_bare.py`).
+    """Run tests on every store of the run's tiers.
+
+    A module's `BARE` selects bare or other layouts (`test_bare.py`). Its `DISTINCT` is set if its
+    answers depend on the kind of layout only.
     """
     if "filled" in metafunc.fixturenames:
         kind = getattr(metafunc.module, "BARE", None)
-        benches = [one for one in BENCHES if kind in {None, one.bare}]
-        names = [one.name for one in benches]
-        metafunc.parametrize("filled", benches, ids=names, indirect=True, scope="session")
+        kinds = [one for one in HARNESSES if kind in {None, one.bare}]
+        distinct = getattr(metafunc.module, "DISTINCT", False)
+        chosen = fills(kinds, distinct=distinct, config=metafunc.config)
+        metafunc.parametrize("filled", chosen, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
@@ -73,13 +63,14 @@ def filled(
 
     For LangGraph.js, the stored fixture is used.
     """
-    kind: type[Bench] = request.param
+    fill: Fill = request.param
+    kind = fill.kind
     if kind.fixture is not None:
         with own_server(kind, request) as server:
-            bench = kind(tmp_path_factory.mktemp(kind.name), server)
-            bench.restore()
-            yield Filled(bench, bench.told())
-            bench.close()
+            harness = kind(tmp_path_factory.mktemp(kind.name), server)
+            harness.restore()
+            yield Filled(harness, harness.told())
+            harness.close()
         return
     make = str(FIXTURES / "make")
     if make not in sys.path:
@@ -88,15 +79,15 @@ def filled(
 
     with ExitStack() as stack:
         server = stack.enter_context(own_server(kind, request))
-        bench = kind(tmp_path_factory.mktemp(kind.name), server)
+        harness = kind(tmp_path_factory.mktemp(kind.name), server)
         chosen = {name: one for name, one in scenarios.SCENARIOS.items() if not one.is_async}
         for name in kind.mangled:
             del chosen[name]
-        if kind.only is not None:
-            chosen = {name: one for name, one in chosen.items() if name in kind.only}
+        if fill.only is not None:
+            chosen = {name: one for name, one in chosen.items() if name in fill.only}
         logging.disable(logging.WARNING)
         try:
-            with warnings.catch_warnings(), bench.saver() as saver:
+            with warnings.catch_warnings(), harness.saver() as saver:
                 warnings.simplefilter("ignore")
                 for name, scenario in chosen.items():
                     run = scenarios.Run(
@@ -104,7 +95,7 @@ def filled(
                     )
                     with pytest.raises(kind.refusal) if name in kind.refused else nullcontext():
                         scenario.drive(run)
-                teller = bench.truthful(saver)
+                teller = harness.truthful(saver)
                 threads = {
                     name: write.tell(scenario.build(teller), scenario, namespaces)
                     for name, scenario in chosen.items()
@@ -112,8 +103,8 @@ def filled(
                 }
         finally:
             logging.disable(logging.NOTSET)
-        yield Filled(bench, threads)
-        bench.close()
+        yield Filled(harness, threads)
+        harness.close()
 
 
 def _namespaces(saver: Any, thread_id: str) -> list[str]:

@@ -15,15 +15,15 @@ import redis
 from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
 
-from tests.conformance.benches import Bench
-from tests.conformance.benches.dev import DevBench
-from tests.conformance.benches.mongodb import MongoBench
-from tests.conformance.benches.mysql import MySQLBench
-from tests.conformance.benches.postgres import PostgresBench
-from tests.conformance.benches.redis import PlainRedisBench, PlainRedisSaverBench, RedisBench
-from tests.conformance.benches.sqlite import SqliteBench
-from tests.conformance.benches.threetable import ThreeTableBench
 from tests.dev import FileSaver
+from tests.harness import Harness
+from tests.harness.langgraph_dev import DevHarness
+from tests.harness.mongodb import MongoHarness
+from tests.harness.mysql import MySQLHarness
+from tests.harness.postgres import PostgresHarness
+from tests.harness.redis import PlainRedisHarness, PlainRedisSaverHarness, RedisHarness
+from tests.harness.sqlite import SqliteHarness
+from tests.harness.three_table import ThreeTableHarness
 from tests.servers import mysql_connection
 from tests.threetable import connected
 
@@ -48,38 +48,38 @@ class Count:
         return Count(self.rows - other.rows, self.held - other.held)
 
 
-def counted(bench: Bench) -> Count:
+def counted(harness: Harness) -> Count:
     """Return the contents of a store now."""
     found = Count()
-    match bench:
-        case SqliteBench():
-            _of_sqlite(bench, found)
-        case PostgresBench():
-            _of_postgres(bench, found)
-        case MySQLBench():
-            _of_mysql(bench, found)
-        case ThreeTableBench():
-            _of_three_tables(bench, found)
-        case DevBench():
-            _of_files(bench, found)
-        case MongoBench():
-            _of_mongodb(bench, found)
-        case PlainRedisSaverBench():
-            _of_plain_keys(bench, found)
-        case PlainRedisBench():
-            _of_hashes(bench, found)
-        case RedisBench():
-            _of_documents(bench, found)
+    match harness:
+        case SqliteHarness():
+            _of_sqlite(harness, found)
+        case PostgresHarness():
+            _of_postgres(harness, found)
+        case MySQLHarness():
+            _of_mysql(harness, found)
+        case ThreeTableHarness():
+            _of_three_tables(harness, found)
+        case DevHarness():
+            _of_files(harness, found)
+        case MongoHarness():
+            _of_mongodb(harness, found)
+        case PlainRedisSaverHarness():
+            _of_plain_keys(harness, found)
+        case PlainRedisHarness():
+            _of_hashes(harness, found)
+        case RedisHarness():
+            _of_documents(harness, found)
         case _:
-            raise TypeError(bench)
+            raise TypeError(harness)
     return found
 
 
 _WHAT = {CHECKPOINTS: "checkpoints", BLOBS: "blobs", WRITES: "writes", "writes": "writes"}
 
 
-def _of_sqlite(bench: SqliteBench, found: Count) -> None:
-    with closing(sqlite3.connect(bench.path)) as connection:
+def _of_sqlite(harness: SqliteHarness, found: Count) -> None:
+    with closing(sqlite3.connect(harness.path)) as connection:
         for table, size in (
             (CHECKPOINTS, "length(checkpoint) + length(metadata)"),
             ("writes", "length(value)"),
@@ -95,34 +95,34 @@ def _sized(size_of_body: str) -> Iterator[tuple[str, str]]:
         yield table, f"SELECT count(*), coalesce(sum({size}), 0) FROM {table}"
 
 
-def _of_postgres(bench: PostgresBench, found: Count) -> None:
-    with psycopg.connect(bench.url) as connection:
+def _of_postgres(harness: PostgresHarness, found: Count) -> None:
+    with psycopg.connect(harness.url) as connection:
         for table, query in _sized("pg_column_size(checkpoint) + pg_column_size(metadata)"):
             ((rows, size),) = connection.execute(query.replace("`", '"').encode()).fetchall()
             found.add(table, _WHAT[table], int(size), rows)
 
 
-def _of_mysql(bench: MySQLBench, found: Count) -> None:
-    with mysql_connection(bench.url) as connection, connection.cursor() as cursor:
+def _of_mysql(harness: MySQLHarness, found: Count) -> None:
+    with mysql_connection(harness.url) as connection, connection.cursor() as cursor:
         for table, query in _sized("octet_length(checkpoint) + octet_length(metadata)"):
             cursor.execute(query)
             ((rows, size),) = cursor.fetchall()
             found.add(table, _WHAT[table], int(size), rows)
 
 
-def _of_three_tables(bench: ThreeTableBench, found: Count) -> None:
-    with connected(bench.url) as execute:
+def _of_three_tables(harness: ThreeTableHarness, found: Count) -> None:
+    with connected(harness.url) as execute:
         for table in TABLES:
             # SQLite's length of a BLOB is its number of bytes.
-            length = "octet_length" if "://" in bench.url else "length"
+            length = "octet_length" if "://" in harness.url else "length"
             size = "0" if table == CHECKPOINTS else f"{length}(blob_data)"
             query = f"SELECT count(*), coalesce(sum({size}), 0) FROM {table}"
             ((rows, total),) = execute(query, []).fetchall()
             found.add(table, _WHAT[table], int(total), rows)
 
 
-def _of_files(bench: DevBench, found: Count) -> None:
-    saver = FileSaver(bench.path)
+def _of_files(harness: DevHarness, found: Count) -> None:
+    saver = FileSaver(harness.path)
     for namespaces in saver.storage.values():
         for rows in namespaces.values():
             for body, metadata, _ in rows.values():
@@ -134,8 +134,8 @@ def _of_files(bench: DevBench, found: Count) -> None:
         found.add(BLOBS, "blobs", len(value[1]))
 
 
-def _of_mongodb(bench: MongoBench, found: Count) -> None:
-    with pymongo.MongoClient[Any](bench.url) as client:
+def _of_mongodb(harness: MongoHarness, found: Count) -> None:
+    with pymongo.MongoClient[Any](harness.url) as client:
         database = client.get_default_database()
         for collection in database.list_collection_names():
             table = WRITES if "write" in collection else CHECKPOINTS
@@ -153,8 +153,8 @@ def _bson_length(value: Any) -> int:
     return len(value.encode() if isinstance(value, str) else value or b"")
 
 
-def _of_documents(bench: RedisBench, found: Count) -> None:
-    with redis.Redis.from_url(bench.url) as client:
+def _of_documents(harness: RedisHarness, found: Count) -> None:
+    with redis.Redis.from_url(harness.url) as client:
         for name in client.scan_iter(count=1000):
             kind = name.partition(b":")[0].decode()
             if not kind.startswith(("checkpoint", "write_")):
@@ -172,17 +172,17 @@ def _of_documents(bench: RedisBench, found: Count) -> None:
             found.add(kind, what, sum(size[0] for size in sizes if size))
 
 
-def _of_hashes(bench: PlainRedisBench, found: Count) -> None:
-    with redis.Redis.from_url(bench.url) as client:
+def _of_hashes(harness: PlainRedisHarness, found: Count) -> None:
+    with redis.Redis.from_url(harness.url) as client:
         for name in client.scan_iter(count=1000):
-            kind = name.partition(bench.separator.encode())[0].decode()
+            kind = name.partition(harness.separator.encode())[0].decode()
             fields = ("checkpoint", "metadata") if kind == "checkpoint" else ("value",)
             size = sum(client.hstrlen(name, one) for one in fields)
             found.add(kind, "checkpoints" if kind == "checkpoint" else "writes", size)
 
 
-def _of_plain_keys(bench: PlainRedisSaverBench, found: Count) -> None:
-    with redis.Redis.from_url(bench.url) as client:
+def _of_plain_keys(harness: PlainRedisSaverHarness, found: Count) -> None:
+    with redis.Redis.from_url(harness.url) as client:
         for name in client.scan_iter(count=1000):
             match name.split(b":")[1:2]:
                 case [b"cp"]:

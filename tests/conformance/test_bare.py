@@ -20,7 +20,7 @@ from ckpt_cli.core.replay.equality import same
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.tui.reads import TABS
+from ckpt_cli.tui.content.tabs import TABS
 from tests.conformance.conftest import Filled
 from tests.conformance.replaying import replay_store
 from tests.conformance.test_commands import rows
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def told(filled: Filled, *words: str) -> Any:
-    return ckpt("-s", filled.bench.url, *words, "-o", "json").json
+    return ckpt("-s", filled.harness.url, *words, "-o", "json").json
 
 
 def test_threads_are_listed_with_their_heads_and_no_status(filled: Filled) -> None:
@@ -51,7 +51,7 @@ def test_threads_are_listed_with_their_heads_and_no_status(filled: Filled) -> No
 
 def test_every_state_is_the_one_that_was_stored_or_said_not_to_be(filled: Filled) -> None:
     """The library adds what a caller wrote since; here that stands with the next checkpoint."""
-    with open_store(filled.bench.url) as store, filled.bench.saver() as saver:
+    with open_store(filled.harness.url) as store, filled.harness.saver() as saver:
         for thread_id, truth in filled.threads.items():
             reader = ThreadReader(store, thread_id)
             for ns, history in truth["history"].items():
@@ -61,7 +61,7 @@ def test_every_state_is_the_one_that_was_stored_or_said_not_to_be(filled: Filled
                     parent = wanted[moment.key.checkpoint_id]["parent_checkpoint_id"]
                     assert moment.checkpoint.parent_checkpoint_id == parent
                     assert (moment.step.next, moment.source) == (None, None)
-                    if filled.bench.latest and place:
+                    if filled.harness.latest and place:
                         assert moment.body.problem is not None
                         assert moment.body.problem.reason.startswith("not stored")
                         continue
@@ -96,7 +96,7 @@ def _stored(saver: Any, moment: Moment) -> dict[str, Value]:
 
 
 def test_nothing_that_follows_from_writes_contradicts_them(filled: Filled) -> None:
-    with open_store(filled.bench.url) as store:
+    with open_store(filled.harness.url) as store:
         reports = replay_store(store)
     wrong = [
         (name, one.channel, one.transition.child)
@@ -107,16 +107,16 @@ def test_nothing_that_follows_from_writes_contradicts_them(filled: Filled) -> No
     ]
     assert wrong == []
     matched = sum(reports[name].verdicts.get(Verdict.MATCH, 0) for name in PLAIN)
-    assert filled.bench.latest or matched > 5
+    assert filled.harness.latest or matched > 5
 
 
 def test_the_tree_and_the_history_have_every_checkpoint(filled: Filled) -> None:
     for thread_id, truth in filled.threads.items():
         ids = [one["checkpoint_id"] for one in truth["history"].get("", [])]
-        found = ckpt("-s", filled.bench.url, "history", "-o", "json", "--", thread_id).json
+        found = ckpt("-s", filled.harness.url, "history", "-o", "json", "--", thread_id).json
         assert [one["checkpoint_id"] for one in found] == ids
         words = ("show", "--tree", "--unfold", "--", thread_id)
-        drawn = ckpt("-s", filled.bench.url, *words).out
+        drawn = ckpt("-s", filled.harness.url, *words).out
         steps = [line for line in drawn.splitlines() if any(sign in line for sign in "◆○◇●")]
         assert len(steps) == sum(map(len, truth["history"].values())), drawn
 
@@ -130,11 +130,11 @@ def test_messages_are_those_of_the_state(filled: Filled) -> None:
 
 
 def test_a_rollback_adds_a_child_with_the_targets_state(filled: Filled) -> None:
-    before = filled.bench.fingerprint()
+    before = filled.harness.fingerprint()
     target = rows(filled, "chat")[1]
     words = ("rollback", "chat", target["checkpoint_id"], "--yes")
-    if filled.bench.latest:
-        refused = ckpt("-s", filled.bench.url, *words)
+    if filled.harness.latest:
+        refused = ckpt("-s", filled.harness.url, *words)
         assert (refused.code, "newest checkpoint only" in refused.err) == (4, True)
     else:
         done = told(filled, *words)
@@ -148,11 +148,11 @@ def test_a_rollback_adds_a_child_with_the_targets_state(filled: Filled) -> None:
             told(filled, "undo", "chat", "--yes")["head"]
             == rows(filled, "chat")[0]["checkpoint_id"]
         )
-    assert filled.bench.fingerprint() == before
+    assert filled.harness.fingerprint() == before
 
 
 def test_the_terminal_ui_opens_each_tab(filled: Filled) -> None:
-    before = filled.bench.fingerprint()
+    before = filled.harness.fingerprint()
 
     async def look(seat: Seat) -> None:
         assert {one.thread_id for one in seat.main.rows.listing.threads} == set(filled.threads)
@@ -169,5 +169,5 @@ def test_the_terminal_ui_opens_each_tab(filled: Filled) -> None:
         assert seat.sees("no unanswered questions")
         await seat.press("escape", "d", "escape")
 
-    sit(filled.bench.url, look)
-    assert filled.bench.fingerprint() == before
+    sit(filled.harness.url, look)
+    assert filled.harness.fingerprint() == before

@@ -11,18 +11,19 @@ from tests.conformance.truth import EMPTY, as_told, canonical, same, text
 from tests.support import Answer, ckpt
 
 BARE = False
+DISTINCT = True
 HOSTILE = "hostile-id"
 
 
 def run(filled: Filled, *words: str) -> Answer:
-    return ckpt("-s", filled.bench.url, *words)
+    return ckpt("-s", filled.harness.url, *words)
 
 
 def keeps_history(filled: Filled) -> bool:
     """Whether the past can be asked for; a layout without it is held to say so."""
     (found,) = run(filled, "stores", "-o", "json").json
     kept = "history" in found["capabilities"]
-    assert kept == filled.bench.has_history
+    assert kept == filled.harness.has_history
     if not kept:
         assert len(run(filled, "history", "chat", "-o", "json").json) == 1
         past = run(filled, "show", "chat@~1")
@@ -33,17 +34,17 @@ def keeps_history(filled: Filled) -> bool:
 
 
 def has(filled: Filled, thread_id: str) -> bool:
-    """Whether a scenario is in the store; its bench declares why not."""
+    """Whether a scenario is in the store; its harness declares why not."""
     there = thread_id in filled.threads
-    assert there == (thread_id not in filled.bench.mangled)
+    assert there == (thread_id not in filled.harness.mangled)
     return there
 
 
 def equal(filled: Filled, got: Any, want: Any) -> bool:
     """Whether a value is the stored one, as far as its layout tells."""
     got, want = canonical(got), canonical(want)
-    got = as_told(got, want) if filled.bench.pickled else got
-    return same(got, want, sparse=filled.bench.sparse)
+    got = as_told(got, want) if filled.harness.pickled else got
+    return same(got, want, sparse=filled.harness.sparse)
 
 
 def rows(filled: Filled, thread_id: str, namespace: str = "") -> list[dict[str, Any]]:
@@ -82,7 +83,7 @@ def test_threads_list_long(filled: Filled) -> None:
 def test_threads_list_by_status(filled: Filled, status: str) -> None:
     every = run(filled, "threads", "list", "--all", "--long", "-o", "json").json
     some = run(filled, "threads", "list", "--all", "--status", status, "-o", "json").json
-    assert bool(some) == (filled.bench.has_writes or status in {"pending", "done"})
+    assert bool(some) == (filled.harness.has_writes or status in {"pending", "done"})
     assert [row["thread_id"] for row in some] == [
         row["thread_id"] for row in every if status in row["conditions"]
     ]
@@ -119,7 +120,7 @@ def test_show_of_each_head(filled: Filled) -> None:
         )
         if isinstance(head["values"], dict) and not set(head["values"]) & {"$type", "text"}:
             shared = set(shown["values"]) & set(head["values"])
-            if not filled.bench.has_history:
+            if not filled.harness.has_history:
                 lost = set(shown.get("unstored", ()))
                 assert all(head["values"][name] in EMPTY for name in lost & shared)
                 shared -= lost
@@ -192,7 +193,7 @@ def test_diff_of_a_checkpoint_with_itself_finds_nothing(filled: Filled) -> None:
 def test_interrupts_are_those_that_wait_each_once_at_its_leaf(filled: Filled) -> None:
     answer = run(filled, "interrupts", "-o", "json")
     found = answer.json
-    if not filled.bench.has_writes:
+    if not filled.harness.has_writes:
         assert found == []
         assert "questions, errors and results of tasks are unknown" in answer.err
         return
@@ -296,13 +297,13 @@ def test_grep_finds_each_message_once_on_each_branch_where_it_first_stood(
         before = known.get(one["parent_checkpoint_id"], set())
         known[one["checkpoint_id"]] = before | here
         want += [(one["checkpoint_id"], content) for _, content in here - before]
-    assert want or not filled.bench.has_history
+    assert want or not filled.harness.has_history
     words = ("grep", ".", "--match", thread_id, "--channel", "messages", "-o", "json")
     contents = [one for one in run(filled, *words).json if one["path"].endswith("].content")]
     in_values = [one for one in contents if one["in"] == "value"]
     assert sorted((one["checkpoint_id"], one["line"]) for one in in_values) == sorted(want)
     # Where branches share a value under one version, a task's write may be the last trace of it.
-    assert in_values == contents or filled.bench.name == "redis-plain"
+    assert in_values == contents or filled.harness.name == "redis-plain"
 
 
 def test_grep_head_only_is_what_the_head_says(filled: Filled) -> None:
@@ -342,7 +343,7 @@ def test_blame_names_the_step_and_the_node_that_wrote(filled: Filled, thread_id:
             assert found["checkpoint_id"] in history
         return
     checked = 0
-    is_damaged = thread_id in {name for name, _, _ in filled.bench.damaged}
+    is_damaged = thread_id in {name for name, _, _ in filled.harness.damaged}
     for child in history.values():
         parent = history.get(child["parent_checkpoint_id"] or "")
         if parent is None:
@@ -360,7 +361,7 @@ def test_blame_names_the_step_and_the_node_that_wrote(filled: Filled, thread_id:
             checked += 1
             if child["source"] == "update":
                 assert found["by"] == "update"
-            elif not filled.bench.has_writes:
+            elif not filled.harness.has_writes:
                 assert (found["by"], found["candidates"]) == ("unknown", [])
             elif child["source"] == "loop" and not is_damaged:
                 writers = found["candidates"] or [found]
@@ -400,7 +401,7 @@ def test_du_adds_up(filled: Filled) -> None:
         row["bytes"] for row in listed if row["thread_id"] == "chat"
     )
     named = {row["bytes"]: row["channel"] for row in one if row["channel"]}
-    assert bool(named) == filled.bench.has_writes
+    assert bool(named) == filled.harness.has_writes
     assert not named or named[max(named)] == "messages"
 
 
@@ -412,7 +413,7 @@ def test_stores_describes_it(filled: Filled) -> None:
 
 
 def test_no_command_changes_the_store(filled: Filled) -> None:
-    before = filled.bench.fingerprint()
+    before = filled.harness.fingerprint()
     thread_id = "subgraph" if has(filled, "subgraph") else "chat"
     for words in (
         ["threads", "list", "--all", "--long"],
@@ -431,4 +432,4 @@ def test_no_command_changes_the_store(filled: Filled) -> None:
         ["stores"],
     ):
         assert run(filled, *words).code == 0
-    assert filled.bench.fingerprint() == before
+    assert filled.harness.fingerprint() == before

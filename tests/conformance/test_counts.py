@@ -14,10 +14,11 @@ import pytest
 from langgraph.graph import StateGraph
 
 from ckpt_backends.changes.bundle import check_bundle, write_bundle
-from tests.conformance.benches import BENCHES, Bench
-from tests.conformance.conftest import own_server
 from tests.conformance.counting import counted, of_plan
 from tests.conformance.test_removal import Emptied, JavaScriptLibrary, Library, config_of
+from tests.harness import Harness
+from tests.harness.opening import own_server
+from tests.harness.tiers import layouts
 
 CASES = {
     "whole threads": ["purge", "--match", "whole*", "--include-pending"],
@@ -50,43 +51,37 @@ def graph_of(saver: Any, *, nested: bool) -> Any:
 
 def fill(store: Emptied, thread_id: str) -> None:
     """Two turns, and a branch where the saver can make one."""
-    bench, config = store.bench, config_of(thread_id)
-    if bench.fixture is not None:
+    harness, config = store.harness, config_of(thread_id)
+    if harness.fixture is not None:
         store.fill(thread_id, thread_id)
         return
     store._made.append(thread_id)
-    options = dict(bench.options)
-    with warnings.catch_warnings(), bench.saver() as saver:
+    options = dict(harness.options)
+    with warnings.catch_warnings(), harness.saver() as saver:
         warnings.simplefilter("ignore")
-        graph = graph_of(saver, nested="subgraph" not in bench.mangled)
+        graph = graph_of(saver, nested="subgraph" not in harness.mangled)
         document = ["words of some length " * 10]
         graph.invoke({"items": ["in"], "document": document, "number": 0}, config, **options)
-        if bench.has_history and "fork-update" not in bench.refused:
+        if harness.has_history and "fork-update" not in harness.refused:
             *_, old = graph.get_state_history(config)
             graph.update_state(old.config, {"items": ["elsewhere"]}, as_node="second")
         graph.invoke({"items": ["again"]}, config, **options)
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(one, id=one.name, marks=[pytest.mark.slow] if one.fixture else [])
-        for one in BENCHES
-    ],
-)
+@pytest.fixture(scope="module", params=layouts())
 def store(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Emptied]:
-    kind: type[Bench] = request.param
+    kind: type[Harness] = request.param
     logging.disable(logging.WARNING)
     with own_server(kind, request) as server:
-        bench = kind(tmp_path_factory.mktemp(f"counts-{kind.name}"), server)
-        library: Library | JavaScriptLibrary = Library(bench)
+        harness = kind(tmp_path_factory.mktemp(f"counts-{kind.name}"), server)
+        library: Library | JavaScriptLibrary = Library(harness)
         if kind.fixture is not None:
-            library = JavaScriptLibrary(bench, request.getfixturevalue("langgraph_js"))
-        yield Emptied(bench, library)
+            library = JavaScriptLibrary(harness, request.getfixturevalue("langgraph_js"))
+        yield Emptied(harness, library)
         library.close()
-        bench.close()
+        harness.close()
     logging.disable(logging.NOTSET)
 
 
@@ -107,21 +102,21 @@ def orphan(store: Emptied, thread_id: str, folder: Path) -> None:
 
 
 def test_plan_and_report_equal_what_the_engine_counts(store: Emptied, tmp_path: Path) -> None:
-    bench = store.bench
+    harness = store.harness
     for thread_id in ("whole-1", "whole-2", "newest", "branches", "named", "lost"):
         fill(store, thread_id)
     orphan(store, "lost", tmp_path)
     for case, words in CASES.items():
-        before = counted(bench)
+        before = counted(harness)
         planned = store.ckpt(*words, "--dry-run", "-o", "json").json
-        assert counted(bench) == before, case
+        assert counted(harness) == before, case
         done = store.ckpt(*words, "--yes", "-o", "json").json
-        gone = before.minus(counted(bench))
+        gone = before.minus(counted(harness))
         assert done["threads"] == planned["threads"], case
         assert of_plan(planned) == gone.held, case
         assert +Counter(done["removed"]["rows"]) == gone.rows, case
         assert done["removed"]["bytes"] == gone.held["bytes"], case
         if case == "by their names":
             assert +Counter(done["before"]) == gone.held
-        if bench.has_history and (bench.has_writes or case != "orphans"):
+        if harness.has_history and (harness.has_writes or case != "orphans"):
             assert gone.rows, case

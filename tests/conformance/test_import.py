@@ -17,9 +17,10 @@ from ckpt_backends.changes.bundle import Header, check_bundle, write_bundle
 from ckpt_backends.changes.rows import Cell, Row
 from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.registry import open_store
-from tests.conformance.benches import BENCHES, Bench
-from tests.conformance.conftest import own_server
 from tests.conformance.test_removal import JavaScriptLibrary, Library
+from tests.harness import Harness
+from tests.harness.opening import own_server
+from tests.harness.tiers import layouts
 from tests.support import Answer, ckpt
 
 HARMLESS, VICTIM = "harmless", "trip-to-kyoto"
@@ -29,7 +30,7 @@ HARMLESS, VICTIM = "harmless", "trip-to-kyoto"
 class Place:
     """A store with a thread, and the archive of a thread that was removed."""
 
-    bench: Bench
+    harness: Harness
     library: Library | JavaScriptLibrary
     header: Header
     rows: list[Row]
@@ -37,12 +38,12 @@ class Place:
     folder: Path
 
     def state(self) -> list[list[Row]]:
-        with open_store(self.bench.url) as store:
+        with open_store(self.harness.url) as store:
             return [list(store.rows(one)) for one in (HARMLESS, VICTIM)]
 
     def imported(self, bundle: Path) -> Answer:
         """Import an archive, whose pickles are KaFlow's own."""
-        return ckpt("-s", self.bench.url, "import", bundle, "--allow-pickle", "--yes")
+        return ckpt("-s", self.harness.url, "import", bundle, "--allow-pickle", "--yes")
 
     def bundle(self, rows: list[Row], **changes: Any) -> Path:
         path = self.folder / "archive.ckpt.gz"
@@ -50,37 +51,30 @@ class Place:
         return path
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        # LangGraph.js has to be installed first.
-        pytest.param(one, id=one.name, marks=[pytest.mark.slow] if one.fixture else [])
-        for one in BENCHES
-    ],
-)
+@pytest.fixture(scope="module", params=layouts())
 def place(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Place]:
-    kind: type[Bench] = request.param
+    kind: type[Harness] = request.param
     logging.disable(logging.WARNING)
     folder = tmp_path_factory.mktemp(f"import-{kind.name}")
     with own_server(kind, request) as server:
-        bench = kind(folder, server)
-        library: Library | JavaScriptLibrary = Library(bench)
+        harness = kind(folder, server)
+        library: Library | JavaScriptLibrary = Library(harness)
         if kind.fixture is not None:
-            library = JavaScriptLibrary(bench, request.getfixturevalue("langgraph_js"))
+            library = JavaScriptLibrary(harness, request.getfixturevalue("langgraph_js"))
         for one in (HARMLESS, VICTIM):
             library.run(one, "in")
         for one in (HARMLESS, VICTIM):
-            assert ckpt("-s", bench.url, "export", one, "--to", folder).code == 0
+            assert ckpt("-s", harness.url, "export", one, "--to", folder).code == 0
         harmless, victim = map(check_bundle, sorted(folder.glob("*.ckpt.gz")))
         rows, of_victim = list(harmless.rows()), list(victim.rows())
-        assert ckpt("-s", bench.url, "threads", "delete", HARMLESS, "--yes").code == 0
-        yield Place(bench, library, harmless.header, rows, of_victim, folder)
+        assert ckpt("-s", harness.url, "threads", "delete", HARMLESS, "--yes").code == 0
+        yield Place(harness, library, harmless.header, rows, of_victim, folder)
         for one in (HARMLESS, VICTIM):
             library.forget(one)
         library.close()
-        bench.close()
+        harness.close()
     logging.disable(logging.NOTSET)
 
 
@@ -144,7 +138,7 @@ def foreign_rows(place: Place) -> Iterator[tuple[str, list[Row]]]:
                     {**document, "checkpoint_ns": f"x:{VICTIM}"},
                     {**document, "checkpoint_id": "another"},
                 ):
-                    is_shallow = row.table == "checkpoint" and not place.bench.has_history
+                    is_shallow = row.table == "checkpoint" and not place.harness.has_history
                     if is_shallow or row.table == "checkpoint_blob":
                         changed["thread_id"] = VICTIM  # The id is no part of the key.
                     text = json.dumps(changed)
@@ -179,7 +173,7 @@ def documents(rows: list[Row], last: Row) -> Iterator[tuple[str, list[Row]]]:
 
 
 def test_an_archive_brings_no_row_of_another_thread(place: Place) -> None:
-    with open_store(place.bench.url) as store:
+    with open_store(place.harness.url) as store:
         assert list(store.own_rows(HARMLESS, place.rows)) == place.rows
         for what, rows in foreign_rows(place):
             with pytest.raises((Refused, Unsupported)):
@@ -190,7 +184,7 @@ def test_the_command_refuses_the_whole_archive(place: Place) -> None:
     before = place.state()
     bundle = place.bundle([*place.rows, place.of_victim[-1]])
     for words in (["--dry-run"], ["--yes"], []):
-        refused = ckpt("-s", place.bench.url, "import", bundle, *words)
+        refused = ckpt("-s", place.harness.url, "import", bundle, *words)
         assert (refused.code, refused.raw) == (5, b"")
         assert f"cannot import '{bundle}': " in refused.err
         assert f"hint: look at its rows: zcat {quote(str(bundle))} | less" in refused.err
@@ -217,7 +211,7 @@ def test_cells_of_other_types_end_with_a_clear_error(place: Place) -> None:
             assert done.code in {0, 4, 5, 6}, (row.table, name, done.err)
             if done.code == 0:
                 place.library.forget(HARMLESS)
-                ckpt("-s", place.bench.url, "gc", "--scope", "all", "--grace", "0s", "--yes")
+                ckpt("-s", place.harness.url, "gc", "--scope", "all", "--grace", "0s", "--yes")
 
 
 def test_an_archive_that_is_swapped_at_the_question_brings_nothing(
@@ -230,7 +224,7 @@ def test_an_archive_that_is_swapped_at_the_question_brings_nothing(
         place.bundle(place.rows[1:])
 
     monkeypatch.setattr("ckpt_cli.commands.import_.confirm", swap)
-    refused = ckpt("-s", place.bench.url, "import", bundle, "--allow-pickle")
+    refused = ckpt("-s", place.harness.url, "import", bundle, "--allow-pickle")
     assert (refused.code, len(questions)) == (6, 1)
     assert "changed after it was checked" in refused.err
     assert place.state() == before

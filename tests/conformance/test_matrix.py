@@ -7,11 +7,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
-
-from ckpt_backends.layouts import LAYOUTS
+from ckpt_backends.discovery import layouts
 from ckpt_backends.registry import open_store
-from ckpt_cli.core.support_matrix import LIMITS, limit
+from ckpt_cli.core.support_matrix import LIMITS, Limit, limit
 from tests.conformance.conftest import Filled
 from tests.support import Answer, ckpt
 
@@ -46,32 +44,36 @@ WORDS: Mapping[str, list[str]] = {
 
 
 def test_a_layout_promises_what_the_matrix_is_made_of(filled: Filled) -> None:
-    with open_store(filled.bench.url) as store:
+    with open_store(filled.harness.url) as store:
         info = store.describe()
-    assert info.capabilities == LAYOUTS[info.layout]
+    assert info.capabilities == layouts()[info.layout]
 
 
-@pytest.mark.parametrize("command", LIMITS)
-def test_a_command_does_what_its_cell_says(filled: Filled, command: str, tmp_path: Path) -> None:
-    with open_store(filled.bench.url) as store:
-        lacks = limit(command, store.describe().capabilities)
-    words = [*WORDS[command], *([str(tmp_path)] if command == "export" else [])]
-    answer = _begun(filled, words) if command == "tail" else ckpt("-s", filled.bench.url, *words)
+def test_each_command_does_what_its_cell_says(filled: Filled, tmp_path: Path) -> None:
+    with open_store(filled.harness.url) as store:
+        capabilities = store.describe().capabilities
+    for command in LIMITS:
+        words = [*WORDS[command], *([str(tmp_path)] if command == "export" else [])]
+        _check_cell(filled, command, words, limit(command, capabilities))
+
+
+def _check_cell(filled: Filled, command: str, words: list[str], lacks: Limit | None) -> None:
+    answer = _begun(filled, words) if command == "tail" else ckpt("-s", filled.harness.url, *words)
     if lacks is not None and lacks.cell == "no":
-        assert (answer.code, answer.out) == (4, ""), answer
-        assert lacks.why in answer.err
-        assert "hint: " in answer.err
+        assert (answer.code, answer.out) == (4, ""), (command, answer)
+        assert lacks.why in answer.err, command
+        assert "hint: " in answer.err, command
     elif command == "undo":  # Nothing was added yet: it looks, and finds so.
-        assert (answer.code, "nothing to undo" in answer.err) == (3, True), answer
+        assert (answer.code, "nothing to undo" in answer.err) == (3, True), (command, answer)
     else:
-        assert answer.code == 0, answer.err
-        assert answer.out or command == "export"
+        assert answer.code == 0, (command, answer.err)
+        assert answer.out or command == "export", command
 
 
 def _begun(filled: Filled, words: list[str]) -> Answer:
     """The first line of a command that goes on until it is stopped."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "ckpt_cli", "-s", filled.bench.url, *words],
+        [sys.executable, "-m", "ckpt_cli", "-s", filled.harness.url, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )

@@ -24,20 +24,20 @@ from tests.conformance.conftest import Filled
 
 @pytest.fixture
 def store(filled: Filled) -> Iterator[Store]:
-    with open_store(filled.bench.url) as opened:
+    with open_store(filled.harness.url) as opened:
         yield opened
 
 
 @pytest.fixture
 def thread_id(filled: Filled) -> str:
     """A thread with a root and two subgraph calls, where the layout tells them apart."""
-    return "linear" if "subgraph" in filled.bench.mangled else "subgraph"
+    return "linear" if "subgraph" in filled.harness.mangled else "subgraph"
 
 
 @pytest.fixture
 def asking(filled: Filled) -> str:
     """A thread whose head waits for an answer."""
-    return "interrupt-alone" if "interrupt-nested" in filled.bench.mangled else "interrupt-nested"
+    return "interrupt-alone" if "interrupt-nested" in filled.harness.mangled else "interrupt-nested"
 
 
 def history(filled: Filled, thread_id: str) -> dict[str, list[str]]:
@@ -51,7 +51,7 @@ def test_describe_names_the_layout_and_where_it_is(store: Store, filled: Filled)
     assert info.layout
     assert info.engine
     assert info.saver
-    assert info.url in filled.bench.url or filled.bench.url in info.url
+    assert info.url in filled.harness.url or filled.harness.url in info.url
     assert list(info.notes) == list(store.notes())
 
 
@@ -74,7 +74,7 @@ def test_a_thread_tells_head_times_and_counts(store: Store, filled: Filled) -> N
         assert thread.head == (rows[""][0] if rows.get("") else None)
         assert thread.checkpoints == len(every)
         assert thread.namespaces == len(rows)
-        told = filled.bench.times(thread.thread_id) or (time_of(min(every)), time_of(max(every)))
+        told = filled.harness.times(thread.thread_id) or (time_of(min(every)), time_of(max(every)))
         assert (thread.first_at, thread.last_at) == told
         assert store.thread(thread.thread_id) == thread
 
@@ -145,9 +145,9 @@ def test_writes_come_in_the_order_of_the_protocol(store: Store, filled: Filled) 
     for thread_id in filled.threads:
         writes = list(store.writes(thread_id))
         assert [one.key for one in writes] == sorted(one.key for one in writes)
-        if filled.bench.by_arrival:
+        if filled.harness.by_arrival:
             continue
-        assert {one.at is not None for one in writes} <= {filled.bench.bare}
+        assert {one.at is not None for one in writes} <= {filled.harness.bare}
         places = [(one.key, one.at or NEVER, one.task_path, one.task_id, one.idx) for one in writes]
         assert places == sorted(places)
 
@@ -188,19 +188,19 @@ def test_write_values_are_read_for_all_none_or_some_channels(
     store: Store, filled: Filled, asking: str
 ) -> None:
     everything = list(store.writes(asking, values=True))
-    assert bool(everything) == filled.bench.has_writes
+    assert bool(everything) == filled.harness.has_writes
     assert all(one.value is not None for one in everything)
     assert all(one.size == len(one.value.data) for one in everything if one.value is not None)
     assert all(one.value is None for one in store.writes(asking))
     some = list(store.writes(asking, values=["__interrupt__"]))
     assert [one.task_id for one in some] == [one.task_id for one in everything]
     read = {one.channel for one in some if one.value is not None}
-    assert read == ({"__interrupt__"} if filled.bench.has_questions else set())
+    assert read == ({"__interrupt__"} if filled.harness.has_questions else set())
 
 
 def test_writes_of_some_channels_are_only_those(store: Store, filled: Filled, asking: str) -> None:
     found = {one.channel for one in store.writes(asking, channels=["__interrupt__"])}
-    assert found == ({"__interrupt__"} if filled.bench.has_questions else set())
+    assert found == ({"__interrupt__"} if filled.harness.has_questions else set())
 
 
 def test_sizes_are_those_of_each_thread_in_the_order_asked_for(
@@ -221,7 +221,7 @@ def test_sizes_of_checkpoints_and_blobs_add_up_to_the_size_of_the_thread(
         assert sum(one.checkpoints for _, one in parts) == size.checkpoints
         assert sum(one.writes for _, one in parts) == size.writes
         in_parts = sum(one.bytes for _, one in parts) + sum(n for _, n in blobs)
-        if blobs or filled.bench.has_history:
+        if blobs or filled.harness.has_history:
             assert (len(blobs), in_parts) == (size.blobs, size.bytes)
         else:
             # Values of a shallow layout have no version to tell them by.
@@ -263,9 +263,9 @@ def test_size_counts_what_is_stored(store: Store, filled: Filled, thread_id: str
     assert size.writes == len(writes)
     assert size.blobs == sum(one.table in APART for one in store.rows(thread_id))
     values = sum(one.size for one in writes)
-    if filled.bench.parsed:
+    if filled.harness.parsed:
         assert stored + values < size.bytes < 10 * (stored + values)
-    elif filled.bench.wrapped:
+    elif filled.harness.wrapped:
         whole = stored + values + _shared(checkpoints)
         keys = size.checkpoints + size.writes + size.blobs
         assert whole < size.bytes < 1.5 * whole + 100 * keys
@@ -315,19 +315,19 @@ def test_sources_name_the_checkpoint(store: Store, filled: Filled, thread_id: st
 
 
 def test_closing_twice_is_allowed(filled: Filled) -> None:
-    opened = open_store(filled.bench.url)
+    opened = open_store(filled.harness.url)
     opened.close()
     opened.close()
 
 
 def test_reading_everything_changes_nothing(filled: Filled) -> None:
-    before = filled.bench.fingerprint()
-    with open_store(filled.bench.url) as opened:
+    before = filled.harness.fingerprint()
+    with open_store(filled.harness.url) as opened:
         for thread in opened.threads():
             list(opened.checkpoints(thread.thread_id, body=True, metadata=True))
             list(opened.writes(thread.thread_id, values=True))
             opened.size(thread.thread_id)
-    assert filled.bench.fingerprint() == before
+    assert filled.harness.fingerprint() == before
 
 
 def test_usage_adds_up_to_the_size_of_each_thread_in_the_order_of_their_ids(
@@ -357,15 +357,15 @@ def test_free_room_is_a_part_of_the_size(store: Store) -> None:
 
 def test_answers_are_of_one_moment_until_refresh(filled: Filled) -> None:
     new = "written-later"
-    with open_store(filled.bench.url) as opened:
+    with open_store(filled.harness.url) as opened:
         assert opened.thread(new) is None
-        filled.bench.add(new)
+        filled.harness.add(new)
         try:
             assert opened.thread(new) is None
             opened.refresh()
             assert opened.thread(new) is not None
         finally:
-            filled.bench.remove(new)
+            filled.harness.forget(new)
         opened.refresh()
         assert opened.thread(new) is None
 

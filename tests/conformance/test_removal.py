@@ -23,8 +23,9 @@ from langgraph.types import Command, interrupt
 from ckpt_backends.changes.bundle import check_bundle, write_bundle
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.registry import open_store
-from tests.conformance.benches import BENCHES, Bench
-from tests.conformance.conftest import own_server
+from tests.harness import HARNESSES, Harness
+from tests.harness.opening import own_server
+from tests.harness.tiers import layouts
 from tests.support import FIXTURES, ckpt
 
 NEIGHBOURS = ["user", "user-1", "User", "user:1", "us*r", "user%", "user$1", "user,1", "u[s]er"]
@@ -54,14 +55,14 @@ def config_of(thread_id: str) -> dict[str, Any]:
 
 
 class Library:
-    """The official library of Python on the store of a bench."""
+    """The official library of Python on the store of a harness."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
+    def __init__(self, harness: Harness) -> None:
+        self._harness = harness
 
     @contextmanager
     def _saver(self) -> Iterator[Any]:
-        with warnings.catch_warnings(), self._bench.saver() as saver:
+        with warnings.catch_warnings(), self._harness.saver() as saver:
             warnings.simplefilter("ignore")
             yield saver
 
@@ -85,7 +86,7 @@ class Library:
     def read(self, thread_id: str) -> list[Any]:
         """What the saver has of a thread."""
         with self._saver() as opened:
-            saver = self._bench.truthful(opened)
+            saver = self._harness.truthful(opened)
             found = [
                 (row.checkpoint["id"], row.checkpoint, row.metadata)
                 for row in saver.list(config_of(thread_id))
@@ -95,21 +96,20 @@ class Library:
             return found if head is None else [*found, sorted(map(repr, head.pending_writes or ()))]
 
     def forget(self, thread_id: str) -> None:
-        with self._saver() as saver:
-            self._bench.forget(saver, thread_id)
+        self._harness.forget(thread_id)
 
     def close(self) -> None:
         """Each call opens the store anew."""
 
 
 class JavaScriptLibrary:
-    """LangGraph.js on the store of a bench: the same calls, carried out by a process of node."""
+    """LangGraph.js on the store of a harness: the same calls, carried out by a process of node."""
 
-    def __init__(self, bench: Bench, folder: Path) -> None:
+    def __init__(self, harness: Harness, folder: Path) -> None:
         for script in (FIXTURES / "make/js/documents.mjs", Path(__file__).parent / "graph.mjs"):
             shutil.copy(script, folder)
         self._process = subprocess.Popen(
-            ["node", "graph.mjs", str(bench.fixture), bench.url],
+            ["node", "graph.mjs", str(harness.fixture), harness.url],
             cwd=folder,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -148,9 +148,9 @@ class JavaScriptLibrary:
 class Emptied:
     """A store of its own, in which each test makes its threads and removes them."""
 
-    def __init__(self, bench: Bench, library: Library | JavaScriptLibrary) -> None:
-        self.bench = bench
-        self.url = bench.url
+    def __init__(self, harness: Harness, library: Library | JavaScriptLibrary) -> None:
+        self.harness = harness
+        self.url = harness.url
         self.library = library
         self._made: list[str] = []
 
@@ -174,7 +174,7 @@ class Emptied:
 
     def imported(self, *words: str | Path) -> Any:
         """Import archives that this test has made, so their pickles are its own."""
-        allowed = ["--allow-pickle"] if self.bench.pickled else []
+        allowed = ["--allow-pickle"] if self.harness.pickled else []
         return self.ckpt("import", *words, *allowed, "--yes", "-o", "json")
 
     def clear(self) -> None:
@@ -183,29 +183,24 @@ class Emptied:
         self._made.clear()
 
 
-STORES = [
-    # LangGraph.js has to be installed first.
-    pytest.param(one, id=one.name, marks=[pytest.mark.slow] if one.fixture else [])
-    for one in BENCHES
-    # What is recorded in three tables is read back from memory by its saver: test_threetable.py
-    # removes from them.
-    if not one.bare
-]
+# What is recorded in three tables is read back from memory by its saver: test_threetable.py
+# removes from them.
+STORES = layouts([one for one in HARNESSES if not one.bare])
 
 
 @pytest.fixture(scope="module", params=STORES)
 def its_store(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Emptied]:
-    kind: type[Bench] = request.param
+    kind: type[Harness] = request.param
     with own_server(kind, request) as server:
-        bench = kind(tmp_path_factory.mktemp(f"removal-{kind.name}"), server)
-        library: Library | JavaScriptLibrary = Library(bench)
+        harness = kind(tmp_path_factory.mktemp(f"removal-{kind.name}"), server)
+        library: Library | JavaScriptLibrary = Library(harness)
         if kind.fixture is not None:
-            library = JavaScriptLibrary(bench, request.getfixturevalue("langgraph_js"))
-        yield Emptied(bench, library)
+            library = JavaScriptLibrary(harness, request.getfixturevalue("langgraph_js"))
+        yield Emptied(harness, library)
         library.close()
-        bench.close()
+        harness.close()
 
 
 @pytest.fixture
@@ -218,7 +213,7 @@ def emptied(its_store: Emptied) -> Iterator[Emptied]:
 
 @pytest.mark.parametrize("name", NEIGHBOURS)
 def test_delete_takes_a_thread_and_no_neighbour(emptied: Emptied, name: str) -> None:
-    neighbours = [one for one in NEIGHBOURS if emptied.bench.takes(one)]
+    neighbours = [one for one in NEIGHBOURS if emptied.harness.takes(one)]
     emptied.fill(*neighbours)
     others = {one: emptied.rows(one) for one in neighbours if one != name}
     if name not in neighbours:
@@ -249,7 +244,7 @@ def test_purge_takes_what_is_old_enough_and_waits_for_nothing(emptied: Emptied) 
     assert {one["thread_id"] for one in found["threads"]} == {"done-1", "done-2"}
     assert [one["thread_id"] for one in found["skipped"]] == ["asking"]
     # Where no question is stored, its thread looks like one that is cut off in the step.
-    why = "a question waits" if emptied.bench.has_writes else "a step is pending"
+    why = "a question waits" if emptied.harness.has_writes else "a step is pending"
     assert why in found["skipped"][0]["reason"]
     assert emptied.read("done-1") == []
     assert emptied.read("asking") != []
@@ -260,10 +255,10 @@ def test_purge_takes_what_is_old_enough_and_waits_for_nothing(emptied: Emptied) 
 
 def test_a_dry_run_changes_nothing_and_lists_what_the_run_removes(emptied: Emptied) -> None:
     emptied.fill("a", "b", "c")
-    before = emptied.bench.fingerprint()
+    before = emptied.harness.fingerprint()
     words = ["purge", "--match", "[ab]", "-o", "json"]
     planned = emptied.ckpt(*words, "--dry-run").json
-    assert emptied.bench.fingerprint() == before
+    assert emptied.harness.fingerprint() == before
     assert planned["dry_run"] is True
     assert planned["removed"]["threads"] == 0
     done = emptied.ckpt(*words, "--yes").json
@@ -312,7 +307,7 @@ def test_an_archive_brings_no_pickle_unless_that_is_allowed(
     found = check_bundle(bundle)
     rows = [pickled(row) for row in found.rows()]
     number = sum(changed != row for changed, row in zip(rows, found.rows(), strict=True))
-    assert emptied.ckpt("import", bundle, "--dry-run").code == (5 if emptied.bench.pickled else 0)
+    assert emptied.ckpt("import", bundle, "--dry-run").code == (5 if emptied.harness.pickled else 0)
     write_bundle(bundle, found.header, rows)
     emptied.library.forget("a")
     for words in (["--yes"], ["--dry-run"]):
@@ -431,7 +426,7 @@ def test_two_purges_at_once_share_the_work(emptied: Emptied) -> None:
 def test_copy_is_a_thread_of_its_own(emptied: Emptied) -> None:
     emptied.fill("a", asks=True)
     done = emptied.ckpt("threads", "copy", "a", "copy of a", "--yes", "-o", "json")
-    if not emptied.bench.has_history:
+    if not emptied.harness.has_history:
         assert (done.code, "hint" in done.err) == (4, True)
         return
     emptied._made.append("copy of a")

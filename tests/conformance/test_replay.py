@@ -117,16 +117,16 @@ def test_every_transition_of_langgraph_js_on_postgresql_is_explained(
 
 
 def test_what_an_official_saver_wrote_now_is_explained(filled: Filled) -> None:
-    if not filled.bench.has_history:
+    if not filled.harness.has_history:
         return
-    with open_store(filled.bench.url) as store:
+    with open_store(filled.harness.url) as store:
         reports = replay_store(store)
-    if filled.bench.fixture is not None:
+    if filled.harness.fixture is not None:
         check(reports, "js-1.7.3")
         return
-    if filled.bench.has_writes:
-        era = "redis-plain" if filled.bench.damaged else "lg-1.2.22"
-        check(reports, era, filled.bench.damaged, refused=filled.bench.refused)
+    if filled.harness.has_writes:
+        era = "redis-plain" if filled.harness.damaged else "lg-1.2.22"
+        check(reports, era, filled.harness.damaged, refused=filled.harness.refused)
         return
     known = UNVERIFIABLE["lg-1.2.22"] | ALWAYS | {"writes of its tasks", "are not stored, as after"}
     for one in (finding for about in reports.values() for finding in about.findings):

@@ -19,17 +19,18 @@ from langgraph.graph.message import add_messages
 from langgraph.types import Command, interrupt
 
 from ckpt_cli.session import Session
-from tests.conformance.benches import BENCHES, Bench
-from tests.conformance.conftest import own_server
+from tests.harness import HARNESSES, Harness
+from tests.harness.opening import own_server
 from tests.support import ckpt
 
+pytestmark = pytest.mark.engines
 THREAD = "trip"
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{32}\b")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+Z")
 COMPARED = [
-    bench
-    for bench in BENCHES
-    if bench.has_history and bench.has_writes and bench.fixture is None and not bench.bare
+    harness
+    for harness in HARNESSES
+    if harness.has_history and harness.has_writes and harness.fixture is None and not harness.bare
 ]
 
 
@@ -73,12 +74,12 @@ def urls(
     with ExitStack() as stack:
         for kind in COMPARED:
             server = stack.enter_context(own_server(kind, request))
-            bench: Bench = kind(tmp_path_factory.mktemp(f"same-{kind.name}"), server)
-            stack.callback(bench.close)
-            with warnings.catch_warnings(), bench.saver() as saver:
+            harness: Harness = kind(tmp_path_factory.mktemp(f"same-{kind.name}"), server)
+            stack.callback(harness.close)
+            with warnings.catch_warnings(), harness.saver() as saver:
                 warnings.simplefilter("ignore")
                 conversation(saver)
-            found[bench.name] = bench.url
+            found[harness.name] = harness.url
         logging.disable(logging.NOTSET)
         yield found
 

@@ -129,11 +129,11 @@ KNOWN_ON_MONGODB = {
 
 def test_a_store_filled_now_reads_as_the_library_reads_it(filled: Filled) -> None:
     known = Known(
-        lost_deltas=not filled.bench.has_history,
-        sparse_objects=filled.bench.sparse,
-        pickled=filled.bench.pickled,
+        lost_deltas=not filled.harness.has_history,
+        sparse_objects=filled.harness.sparse,
+        pickled=filled.harness.pickled,
     )
-    with open_store(filled.bench.url) as store:
+    with open_store(filled.harness.url) as store:
         unknown = [
             check_thread(store, thread_id, truth, known)
             for thread_id, truth in filled.threads.items()

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from ckpt_cli.tui.reads import TABS
+from ckpt_cli.tui.content.tabs import TABS
 from tests.conformance.conftest import Filled
 from tests.conformance.test_commands import rows
 from tests.tui.seat import Seat, sit
 
 BARE = False
+DISTINCT = True
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def test_threads_are_listed_filtered_and_looked_into(filled: Filled) -> None:
     """In one sitting, since it takes seconds to sit down."""
-    before = filled.bench.fingerprint()
+    before = filled.harness.fingerprint()
 
     async def look(seat: Seat) -> None:
         await _listed_with_what_they_wait_for(seat, filled)
         await _each_tab_of_a_thread_with_subgraphs(seat, filled)
         await _a_question_leads_into_the_namespace_that_asked_it(seat, filled)
 
-    sit(filled.bench.url, look)
-    assert filled.bench.fingerprint() == before
+    sit(filled.harness.url, look)
+    assert filled.harness.fingerprint() == before
 
 
 async def _listed_with_what_they_wait_for(seat: Seat, filled: Filled) -> None:
@@ -38,7 +39,7 @@ async def _listed_with_what_they_wait_for(seat: Seat, filled: Filled) -> None:
         for name, truth in filled.threads.items()
         if rows(filled, name)[0]["interrupts"] and truth["waiting_own"]
     }
-    assert shown == (asking if filled.bench.has_writes else set())
+    assert shown == (asking if filled.harness.has_writes else set())
     await seat.press("escape")
     assert len(listing.shown) == len(listing.threads)
 
@@ -56,7 +57,7 @@ async def _each_tab_of_a_thread_with_subgraphs(seat: Seat, filled: Filled) -> No
         assert seat.main.inspector.tab == tab
         assert seat.main.inspector.document.lines, tab
     await seat.press("i")
-    assert seat.sees(name if filled.bench.has_writes else "no unanswered questions")
+    assert seat.sees(name if filled.harness.has_writes else "no unanswered questions")
     await seat.press("escape", "d", "escape", "S")
     await seat.type("in")
     await seat.press("enter", "escape")
@@ -66,7 +67,7 @@ async def _a_question_leads_into_the_namespace_that_asked_it(seat: Seat, filled:
     await seat.press("i", "slash")
     await seat.type("interrupt-nested")
     await seat.press("enter")
-    if not filled.bench.has_writes:
+    if not filled.harness.has_writes:
         assert seat.sees("no unanswered questions")
         return
     await seat.press("enter")

@@ -9,8 +9,16 @@ import pytest
 
 from tests.memory.benches import BENCHES, Bench
 
+FAST = {"sqlite", "postgres"}
+"""The layouts that are tested by default."""
 
-@pytest.fixture(params=BENCHES, ids=[one.name for one in BENCHES])
+
+@pytest.fixture(
+    params=[
+        pytest.param(one, id=one.name, marks=() if one.name in FAST else pytest.mark.engines)
+        for one in BENCHES
+    ]
+)
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
     """Each layout in turn."""
     kind: type[Bench] = request.param

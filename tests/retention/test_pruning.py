@@ -5,33 +5,39 @@ from __future__ import annotations
 import pytest
 
 from tests.retention.trials import POLICIES, check_pruned
-from tests.travel.conftest import NAMES, PLAIN, SAMPLE, Filled
+from tests.travel.conftest import FEW, NAMES, PLAIN, SAMPLE, Filled, tiered
 from tests.travel.test_generated import GRAPHS, generate
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [
+        pytest.param(name, policy, marks=() if at % 4 == which else pytest.mark.engines)
+        for at, name in enumerate(SAMPLE)
+        for which, policy in enumerate(POLICIES)
+    ],
+)
 def test_each_kind_of_thread(sqlite_filled: Filled, name: str, policy: str) -> None:
     check_pruned(sqlite_filled, sqlite_filled.thread(name), POLICIES[policy])
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize("name", tiered(SAMPLE, FEW))
 def test_each_kind_of_thread_on_postgres(postgres_filled: Filled, name: str) -> None:
     check_pruned(postgres_filled, postgres_filled.thread(name), POLICIES["last-2-tips"])
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize("name", tiered(SAMPLE, FEW[3:]))
 def test_each_kind_of_thread_on_mysql(mysql_filled: Filled, name: str) -> None:
     check_pruned(mysql_filled, mysql_filled.thread(name), POLICIES["last-2-tips"])
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize("name", tiered(SAMPLE, FEW[3:4]))
 def test_each_kind_of_thread_on_mongodb(mongodb_filled: Filled, name: str) -> None:
     check_pruned(mongodb_filled, mongodb_filled.thread(name), POLICIES["last-2-tips"])
 
 
-@pytest.mark.parametrize("name", SAMPLE)
-@pytest.mark.parametrize("layout", ["redis", "plain_redis", "plain_redis_saver"])
+@pytest.mark.parametrize("name", tiered(SAMPLE, FEW[3:]))
+@pytest.mark.parametrize("layout", tiered(["redis", "plain_redis", "plain_redis_saver"], ["redis"]))
 def test_each_kind_of_thread_on_redis(
     request: pytest.FixtureRequest, layout: str, name: str
 ) -> None:
@@ -64,4 +70,4 @@ def _check_generated(filled: Filled, name: str, seed: int, policy: str) -> None:
     try:
         check_pruned(filled, thread, POLICIES[policy])
     finally:
-        filled.place.forget(thread.thread_id)
+        filled.harness.forget(thread.thread_id)

@@ -26,7 +26,7 @@ def check_pruned(filled: Filled, thread: Thread, policy: list[str]) -> int:
 
     Returns how many checkpoints were removed.
     """
-    place, saver, graph = filled.place, filled.saver, thread.graph(filled.saver)
+    place, saver, graph = filled.harness, filled.saver, thread.graph(filled.saver)
     ours, theirs = f"ours {thread.thread_id}", f"theirs {thread.thread_id}"
     for copy in (ours, theirs):
         place.copy(thread.thread_id, copy)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import REQUIRED
+from tests.servers import is_required
 
 SHELLS = {
     "bash": ("--norc", "--noprofile", "-i"),
@@ -113,7 +113,7 @@ def paste(shell: str, lines: Iterable[str], folder: Path) -> list[Run]:
     program = shutil.which(shell)
     if program is None:
         missing = f"{shell} is not installed: apt-get install {shell}"
-        if shell in REQUIRED:
+        if is_required(shell):
             pytest.fail(missing)
         pytest.skip(missing)
     log, programs, home, empty = (folder / shell / name for name in ("log", "bin", "home", "empty"))

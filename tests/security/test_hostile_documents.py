@@ -19,7 +19,7 @@ from ormsgpack import packb
 
 from ckpt_backends.mongodb.read import storable
 from ckpt_backends.registry import open_store
-from tests.conformance.benches.mongodb import RAW
+from tests.harness.mongodb import RAW
 from tests.security.corpus import (
     ORDINARY_ID,
     TASK_ID,

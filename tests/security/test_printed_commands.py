@@ -25,11 +25,11 @@ from ckpt_backends.sqlite.errors import unavailable
 from ckpt_cli.core.forking.edit_state import ChannelEdit, _check_item
 from ckpt_cli.queries.provenance import ItemOrigin
 from ckpt_cli.render.memory.provenance import origin_lines
+from ckpt_cli.render.terminal.fields import command_field
 from ckpt_cli.render.terminal.folding import folded
 from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.thread import command_field
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.reads import SelectedCheckpoint
+from ckpt_cli.tui.content.checkpoint import SelectedCheckpoint
 from tests.deerflow.project import memory, save
 from tests.security.shells import HOSTILE, SHELLS, as_bytes, paste
 from tests.support import Answer, ckpt
@@ -200,7 +200,7 @@ def screens(bench: Bench, text: str) -> Iterator[Pasted]:
         [*store, "memory", "show", "--namespace", "a", *guarded(text)],
     )
     yield (
-        command_line.remembered_command(store, text, text),
+        command_line.thread_memory_command(store, text, text),
         [*store, "threads", "show", "--memory", text, *guarded(text)],
     )
 

@@ -157,7 +157,12 @@ def test_the_folder_of_a_file_is_not_told(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("text", "raw", "shown"),
     [
-        ("pg://u:${PW}@${H}:${P}/db?schema=${S}", "", "pg://u:***@${H}:${P}/db?schema=${S}"),
+        (
+            "postgresql://u:${PW}@${H}:${P}/db?schema=${S}",
+            "",
+            "postgresql://u:***@${H}:${P}/db?schema=${S}",
+        ),
+        ("pg://u:${PW}@h/db?schema=${S}", "", "pg://u:***@h/db?schema=***"),
         ("pg://${U}@h/db?password=${PW}", "", "pg://${U}@h/db?password=***"),
         ("pg://u:hunter2${X}@h/db", "", "pg://u:***@h/db"),
         ("${D}/agent.db", "/d/agent.db", "${D}/agent.db"),

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from tests.conftest import redis_of_its_own
-from tests.servers import Server, mongodb_database, mysql_database, postgres_database
+from ckpt_backends.testing.harness import Harness
+from tests.harness import langgraph_dev, mongodb, mysql, postgres, redis, sqlite
+from tests.harness.opening import empty_store
 from tests.travel.official import Thread, drive, scenarios, stored_ids
-from tests.travel.places import (
-    Place,
-    dev_place,
-    mongodb_place,
-    mysql_place,
-    plain_redis_place,
-    plain_redis_saver_place,
-    postgres_place,
-    redis_place,
-    sqlite_place,
-)
 
 SAMPLE = [
     *("linear", "chat", "fanout-send", "fanout-join", "interrupt-answered", "interrupt-nested"),
@@ -32,6 +22,8 @@ SAMPLE = [
     *('o\'brien "x"', "会话-四十二"),
 ]
 """Threads that represent the others when testing all of them would take too long."""
+FEW = ["linear", "fanout-send", "interrupt-nested", "subgraph-stateful", "delta-rarely"]
+"""The fewest threads of different kinds; `tiered` leaves the others to `-m engines`."""
 NAMES = [name for name, one in scenarios.SCENARIOS.items() if not one.is_async]
 PLAIN = {
     name
@@ -44,16 +36,24 @@ UNSTORABLE = {"zoo-floats", "zoo-text"}
 """JSONB has no NaN, and no text with a NUL; MySQL's JSON has no NaN either."""
 
 
+def tiered(names: Iterable[str], by_default: Collection[str]) -> list[Any]:
+    """Return names of threads as parameters; those that are not tested by default are marked."""
+    return [
+        pytest.param(name, marks=() if name in by_default else pytest.mark.engines)
+        for name in names
+    ]
+
+
 @dataclass(frozen=True)
 class Filled:
     """A store in which each scenario is run when its thread is first requested."""
 
-    place: Place
+    harness: Harness
     known: dict[str, Thread] = field(default_factory=dict)
 
     @property
     def saver(self) -> Any:
-        return self.place.saver()
+        return self.harness.kept_saver
 
     def thread(self, name: str) -> Thread:
         if name not in self.known:
@@ -78,52 +78,36 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.fixture(scope="session")
-def sqlite_filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
-    with sqlite_place(tmp_path_factory.mktemp("travel") / "store.db") as place:
-        yield Filled(place)
+HARNESSES: dict[str, type[Harness]] = {
+    "sqlite": sqlite.SqliteHarness,
+    "dev": langgraph_dev.DevHarness,
+    "postgres": postgres.PostgresHarness,
+    "mysql": mysql.MySQLHarness,
+    "mongodb": mongodb.MongoHarness,
+    "redis": redis.RedisHarness,
+    "plain_redis": redis.PlainRedisHarness,
+    "plain_redis_saver": redis.PlainRedisSaverHarness,
+}
+"""The layouts in which a thread can be copied, so that each trial has its own."""
 
 
-@pytest.fixture(scope="session")
-def dev_filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
-    with dev_place(tmp_path_factory.mktemp("travel-dev") / ".langgraph_api") as place:
-        yield Filled(place)
+def _filled(name: str) -> Any:
+    @pytest.fixture(scope="session", name=f"{name}_filled")
+    def fixture(
+        request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[Filled]:
+        folder = tmp_path_factory.mktemp(f"travel-{name}")
+        with empty_store(HARNESSES[name], request, folder) as harness:
+            yield Filled(harness)
+
+    return fixture
 
 
-@pytest.fixture(scope="session")
-def postgres_filled(postgres_server: Server) -> Iterator[Filled]:
-    with postgres_database(postgres_server) as url, postgres_place(url) as place:
-        yield Filled(place)
-
-
-@pytest.fixture(scope="session")
-def mysql_filled(mysql_server: Server) -> Iterator[Filled]:
-    with mysql_database(mysql_server) as url, mysql_place(url) as place:
-        yield Filled(place)
-
-
-@pytest.fixture(scope="session")
-def mongodb_filled(mongodb_server: Server) -> Iterator[Filled]:
-    with mongodb_database(mongodb_server) as url, mongodb_place(url) as place:
-        yield Filled(place)
-
-
-@pytest.fixture(scope="session")
-def redis_filled() -> Iterator[Filled]:
-    with redis_of_its_own(modules=True) as server, redis_place(server.url) as place:
-        yield Filled(place)
-
-
-@pytest.fixture(scope="session")
-def plain_redis_filled() -> Iterator[Filled]:
-    with redis_of_its_own(modules=False) as server, plain_redis_place(server.url) as place:
-        yield Filled(place)
-
-
-@pytest.fixture(scope="session")
-def plain_redis_saver_filled() -> Iterator[Filled]:
-    with (
-        redis_of_its_own(modules=False) as server,
-        plain_redis_saver_place(server.url) as place,
-    ):
-        yield Filled(place)
+sqlite_filled = _filled("sqlite")
+dev_filled = _filled("dev")
+postgres_filled = _filled("postgres")
+mysql_filled = _filled("mysql")
+mongodb_filled = _filled("mongodb")
+redis_filled = _filled("redis")
+plain_redis_filled = _filled("plain_redis")
+plain_redis_saver_filled = _filled("plain_redis_saver")

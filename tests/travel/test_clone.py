@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.support import ckpt
-from tests.travel.conftest import NAMES, SAMPLE, Filled
+from tests.travel.conftest import FEW, NAMES, SAMPLE, Filled, tiered
 from tests.travel.trials import check_clone
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize("name", tiered(SAMPLE, FEW))
 def test_some_checkpoints_of_a_sqlite_thread(sqlite_filled: Filled, name: str) -> None:
     thread, ids = sqlite_filled.thread(name), sqlite_filled.ids(name)
     check_clone(sqlite_filled, thread, ids[0], is_head=True)
@@ -24,7 +24,7 @@ def test_every_checkpoint_of_a_sqlite_thread(sqlite_filled: Filled, name: str) -
 
 
 def test_a_copy_that_was_not_used_can_be_removed(sqlite_filled: Filled) -> None:
-    place = sqlite_filled.place
+    place = sqlite_filled.harness
     for name in ("interrupt-nested", "subgraph-stateful", "delta-rarely"):
         sqlite_filled.thread(name)
         ckpt("-s", place.url, "fork", name, "head", "--to", "ours", "--yes")
@@ -35,7 +35,7 @@ def test_a_copy_that_was_not_used_can_be_removed(sqlite_filled: Filled) -> None:
 
 
 def test_a_copy_that_was_used_is_a_thread_of_its_own(sqlite_filled: Filled) -> None:
-    place, thread = sqlite_filled.place, sqlite_filled.thread("linear")
+    place, thread = sqlite_filled.harness, sqlite_filled.thread("linear")
     ckpt("-s", place.url, "fork", "linear", "head", "--to", "ours", "--yes")
     try:
         graph = thread.graph(sqlite_filled.saver)
@@ -50,8 +50,10 @@ def test_a_copy_that_was_used_is_a_thread_of_its_own(sqlite_filled: Filled) -> N
 def test_a_thread_that_is_there_is_not_overwritten(sqlite_filled: Filled) -> None:
     for name in ("linear", "loop"):
         sqlite_filled.thread(name)
-    before = sqlite_filled.place.rows("loop")
-    answer = ckpt("-s", sqlite_filled.place.url, "fork", "linear", "head", "--to", "loop", "--yes")
+    before = sqlite_filled.harness.rows("loop")
+    answer = ckpt(
+        "-s", sqlite_filled.harness.url, "fork", "linear", "head", "--to", "loop", "--yes"
+    )
     assert answer.code == 5
     assert "already exists" in answer.err
-    assert sqlite_filled.place.rows("loop") == before
+    assert sqlite_filled.harness.rows("loop") == before

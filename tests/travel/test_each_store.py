@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.support import ckpt
@@ -22,12 +24,20 @@ WITHOUT = {
     "plain_redis_saver": MANGLED,
 }
 """By place, the threads that its saver cannot store."""
+ENGINES = {"postgres", "mysql", "mongodb", "dev", "redis"}
+"""One layout of each engine, without SQLite, which has tests of its own."""
 WITHOUT_PATHS = {"plain_redis", "plain_redis_saver"}
 """They store no task paths, and so give parallel writes in the order of their tasks' ids, which
 differ in each copy."""
 
 
-@pytest.fixture(params=WITHOUT)
+def _marks(place: str, name: str) -> Any:
+    """By default one thread of each kind on one layout of each engine."""
+    is_fast = place in ENGINES and name in {"linear", "subgraph-stateful"}
+    return () if is_fast else pytest.mark.engines
+
+
+@pytest.fixture
 def filled(request: pytest.FixtureRequest) -> Filled:
     found: Filled = request.getfixturevalue(f"{request.param}_filled")
     return found
@@ -36,7 +46,7 @@ def filled(request: pytest.FixtureRequest) -> Filled:
 @pytest.mark.parametrize(
     ("filled", "name"),
     [
-        (place, name)
+        pytest.param(place, name, marks=_marks(place, name))
         for place in WITHOUT
         for name in SAMPLE
         if not (name.startswith("delta") and place in WITHOUT_PATHS)
@@ -62,9 +72,17 @@ def test_every_checkpoint_of_a_thread(filled: Filled, name: str) -> None:
         check_clone(filled, thread, target, is_head=place == 0)
 
 
-@pytest.mark.parametrize("name", ["linear", "subgraph-stateful", "command-input"])
+@pytest.mark.parametrize(
+    ("filled", "name"),
+    [
+        pytest.param(place, name, marks=_marks(place, name))
+        for place in WITHOUT
+        for name in ("linear", "subgraph-stateful", "command-input")
+    ],
+    indirect=["filled"],
+)
 def test_an_undone_change_leaves_every_row_as_it_was(filled: Filled, name: str) -> None:
-    place = filled.place
+    place = filled.harness
     filled.thread(name)
     place.copy(name, "ours")
     before = place.rows("ours")

@@ -19,7 +19,7 @@ def filled(request: pytest.FixtureRequest) -> Iterator[Filled]:
     found: Filled = request.getfixturevalue(request.param)
     yield found
     for thread in ("ours", "theirs", "copy"):
-        found.place.forget(thread)
+        found.harness.forget(thread)
 
 
 def at_step(filled: Filled, name: str, step: int) -> str:
@@ -30,9 +30,9 @@ def at_step(filled: Filled, name: str, step: int) -> str:
 
 
 def fork(filled: Filled, name: str, target: str, *words: str) -> Answer:
-    filled.place.copy(name, "ours")
-    filled.place.copy(name, "theirs")
-    return ckpt("-s", filled.place.url, "fork", "ours", target, *words, "--yes", "-o", "json")
+    filled.harness.copy(name, "ours")
+    filled.harness.copy(name, "theirs")
+    return ckpt("-s", filled.harness.url, "fork", "ours", target, *words, "--yes", "-o", "json")
 
 
 def check(
@@ -40,7 +40,7 @@ def check(
 ) -> None:
     """`ckpt fork` with these words is as `update_state` with these values, now and when resumed."""
     target = at_step(filled, name, step)
-    before = filled.place.rows(name)
+    before = filled.harness.rows(name)
     answer = fork(filled, name, target, *words)
     assert answer.code == 0, answer.err
     graph = filled.thread(name).graph(filled.saver)
@@ -52,7 +52,7 @@ def check(
         graph = filled.thread(name).graph(filled.saver)
         ended.append((outcome(graph, None, config_of(copy)), ending(graph, copy)))
     assert ended[0] == ended[1]
-    after = filled.place.rows("ours")
+    after = filled.harness.rows("ours")
     assert all(row in after[table] for table, rows in before.items() for row in rows)
 
 
@@ -111,9 +111,10 @@ def test_an_edit_is_what_update_state_makes(sqlite_filled: Filled, case: Any) ->
         check(sqlite_filled, *case)
     finally:
         for copy in ("ours", "theirs"):
-            sqlite_filled.place.forget(copy)
+            sqlite_filled.harness.forget(copy)
 
 
+@pytest.mark.engines
 @pytest.mark.parametrize("case", CASES[2:8], ids=named)
 @pytest.mark.parametrize("place", ["postgres_filled", "mysql_filled", "mongodb_filled"])
 def test_the_same_on_a_server(place: str, case: Any, request: pytest.FixtureRequest) -> None:
@@ -122,7 +123,7 @@ def test_the_same_on_a_server(place: str, case: Any, request: pytest.FixtureRequ
         check(filled, *case)
     finally:
         for copy in ("ours", "theirs"):
-            filled.place.forget(copy)
+            filled.harness.forget(copy)
 
 
 @pytest.mark.parametrize(
@@ -134,21 +135,21 @@ def test_the_same_on_a_server(place: str, case: Any, request: pytest.FixtureRequ
 )
 def test_an_edited_copy_can_be_taken_back(filled: Filled, name: str, words: list[str]) -> None:
     for target in filled.ids(name):
-        filled.place.copy(name, "ours")
-        before = filled.place.rows("ours")
-        filled.place.forget("ours")
+        filled.harness.copy(name, "ours")
+        before = filled.harness.rows("ours")
+        filled.harness.forget("ours")
         if fork(filled, name, target, *words).code == 0:
-            assert ckpt("-s", filled.place.url, "undo", "ours", "--yes").code == 0
-        assert filled.place.rows("ours") == before
-        filled.place.forget("ours")
-        filled.place.forget("theirs")
+            assert ckpt("-s", filled.harness.url, "undo", "ours", "--yes").code == 0
+        assert filled.harness.rows("ours") == before
+        filled.harness.forget("ours")
+        filled.harness.forget("theirs")
 
 
 @pytest.mark.parametrize("words", [["--set", 'items=["x"]'], ["--replace", 'items=["x"]']], ids=str)
 def test_a_thread_of_its_own_can_be_edited(filled: Filled, words: list[str]) -> None:
     for target in filled.ids("interrupt-alone")[:2]:
         answer = ckpt(
-            *("-s", filled.place.url, "fork", "interrupt-alone", target, "--to", "copy"),
+            *("-s", filled.harness.url, "fork", "interrupt-alone", target, "--to", "copy"),
             *(*words, "--yes", "-o", "json"),
         )
         assert answer.code == 0, answer.err
@@ -156,9 +157,9 @@ def test_a_thread_of_its_own_can_be_edited(filled: Filled, words: list[str]) -> 
         was = graph.get_state(config_of("interrupt-alone", target)).values["items"]
         now = graph.get_state(config_of("copy")).values["items"]
         assert now == (["x"] if words[0] == "--replace" else [*was, "x"])
-        undone = ckpt("-s", filled.place.url, "undo", "copy", "--yes")
+        undone = ckpt("-s", filled.harness.url, "undo", "copy", "--yes")
         assert undone.code == 0, undone.err
-        assert not any(filled.place.rows("copy").values())
+        assert not any(filled.harness.rows("copy").values())
 
 
 def test_a_message_without_an_id_gets_one_that_stays(sqlite_filled: Filled) -> None:
@@ -170,7 +171,7 @@ def test_a_message_without_an_id_gets_one_that_stays(sqlite_filled: Filled) -> N
         assert len(seen) == 1
     finally:
         for copy in ("ours", "theirs"):
-            sqlite_filled.place.forget(copy)
+            sqlite_filled.harness.forget(copy)
 
 
 REFUSED = [
@@ -191,10 +192,10 @@ def test_an_edit_that_cannot_be_made_writes_nothing(
 ) -> None:
     name = "fanout-send" if "plan" in words else "conditional"
     sqlite_filled.thread(name)
-    before = sqlite_filled.place.rows(name)
+    before = sqlite_filled.harness.rows(name)
     answer = ckpt(
         "-s",
-        sqlite_filled.place.url,
+        sqlite_filled.harness.url,
         "fork",
         name,
         "step:1" if name != "conditional" else "head",
@@ -203,16 +204,16 @@ def test_an_edit_that_cannot_be_made_writes_nothing(
     )
     assert (answer.code, answer.out) == (code, "")
     assert says in answer.err
-    assert sqlite_filled.place.rows(name) == before
+    assert sqlite_filled.harness.rows(name) == before
 
 
 def test_a_dry_run_shows_what_would_be_written(sqlite_filled: Filled) -> None:
     sqlite_filled.thread("linear")
-    before = sqlite_filled.place.rows("linear")
+    before = sqlite_filled.harness.rows("linear")
     words = ["fork", "linear", "step:1", "--set", 'items=["x"]', "--dry-run", "-o", "json"]
-    record = ckpt("-s", sqlite_filled.place.url, *words).json
+    record = ckpt("-s", sqlite_filled.harness.url, *words).json
     assert record["dry_run"]
     assert [one["channel"] for one in record["change"]["writes"]] == ["items"]
     assert record["changes"]["items"]["after"][-1] == "x"
     assert json.dumps(record["change"]["heads"])
-    assert sqlite_filled.place.rows("linear") == before
+    assert sqlite_filled.harness.rows("linear") == before

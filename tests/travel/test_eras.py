@@ -20,6 +20,7 @@ import pytest
 from ckpt_backends.registry import open_store
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
+from tests.harness.sqlite import SqliteHarness
 from tests.support import FIXTURES, ckpt, copy_store
 from tests.travel.official import (
     Thread,
@@ -29,7 +30,6 @@ from tests.travel.official import (
     scenarios,
     state,
 )
-from tests.travel.places.sqlite import SqlitePlace, sqlite_place
 
 PYTHON = ["lg-0.2.14-json", "lg-0.2.14", "lg-0.2.70", "lg-0.6.11", "lg-1.0.10", "lg-1.2.22"]
 JAVASCRIPT = ["js-0.2.74", "js-1.7.3"]
@@ -94,14 +94,14 @@ def every(history: Mapping[str, list[Any]]) -> dict[Target, str]:
 
 def check_python(era: str, path: Path, targets: Mapping[Target, str]) -> None:
     answers = rolled_back(path, targets)
-    with sqlite_place(path) as place:
+    with SqliteHarness.at(str(path)) as place:
         for (thread_id, checkpoint_id), copy in targets.items():
             answer = answers[thread_id, checkpoint_id]
             scenario = scenarios.SCENARIOS[thread_id]
             thread = Thread(copy, scenario.build)
             if scenario.is_async:
                 continue
-            graph = thread.graph(place.saver())
+            graph = thread.graph(place.kept_saver)
             expected = state(graph, config_of(thread_id, checkpoint_id))
             assert state(graph, config_of(copy)) == expected, (thread_id, checkpoint_id)
             assert_kept(place, thread_id, copy)
@@ -111,7 +111,7 @@ def check_python(era: str, path: Path, targets: Mapping[Target, str]) -> None:
 
 
 def check_resumed(
-    place: SqlitePlace, thread: Thread, thread_id: str, target: str, configurable: Any
+    place: SqliteHarness, thread: Thread, thread_id: str, target: str, configurable: Any
 ) -> None:
     place.copy(thread_id, "theirs")
     try:
@@ -120,7 +120,7 @@ def check_resumed(
             (thread.thread_id, {"configurable": configurable}),
             ("theirs", config_of("theirs", target)),
         ):
-            graph = thread.graph(place.saver())
+            graph = thread.graph(place.kept_saver)
             ended.append((outcome(graph, None, config), ending(graph, copy)))
         if "EmptyInputError" not in str(ended[1][0]):
             assert ended[0] == ended[1], (thread_id, target)
@@ -128,7 +128,7 @@ def check_resumed(
         place.forget("theirs")
 
 
-def assert_kept(place: SqlitePlace, thread_id: str, copy: str) -> None:
+def assert_kept(place: SqliteHarness, thread_id: str, copy: str) -> None:
     after = place.rows(copy)
     for table, rows in place.rows(thread_id).items():
         assert set(rows) <= set(after[table]), (thread_id, table)

@@ -66,7 +66,7 @@ def generate(filled: Filled, name: str, seed: int) -> Thread:
                 graph.invoke(None, there, durability="sync")
             elif action == "rollback":
                 target = there["configurable"]["checkpoint_id"]
-                ckpt("-s", filled.place.url, "rollback", thread_id, target, "--yes")
+                ckpt("-s", filled.harness.url, "rollback", thread_id, target, "--yes")
             else:
                 graph.invoke(None, here, durability="sync")
     return Thread(thread_id, build, make("further"))
@@ -79,7 +79,7 @@ def check(filled: Filled, name: str, seed: int) -> None:
             check_rollback(filled, thread, target)
             check_clone(filled, thread, target, is_head=place == 0)
     finally:
-        filled.place.forget(thread.thread_id)
+        filled.harness.forget(thread.thread_id)
 
 
 @pytest.mark.parametrize("name", ["fanout_asking", "delta_rarely"])

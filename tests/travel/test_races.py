@@ -38,14 +38,14 @@ _SECONDS = 30.0
 def filled(request: pytest.FixtureRequest) -> Iterator[Filled]:
     found: Filled = request.getfixturevalue(request.param)
     found.thread("subgraph-stateful")
-    found.place.copy("subgraph-stateful", "ours")
+    found.harness.copy("subgraph-stateful", "ours")
     yield found
-    found.place.forget("ours")
+    found.harness.forget("ours")
 
 
 def plan(filled: Filled) -> CheckpointPlan:
     first = stored_ids(filled.saver, "ours")[-1]
-    with open_store(filled.place.url) as store:
+    with open_store(filled.harness.url) as store:
         reader = ThreadReader(store, "ours")
         return plan_rollback(reader, store, first, datetime.now(UTC), RollbackOptions())
 
@@ -57,21 +57,21 @@ def another_turn(filled: Filled) -> None:
 
 def test_a_plan_is_carried_out_once(filled: Filled) -> None:
     made = plan(filled)
-    with open_writable(parse_url(filled.place.url)) as store:
+    with open_writable(parse_url(filled.harness.url)) as store:
         store.apply(made.change)
-        after = filled.place.rows("ours")
+        after = filled.harness.rows("ours")
         with pytest.raises(StoreChanged):
             store.apply(made.change)
-    assert filled.place.rows("ours") == after
+    assert filled.harness.rows("ours") == after
 
 
 def test_an_agent_that_goes_on_after_the_plan_wins(filled: Filled) -> None:
     made = plan(filled)
     another_turn(filled)
-    before = filled.place.rows("ours")
-    with open_writable(parse_url(filled.place.url)) as store, pytest.raises(StoreChanged):
+    before = filled.harness.rows("ours")
+    with open_writable(parse_url(filled.harness.url)) as store, pytest.raises(StoreChanged):
         store.apply(made.change)
-    assert filled.place.rows("ours") == before
+    assert filled.harness.rows("ours") == before
 
 
 def answered(
@@ -80,7 +80,7 @@ def answered(
     """A command on a terminal, with something that happens while it asks."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [*COMMAND, "-s", filled.place.url, *words],
+        [*COMMAND, "-s", filled.harness.url, *words],
         stdin=theirs,
         stderr=theirs,
         stdout=subprocess.PIPE,
@@ -119,27 +119,27 @@ def test_an_agent_that_goes_on_while_the_user_thinks_wins(filled: Filled) -> Non
 )
 def test_the_user_decides(sqlite_filled: Filled, answer: bytes, code: int, says: str) -> None:
     sqlite_filled.thread("linear")
-    sqlite_filled.place.copy("linear", "ours")
+    sqlite_filled.harness.copy("linear", "ours")
     try:
-        before = sqlite_filled.place.rows("ours")
+        before = sqlite_filled.harness.rows("ours")
         found, said = answered(sqlite_filled, ["rollback", "ours", "step:1"], answer)
         assert (found, says in said) == (code, True)
-        assert (sqlite_filled.place.rows("ours") == before) == (code != 0)
+        assert (sqlite_filled.harness.rows("ours") == before) == (code != 0)
     finally:
-        sqlite_filled.place.forget("ours")
+        sqlite_filled.harness.forget("ours")
 
 
 def test_two_rollbacks_at_once_are_one_and_a_refusal(filled: Filled) -> None:
     """Or two, where the second one looked when the first was done."""
-    words = [*COMMAND, "-s", filled.place.url, "rollback", "ours", "step:1", "--yes"]
-    before = filled.place.rows("ours")["checkpoints"]
+    words = [*COMMAND, "-s", filled.harness.url, "rollback", "ours", "step:1", "--yes"]
+    before = filled.harness.rows("ours")["checkpoints"]
     both = [
         subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)
     ]
     for process in both:
         process.communicate(timeout=_SECONDS)
     codes = sorted(process.returncode for process in both)
-    added = len(filled.place.rows("ours")["checkpoints"]) - len(before)
+    added = len(filled.harness.rows("ours")["checkpoints"]) - len(before)
     assert codes in ([0, 0], [0, 6])
     assert added == codes.count(0) * 2
 
@@ -147,19 +147,19 @@ def test_two_rollbacks_at_once_are_one_and_a_refusal(filled: Filled) -> None:
 @pytest.mark.parametrize("times", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_killed_rollback_is_whole_or_not_there(filled: Filled, times: int) -> None:
     graph = filled.thread("subgraph-stateful").graph(filled.saver)
-    words = [*COMMAND, "-s", filled.place.url, "rollback", "ours", "step:1", "--yes"]
+    words = [*COMMAND, "-s", filled.harness.url, "rollback", "ours", "step:1", "--yes"]
     started = time.monotonic()
     subprocess.run(words, check=True, capture_output=True)
     usual = time.monotonic() - started
     target = state(graph, config_of("ours"))
     seed = random.Random(4)
     for _ in range(times):
-        before = filled.place.rows("ours")
+        before = filled.harness.rows("ours")
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         time.sleep(usual * seed.uniform(0.5, 1.05))
         process.kill()
         process.communicate()
-        after = filled.place.rows("ours")
+        after = filled.harness.rows("ours")
         if after != before:
             # The root and the namespace of the subgraph.
             assert len(after["checkpoints"]) == len(before["checkpoints"]) + 2
@@ -169,7 +169,7 @@ def test_a_killed_rollback_is_whole_or_not_there(filled: Filled, times: int) -> 
 
 @pytest.mark.slow
 def test_a_locked_file_is_waited_for_and_then_left_alone(sqlite_filled: Filled) -> None:
-    place = sqlite_filled.place
+    place = sqlite_filled.harness
     sqlite_filled.thread("linear")
     place.copy("linear", "ours")
     try:
@@ -185,7 +185,7 @@ def test_a_locked_file_is_waited_for_and_then_left_alone(sqlite_filled: Filled) 
 
 
 def test_a_change_of_the_same_thread_is_waited_for(postgres_filled: Filled) -> None:
-    place = postgres_filled.place
+    place = postgres_filled.harness
     postgres_filled.thread("linear")
     place.copy("linear", "ours")
     place.copy("linear", "other")

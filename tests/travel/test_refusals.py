@@ -17,9 +17,9 @@ from ckpt_backends.errors import StoreChanged, StoreUnavailable
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
+from tests.harness.postgres import PostgresHarness
 from tests.servers import Server, postgres_database
 from tests.support import SAMPLE, Answer, ckpt, copy_store
-from tests.travel.places.postgres import PostgresPlace
 
 HEAD = "trip-to-kyoto"
 
@@ -168,8 +168,10 @@ def test_a_role_that_may_only_read(postgres_server: Server) -> None:
     from tests.travel.official import graphs
 
     with postgres_database(postgres_server) as url:
-        place = PostgresPlace(url)
-        graphs.linear(place.saver()).invoke({"items": ["in"]}, {"configurable": {"thread_id": "t"}})
+        place = PostgresHarness.at(url)
+        graphs.linear(place.kept_saver).invoke(
+            {"items": ["in"]}, {"configurable": {"thread_id": "t"}}
+        )
         place.connection.execute("DROP ROLE IF EXISTS only_reads")
         place.connection.execute("CREATE ROLE only_reads LOGIN")
         place.connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO only_reads")
@@ -190,10 +192,10 @@ def test_a_schema_of_its_own(postgres_url: str) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("CREATE SCHEMA agents")
     options = f"{postgres_url}?options=-csearch_path%3Dagents"
-    place = PostgresPlace(options)
+    place = PostgresHarness.at(options)
     from tests.travel.official import graphs
 
-    graphs.linear(place.saver()).invoke({"items": ["in"]}, {"configurable": {"thread_id": "t"}})
+    graphs.linear(place.kept_saver).invoke({"items": ["in"]}, {"configurable": {"thread_id": "t"}})
     place.close()
     url = f"{postgres_url}?schema=agents"
     answer = ckpt("-s", url, "rollback", "t", "step:0", "--yes", "-o", "json")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.travel.conftest import NAMES, Filled
+from tests.travel.conftest import NAMES, SAMPLE, Filled, tiered
 from tests.travel.trials import check_rollback
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", tiered(NAMES, SAMPLE))
 def test_every_checkpoint_of_a_sqlite_thread(sqlite_filled: Filled, name: str) -> None:
     for target in sqlite_filled.ids(name):
         check_rollback(sqlite_filled, sqlite_filled.thread(name), target)

@@ -6,7 +6,7 @@ The store is afterwards as if one had run after the other, or as if only one had
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,12 @@ from ckpt_backends.registry import open_store
 from ckpt_cli.plans.plan_file import PlanFile, write_plan
 from ckpt_cli.plans.root_branch import heads_of
 from ckpt_cli.threads.thread import ThreadReader
-from tests.conftest import redis_of_its_own
-from tests.servers import mongodb_database, mysql_database, postgres_database
+from tests.harness.opening import empty_store
+from tests.harness.sqlite import SqliteHarness
 from tests.support import ckpt
 from tests.together import at_once, leftovers, orders
-from tests.travel import places
-from tests.travel.conftest import Filled
+from tests.travel.conftest import HARNESSES, Filled
 from tests.travel.official import config_of
-from tests.travel.places.sqlite import SqlitePlace
 
 OURS, NEW = "ours", "new"
 SOURCE = "subgraph-stateful"
@@ -40,26 +38,10 @@ def filled(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Filled]:
     """A store for this module alone: some commands change every thread."""
-    folder = tmp_path_factory.mktemp("together")
-    kind: str = request.param
-    with ExitStack() as stack:
-        match kind:
-            case "sqlite":
-                place: Any = places.sqlite_place(folder / "store.db")
-            case "dev":
-                place = places.dev_place(folder / ".langgraph_api")
-            case "redis" | "plain_redis":
-                server = stack.enter_context(redis_of_its_own(modules=kind == "redis"))
-                place = getattr(places, f"{kind}_place")(server.url)
-            case _:
-                server = request.getfixturevalue(f"{kind}_server")
-                database = {
-                    "postgres": postgres_database,
-                    "mysql": mysql_database,
-                    "mongodb": mongodb_database,
-                }[kind]
-                place = getattr(places, f"{kind}_place")(stack.enter_context(database(server)))
-        found = Filled(stack.enter_context(place))
+    with empty_store(
+        HARNESSES[request.param], request, tmp_path_factory.mktemp("together")
+    ) as harness:
+        found = Filled(harness)
         found.thread(SOURCE)
         yield found
 
@@ -171,15 +153,15 @@ def named(words: list[str]) -> list[str]:
 def fresh(filled: Filled, prepare: Callable[[str], None]) -> str:
     """Copy the thread anew, and return the URL of the store."""
     forget(filled)
-    filled.place.copy(SOURCE, OURS)
-    store = filled.place.url
+    filled.harness.copy(SOURCE, OURS)
+    store = filled.harness.url
     prepare(store)
     return store
 
 
 def forget(filled: Filled) -> None:
     for name in (OURS, NEW):
-        filled.place.forget(name)
+        filled.harness.forget(name)
 
 
 def run(store: str, words: list[str]) -> None:
@@ -194,7 +176,7 @@ def state(filled: Filled) -> list[tuple[dict[str, int], int]]:
     """
     found = []
     for name in (OURS, NEW):
-        rows = {table: len(rows) for table, rows in filled.place.rows(name).items()}
+        rows = {table: len(rows) for table, rows in filled.harness.rows(name).items()}
         stored: set[tuple[str, str]] = set()
         parents = []
         for one in filled.saver.list({"configurable": {"thread_id": name}}):
@@ -205,8 +187,8 @@ def state(filled: Filled) -> list[tuple[dict[str, int], int]]:
                 parents.append((here["checkpoint_ns"], parent))
         assert (filled.saver.get_tuple(config_of(name)) is None) == (not stored)
         found.append((rows, len([one for one in parents if one not in stored])))
-    if isinstance(filled.place, SqlitePlace):
-        with closing(filled.place.connection.execute("PRAGMA integrity_check")) as check:
+    if isinstance(filled.harness, SqliteHarness):
+        with closing(filled.harness.connection.execute("PRAGMA integrity_check")) as check:
             assert check.fetchall() == [("ok",)]
     return found
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.support import ckpt
-from tests.travel.conftest import NAMES, SAMPLE, Filled
+from tests.travel.conftest import FEW, NAMES, SAMPLE, Filled, tiered
 from tests.travel.official import config_of, state, stored_ids
 
 
 def check_undo(filled: Filled, name: str) -> None:
-    place, ids = filled.place, filled.ids(name)
+    place, ids = filled.harness, filled.ids(name)
     place.copy(name, "ours")
     before = place.rows("ours")
     try:
@@ -26,7 +26,7 @@ def check_undo(filled: Filled, name: str) -> None:
         place.forget("ours")
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize("name", tiered(SAMPLE, FEW))
 def test_an_undone_rollback_leaves_every_row_as_it_was(sqlite_filled: Filled, name: str) -> None:
     check_undo(sqlite_filled, name)
 
@@ -38,7 +38,7 @@ def test_the_same_of_all_other_threads(sqlite_filled: Filled, name: str) -> None
 
 
 def test_undoing_what_was_resumed_goes_back_to_the_head_before(sqlite_filled: Filled) -> None:
-    place, thread = sqlite_filled.place, sqlite_filled.thread("interrupt-answered")
+    place, thread = sqlite_filled.harness, sqlite_filled.thread("interrupt-answered")
     graph = thread.graph(sqlite_filled.saver)
     place.copy("interrupt-answered", "ours")
     try:
@@ -61,6 +61,6 @@ def test_undoing_what_was_resumed_goes_back_to_the_head_before(sqlite_filled: Fi
 
 def test_a_thread_without_a_rollback_has_nothing_to_undo(sqlite_filled: Filled) -> None:
     sqlite_filled.thread("linear")
-    answer = ckpt("-s", sqlite_filled.place.url, "undo", "linear", "--yes")
+    answer = ckpt("-s", sqlite_filled.harness.url, "undo", "linear", "--yes")
     assert answer.code == 3
     assert "nothing to undo" in answer.err

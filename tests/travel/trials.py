@@ -8,6 +8,7 @@ from typing import Any
 
 from langgraph.types import Command
 
+from ckpt_backends.testing.harness import POINTERS, StoredRows
 from tests.support import ckpt
 from tests.travel.conftest import PLAIN, Filled
 from tests.travel.official import (
@@ -18,12 +19,11 @@ from tests.travel.official import (
     outcome,
     state,
 )
-from tests.travel.places import POINTERS, Rows
 
 
 def check_rollback(filled: Filled, thread: Thread, target: str) -> None:
     """Check that a rolled back thread is as at the target, and continues as after a time travel."""
-    place, saver = filled.place, filled.saver
+    place, saver = filled.harness, filled.saver
     ours, theirs = f"ours {thread.thread_id}", f"theirs {thread.thread_id}"
     for copy in (ours, theirs):
         place.copy(thread.thread_id, copy)
@@ -47,7 +47,7 @@ def check_rollback(filled: Filled, thread: Thread, target: str) -> None:
 
 def check_clone(filled: Filled, thread: Thread, target: str, *, is_head: bool) -> None:
     """Check that a fork to a new thread has the same state, and continues as the original."""
-    place, saver = filled.place, filled.saver
+    place, saver = filled.harness, filled.saver
     ours, theirs = f"ours {thread.thread_id}", f"theirs {thread.thread_id}"
     place.copy(thread.thread_id, theirs)
     try:
@@ -71,7 +71,7 @@ def check_clone(filled: Filled, thread: Thread, target: str, *, is_head: bool) -
             place.forget(copy)
 
 
-def _without_marks(rows: Rows) -> set[Any]:
+def _without_marks(rows: StoredRows) -> set[Any]:
     """Return rows without the metadata, which in a copied head contains its origin."""
     return {(table, *(row[:5])) for table in rows for row in rows[table]}
 
@@ -102,7 +102,7 @@ def _check_head(saver: Any, thread_id: str, target: str, record: dict[str, Any])
     assert record["checkpoint_id"] in [one.checkpoint["id"] for one in forks]
 
 
-def _check_kept(before: Rows, after: Rows) -> None:
+def _check_kept(before: StoredRows, after: StoredRows) -> None:
     """Check that all rows still exist, byte for byte."""
     for table, rows in before.items():
         if table == POINTERS:
@@ -125,14 +125,14 @@ def _check_resumed(
         # truth, unless the caller wrote to it.
         if any(thread.graph(saver).get_state(config_of(theirs, target)).values.values()):
             return
-        filled.place.forget(theirs)
+        filled.harness.forget(theirs)
     else:
         assert resumed == expected, (configurable, resumed, expected)
-    if filled.place.has_memory(theirs):
+    if filled.harness.has_memory(theirs):
         # The library continues with what the subgraphs learned on the abandoned branch. So the
         # truth is the thread as it was at the time of the target.
-        filled.place.forget(theirs)
-        filled.place.copy(thread.thread_id, theirs, until=target)
+        filled.harness.forget(theirs)
+        filled.harness.copy(thread.thread_id, theirs, until=target)
         assert _resume(filled, thread, theirs, config_of(theirs, target)) == resumed
         assert memory(saver, ours) == memory(saver, theirs)
     if thread.first_input is None or thread.thread_id in PLAIN:

@@ -17,7 +17,7 @@ from ckpt_backends.url import parse_url
 from ckpt_cli.threads.opening import Opening
 from ckpt_cli.tui.app import CkptApp, Start
 from ckpt_cli.tui.context import MemoryNamed, ScreenContext
-from ckpt_cli.tui.screens.asking import Asking
+from ckpt_cli.tui.screens.base import StoreScreen
 from ckpt_cli.tui.screens.main import MainScreen
 from ckpt_cli.tui.screens.plan import PlanScreen
 
@@ -75,9 +75,9 @@ class Seat:
         for _ in range(int(_PATIENCE / 0.01)):
             # Until the messages of all widgets are processed.
             await self.pilot.pause()
-            asking = [one for one in self.app.screen_stack if isinstance(one, Asking)]
+            asking = [one for one in self.app.screen_stack if isinstance(one, StoreScreen)]
             is_busy = any(one.is_busy for one in asking)
-            is_busy = is_busy or any(lane.waiting for lane in self.app.desk.lanes)
+            is_busy = is_busy or any(worker.waiting for worker in self.app.context.workers)
             # A change waits for a person only while another screen is over the main one.
             changing = any(one.group == "change" for one in self.app.workers if one.is_running)
             is_busy = is_busy or (changing and isinstance(self.app.screen, MainScreen))
@@ -125,8 +125,8 @@ def sit(
         words = ["-s", str(store)]
         clock = (lambda: datetime.now(UTC)) if now is None else (lambda: now)
         opened = opening or Opening(parse_url(str(store)))
-        desk = ScreenContext(opened, words, UTC, pause, clock, memory)
-        app = kind(desk, start)
+        context = ScreenContext(opened, words, UTC, pause, clock, memory)
+        app = kind(context, start)
         # What is said stays until it was looked for, however busy the machine is.
         with patch.object(App, "NOTIFICATION_TIMEOUT", 2 * _PATIENCE):
             async with app.run_test(size=size, notifications=True) as pilot:

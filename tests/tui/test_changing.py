@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from ckpt_backends.testing.harness import Harness
 from ckpt_cli.tui.writing import WritingApp, WritingScreen
-from tests.servers import postgres_database
+from tests.harness.opening import empty_store
+from tests.harness.postgres import PostgresHarness
+from tests.harness.sqlite import SqliteHarness
 from tests.support import ckpt
 from tests.travel.official import Thread, config_of, drive, scenarios
-from tests.travel.places import Place, postgres_place, sqlite_place
 from tests.tui.seat import Seat, sit
 
 CHAT, STUCK = "chat", "interrupt-alone"
@@ -23,15 +25,15 @@ CHAT, STUCK = "chat", "interrupt-alone"
 class Store:
     """A store with a few threads that official graphs can go on with."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self.url = place.url
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
+        self.url = harness.url
         self.threads: dict[str, Thread] = {
-            name: drive(place.saver(), scenarios.SCENARIOS[name]) for name in (CHAT, STUCK)
+            name: drive(harness.kept_saver, scenarios.SCENARIOS[name]) for name in (CHAT, STUCK)
         }
 
     def graph(self, name: str) -> Any:
-        return self.threads[name].graph(self.place.saver())
+        return self.threads[name].graph(self.harness.kept_saver)
 
     def state(self, name: str) -> Any:
         """What the official library says of a thread's head."""
@@ -39,19 +41,15 @@ class Store:
 
     def history(self, name: str) -> list[str]:
         """Its checkpoints as the official saver lists them, newest first."""
-        found = self.place.saver().list(config_of(name))
+        found = self.harness.kept_saver.list(config_of(name))
         return [one.checkpoint["id"] for one in found]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    if request.param == "sqlite":
-        with sqlite_place(tmp_path / "agent.db") as place:
-            yield Store(place)
-        return
-    server = request.getfixturevalue("postgres_server")
-    with postgres_database(server) as url, postgres_place(url) as place:
-        yield Store(place)
+    kind = SqliteHarness if request.param == "sqlite" else PostgresHarness
+    with empty_store(kind, request, tmp_path) as harness:
+        yield Store(harness)
 
 
 async def go(seat: Seat, name: str) -> None:

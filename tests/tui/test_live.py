@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from ckpt_cli.tui.reads import read_thread_tree
-from ckpt_cli.tui.screens import following
+from ckpt_cli.tui.content.tree import read_thread_tree
+from ckpt_cli.tui.screens import live
 from tests.travel.official import config_of, graphs
 from tests.tui.seat import Seat, sit
 
@@ -86,8 +86,8 @@ def test_a_store_that_goes_away_is_waited_for(sample: Path) -> None:
         await seat.press("j")
         sample.rename(away)
         # What is open stays readable; a new connection is not to be had.
-        for lane in seat.app.desk.lanes:
-            lane._drop()
+        for worker in seat.app.context.workers:
+            worker._drop()
         await seat.until(lambda: seat.sees("retrying: "))
         assert seat.main.rows.thread is not None
         await seat.press("j", "enter", "2", "i", "escape")
@@ -123,7 +123,7 @@ def test_a_slow_store_is_said_to_be_loading_and_keys_go_on(
         return read_thread_tree(*arguments, **options)
 
     async def look(seat: Seat) -> None:
-        monkeypatch.setattr(following, "read_thread_tree", slow)
+        monkeypatch.setattr(live, "read_thread_tree", slow)
         await seat.pilot.press("j")
         await seat.until(lambda: seat.sees("Tree: loading"))
         await seat.pilot.press("j", "j")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ckpt_cli.tui.keys import LOOKING
+from ckpt_cli.tui.keys import READING_KEYS
 from tests.support import ROOT, ckpt
 from tests.threetable import connected, maker
 from tests.tui.seat import Seat, sit
@@ -309,7 +309,7 @@ def test_one_pane_alone_and_all_again(sample: Path) -> None:
 def test_help_names_every_key(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("question_mark")
-        assert all(seat.sees(key.help) for key in LOOKING)
+        assert all(seat.sees(key.help) for key in READING_KEYS)
         assert max(map(len, seat.lines)) <= 80
         await seat.press("G")
         assert seat.sees("Thread with status error", "Checkpoint of a fork", "Folded steps")

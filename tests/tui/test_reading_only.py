@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_cli.tui.keys import LOOKING
+from ckpt_cli.tui.keys import READING_KEYS
 from tests.deerflow.project import make
 from tests.support import ROOT
 
@@ -54,13 +54,13 @@ def test_no_key_changes_the_store_or_loads_what_could(sample: Path) -> None:
 def test_the_keys_that_change_are_of_the_other_screen() -> None:
     from ckpt_cli.tui.app import CkptApp
     from ckpt_cli.tui.screens.main import MainScreen
-    from ckpt_cli.tui.writing import CHANGING, WritingApp, WritingScreen
+    from ckpt_cli.tui.writing import WRITING_KEYS, WritingApp, WritingScreen
 
-    assert CHANGING
-    for key in CHANGING:
+    assert WRITING_KEYS
+    for key in WRITING_KEYS:
         assert not hasattr(MainScreen, f"action_{key.action}")
         assert hasattr(WritingScreen, f"action_{key.action}")
-        assert key not in LOOKING
+        assert key not in READING_KEYS
     assert not hasattr(CkptApp, "apply")
     assert hasattr(WritingApp, "apply")
 

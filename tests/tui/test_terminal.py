@@ -18,7 +18,7 @@ import pytest
 
 from tests.deerflow.project import TURNS, make
 from tests.memory.benches import SqliteBench
-from tests.servers import REQUIRED
+from tests.servers import is_required
 from tests.support import ROOT, ckpt
 
 _PATIENCE = 60.0
@@ -96,7 +96,7 @@ class Terminal:
 @pytest.fixture
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     if shutil.which("tmux") is None:
-        if "tmux" in REQUIRED:
+        if is_required("tmux"):
             pytest.fail("tmux is not installed: apt-get install tmux")
         pytest.skip("tmux is not installed: apt-get install tmux")
     found = Terminal(80, 24, tmp_path_factory.mktemp("terminal"))

@@ -18,8 +18,8 @@ from textual.color import Color
 
 from ckpt_backends.model import Status
 from ckpt_cli.tui.app import CkptApp
-from ckpt_cli.tui.reads import TabContent, read_document
-from ckpt_cli.tui.screens import following
+from ckpt_cli.tui.content.tabs import TabContent, read_document
+from ckpt_cli.tui.screens import live
 from ckpt_cli.tui.screens.plan import PlanScreen
 from ckpt_cli.tui.writing import WritingApp
 from tests.travel.official import config_of, graphs
@@ -71,7 +71,7 @@ def test_a_title_says_loading_only_while_something_loads(
     sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = Slow(read_document)
-    monkeypatch.setattr(following, "read_document", slow)
+    monkeypatch.setattr(live, "read_document", slow)
 
     async def look(seat: Seat) -> None:
         inspector = seat.main.inspector

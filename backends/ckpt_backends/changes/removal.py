@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol, cast
 
 from ckpt_backends.model import BlobKey
 
@@ -50,21 +49,3 @@ class Removed:
     """Number of removed rows, by table."""
     skipped: str = ""
     """Why the thread was skipped; `''` if it was not."""
-
-
-class FinishingStore(Protocol):
-    """A `WritableStore` that may leave removed data in another place, such as a log."""
-
-    def finish_removal(self) -> str:
-        """See `finish_removal`."""
-        ...
-
-
-def finish_removal(store: object) -> str:
-    """Erase removed data from other places, such as the engine's log. Call it after all removals.
-
-    Returns a note about data that could not be erased, or `''`.
-    """
-    if not hasattr(store, "finish_removal"):
-        return ""
-    return cast("FinishingStore", store).finish_removal()

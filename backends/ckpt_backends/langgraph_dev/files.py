@@ -18,10 +18,10 @@ from typing import BinaryIO
 from ckpt_backends.base import Closing
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout, UsageError
 from ckpt_backends.files.regular_file import open_regular
-from ckpt_backends.url import DEV_FILE, DEV_FOLDER, DEV_SUFFIX, StoreUrl
+from ckpt_backends.langgraph_dev.declaration import CHECKPOINTS, FOLDER, SUFFIX
+from ckpt_backends.url import StoreUrl
 
-CHECKPOINTS = DEV_FILE
-WRITES, BLOBS = (f".langgraph_checkpoint.{number}{DEV_SUFFIX}" for number in (2, 3))
+WRITES, BLOBS = (f".langgraph_checkpoint.{number}{SUFFIX}" for number in (2, 3))
 NAMES = (CHECKPOINTS, WRITES, BLOBS)
 LAYOUT = "langgraph-dev"
 _TRIES = 60
@@ -44,14 +44,14 @@ def folder_of(url: StoreUrl) -> Path:
             hint=f"known: {LAYOUT}",
         )
     path = Path(os.path.abspath(url.path))
-    if path.suffix == DEV_SUFFIX:
+    if path.suffix == SUFFIX:
         path = path.parent
-    elif os.path.isdir(path / DEV_FOLDER):
-        path /= DEV_FOLDER
+    elif os.path.isdir(path / FOLDER):
+        path /= FOLDER
     if not os.path.isdir(path):
         raise StoreUnavailable(
             f"cannot open '{url}': no such folder",
-            hint=f"name the folder {DEV_FOLDER}, or the project that holds it",
+            hint=f"name the folder {FOLDER}, or the project that holds it",
         )
     if not os.path.exists(path / CHECKPOINTS):
         raise UnknownLayout(

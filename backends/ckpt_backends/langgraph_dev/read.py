@@ -11,24 +11,16 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import Any
 
-from ckpt_backends.base import Closing
+from ckpt_backends.base import BaseStore
 from ckpt_backends.changes.rows import Row, own_rows, sql_key
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.langgraph_dev import rows, server
-from ckpt_backends.langgraph_dev.files import (
-    BLOBS,
-    CHECKPOINTS,
-    LAYOUT,
-    NAMES,
-    WRITES,
-    folder_of,
-    stamps,
-)
+from ckpt_backends.langgraph_dev.declaration import BACKEND, CHECKPOINTS
+from ckpt_backends.langgraph_dev.files import BLOBS, LAYOUT, NAMES, WRITES, folder_of, stamps
 from ckpt_backends.langgraph_dev.layout import StoredCheckpoint, StoredWrite, WriteKey
 from ckpt_backends.langgraph_dev.rows import COLUMNS
 from ckpt_backends.langgraph_dev.tables import Tables, named
-from ckpt_backends.layouts import LAYOUTS
 from ckpt_backends.model import (
     Blob,
     BlobKey,
@@ -50,8 +42,10 @@ from ckpt_backends.url import StoreUrl
 _ODD_SHOWN = 3
 
 
-class DevStore(Closing):
+class DevStore(BaseStore):
     """A folder of `langgraph dev`, opened for reading."""
+
+    sums_sizes = True
 
     def __init__(self, url: StoreUrl) -> None:
         self._url = url
@@ -72,7 +66,7 @@ class DevStore(Closing):
             engine="pickle files",
             saver=f"langgraph-checkpoint {'2.1 or later' if apart else 'before 2.1'},"
             " InMemorySaver of langgraph dev",
-            capabilities=LAYOUTS[LAYOUT],
+            capabilities=BACKEND.layouts[LAYOUT],
             tables=tuple(name for name in NAMES if name in files.opened),
             size=sum(size for _, _, size, _ in files.stamps.values()),
             notes=tuple(self.notes()),

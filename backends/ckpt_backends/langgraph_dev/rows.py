@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from ckpt_backends.changes.rows import Cell, Row, conflict
 from ckpt_backends.errors import Unsupported
-from ckpt_backends.langgraph_dev.files import BLOBS, CHECKPOINTS, WRITES
+from ckpt_backends.langgraph_dev.declaration import CHECKPOINTS
+from ckpt_backends.langgraph_dev.files import BLOBS, WRITES
 from ckpt_backends.langgraph_dev.layout import (
     BlobKey,
     StoredCheckpoint,

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 from ckpt_backends.codec.pickle.set_keys import plain
-from ckpt_backends.langgraph_dev.files import BLOBS, CHECKPOINTS, WRITES
+from ckpt_backends.langgraph_dev.declaration import CHECKPOINTS
+from ckpt_backends.langgraph_dev.files import BLOBS, WRITES
 from ckpt_backends.langgraph_dev.layout import StoredValue
 from ckpt_backends.langgraph_dev.tables import Tables
 

@@ -12,7 +12,8 @@ from ckpt_backends.base import Closing
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.pickle.file import read_pickle_file
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout
-from ckpt_backends.langgraph_dev.files import BLOBS, CHECKPOINTS, WRITES, Files, Stamp, open_files
+from ckpt_backends.langgraph_dev.declaration import CHECKPOINTS
+from ckpt_backends.langgraph_dev.files import BLOBS, WRITES, Files, Stamp, open_files
 from ckpt_backends.langgraph_dev.layout import (
     BlobKey,
     Blobs,

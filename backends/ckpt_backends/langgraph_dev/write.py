@@ -20,7 +20,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from ckpt_backends.base import Closing
+from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.changes.removal import GONE, MOVED, Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
@@ -28,7 +28,8 @@ from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unsupported
 from ckpt_backends.files.atomic_write import create_part, remove_unfinished, sync_folder
 from ckpt_backends.files.folder_lock import locked
-from ckpt_backends.langgraph_dev.files import BLOBS, CHECKPOINTS, NAMES, WRITES, folder_of, stamps
+from ckpt_backends.langgraph_dev.declaration import CHECKPOINTS
+from ckpt_backends.langgraph_dev.files import BLOBS, NAMES, WRITES, folder_of, stamps
 from ckpt_backends.langgraph_dev.layout import (
     BlobKey,
     StoredCheckpoint,
@@ -49,7 +50,7 @@ from ckpt_backends.url import StoreUrl
 _ORDER = (BLOBS, WRITES, CHECKPOINTS)
 
 
-class WritableDevStore(Closing):
+class WritableDevStore(BaseWritableStore):
     """A folder of `langgraph dev`, opened for changing."""
 
     def __init__(self, url: StoreUrl) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Protocol, Self
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.errors import StoreChanged
 from ckpt_backends.model import TypedBytes
+from ckpt_backends.url import StoreUrl
 
 Namespace = tuple[str, ...]
 HINT = "it holds long-term memory: run ckpt memory list"
@@ -81,6 +82,16 @@ class NamespaceSize:
     namespace: Namespace
     items: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadsOfMemory:
+    """The store of the threads that a memory came from."""
+
+    url: StoreUrl | None
+    """None if they are not stored, or if it is unknown."""
+    why: str
+    """How the store was found, or why it was not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +206,10 @@ class WritableMemoryStore(Protocol):
         Raises `StoreChanged` if a row exists with different contents, and `Unsupported` if the
         layout cannot store a row.
         """
+        ...
+
+    def finish_removal(self) -> str:
+        """Erase removed data from other places; see `WritableStore.finish_removal`."""
         ...
 
     def close(self) -> None:

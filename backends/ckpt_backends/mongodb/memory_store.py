@@ -23,7 +23,6 @@ from bson.raw_bson import RawBSONDocument
 from pymongo.client_session import ClientSession
 
 from ckpt_backends import shell
-from ckpt_backends.base import Closing
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.codec.value_limit import MOST_BYTES, unread
 from ckpt_backends.errors import (
@@ -33,6 +32,7 @@ from ckpt_backends.errors import (
     StoreUnavailable,
     UnknownLayout,
 )
+from ckpt_backends.memory.base import BaseMemoryStore, BaseWritableMemoryStore
 from ckpt_backends.memory.protocol import (
     Item,
     ItemKey,
@@ -207,7 +207,7 @@ class _Documents:
                 yield Row(MEMORY, {"bson": bytes(document.raw)})
 
 
-class MongoMemory(Closing):
+class MongoMemory(BaseMemoryStore):
     """A MongoDBStore's collection, opened for reading."""
 
     def __init__(self, connection: MongoConnection, url: StoreUrl) -> None:
@@ -286,7 +286,7 @@ class MongoMemory(Closing):
         return self._open
 
 
-class WritableMongoMemory(Closing):
+class WritableMongoMemory(BaseWritableMemoryStore):
     """A MongoDBStore's collection, opened for changing."""
 
     def __init__(self, connection: MongoConnection, url: StoreUrl) -> None:

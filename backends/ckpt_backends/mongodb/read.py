@@ -16,11 +16,10 @@ from typing import Any, ClassVar
 
 from bson.raw_bson import RawBSONDocument
 
-from ckpt_backends.base import Closing
+from ckpt_backends.base import BaseStore
 from ckpt_backends.changes.rows import Row, not_of
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import StoreUnavailable
-from ckpt_backends.layouts import LAYOUTS
 from ckpt_backends.model import (
     BlobKey,
     Capability,
@@ -33,6 +32,7 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
+from ckpt_backends.mongodb.declaration import BACKEND
 from ckpt_backends.mongodb.engine import pipelines
 from ckpt_backends.mongodb.engine.connect import MongoConnection
 from ckpt_backends.mongodb.layout import JAVASCRIPT, MongoLayout
@@ -46,8 +46,10 @@ _STANDALONE = "standalone server: one command may read data of different moments
 _NO_SNAPSHOT = "read without a transaction: one command may read data of different moments"
 
 
-class MongoBase(Closing):
+class MongoBase(BaseStore):
     """The common part of the stores for MongoDB's layouts."""
+
+    sums_sizes = True
 
     _values: ClassVar[tuple[str, ...]]
     """The fields of a checkpoint that count as its size."""
@@ -196,7 +198,9 @@ class MongoStore(MongoBase):
 
     def describe(self) -> StoreInfo:
         layout = self._layout
-        can = LAYOUTS[layout.name] & ~(Capability.ADDING if layout.unknown else Capability(0))
+        can = BACKEND.layouts[layout.name] & ~(
+            Capability.ADDING if layout.unknown else Capability(0)
+        )
         return StoreInfo(
             layout=layout.name,
             url=str(self._url),

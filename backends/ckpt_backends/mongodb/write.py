@@ -23,7 +23,7 @@ from pymongo.errors import DuplicateKeyError, OperationFailure, PyMongoError
 
 from ckpt_backends import shell
 from ckpt_backends.apps.kaflow.read import NEWEST_FIRST
-from ckpt_backends.base import Closing
+from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
@@ -82,7 +82,7 @@ def _refused(url: StoreUrl, error: PyMongoError) -> StoreChanged | StoreUnavaila
     return found
 
 
-class WritableMongoStore(Closing):
+class WritableMongoStore(BaseWritableStore):
     """A MongoDB database, opened for changing."""
 
     def __init__(self, connection: MongoConnection, url: StoreUrl, layout: MongoLayout) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ckpt_backends.base import Closing
+from ckpt_backends.base import BaseStore
 from ckpt_backends.changes.rows import Row, own_rows, sql_key
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec.value_limit import MOST_BYTES, unread
@@ -53,8 +53,10 @@ _SMALL = 1024
 
 
 @checked(*STORE)
-class MySQLStore(Closing):
+class MySQLStore(BaseStore):
     """A MySQL or MariaDB database, opened for reading."""
+
+    sums_sizes = True
 
     def __init__(self, connection: MySQLConnection, url: StoreUrl, layout: MySQLLayout) -> None:
         self._url = url

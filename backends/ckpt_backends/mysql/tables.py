@@ -119,6 +119,9 @@ class MySQLDatabase:
                     if str(kind).lower() == "error":
                         raise StoreUnavailable(f"cannot vacuum '{self._url}': {text}")
 
+    def finish_removal(self) -> str:
+        return ""
+
     @property
     def _connection(self) -> MySQLConnection:
         if self._open is None:

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from ckpt_backends import shell
-from ckpt_backends.base import Closing
+from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
@@ -31,7 +31,7 @@ from ckpt_backends.url import StoreUrl
 
 
 @checked(*CHANGES)
-class WritableMySQLStore(Closing):
+class WritableMySQLStore(BaseWritableStore):
     """A MySQL or MariaDB database, opened for changing."""
 
     def __init__(self, connection: MySQLConnection, url: StoreUrl, layout: MySQLLayout) -> None:

@@ -17,6 +17,7 @@ from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.codec.value_limit import MOST_BYTES, unread
 from ckpt_backends.errors import UnknownLayout, Unsupported
 from ckpt_backends.memory import dotted_namespaces
+from ckpt_backends.memory.base import BaseMemoryStore, BaseWritableMemoryStore
 from ckpt_backends.memory.dotted_namespaces import STORE, VECTORS
 from ckpt_backends.memory.protocol import (
     Item,
@@ -69,7 +70,7 @@ _THESE = """
 
 
 @checked(*MEMORY)
-class PostgresMemory(DatabaseReader):
+class PostgresMemory(DatabaseReader, BaseMemoryStore):
     """A PostgresStore's database, opened for reading."""
 
     def __init__(self, connection: PostgresConnection, url: StoreUrl) -> None:
@@ -148,7 +149,7 @@ class PostgresMemory(DatabaseReader):
 
 
 @checked("remove")
-class WritablePostgresMemory(DatabaseWriter):
+class WritablePostgresMemory(DatabaseWriter, BaseWritableMemoryStore):
     """A PostgresStore's database, opened for changing."""
 
     def __init__(self, connection: PostgresConnection, url: StoreUrl) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
+from ckpt_backends.base import BaseStore
 from ckpt_backends.changes.rows import Row, own_rows, sql_key
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec.value_limit import MOST_BYTES
@@ -46,8 +47,10 @@ _parts = attrgetter("thread_id", "checkpoint_ns", "checkpoint_id")
 
 
 @checked(*STORE)
-class PostgresStore(DatabaseReader):
+class PostgresStore(DatabaseReader, BaseStore):
     """A PostgreSQL database, opened for reading."""
+
+    sums_sizes = True
 
     def __init__(
         self, connection: PostgresConnection, url: StoreUrl, layout: PostgresLayout

@@ -125,6 +125,9 @@ class PostgresDatabase:
             for table in tables:
                 self._connection.alone(f"VACUUM (ANALYZE) {table.replace('%%', '%')}")
 
+    def finish_removal(self) -> str:
+        return ""
+
     @property
     def _connection(self) -> PostgresConnection:
         if self._open is None:

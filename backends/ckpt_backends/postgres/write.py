@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ckpt_backends import shell
+from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
@@ -34,7 +35,7 @@ from ckpt_backends.url import StoreUrl
 
 
 @checked(*CHANGES)
-class WritablePostgresStore(DatabaseWriter):
+class WritablePostgresStore(DatabaseWriter, BaseWritableStore):
     """A PostgreSQL database, opened for changing."""
 
     def __init__(

@@ -72,7 +72,7 @@ class FileWriter(Closing):
         connection.text_factory = decode_text
 
     def finish_removal(self) -> str:
-        """Empty the write-ahead log; see `ckpt_backends.changes.removal.finish_removal`."""
+        """Empty the write-ahead log; see `WritableStore.finish_removal`."""
         self._has_removed = False
         return empty_log(self._alive(), Path(self._url.path))
 

@@ -20,6 +20,7 @@ from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.codec.value_limit import MOST_BYTES, unread
 from ckpt_backends.errors import UnknownLayout, Unsupported
 from ckpt_backends.memory import dotted_namespaces
+from ckpt_backends.memory.base import BaseMemoryStore, BaseWritableMemoryStore
 from ckpt_backends.memory.dotted_namespaces import STORE, VECTORS
 from ckpt_backends.memory.protocol import (
     Item,
@@ -51,7 +52,7 @@ _FIELDS = """(SELECT group_concat(hex(field_name) || ':' || coalesce(length(embe
 """Names are in hex, because they may contain commas."""
 
 
-class SqliteMemory(FileReader):
+class SqliteMemory(FileReader, BaseMemoryStore):
     """A SqliteStore's file, opened for reading."""
 
     def __init__(self, opened: Opened, url: StoreUrl) -> None:
@@ -128,7 +129,7 @@ class SqliteMemory(FileReader):
         return dotted_namespaces.key_of_row(row, self._tables)
 
 
-class WritableSqliteMemory(FileWriter):
+class WritableSqliteMemory(FileWriter, BaseWritableMemoryStore):
     """A SqliteStore's file, opened for changing."""
 
     def __init__(self, connection: sqlite3.Connection, url: StoreUrl) -> None:

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from ckpt_backends.changes.rows import Row, own_rows, sql_key
+from ckpt_backends.base import BaseStore
+from ckpt_backends.changes.rows import Row, own_rows
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec.value_limit import MOST_BYTES, unread
 from ckpt_backends.model import (
-    BlobKey,
     Capability,
     Checkpoint,
     CheckpointKey,
@@ -95,8 +95,10 @@ _USAGE = """
 """LIMIT -1 stops SQLite from flattening the subqueries. It would then sort whole values."""
 
 
-class SqliteStore(FileReader):
+class SqliteStore(FileReader, BaseStore):
     """A SQLite file, opened for reading."""
+
+    sums_sizes = True
 
     def __init__(self, opened: Opened, url: StoreUrl, tables: Mapping[str, Set[str]]) -> None:
         super().__init__(opened, url)
@@ -331,18 +333,12 @@ class SqliteStore(FileReader):
             sql = f"{query.select} WHERE {where} AND checkpoint_id IN ({_texts(ids)}){query.rest}"
             yield from self._query(sql, [*bound, *map(bind, ids), *query.after])
 
-    def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:  # noqa: ARG002
-        return iter(())
-
     def rows(self, thread_id: str) -> Iterator[Row]:
         for table in ("writes", "checkpoints"):
             yield from self._whole_rows(table, f"thread_id = {TEXT}", [bind(thread_id)])
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
         return own_rows(thread_id, rows, self._tables)
-
-    def row_key(self, row: Row) -> Hashable:
-        return sql_key(row)
 
     def sources(self, key: CheckpointKey) -> list[str]:
         where = " AND ".join(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence, Set
 
+from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
@@ -24,7 +25,7 @@ from ckpt_backends.url import StoreUrl
 _KEY = f"thread_id = {TEXT} AND checkpoint_ns = {TEXT} AND checkpoint_id = {TEXT}"
 
 
-class WritableSqliteStore(FileWriter):
+class WritableSqliteStore(FileWriter, BaseWritableStore):
     """A SQLite file, opened for changing."""
 
     def __init__(

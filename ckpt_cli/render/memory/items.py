@@ -18,11 +18,11 @@ from ckpt_cli.core.values.paths import format_path
 from ckpt_cli.queries.memory import MemoryHit, Read
 from ckpt_cli.render.grep import excerpt
 from ckpt_cli.render.terminal.cell_width import cell_len, pad
+from ckpt_cli.render.terminal.fields import field
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
 from ckpt_cli.render.terminal.table import Column
-from ckpt_cli.render.terminal.units import age, iso, size, when
-from ckpt_cli.render.thread import ago, field, left
+from ckpt_cli.render.terminal.units import age, ago, left, optional_iso, size, when
 from ckpt_cli.render.values.block import block
 from ckpt_cli.render.values.one_line import counted
 
@@ -42,9 +42,9 @@ def item_record(item: Item, now: datetime) -> dict[str, Any]:
     record: dict[str, Any] = {
         "namespace": list(item.key.namespace),
         "key": item.key.key,
-        "created_at": _iso(item.created_at),
-        "updated_at": _iso(item.updated_at),
-        "expires_at": _iso(item.expires_at),
+        "created_at": optional_iso(item.created_at),
+        "updated_at": optional_iso(item.updated_at),
+        "expires_at": optional_iso(item.expires_at),
         "expired": is_expired(item, now),
         "bytes": item.size,
         "vectors": [{"field": one.field, "bytes": one.size} for one in item.vectors],
@@ -231,7 +231,7 @@ def hit_record(hit: MemoryHit) -> dict[str, Any]:
     return {
         "namespace": list(hit.item.key.namespace),
         "key": hit.item.key.key,
-        "updated_at": _iso(hit.item.updated_at),
+        "updated_at": optional_iso(hit.item.updated_at),
         "in": hit.place,
         "path": format_path(match.path) if hit.place == "value" else None,
         "line_number": match.number,
@@ -302,7 +302,3 @@ def amount(items: Iterable[Item]) -> str:
     if total["vectors"]:
         numbers.append(counted(total["vectors"], "vector"))
     return f"{', '.join(numbers)} ({size(total['bytes'])})"
-
-
-def _iso(at: datetime | None) -> str | None:
-    return None if at is None else iso(at)

@@ -13,14 +13,14 @@ from ckpt_cli.core.conversation.messages import content_text
 from ckpt_cli.core.memory.fact_problems import text_of
 from ckpt_cli.core.memory.item_filter import format_key
 from ckpt_cli.core.values.clip import clip
+from ckpt_cli.render.memory.full_text import item_text
 from ckpt_cli.render.memory.items import fact_words
-from ckpt_cli.render.memory.whole import said_by
 from ckpt_cli.render.terminal.cell_width import wrap
+from ckpt_cli.render.terminal.fields import command_field, field
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.table import Column, table_lines
-from ckpt_cli.render.terminal.units import age, iso, step_number, when
-from ckpt_cli.render.thread import command_field, field
+from ckpt_cli.render.terminal.units import age, optional_iso, step_number, when
 
 if TYPE_CHECKING:
     from ckpt_cli.queries.provenance import ItemOrigin
@@ -31,7 +31,7 @@ def origin_record(found: ItemOrigin) -> dict[str, Any]:
     record: dict[str, Any] = {"thread_id": found.thread_id, "store": found.store}
     record["checkpoint_id"] = found.checkpoint_id
     if found.checkpoint_id is not None:
-        record |= {"ts": None if found.at is None else iso(found.at), "step": found.step}
+        record |= {"ts": optional_iso(found.at), "step": found.step}
         record["human_messages"] = found.people
     if found.turn is not None and found.likeness is not None:
         message = found.turn.message
@@ -125,7 +125,7 @@ def from_thread_lines(
         yield line((safe_text(", ".join(facts)), "dim"))
     if not redacted:
         said = None if item.value is None else clip(decode(item.value))
-        for part in said_by(said).split("\n"):
+        for part in item_text(said).split("\n"):
             yield from map(line, wrap(part, width))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator
 
 MIN_WIDTH = 20
@@ -67,8 +66,7 @@ def _end(text: str, start: int, width: int) -> int:
 
 
 def _cells(char: str) -> int:
-    if char < "\u0300":
-        return 1
-    if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+    # Screens need the same widths, and Textual measures with this.
+    from rich.cells import get_character_cell_size
+
+    return get_character_cell_size(char)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
 
 _AGES = ((365 * 86400, "y"), (30 * 86400, "mo"), (7 * 86400, "w"), (86400, "d"), (3600, "h"))
@@ -37,6 +38,16 @@ def age(moment: datetime, now: datetime) -> str:
     return _span(seconds)
 
 
+def ago(now: datetime) -> Callable[[str], str]:
+    """Return a function that shows the time of a record as `3h ago`."""
+    return lambda text: f"{age(datetime.fromisoformat(text), now)} ago"
+
+
+def left(now: datetime) -> Callable[[str], str]:
+    """Return a function that shows the time of a record as `in 3h`."""
+    return lambda text: age(datetime.fromisoformat(text), now)
+
+
 def step_number(step: int | None) -> str:
     """Return the step of a checkpoint; `?` if its layout stores none."""
     return "?" if step is None else str(step)
@@ -54,6 +65,11 @@ def iso(moment: datetime) -> str:
     if moment.tzinfo is not UTC:  # times from ids are in UTC already
         moment = moment.astimezone(UTC)
     return f"{moment.isoformat(timespec='microseconds')[:-6]}Z"
+
+
+def optional_iso(moment: datetime | None) -> str | None:
+    """Return the same; None for an unknown time."""
+    return None if moment is None else iso(moment)
 
 
 def _span(seconds: int) -> str:

@@ -15,13 +15,13 @@ from textual.widgets import Footer, Input, Label
 
 from ckpt_backends.errors import CkptError, UsageError
 from ckpt_cli.plans.purge import Policy
-from ckpt_cli.tui.panes import title
+from ckpt_cli.tui.panes.styles import title
 from ckpt_cli.tui.plans import KINDS, Kind, Purge
 
-_Wish = TypeVar("_Wish")
+_Result = TypeVar("_Result")
 
 
-class Form(ModalScreen[_Wish | None], Generic[_Wish]):
+class Form(ModalScreen[_Result | None], Generic[_Result]):
     """Fields to fill in; Enter submits, Escape cancels."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -34,7 +34,7 @@ class Form(ModalScreen[_Wish | None], Generic[_Wish]):
         """Return the labels and fields."""
         raise NotImplementedError
 
-    def wish(self) -> _Wish:
+    def result(self) -> _Result:
         """Return what was filled in. Raises `UsageError` if it is invalid."""
         raise NotImplementedError
 
@@ -48,7 +48,7 @@ class Form(ModalScreen[_Wish | None], Generic[_Wish]):
 
     def action_submit(self) -> None:
         try:
-            self.dismiss(self.wish())
+            self.dismiss(self.result())
         except CkptError as error:
             hint = f"; {error.hint}" if error.hint else ""
             self.notify(f"{error.message}{hint}", severity="error", markup=False)
@@ -82,7 +82,7 @@ class ForkForm(Form[tuple[str, str, Kind, str | None]]):
             ("Continue as if this node had just run", self._node),
         ]
 
-    def wish(self) -> tuple[str, str, Kind, str | None]:
+    def result(self) -> tuple[str, str, Kind, str | None]:
         kind = next((one for one in KINDS if one == self._kind.value), None)
         if kind is None:
             raise UsageError(
@@ -125,6 +125,6 @@ class PurgeForm(Form[Policy]):
             ("Checkpoints to keep in each thread", self._keep),
         ]
 
-    def wish(self) -> Policy:
+    def result(self) -> Policy:
         found = Purge(self._match.value, self._age.value, self._keep.value)
         return found.policy(self._now, self._zone)

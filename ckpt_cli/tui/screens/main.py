@@ -13,24 +13,26 @@ from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.threads.target import TargetArguments, find_checkpoint
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.keys import LOOKING, SIGNS, Key, bindings
-from ckpt_cli.tui.listing import Filter
+from ckpt_cli.tui.content.checkpoint import SelectedCheckpoint
+from ckpt_cli.tui.content.tabs import TABS, Tab, read_origin
+from ckpt_cli.tui.content.thread_filter import ThreadFilter
+from ckpt_cli.tui.keys import READING_KEYS, SIGNS, Key, bindings
 from ckpt_cli.tui.palette import Palette
-from ckpt_cli.tui.panes import FilterPane, Inspector
-from ckpt_cli.tui.reads import TABS, SelectedCheckpoint, Tab, read_origin
-from ckpt_cli.tui.row_list import RowList
-from ckpt_cli.tui.screens.asking import SOON
-from ckpt_cli.tui.screens.following import Following
+from ckpt_cli.tui.panes.filter import FilterPane
+from ckpt_cli.tui.panes.inspector import Inspector
+from ckpt_cli.tui.panes.row_list import RowList
+from ckpt_cli.tui.screens.base import SOON
+from ckpt_cli.tui.screens.live import LiveScreen
 
 _NARROW = 60
 """On screens with fewer columns, one pane is shown at a time."""
 
 
-class MainScreen(Following):
+class MainScreen(LiveScreen):
     """Threads, a tree and a checkpoint, with the keys that only read."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *bindings(LOOKING),
+        *bindings(READING_KEYS),
         Binding("escape", "back", "Back", show=False),
     ]
     COMMANDS: ClassVar = {Palette}
@@ -55,21 +57,21 @@ class MainScreen(Following):
     def on_resize(self) -> None:
         self.show_panes()
         # More threads may be visible now.
-        self.later("heads", SOON, self.read_heads)
+        self.schedule("heads", SOON, self.read_heads)
 
     # Events
 
-    def on_rows_moved(self, event: RowList.Moved) -> None:
+    def on_row_list_moved(self, event: RowList.Moved) -> None:
         event.stop()
         if event.rows is self.rows:
             thread = self.rows.thread
             if thread is None or thread.thread_id != self.view.thread_id:
-                self.later("tree", SOON, self.load_tree)
-            self.later("heads", SOON, self.read_heads)
+                self.schedule("tree", SOON, self.load_tree)
+            self.schedule("heads", SOON, self.read_heads)
         elif event.rows is self.tree_rows:
-            self.later("document", SOON, self.load_document)
+            self.schedule("document", SOON, self.load_document)
 
-    def on_rows_chosen(self, event: RowList.Chosen) -> None:
+    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         event.stop()
         if event.rows is self.rows:
             self.go(self.tree_rows)
@@ -82,21 +84,21 @@ class MainScreen(Following):
 
     def on_filter_pane_narrowed(self, event: FilterPane.Narrowed) -> None:
         event.stop()
-        self.tell()
-        self.later("heads", SOON, self.read_heads)
+        self.show_status()
+        self.schedule("heads", SOON, self.read_heads)
 
     def on_inspector_turned(self, event: Inspector.Turned) -> None:
         event.stop()
         self.load_document()
 
-    def on_rows_reshaped(self, event: RowList.Reshaped) -> None:
+    def on_row_list_reshaped(self, event: RowList.Reshaped) -> None:
         event.stop()
         if event.rows is self.tree_rows:
-            self.later("draw", SOON, self.draw)
+            self.schedule("draw", SOON, self.draw)
         elif event.rows is self.inspector.document:
             self.shown = None
             self.is_memory_fresh = False
-            self.later("document", SOON, self.load_document)
+            self.schedule("document", SOON, self.load_document)
 
     def _enter(self) -> None:
         """Enter a subgraph call, unfold steps, or go to the checkpoint's state."""
@@ -119,7 +121,7 @@ class MainScreen(Following):
         if place is None or path is None:
             return
         found = await self.ask(
-            self.desk.detail, partial(read_origin, place=place, path=path), self.tell_error
+            self.context.detail, partial(read_origin, place=place, path=path), self.show_error
         )
         if found is not None:
             origin, who = found
@@ -130,7 +132,7 @@ class MainScreen(Following):
         """Go to a checkpoint; clears a filter that hides it."""
         listing = self.rows.listing
         at = listing.place_of(place.thread_id)
-        if at is None and listing.wanted != Filter():
+        if at is None and listing.wanted != ThreadFilter():
             self.threads_pane.action_clear()
             at = listing.place_of(place.thread_id)
         if at is None:
@@ -170,7 +172,7 @@ class MainScreen(Following):
                 found.reader.thread_id, found.checkpoint_ns, found.checkpoint_id
             )
 
-        place = await self.ask(self.desk.detail, find, self.tell_error)
+        place = await self.ask(self.context.detail, find, self.show_error)
         if place is not None:
             self.jump(place)
 
@@ -188,7 +190,7 @@ class MainScreen(Following):
             self.load_tree()
         elif focused is self.tree_rows:
             self.go(self.rows)
-        elif self.rows.listing.wanted != Filter():
+        elif self.rows.listing.wanted != ThreadFilter():
             self.threads_pane.action_clear()
 
     def action_zoom(self) -> None:
@@ -238,24 +240,24 @@ class MainScreen(Following):
         self.tree_rows.refresh()
         self.shown = None
         self.load_document()
-        self.tell()
+        self.show_status()
 
     def action_compare(self) -> None:
         if (place := self.here()) is None:
             return
-        from ckpt_cli.tui.screens.side_by_side import SideBySide
+        from ckpt_cli.tui.screens.diff import DiffScreen
 
         base = None if self.base == place else self.base
-        self.app.push_screen(SideBySide(self.desk.detail, base, place))
+        self.app.push_screen(DiffScreen(self.context.detail, base, place))
 
     def action_questions(self) -> None:
-        from ckpt_cli.tui.screens.questions import Questions
+        from ckpt_cli.tui.screens.questions import QuestionsScreen
 
         def follow(place: SelectedCheckpoint | None) -> None:
             if place is not None:
                 self.jump(place, "state")
 
-        self.app.push_screen(Questions(self.desk.searching, self.desk.now), follow)
+        self.app.push_screen(QuestionsScreen(self.context.searching, self.context.now), follow)
 
     def action_grep(self) -> None:
         from ckpt_cli.tui.screens.search import SearchScreen
@@ -264,7 +266,7 @@ class MainScreen(Following):
             if place is not None:
                 self.jump(place)
 
-        self.app.push_screen(SearchScreen(self.desk.searching, self.view.thread_id), follow)
+        self.app.push_screen(SearchScreen(self.context.searching, self.view.thread_id), follow)
 
     def action_memory(self, goal: ItemKey | None = None) -> None:
         from ckpt_cli.tui.screens.memory import MemoryScreen
@@ -273,7 +275,7 @@ class MainScreen(Following):
             if place is not None:
                 self.jump(place, "messages")
 
-        self.app.push_screen(MemoryScreen(self.desk, goal), follow)
+        self.app.push_screen(MemoryScreen(self.context, goal), follow)
 
     def action_copy_ref(self) -> None:
         if (place := self.here()) is not None:
@@ -290,7 +292,7 @@ class MainScreen(Following):
 
     def command_lines(self) -> list[str]:
         """Return the commands for what is shown, that of the focused pane first."""
-        store, place = self.desk.store_words, self.place
+        store, place = self.context.store_words, self.place
         wanted = self.rows.listing.wanted
         found = [command_line.list_command(store, sorted(wanted.status), wanted.text, wanted.user)]
         if self.view.thread_id is not None:
@@ -302,10 +304,10 @@ class MainScreen(Following):
         return [found[first], *found[:first], *found[first + 1 :]]
 
     def _tab_command(self, place: SelectedCheckpoint) -> str:
-        store, tab = self.desk.store_words, self.inspector.tab
+        store, tab = self.context.store_words, self.inspector.tab
         if tab == "memory":
-            memory = self.desk.memory_named.name
-            return command_line.remembered_command(store, memory, place.thread_id)
+            memory = self.context.memory_named.name
+            return command_line.thread_memory_command(store, memory, place.thread_id)
         return command_line.tab_command(store, tab, place, self.base)
 
     def action_again(self) -> None:
@@ -320,4 +322,4 @@ class MainScreen(Following):
     @property
     def key_table(self) -> Sequence[Key]:
         """The keys of this screen, for the help and the palette."""
-        return LOOKING
+        return READING_KEYS

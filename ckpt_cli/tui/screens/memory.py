@@ -18,54 +18,58 @@ from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, line
 from ckpt_cli.render.tree.wording import count
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.context import ScreenContext
-from ckpt_cli.tui.keys import REMEMBERING, bindings
-from ckpt_cli.tui.memories import (
-    Cause,
-    Listed,
+from ckpt_cli.tui.content.checkpoint import Clock, SelectedCheckpoint
+from ckpt_cli.tui.content.memory import (
+    ItemContent,
+    ItemListing,
     MemoryFilter,
-    Remembered,
-    no_cause,
-    read_cause,
-    read_listing,
-    read_remembered,
+    OriginContent,
+    failed_origin,
+    read_item_content,
+    read_item_listing,
+    read_item_origin,
 )
-from ckpt_cli.tui.memory_panes import MemoryPane
-from ckpt_cli.tui.panes import DocumentRows, FilterPane, SearchPane, title
-from ckpt_cli.tui.reads import Clock, SelectedCheckpoint, TabContent
-from ckpt_cli.tui.row_list import RowList, as_text
-from ckpt_cli.tui.screens.asking import SHARE, SOON, Asking, error_lines
+from ckpt_cli.tui.content.tabs import TabContent
+from ckpt_cli.tui.context import ScreenContext
+from ckpt_cli.tui.keys import MEMORY_KEYS, bindings
+from ckpt_cli.tui.panes.filter import FilterPane
+from ckpt_cli.tui.panes.inspector import DocumentRows
+from ckpt_cli.tui.panes.memory import MemoryPane
+from ckpt_cli.tui.panes.row_list import RowList
+from ckpt_cli.tui.panes.search import SearchPane
+from ckpt_cli.tui.panes.styles import as_text, title
+from ckpt_cli.tui.screens.base import SHARE, SOON, StoreScreen, error_lines
 
 _TYPED = 0.2
 """Seconds after the last key in a filter before it is applied."""
 
 
-class MemoryScreen(Asking[SelectedCheckpoint | None]):
+class MemoryScreen(StoreScreen[SelectedCheckpoint | None]):
     """Items by namespace at the top, the value of one below; Enter there goes to its thread."""
 
     READING: ClassVar = frozenset({"memory", "item"})
-    AGAIN: ClassVar = frozenset({"memory"})
+    REFRESHING: ClassVar = frozenset({"memory"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        *bindings(REMEMBERING),
+        *bindings(MEMORY_KEYS),
         Binding("escape", "back", "Back", show=False),
     ]
 
     def __init__(
-        self, desk: ScreenContext, goal: ItemKey | None = None, *, alone: bool = False
+        self, context: ScreenContext, goal: ItemKey | None = None, *, alone: bool = False
     ) -> None:
         super().__init__()
-        self._desk = desk
+        self.context = context
         self._goal = goal
         """The item where the cursor goes when it is listed."""
         self._alone = alone
         """Whether there is no threads screen below this one."""
-        self._listed: Listed | None = None
-        self._trouble = ""
+        self._listed: ItemListing | None = None
+        self._problem = ""
         self._read: ItemKey | None = None
         """The item that the lower pane shows."""
         self._shown: Item | None = None
         """The same, or None if it must be read again."""
-        self._cause: Cause | None = None
+        self._origin: OriginContent | None = None
 
     def compose(self) -> ComposeResult:
         self.pane = MemoryPane()
@@ -81,12 +85,12 @@ class MemoryScreen(Asking[SelectedCheckpoint | None]):
         title(self.pane, "Memory: loading")
         title(self._item_pane, "Item")
         self.pane.rows.focus()
-        self._tell()
+        self._show_status()
         self.load()
 
     @property
     def _clock(self) -> Clock:
-        return Clock(self._desk.now(), self._desk.zone)
+        return Clock(self.context.now(), self.context.zone)
 
     # Reading
 
@@ -95,31 +99,31 @@ class MemoryScreen(Asking[SelectedCheckpoint | None]):
         """List the matching items now, and again after a pause."""
         began = time.monotonic()
         wanted = self.pane.wanted
-        redacted = self._desk.opening.redact
-        question = partial(read_listing, wanted=wanted, clock=self._clock, redacted=redacted)
+        redacted = self.context.opening.redact
+        question = partial(read_item_listing, wanted=wanted, clock=self._clock, redacted=redacted)
         try:
-            listed = await self._desk.memory.ask(question)
+            listed = await self.context.memory.ask(question)
         except CkptError as error:
             self._fail(error)
         else:
-            self._trouble = ""
+            self._problem = ""
             self._take(listed)
-        self._tell()
-        if self._desk.pause:
-            pause = max(self._desk.pause, (time.monotonic() - began) * SHARE)
-            self.later("memory", pause, self.load)
+        self._show_status()
+        if self.context.pause:
+            pause = max(self.context.pause, (time.monotonic() - began) * SHARE)
+            self.schedule("memory", pause, self.load)
 
     def _fail(self, error: CkptError) -> None:
         if isinstance(error, UnknownLayout | Unsupported):
             self._listed = None
         else:
-            self._trouble = f"retrying: {error.message}"
+            self._problem = f"retrying: {error.message}"
         if self._listed is None:
             title(self.pane, "Memory")
             said = error_lines(error, self.pane.rows.width)
             self.pane.rows.show_items([((), one) for one in said], None)
 
-    def _take(self, listed: Listed) -> None:
+    def _take(self, listed: ItemListing) -> None:
         rows = self.pane.rows
         here = rows.item
         key = self._goal or (here.key if here is not None else None)
@@ -139,63 +143,63 @@ class MemoryScreen(Asking[SelectedCheckpoint | None]):
         """Read the item under the cursor, then its origin."""
         item = self.pane.rows.item
         if item is None:
-            self._read = self._shown = self._cause = None
+            self._read = self._shown = self._origin = None
             title(self._item_pane, "Item")
             self.document.show_document(TabContent(()), keep=False)
             return
         if item == self._shown:
             return
         clock, width = self._clock, max(self.document.width, 1)
-        redacted = self._desk.opening.redact
+        redacted = self.context.opening.redact
         question = partial(
-            read_remembered, key=item.key, clock=clock, width=width, redacted=redacted
+            read_item_content, key=item.key, clock=clock, width=width, redacted=redacted
         )
         try:
-            found = await self._desk.memory.ask(question)
+            found = await self.context.memory.ask(question)
         except CkptError as error:
-            found = Remembered(error_lines(error, width), None)
+            found = ItemContent(error_lines(error, width), None)
         title(self._item_pane, f"Item {safe_text(format_key(item.key))}")
         keep = self._read == item.key
         self._read = item.key
-        self._cause = None
-        if found.caused is None:
+        self._origin = None
+        if found.source is None:
             self.document.show_document(TabContent(found.lines), keep=keep)
         else:
-            looking = line((f"searching thread {safe_text(found.caused.thread_id)}", "dim"))
+            looking = line((f"searching thread {safe_text(found.source.thread_id)}", "dim"))
             lines = [*found.lines, line(""), looking]
             self.document.show_document(TabContent(lines), keep=keep)
-            asked = partial(read_cause, caused=found.caused, clock=clock, width=width)
+            asked = partial(read_item_origin, source=found.source, clock=clock, width=width)
             try:
-                self._cause = await self._desk.detail.ask(asked)
+                self._origin = await self.context.detail.ask(asked)
             except CkptError as error:
-                self._cause = no_cause(found.caused, error, clock, width)
-            whole = TabContent([*found.lines, *self._cause.lines])
+                self._origin = failed_origin(found.source, error, clock, width)
+            whole = TabContent([*found.lines, *self._origin.lines])
             self.document.show_document(whole, keep=True)
         self._shown = item
 
     # Events
 
-    def on_rows_moved(self, event: RowList.Moved) -> None:
+    def on_row_list_moved(self, event: RowList.Moved) -> None:
         event.stop()
         if event.rows is self.pane.rows:
-            self.later("item", SOON, self.load_item)
+            self.schedule("item", SOON, self.load_item)
 
-    def on_rows_chosen(self, event: RowList.Chosen) -> None:
+    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         event.stop()
         if event.rows is self.document:
             self._to_thread()
         elif self.pane.rows.item is not None:
             self._go(self.document)
 
-    def on_rows_reshaped(self, event: RowList.Reshaped) -> None:
+    def on_row_list_reshaped(self, event: RowList.Reshaped) -> None:
         event.stop()
         if event.rows is self.document:
             self._shown = None
-            self.later("item", SOON, self.load_item)
+            self.schedule("item", SOON, self.load_item)
 
     def on_filter_pane_narrowed(self, event: FilterPane.Narrowed) -> None:
         event.stop()
-        self.later("filter", _TYPED, self.load)
+        self.schedule("filter", _TYPED, self.load)
 
     def _go(self, rows: RowList) -> None:
         rows.focus()
@@ -207,14 +211,14 @@ class MemoryScreen(Asking[SelectedCheckpoint | None]):
 
     def _to_thread(self) -> None:
         """Go to the newest checkpoint at the time the item was created."""
-        if self._cause is None:
+        if self._origin is None:
             self.say("this item names no thread")
-        elif self._cause.place is None:
-            self.say(self._cause.remark, is_error=True)
+        elif self._origin.place is None:
+            self.say(self._origin.remark, is_error=True)
         elif self._alone:
             self.say("the threads were found only now; restart `ckpt tui` to go there")
         else:
-            self.dismiss(self._cause.place)
+            self.dismiss(self._origin.place)
 
     # Keys
 
@@ -251,20 +255,20 @@ class MemoryScreen(Asking[SelectedCheckpoint | None]):
         if (item := self.pane.rows.item) is None:
             self.say("no item selected", is_error=True)
         else:
-            words = self._desk.memory_named.words
+            words = self.context.memory_named.words
             self.copy(command_line.memory_command(words, item.key))
 
     def action_help(self) -> None:
         from ckpt_cli.tui.screens.text import HelpScreen
 
-        self.app.push_screen(HelpScreen(REMEMBERING))
+        self.app.push_screen(HelpScreen(MEMORY_KEYS))
 
     # Status line
 
-    def _tell(self) -> None:
+    def _show_status(self) -> None:
         spans: list[Span | str] = [("ckpt ", "bold"), ("read-only", "dim"), "  "]
-        if self._trouble:
-            spans.append((f"{safe_text(self._trouble)}  ", "error"))
+        if self._problem:
+            spans.append((f"{safe_text(self._problem)}  ", "error"))
         if self._listed is not None:
             info = self._listed.info
             spans.append((f"{safe_text(info.layout)}  ", "dim"))

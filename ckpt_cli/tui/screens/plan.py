@@ -13,8 +13,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.tui.panes import title
-from ckpt_cli.tui.row_list import Lines, as_text
+from ckpt_cli.tui.panes.row_list import Lines
+from ckpt_cli.tui.panes.styles import as_text, title
 
 _UNREAD = 0.3
 """Seconds in which `y` is ignored, because it was meant for the previous screen."""

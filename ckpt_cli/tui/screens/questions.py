@@ -22,9 +22,11 @@ from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.units import age
 from ckpt_cli.render.values.one_line import summary
-from ckpt_cli.tui.panes import Choices, SearchPane, title
-from ckpt_cli.tui.reads import SelectedCheckpoint, read_threads
-from ckpt_cli.tui.row_list import RowList
+from ckpt_cli.tui.content.checkpoint import SelectedCheckpoint
+from ckpt_cli.tui.content.thread_list import read_threads
+from ckpt_cli.tui.panes.row_list import RowList
+from ckpt_cli.tui.panes.search import Choices, SearchPane
+from ckpt_cli.tui.panes.styles import title
 from ckpt_cli.tui.store_worker import StoreWorker
 
 _AT_ONCE = 200
@@ -32,16 +34,16 @@ _AT_ONCE = 200
 _WIDEST_NAME = 30
 
 
-class Questions(Screen[SelectedCheckpoint | None]):
+class QuestionsScreen(Screen[SelectedCheckpoint | None]):
     """One line per question; Enter goes to its checkpoint."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss(None)", "Close", key_display="Esc"),
     ]
 
-    def __init__(self, lane: StoreWorker[Store], now: Callable[[], datetime]) -> None:
+    def __init__(self, worker: StoreWorker[Store], now: Callable[[], datetime]) -> None:
         super().__init__()
-        self._lane, self._now = lane, now
+        self._worker, self._now = worker, now
         self._found: list[Waiting] = []
 
     def compose(self) -> ComposeResult:
@@ -58,10 +60,10 @@ class Questions(Screen[SelectedCheckpoint | None]):
     @work(exclusive=True)
     async def _load(self) -> None:
         try:
-            threads = await self._lane.ask(read_threads)
+            threads = await self._worker.ask(read_threads)
             for start in range(0, len(threads), _AT_ONCE):
                 some = threads[start : start + _AT_ONCE]
-                found = await self._lane.ask(partial(_questions, threads=some))
+                found = await self._worker.ask(partial(_questions, threads=some))
                 self._found += found
                 read = f"{start + len(some):,} of {len(threads):,} threads read"
                 title(self._pane, f"Questions: {len(self._found):,} ({read})")
@@ -83,7 +85,7 @@ class Questions(Screen[SelectedCheckpoint | None]):
         if self._found:
             self._show()
 
-    def on_rows_chosen(self, event: RowList.Chosen) -> None:
+    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         event.stop()
         if self._rows.cursor < len(self._found):
             key = self._found[self._rows.cursor].key

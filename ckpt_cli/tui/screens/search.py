@@ -23,9 +23,11 @@ from ckpt_cli.render.grep import hit_columns, table_record
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.terminal.table import table_lines
-from ckpt_cli.tui.panes import Choices, title
-from ckpt_cli.tui.reads import SelectedCheckpoint, read_threads
-from ckpt_cli.tui.row_list import RowList
+from ckpt_cli.tui.content.checkpoint import SelectedCheckpoint
+from ckpt_cli.tui.content.thread_list import read_threads
+from ckpt_cli.tui.panes.row_list import RowList
+from ckpt_cli.tui.panes.search import Choices
+from ckpt_cli.tui.panes.styles import title
 from ckpt_cli.tui.store_worker import StoreWorker
 
 _NARROWEST = 72
@@ -52,9 +54,9 @@ class SearchScreen(Screen[SelectedCheckpoint | None]):
         Binding("escape,q", "leave", "Close", key_display="Esc"),
     ]
 
-    def __init__(self, lane: StoreWorker[Store], thread_id: str | None) -> None:
+    def __init__(self, worker: StoreWorker[Store], thread_id: str | None) -> None:
         super().__init__()
-        self._lane = lane
+        self._worker = worker
         self._thread = thread_id
         self._only_this = thread_id is not None
         self._found: list[GrepHit] = []
@@ -93,11 +95,11 @@ class SearchScreen(Screen[SelectedCheckpoint | None]):
             self._rows.focus()
             self._search(event.value)
 
-    def on_rows_reshaped(self, event: RowList.Reshaped) -> None:
+    def on_row_list_reshaped(self, event: RowList.Reshaped) -> None:
         event.stop()
         self._show()
 
-    def on_rows_chosen(self, event: RowList.Chosen) -> None:
+    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         event.stop()
         if 0 < self._rows.cursor <= len(self._found):
             key = self._found[self._rows.cursor - 1].key
@@ -112,12 +114,12 @@ class SearchScreen(Screen[SelectedCheckpoint | None]):
             compile_pattern(pattern, fixed=False, ignore_case=wanted.ignore_case)
             ids = [self._thread] if self._only_this and self._thread is not None else None
             if ids is None:
-                ids = [one.thread_id for one in await self._lane.ask(read_threads)]
+                ids = [one.thread_id for one in await self._worker.ask(read_threads)]
             stopped = 0
             for number, thread_id in enumerate(ids, 1):
                 if get_current_worker().is_cancelled:
                     return
-                found = await self._lane.ask(
+                found = await self._worker.ask(
                     partial(grep_thread, thread_id=thread_id, wanted=wanted)
                 )
                 self._found += found.hits

@@ -14,8 +14,9 @@ from textual.widgets import Footer
 from ckpt_cli.render.terminal.cell_width import wrap
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.tui.keys import MOVING, Key
-from ckpt_cli.tui.panes import SearchableLines, title
+from ckpt_cli.tui.keys import PANE_KEYS, Key
+from ckpt_cli.tui.panes.search import SearchableLines
+from ckpt_cli.tui.panes.styles import title
 
 
 class TextScreen(ModalScreen[None]):
@@ -56,7 +57,7 @@ class HelpScreen(TextScreen):
 
     def lines(self, width: int) -> Sequence[StyledLine]:  # noqa: ARG002
         keys = [(key.shown, key.help) for key in self._keys]
-        parts = [part for part in (MOVING, keys, self._signs) if part]
+        parts = [part for part in (PANE_KEYS, keys, self._signs) if part]
         found: list[StyledLine] = []
         for part in parts:
             found += [line(""), *(line((f"{name:<17}", "head"), text) for name, text in part)]

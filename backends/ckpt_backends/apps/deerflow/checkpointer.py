@@ -23,8 +23,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ckpt_backends.apps.deerflow import files
-from ckpt_backends.apps.deerflow.places import FOLDER
+from ckpt_backends.apps.deerflow.declaration import FOLDER
+from ckpt_backends.apps.deerflow.places import base_of
 from ckpt_backends.errors import CkptError
+from ckpt_backends.memory.protocol import ThreadsOfMemory
 from ckpt_backends.url import StoreUrl, parse_url
 
 _NAME, _ENV, _PATH = "config.yaml", ".env", "DEER_FLOW_CONFIG_PATH"
@@ -33,38 +35,28 @@ _USUAL = ("data/deerflow.db", "checkpoints.db", "store.db")
 """Files to look for in DeerFlow's folder if there is no config.yaml."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpointer:
-    """The store of the checkpoints."""
-
-    url: StoreUrl | None
-    """None if they are not stored, or if it is unknown."""
-    why: str
-    """How the store was found, or why it was not."""
-
-
 class _Unknown(Exception):
     """The settings do not name the store."""
 
 
-def checkpointer_of(base: Path) -> Checkpointer:
-    """The checkpoint store of the DeerFlow installation with this folder. Never raises."""
+def threads_of_memory(url: StoreUrl) -> ThreadsOfMemory:
+    """The checkpoint store of the DeerFlow installation with this memory. Never raises."""
     try:
-        return _found(base)
+        return _found(base_of(url))
     except (_Unknown, CkptError, ValueError) as error:
         hint = getattr(error, "hint", None)
-        return Checkpointer(None, f"{error}; {hint}" if hint else str(error))
+        return ThreadsOfMemory(None, f"{error}; {hint}" if hint else str(error))
 
 
-def _found(base: Path) -> Checkpointer:
+def _found(base: Path) -> ThreadsOfMemory:
     path = _config(base)
     if path is None:
         for name in _USUAL:
             if os.path.isfile(base / name):
-                return Checkpointer(
+                return ThreadsOfMemory(
                     _file(base / name), f"no {_NAME} found; this is the default place"
                 )
-        return Checkpointer(None, f"there is no {_NAME} next to '{base}'")
+        return ThreadsOfMemory(None, f"there is no {_NAME} next to '{base}'")
     from ckpt_backends.apps.deerflow.plainyaml import settings
 
     text = files.read(path).raw.decode()
@@ -75,11 +67,13 @@ def _found(base: Path) -> Checkpointer:
     values = _Values(sections, _environment(path, base))
     found = _single(values, base) if sections.get("checkpointer") else _shared(values, base, path)
     if not _is_named() and found.url is not None and found.url.scheme != "sqlite":
-        found = Checkpointer(None, f"{_NAME} names a server, and ckpt connects to none by itself")
+        found = ThreadsOfMemory(
+            None, f"{_NAME} names a server, and ckpt connects to none by itself"
+        )
     return replace(found, why=f"from '{path}'" if found.url else f"{found.why} ('{path}')")
 
 
-def _single(values: _Values, base: Path) -> Checkpointer:
+def _single(values: _Values, base: Path) -> ThreadsOfMemory:
     """From the section `checkpointer`."""
     kind, place = values.of("checkpointer", "type"), values.of("checkpointer", "connection_string")
     if kind == "sqlite":
@@ -87,11 +81,11 @@ def _single(values: _Values, base: Path) -> Checkpointer:
         if place == ":memory:":
             return _IN_MEMORY
         # The second is the path as seen from the project folder.
-        return Checkpointer(_first([base / place, base.parent / place]), "")
+        return ThreadsOfMemory(_first([base / place, base.parent / place]), "")
     return _server(kind, place, values.of("checkpointer", "postgres_schema"))
 
 
-def _shared(values: _Values, base: Path, path: Path) -> Checkpointer:
+def _shared(values: _Values, base: Path, path: Path) -> ThreadsOfMemory:
     """From the section `database`; without one, a file in the default folder."""
     kind = values.of("database", "backend") or "sqlite"
     if kind == "sqlite":
@@ -101,18 +95,18 @@ def _shared(values: _Values, base: Path, path: Path) -> Checkpointer:
         if "database" not in values.sections and not os.path.isfile(there.path):
             # Releases without this section kept checkpoints in memory.
             return _IN_MEMORY
-        return Checkpointer(there, "")
+        return ThreadsOfMemory(there, "")
     return _server(
         kind, values.of("database", "postgres_url"), values.of("database", "postgres_schema")
     )
 
 
-_IN_MEMORY = Checkpointer(
+_IN_MEMORY = ThreadsOfMemory(
     None, "DeerFlow keeps checkpoints in memory only and loses them when it exits"
 )
 
 
-def _server(kind: str | None, place: str | None, schema: str | None) -> Checkpointer:
+def _server(kind: str | None, place: str | None, schema: str | None) -> ThreadsOfMemory:
     if kind == "memory":
         return _IN_MEMORY
     if kind != "postgres":
@@ -123,7 +117,7 @@ def _server(kind: str | None, place: str | None, schema: str | None) -> Checkpoi
     if schema and "schema" not in url.params:
         joined = "&" if "?" in url.raw else "?"
         url = parse_url(f"{url.raw}{joined}schema={quote(schema, safe='')}")
-    return Checkpointer(url, "")
+    return ThreadsOfMemory(url, "")
 
 
 def _first(paths: list[Path]) -> StoreUrl:

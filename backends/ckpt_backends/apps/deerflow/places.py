@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR
 
+from ckpt_backends.apps.deerflow.declaration import FILE, FOLDER
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout, UsageError
 from ckpt_backends.memory.protocol import Namespace
-from ckpt_backends.url import MEMORY, StoreUrl
+from ckpt_backends.url import StoreUrl
 
-FILE, FOLDER = MEMORY
 USERS, AGENTS, FACTS = "users", "agents", "facts"
 
 

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator
-from itertools import groupby
 
 from ckpt_backends.apps.deerflow import files
 from ckpt_backends.apps.deerflow.document import SECTIONS, MemoryDocument, parse
 from ckpt_backends.apps.deerflow.markdown import fact_of
 from ckpt_backends.apps.deerflow.places import FACTS, MemoryFile, base_of, places
-from ckpt_backends.base import Closing
 from ckpt_backends.changes.rows import Row, no_table
 from ckpt_backends.errors import Refused, Unreadable
+from ckpt_backends.memory.base import BaseMemoryStore
 from ckpt_backends.memory.protocol import (
     Item,
     ItemKey,
     MemoryInfo,
     Namespace,
-    NamespaceSize,
     begins,
 )
 from ckpt_backends.url import StoreUrl
@@ -31,7 +29,7 @@ TABLE = "memory"
 """Table of the rows in archives."""
 
 
-class DeerFlowMemory(Closing):
+class DeerFlowMemory(BaseMemoryStore):
     """The memory files of a folder, or one of them."""
 
     def __init__(self, url: StoreUrl) -> None:
@@ -60,12 +58,6 @@ class DeerFlowMemory(Closing):
                 f"unknown version {one} of DeerFlow's memory" for one in sorted(versions - _KNOWN)
             ),
         )
-
-    def namespaces(self, prefix: Namespace = ()) -> Iterator[NamespaceSize]:
-        found = self.items(prefix=prefix)
-        for namespace, group in groupby(found, key=lambda item: item.key.namespace):
-            sizes = [item.size for item in group]
-            yield NamespaceSize(namespace, len(sizes), sum(sizes))
 
     def items(
         self,

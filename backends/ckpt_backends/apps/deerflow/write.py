@@ -12,18 +12,18 @@ from ckpt_backends.apps.deerflow import files
 from ckpt_backends.apps.deerflow.document import SECTIONS, MemoryDocument, to_text
 from ckpt_backends.apps.deerflow.places import MemoryFile, places
 from ckpt_backends.apps.deerflow.read import NEWER, key_of, parsed
-from ckpt_backends.base import Closing
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.errors import CkptError, StoreChanged, Unsupported, UsageError
 from ckpt_backends.files.atomic_write import remove_unfinished
 from ckpt_backends.files.folder_lock import locked
+from ckpt_backends.memory.base import BaseWritableMemoryStore
 from ckpt_backends.memory.protocol import Item, ItemKey, Namespace, check_unchanged
 from ckpt_backends.url import StoreUrl
 
 _HINT = "change it in DeerFlow, in its settings or by its API"
 
 
-class WritableDeerFlowMemory(Closing):
+class WritableDeerFlowMemory(BaseWritableMemoryStore):
     """The memory.json files of a folder, or one of them."""
 
     def __init__(self, url: StoreUrl) -> None:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from ckpt_backends.apps.plainredis.declaration import BACKEND
 from ckpt_backends.apps.plainredis.stored_values import (
     HEAD_BYTES,
     TAIL_BYTES,
@@ -34,7 +35,6 @@ from ckpt_backends.apps.plainredis.stored_values import (
 )
 from ckpt_backends.codec import decode_checkpoint
 from ckpt_backends.codec.value_limit import MOST_BYTES
-from ckpt_backends.layouts import LAYOUTS
 from ckpt_backends.model import USERS, Blob, BlobKey, Checkpoint, CheckpointKey, Usage, Write
 from ckpt_backends.redis.engine.connect import RedisConnection, in_chunks
 from ckpt_backends.redis.engine.keyspace import (
@@ -99,7 +99,7 @@ class Plain:
 
     name = "redis-plain"
     saver = "langgraph-checkpoint-plainredis 0.1"
-    capabilities = LAYOUTS["redis-plain"]
+    capabilities = BACKEND.layouts["redis-plain"]
     is_by_arrival = False
 
     def __init__(self, connection: RedisConnection, prefix: str = USUAL_PREFIX) -> None:

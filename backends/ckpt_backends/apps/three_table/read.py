@@ -25,7 +25,7 @@ from ckpt_backends.apps.three_table.index import (
     index_of,
 )
 from ckpt_backends.apps.three_table.layout import HASH, LATEST, NAME, VALUE, ThreeTables, detect
-from ckpt_backends.base import Closing
+from ckpt_backends.base import BaseStore
 from ckpt_backends.changes.rows import Row, check_columns, own_rows, sql_key
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.merged import are_new_messages, merged
@@ -75,8 +75,10 @@ def open_tables(
 
 
 @checked(*STORE)
-class ThreeTableStore(Closing):
+class ThreeTableStore(BaseStore):
     """Three tables of this layout, opened for reading."""
+
+    sums_sizes = True
 
     def __init__(self, database: Database, tables: ThreeTables, url: str) -> None:
         self._database = database

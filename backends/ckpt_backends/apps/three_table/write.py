@@ -25,9 +25,9 @@ from ckpt_backends.apps.three_table.layout import (
     detect,
 )
 from ckpt_backends.apps.three_table.read import ThreeTableStore, own_hash
-from ckpt_backends.base import Closing
+from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, NewBlob, gone, moved
-from ckpt_backends.changes.removal import GONE, MOVED, Inside, Removal, Removed, finish_removal
+from ckpt_backends.changes.removal import GONE, MOVED, Inside, Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row, conflict
 from ckpt_backends.errors import StoreChanged, UnknownLayout, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey
@@ -59,7 +59,7 @@ def open_writable_tables(
 
 
 @checked(*CHANGES)
-class WritableThreeTableStore(Closing):
+class WritableThreeTableStore(BaseWritableStore):
     """Three tables of this layout, opened for changing."""
 
     def __init__(self, database: WritableDatabase, tables: ThreeTables, url: str) -> None:
@@ -109,7 +109,7 @@ class WritableThreeTableStore(Closing):
         return Restored(added, there)
 
     def finish_removal(self) -> str:
-        return finish_removal(self._database)
+        return self._database.finish_removal()
 
     def vacuum(self) -> None:
         self._database.vacuum([self._tables.names[name] for name in _TABLES])

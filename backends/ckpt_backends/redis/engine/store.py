@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
-from ckpt_backends.base import Closing
+from ckpt_backends.base import BaseStore
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.checkpoint_ids import time_of
-from ckpt_backends.expiry import Expiry
 from ckpt_backends.model import (
     BlobKey,
     Checkpoint,
     CheckpointKey,
+    Expiry,
     StoreInfo,
     Thread,
     ThreadSize,
@@ -48,10 +48,10 @@ _REMEMBERED, _AT_ONCE = 200, 50
 reads the threads one after the other, in the order of the listing."""
 
 
-class RedisStore(Closing):
+class RedisStore(BaseStore):
     """A Redis database, opened for reading."""
 
-    measures_each_value: ClassVar[bool] = True
+    keys_expire = True
 
     def __init__(self, connection: RedisConnection, url: StoreUrl, layout: Layout) -> None:
         self._connection = connection
@@ -74,9 +74,6 @@ class RedisStore(Closing):
             size=memory.get("used_memory_dataset"),
             notes=tuple(self.notes()),
         )
-
-    def notes(self) -> Sequence[str]:
-        return []
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         if self._threads is None:

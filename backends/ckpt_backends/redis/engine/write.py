@@ -19,7 +19,7 @@ from ckpt_backends.apps.plainredis.layout import Plain
 from ckpt_backends.apps.plainredis.removing import remove_plain_threads
 from ckpt_backends.apps.plainredis.thread_keys import PlainOwning
 from ckpt_backends.apps.plainredis.write import PlainPlan
-from ckpt_backends.base import Closing
+from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
@@ -118,7 +118,7 @@ def _refused(url: StoreUrl, error: Exception, outcome: str) -> StoreUnavailable:
     return found
 
 
-class WritableRedisStore(Closing):
+class WritableRedisStore(BaseWritableStore):
     """A Redis database, opened for changing."""
 
     def __init__(self, connection: RedisConnection, url: StoreUrl, layout: Layout) -> None:

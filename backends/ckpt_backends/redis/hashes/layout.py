@@ -19,7 +19,6 @@ from functools import partial
 from typing import Any
 
 from ckpt_backends.codec.value_limit import MOST_BYTES, unread
-from ckpt_backends.layouts import LAYOUTS
 from ckpt_backends.model import (
     BlobKey,
     Checkpoint,
@@ -41,6 +40,7 @@ from ckpt_backends.redis.engine.keyspace import (
     text,
 )
 from ckpt_backends.redis.engine.thread_listing import lines_by_name
+from ckpt_backends.redis.hashes.declaration import BACKEND
 from ckpt_backends.redis.official.documents import quoted
 
 DOLLAR, COLON = "$", ":"
@@ -55,7 +55,7 @@ _PARTS_OF_WRITE = 3
 class Hashes:
     """The layout of hashes. The parts of a key are joined by `separator`."""
 
-    capabilities = LAYOUTS["redis-hash"]
+    capabilities = BACKEND.layouts["redis-hash"]
     is_by_arrival = False
 
     def __init__(self, connection: RedisConnection, separator: str) -> None:

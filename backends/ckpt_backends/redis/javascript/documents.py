@@ -31,7 +31,6 @@ from dataclasses import replace
 from typing import Any
 
 from ckpt_backends.codec.value_limit import MOST_BYTES, unread
-from ckpt_backends.layouts import LAYOUTS
 from ckpt_backends.model import (
     Blob,
     BlobKey,
@@ -51,6 +50,7 @@ from ckpt_backends.redis.engine.keyspace import (
     raw,
 )
 from ckpt_backends.redis.engine.thread_listing import lines_of
+from ckpt_backends.redis.javascript.declaration import BACKEND
 from ckpt_backends.redis.official.documents import (
     JSON_TYPE,
     USUAL,
@@ -77,7 +77,7 @@ class JavaScriptDocuments(Documents):
 
     name = "redis-js"
     saver = "LangGraph.js, @langchain/langgraph-checkpoint-redis 1.0"
-    capabilities = LAYOUTS["redis-js"]
+    capabilities = BACKEND.layouts["redis-js"]
     dialect = _JSON
     is_by_arrival = True
     has_pointers = False
@@ -199,7 +199,7 @@ class ShallowJavaScriptDocuments(JavaScriptDocuments):
 
     name = "redis-js-shallow"
     saver = "LangGraph.js, @langchain/langgraph-checkpoint-redis 1.0, ShallowRedisSaver"
-    capabilities = LAYOUTS["redis-js-shallow"]
+    capabilities = BACKEND.layouts["redis-js-shallow"]
 
     def __init__(self, connection: RedisConnection) -> None:
         super().__init__(connection)

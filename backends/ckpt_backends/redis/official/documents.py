@@ -25,7 +25,6 @@ from typing import Any
 
 from ckpt_backends.codec.value_limit import MOST_BYTES, unread
 from ckpt_backends.codec.values import REDIS_JSON
-from ckpt_backends.layouts import LAYOUTS
 from ckpt_backends.model import (
     BlobKey,
     Checkpoint,
@@ -47,6 +46,7 @@ from ckpt_backends.redis.engine.keyspace import (
 )
 from ckpt_backends.redis.engine.search_index import SearchIndex, index_of
 from ckpt_backends.redis.engine.thread_listing import lines_by_name
+from ckpt_backends.redis.official.declaration import BACKEND
 
 EMPTY_NS, EMPTY_ID = "__empty__", "00000000-0000-0000-0000-000000000000"
 JSON_TYPE = "ReJSON-RL"
@@ -100,7 +100,7 @@ class Documents:
 
     name = "redis"
     saver = "langgraph-checkpoint-redis 0.1 or later"
-    capabilities = LAYOUTS["redis"]
+    capabilities = BACKEND.layouts["redis"]
     dialect = DIALECT
     """Type tag of the JSON in the documents."""
     has_pointers = True

@@ -24,18 +24,17 @@ from typing import Any
 
 from redis import exceptions
 
-from ckpt_backends.base import Closing
 from ckpt_backends.changes.rows import Cell, Restored, Row, no_table
 from ckpt_backends.codec.value_limit import MOST_BYTES, unread
 from ckpt_backends.errors import Refused, StoreChanged, UnknownLayout
 from ckpt_backends.memory import dotted_namespaces
+from ckpt_backends.memory.base import BaseMemoryStore, BaseWritableMemoryStore
 from ckpt_backends.memory.dotted_namespaces import STORE, VECTORS
 from ckpt_backends.memory.protocol import (
     Item,
     ItemKey,
     MemoryInfo,
     Namespace,
-    NamespaceSize,
     Vector,
     begins,
     check_unchanged,
@@ -179,7 +178,7 @@ class _Documents:
         return [(STORE, place.name), (vector, name)]
 
 
-class RedisMemory(Closing):
+class RedisMemory(BaseMemoryStore):
     """A RedisStore's database, opened for reading. There is no snapshot of the values."""
 
     def __init__(self, connection: RedisConnection, url: StoreUrl) -> None:
@@ -195,14 +194,6 @@ class RedisMemory(Closing):
             engine=engine_of(self._connection.ask("INFO", "server")),
             tables=self._documents.tables,
         )
-
-    def namespaces(self, prefix: Namespace = ()) -> Iterator[NamespaceSize]:
-        sums: dict[Namespace, tuple[int, int]] = {}
-        for one in self.items(prefix=prefix):
-            items, size = sums.get(one.key.namespace, (0, 0))
-            sums[one.key.namespace] = items + 1, size + one.size
-        for namespace, (items, size) in sums.items():
-            yield NamespaceSize(namespace, items, size)
 
     def items(
         self,
@@ -254,7 +245,7 @@ class RedisMemory(Closing):
         self._connection.close()
 
 
-class WritableRedisMemory(Closing):
+class WritableRedisMemory(BaseWritableMemoryStore):
     """A RedisStore's database, opened for changing."""
 
     def __init__(self, connection: RedisConnection, url: StoreUrl) -> None:

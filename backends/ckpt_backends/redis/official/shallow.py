@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ckpt_backends.layouts import LAYOUTS
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.redis.engine.keyspace import CheckpointEntry, ListedNamespace, literally, raw
 from ckpt_backends.redis.engine.thread_listing import lines_of
+from ckpt_backends.redis.official.declaration import BACKEND
 from ckpt_backends.redis.official.documents import (
     Documents,
     fields_of,
@@ -33,7 +33,7 @@ class ShallowDocuments(Documents):
 
     name = "redis-shallow"
     saver = "langgraph-checkpoint-redis, ShallowRedisSaver"
-    capabilities = LAYOUTS["redis-shallow"]
+    capabilities = BACKEND.layouts["redis-shallow"]
     has_pointers = False
 
     def checkpoint_name(self, key: CheckpointKey) -> bytes:

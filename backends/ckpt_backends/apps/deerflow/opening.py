@@ -1,0 +1,42 @@
+"""Opens the memory files of DeerFlow."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import NoReturn
+
+from ckpt_backends import shell
+from ckpt_backends.errors import UnknownLayout, Unsupported
+from ckpt_backends.memory.protocol import EditableMemoryStore, MemoryStore
+from ckpt_backends.url import StoreUrl
+
+
+def open_memory(url: StoreUrl) -> MemoryStore:
+    """Open memory files for reading. Raises `StoreUnavailable`, `UnknownLayout`."""
+    from ckpt_backends.apps.deerflow.read import DeerFlowMemory
+
+    return DeerFlowMemory(url)
+
+
+def open_editable_memory(url: StoreUrl) -> EditableMemoryStore:
+    """Open memory files for writing and for setting fields of items."""
+    from ckpt_backends.apps.deerflow.write import WritableDeerFlowMemory
+
+    return WritableDeerFlowMemory(url)
+
+
+def refuse_threads(url: StoreUrl) -> NoReturn:
+    """Raises `StoreUnavailable`, or `Unsupported` with a hint at the checkpoint store."""
+    from ckpt_backends.apps.deerflow.checkpointer import threads_of_memory
+    from ckpt_backends.apps.deerflow.places import places
+
+    # Let `places` raise its error if the file or folder does not exist.
+    with suppress(UnknownLayout):
+        places(url)
+    found = threads_of_memory(url)
+    hint = (
+        f"name the store of its threads with -s; it was not found: {found.why}"
+        if found.url is None
+        else f"its threads are in another store: use -s {shell.name(str(found.url))}"
+    )
+    raise Unsupported(f"'{url}' holds DeerFlow's memory, not threads", hint=hint)

@@ -1,0 +1,15 @@
+"""Declares the keys of langgraph-checkpoint-plainredis."""
+
+from ckpt_backends.declaration import Backend
+from ckpt_backends.model import Capability
+
+BACKEND = Backend(
+    title="langgraph-checkpoint-plainredis",
+    layouts={
+        "redis-plain": Capability.HISTORY
+        | Capability.WRITES
+        | Capability.ADDING
+        | Capability.SESSIONS
+    },
+    engine="redis",
+)

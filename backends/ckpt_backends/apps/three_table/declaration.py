@@ -1,0 +1,15 @@
+"""Declares the three-table layout, in the databases of any SQL engine."""
+
+from ckpt_backends.declaration import Backend
+from ckpt_backends.model import Capability
+
+_ANY = Capability.HISTORY | Capability.WRITES | Capability.BARE | Capability.ENFORCED_READ_ONLY
+
+BACKEND = Backend(
+    title="three tables",
+    layouts={
+        "three-table": _ANY | Capability.ADDING,
+        "three-table-latest": _ANY | Capability.LATEST_VALUES,
+    },
+    engine="sql",
+)

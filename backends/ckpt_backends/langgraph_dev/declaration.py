@@ -1,0 +1,31 @@
+"""Declares the folders in which `langgraph dev` stores its checkpoints."""
+
+import os
+
+from ckpt_backends.declaration import SAVER, Backend
+
+FOLDER = ".langgraph_api"
+"""The folder of the files, inside the folder in which the server was started."""
+SUFFIX = ".pckl"
+CHECKPOINTS = f".langgraph_checkpoint.1{SUFFIX}"
+"""The file with the checkpoints."""
+
+
+def _claims(path: str) -> bool:
+    """Whether a path is the folder, one of its files, or the project that contains it."""
+    if os.path.basename(os.path.normpath(path)) == FOLDER or path.endswith(SUFFIX):
+        return True
+    return any(os.path.exists(os.path.join(path, name)) for name in (FOLDER, CHECKPOINTS))
+
+
+BACKEND = Backend(
+    title="langgraph dev",
+    layouts={"langgraph-dev": SAVER},
+    schemes=("langgraph-dev",),
+    is_local=True,
+    claims_path=_claims,
+    file_names=(f"{FOLDER}/",),
+    inner_paths=(FOLDER, CHECKPOINTS, f"{FOLDER}/{CHECKPOINTS}"),
+    checkpoints="ckpt_backends.langgraph_dev.opening:open_store",
+    changes="ckpt_backends.langgraph_dev.opening:open_writable",
+)

@@ -1,0 +1,27 @@
+"""Declares MongoDB databases with the collections of LangGraph's savers."""
+
+from ckpt_backends.declaration import NAME, SAVER, WORD, Backend
+from ckpt_backends.model import Capability
+
+_JAVASCRIPT = Capability.HISTORY | Capability.WRITES | Capability.ADDING
+
+BACKEND = Backend(
+    title="MongoDB",
+    layouts={
+        "mongodb": SAVER | Capability.INLINE_VALUES,
+        "mongodb-js": _JAVASCRIPT | Capability.INLINE_VALUES,
+    },
+    schemes=("mongodb", "mongodb+srv"),
+    engine="mongodb",
+    driver="pymongo",
+    extra="mongodb",
+    params={
+        **dict.fromkeys(("collection", "writes_collection", "store_collection"), NAME),
+        **dict.fromkeys(("authSource", "replicaSet"), NAME),
+        **dict.fromkeys(("snapshot", "tls", "directConnection", "retryWrites"), WORD),
+    },
+    checkpoints="ckpt_backends.mongodb.opening:open_store",
+    changes="ckpt_backends.mongodb.opening:open_writable",
+    memory="ckpt_backends.mongodb.opening:open_memory",
+    memory_changes="ckpt_backends.mongodb.opening:open_writable_memory",
+)

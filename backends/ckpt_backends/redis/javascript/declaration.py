@@ -1,0 +1,15 @@
+"""Declares the JSON documents of LangGraph.js' savers for Redis."""
+
+from ckpt_backends.declaration import Backend
+from ckpt_backends.model import Capability
+
+_ANY = Capability.WRITES | Capability.SESSIONS
+
+BACKEND = Backend(
+    title="Redis",
+    layouts={
+        "redis-js": Capability.HISTORY | Capability.ADDING | _ANY,
+        "redis-js-shallow": Capability.INLINE_VALUES | _ANY,
+    },
+    engine="redis",
+)

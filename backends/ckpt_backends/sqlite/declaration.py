@@ -1,0 +1,28 @@
+"""Declares SQLite files with the tables of LangGraph's saver."""
+
+import os
+
+from ckpt_backends.declaration import NUMBER, SAVER, Backend
+from ckpt_backends.model import Capability
+
+_SUFFIXES = (".db", ".sqlite", ".sqlite3")
+
+
+def _claims(path: str) -> bool:
+    return path.endswith(_SUFFIXES) and not os.path.isdir(path)
+
+
+BACKEND = Backend(
+    title="SQLite",
+    layouts={"sqlite": SAVER | Capability.INLINE_VALUES | Capability.ENFORCED_READ_ONLY},
+    schemes=("sqlite",),
+    params={"copy": NUMBER},
+    is_local=True,
+    claims_path=_claims,
+    opens_other_paths=True,
+    file_names=tuple(f"*{suffix}" for suffix in _SUFFIXES),
+    checkpoints="ckpt_backends.sqlite.opening:open_store",
+    changes="ckpt_backends.sqlite.opening:open_writable",
+    memory="ckpt_backends.sqlite.opening:open_memory",
+    memory_changes="ckpt_backends.sqlite.opening:open_writable_memory",
+)

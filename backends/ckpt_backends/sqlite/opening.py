@@ -1,0 +1,76 @@
+"""Opens SQLite files with the tables of LangGraph's saver or of `apps.three_table`."""
+
+from __future__ import annotations
+
+from ckpt_backends.memory.protocol import MemoryStore, WritableMemoryStore
+from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.url import StoreUrl
+
+
+def open_store(url: StoreUrl) -> Store:
+    """Open a file for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
+    from ckpt_backends.apps.three_table.layout import is_three_table
+    from ckpt_backends.sqlite.binding import decode_text
+    from ckpt_backends.sqlite.errors import reading
+    from ckpt_backends.sqlite.layout import tables_of
+    from ckpt_backends.sqlite.open import open_read_only
+
+    opened = open_read_only(url)
+    opened.connection.text_factory = decode_text
+    try:
+        with reading(url):
+            tables = tables_of(opened.connection)
+        if is_three_table(tables):
+            from ckpt_backends.apps.three_table.read import open_tables
+            from ckpt_backends.sqlite.tables import OpenedDatabase
+
+            return open_tables(OpenedDatabase(opened, url), tables, url)
+        from ckpt_backends.sqlite.read import SqliteStore
+
+        return SqliteStore(opened, url, tables)
+    except BaseException:
+        opened.connection.close()
+        opened.cleanup()
+        raise
+
+
+def open_writable(url: StoreUrl) -> WritableStore:
+    """Open a file for changing. Raises `StoreUnavailable` or `UnknownLayout`."""
+    from ckpt_backends.apps.three_table.layout import is_three_table
+    from ckpt_backends.sqlite.binding import decode_text
+    from ckpt_backends.sqlite.errors import writing
+    from ckpt_backends.sqlite.layout import tables_of
+    from ckpt_backends.sqlite.open import open_for_writing
+
+    connection = open_for_writing(url)
+    connection.text_factory = decode_text
+    try:
+        with writing(url):
+            tables = tables_of(connection)
+        if is_three_table(tables):
+            from ckpt_backends.apps.three_table.write import open_writable_tables
+            from ckpt_backends.sqlite.tables import SqliteDatabase
+
+            return open_writable_tables(SqliteDatabase(connection, url), tables, url)
+        from ckpt_backends.sqlite.write import WritableSqliteStore
+
+        return WritableSqliteStore(connection, url, tables)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def open_memory(url: StoreUrl) -> MemoryStore:
+    """Open a file's long-term memory. Raises `StoreUnavailable` or `UnknownLayout`."""
+    from ckpt_backends.sqlite.memory_store import SqliteMemory
+    from ckpt_backends.sqlite.open import open_read_only
+
+    return SqliteMemory(open_read_only(url), url)
+
+
+def open_writable_memory(url: StoreUrl) -> WritableMemoryStore:
+    """Open it for changing. Raises the errors of `open_memory`, and `Unsupported`."""
+    from ckpt_backends.sqlite.memory_store import WritableSqliteMemory
+    from ckpt_backends.sqlite.open import open_for_writing
+
+    return WritableSqliteMemory(open_for_writing(url), url)

@@ -1,0 +1,1 @@
+"""What the panes show: functions for a `StoreWorker` that return lines."""

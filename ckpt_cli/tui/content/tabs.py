@@ -1,0 +1,213 @@
+"""The tabs of a checkpoint: functions for a `StoreWorker` that return lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Literal, cast
+
+from ckpt_backends.codec.values import Value
+from ckpt_backends.errors import CkptError, Unreadable
+from ckpt_backends.memory.protocol import ItemKey
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.conversation.messages import Message
+from ckpt_cli.core.values.clip import clip
+from ckpt_cli.core.values.paths import format_path
+from ckpt_cli.queries.blame import blame
+from ckpt_cli.queries.diff import compare
+from ckpt_cli.queries.messages import conversation
+from ckpt_cli.queries.show import CheckpointView, raw_bytes, view
+from ckpt_cli.queries.step_writes import written
+from ckpt_cli.render.messages import turn_lines
+from ckpt_cli.render.state import placed_lines, standing_lines, value_lines
+from ckpt_cli.render.step_writes import written_lines
+from ckpt_cli.render.terminal.fields import field as field_lines
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import StyledLine, line
+from ckpt_cli.render.terminal.units import size
+from ckpt_cli.render.thread import PLAINTEXT, lifetime_lines, step_lines
+from ckpt_cli.render.values.diff import diff_text
+from ckpt_cli.render.values.diff_header import diff_header_lines
+from ckpt_cli.threads.target import Target
+from ckpt_cli.tui.content.checkpoint import Clock, SelectedCheckpoint, target_of
+
+CheckpointTab = Literal["state", "diff", "writes", "messages", "metadata", "raw"]
+Tab = Literal[CheckpointTab, "memory"]
+TABS: tuple[Tab, ...] = ("state", "diff", "writes", "messages", "metadata", "raw", "memory")
+
+_MOST_LINES = 20_000
+"""Maximum number of lines of one document; `ckpt show` prints more."""
+_RAW_BYTES = 16 * 1024
+_RAW_ROW = 16
+
+
+@dataclass(frozen=True, slots=True)
+class TabContent:
+    """The content of a tab."""
+
+    lines: Sequence[StyledLine]
+    marks: Mapping[int, str] = field(default_factory=dict)
+    """By line: the path of the value that starts there; the cursor stops there."""
+    items: Mapping[int, ItemKey] = field(default_factory=dict)
+    """By line: the key of the memory item that starts there."""
+
+
+def read_document(
+    store: Store,
+    tab: CheckpointTab,
+    place: SelectedCheckpoint,
+    base: SelectedCheckpoint | None,
+    clock: Clock,
+    width: int,
+) -> TabContent:
+    """Return a tab of a checkpoint; its diff is against `base`, or else against its parent.
+
+    Raises `NotFound`, `Unreadable`, and other errors of the same command.
+    """
+    target = target_of(store, place)
+    if tab == "messages":
+        return _messages(target, width)
+    if tab == "state":
+        return _state(target, clock, width)
+    lines = {
+        "diff": lambda: _diff(target, None if base is None else target_of(store, base), width),
+        "writes": lambda: _writes(target, clock, width),
+        "metadata": lambda: _metadata(target, clock, width),
+        "raw": lambda: _raw(target, width),
+    }[tab]()
+    return TabContent(cut(lines))
+
+
+def read_origin(
+    store: Store, place: SelectedCheckpoint, path: str
+) -> tuple[SelectedCheckpoint, str]:
+    """Return the first checkpoint that had a value, and the writer of the value."""
+    found = blame(target_of(store, place), path)
+    key = found.moment.key
+    who = found.node or found.by
+    if found.writes:
+        who += f", task {found.writes[-1].write.task_id}"
+    return SelectedCheckpoint(key.thread_id, key.checkpoint_ns, key.checkpoint_id), who
+
+
+def _state(target: Target, clock: Clock, width: int) -> TabContent:
+    found = view(target, None, writes=False)
+    lines: list[StyledLine] = []
+    marks: dict[int, str] = {}
+    for one in cut(_heading(found, clock, width)):
+        lines.append(one)
+    for name, value in found.state.values.items():
+        marks[len(lines)] = format_path((name,))
+        remark = found.state.rebuilt.get(name)
+        lines += cut(value_lines(name, clip(value), width, remark))
+    return TabContent(lines, marks)
+
+
+def _heading(found: CheckpointView, clock: Clock, width: int) -> Iterator[StyledLine]:
+    """Yield next nodes, questions and problems."""
+    yield from step_lines(found.moment, width, live=found.is_head)
+    if found.moment.body.problem is not None:
+        reason = f"not readable: {found.moment.body.problem.reason}"
+        yield from field_lines("problem", reason, width, "error")
+    yield from lifetime_lines(found.lifetime, clock.now, clock.zone, width)
+    if found.plaintext:
+        yield from field_lines("warning", PLAINTEXT, width, "error")
+    yield line("")
+    if not found.state.values:
+        yield line(("no values", "dim"))
+
+
+def _diff(target: Target, base: Target | None, width: int) -> Iterator[StyledLine]:
+    found = compare(target, None, None) if base is None else compare(base, target, None)
+    yield from diff_header_lines(found)
+    yield from diff_text(found.changes, width=width)
+    if not found.changes:
+        yield line(("no differences", "dim"))
+
+
+def _writes(target: Target, clock: Clock, width: int) -> Iterator[StyledLine]:
+    found = _seen(target, writes=True)
+    if found.writes:
+        yield line(("writes stored at this checkpoint", "bold"))
+        yield from placed_lines(found.writes, clock.zone, width)
+        yield line("")
+    yield line(("writes that produced this checkpoint", "bold"))
+    try:
+        yield from written_lines(written(target, {}), width)
+    except CkptError as error:
+        yield line((safe_text(error.message), "dim"))
+
+
+def _messages(target: Target, width: int) -> TabContent:
+    found = conversation(target, None)
+    lines: list[StyledLine] = []
+    marks: dict[int, str] = {}
+    if found.others:
+        names = safe_text(", ".join(found.others))
+        lines.append(
+            line((f"channel {safe_text(found.channel)}; others with messages: {names}", "dim"))
+        )
+    turns = [replace(one, message=_clipped(one.message)) for one in found.turns]
+    for turn in turns:
+        if turn.answers is not None:
+            continue
+        if len(lines) > _MOST_LINES:
+            lines.append(line((f"… {len(turns) - turn.index} more messages", "dim")))
+            break
+        if marks:
+            lines.append(line(""))
+        marks[len(lines)] = format_path((found.channel, turn.index))
+        lines += turn_lines(turn, turns, width, cut=False)
+    if not turns:
+        lines.append(line(("no messages yet", "dim")))
+    return TabContent(lines, marks)
+
+
+def _metadata(target: Target, clock: Clock, width: int) -> Iterator[StyledLine]:
+    found = _seen(target, writes=False)
+    yield from standing_lines(found, clock.now, clock.zone, width)
+    yield from lifetime_lines(found.lifetime, clock.now, clock.zone, width)
+    yield line("")
+    for name, value in found.moment.metadata.items():
+        yield from value_lines(name, clip(value), width, None)
+    yield line("")
+    versions = cast("Value", dict(found.moment.body.versions))
+    yield from value_lines("channel_versions", versions, width, None)
+
+
+def _raw(target: Target, width: int) -> Iterator[StyledLine]:
+    """Yield where the checkpoint is stored, and the first bytes of its body."""
+    body = raw_bytes(target)
+    key = target.reader.moment(target.checkpoint_ns, target.checkpoint_id).key
+    for query in target.reader.store.sources(key):
+        yield from field_lines("where", query, width, "dim")
+    yield from field_lines("body", size(len(body)), width)
+    yield line("")
+    for start in range(0, min(len(body), _RAW_BYTES), _RAW_ROW):
+        part = body[start : start + _RAW_ROW]
+        text = "".join(chr(one) if 32 <= one < 127 else "." for one in part)
+        # Only the bytes, if there is not enough space for both.
+        tail = f"  {text}" if width >= 8 + 3 * _RAW_ROW + _RAW_ROW else ""
+        yield line((f"{start:06x}  ", "dim"), f"{part.hex(' '):<{3 * _RAW_ROW - 1}}", tail)
+    if len(body) > _RAW_BYTES:
+        yield line((f"… {size(len(body) - _RAW_BYTES)} more; `ckpt show --raw` prints all", "dim"))
+
+
+def cut(lines: Iterator[StyledLine]) -> list[StyledLine]:
+    found = list(islice(lines, _MOST_LINES + 1))
+    if len(found) > _MOST_LINES:
+        found[-1] = line(("… more; `ckpt show` prints all", "dim"))
+    return found
+
+
+def _clipped(message: Message) -> Message:
+    return replace(message, content=clip(message.content))
+
+
+def _seen(target: Target, *, writes: bool) -> CheckpointView:
+    """Return a checkpoint without its values, or with them if its body is not readable."""
+    try:
+        return view(target, (), writes=writes)
+    except Unreadable:
+        return view(target, None, writes=writes)

@@ -1,0 +1,106 @@
+"""The pane of one checkpoint, in tabs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from textual.app import ComposeResult
+from textual.message import Message
+from textual.widgets import Tab, Tabs
+
+from ckpt_backends.memory.protocol import ItemKey
+from ckpt_cli.tui.content.tabs import TABS, TabContent
+from ckpt_cli.tui.content.tabs import Tab as TabName
+from ckpt_cli.tui.panes.search import SearchableLines, SearchPane
+from ckpt_cli.tui.panes.styles import title
+
+_SLOW = 0.3
+"""Seconds after which a read is shown as loading."""
+
+
+class DocumentRows(SearchableLines):
+    """The lines of a tab."""
+
+    def __init__(self) -> None:
+        super().__init__(id="document")
+        self.document = TabContent(())
+
+    @property
+    def path(self) -> str | None:
+        """The path of the value under the cursor; None if there is none."""
+        above = max((at for at in self.document.marks if at <= self.cursor), default=None)
+        return None if above is None else self.document.marks[above]
+
+    @property
+    def item(self) -> ItemKey | None:
+        """The memory item under the cursor; None if there is none."""
+        above = max((at for at in self.document.items if at <= self.cursor), default=None)
+        return None if above is None else self.document.items[above]
+
+    def show_document(self, document: TabContent, *, keep: bool) -> None:
+        """Show a document from its start; with `keep` at the same line as before."""
+        self.document = document
+        below = round(self.scroll_y)
+        self.show_lines(document.lines, self.cursor if keep else 0)
+        self.scroll_to(y=below if keep else 0, animate=False)
+
+
+class Inspector(SearchPane):
+    """A checkpoint, in tabs."""
+
+    class Turned(Message):
+        """Another tab was chosen."""
+
+    def __init__(self) -> None:
+        self.document = DocumentRows()
+        super().__init__(self.document, id="inspector")
+        labels = (f"{number} {name.capitalize()}" for number, name in enumerate(TABS, 1))
+        self.tabs = Tabs(*(Tab(label, id=name) for label, name in zip(labels, TABS, strict=True)))
+        # Tabs are chosen by number; the focus goes to their content.
+        self.tabs.can_focus = False
+        self._heading = ""
+
+    def compose(self) -> ComposeResult:
+        yield self.tabs
+        yield from super().compose()
+
+    def set_heading(self, heading: str) -> None:
+        """Set the title for what is shown from now on."""
+        self._heading = heading
+        title(self, heading)
+
+    @contextmanager
+    def while_loading(self, text: str) -> Iterator[None]:
+        """Show that something is loading, if it takes long, until it ends.
+
+        If a read ends without an answer, the title of the content that is still shown comes back.
+        """
+        is_over = False
+
+        def tell() -> None:
+            # A stopped timer may still call once.
+            if not is_over:
+                title(self, text)
+
+        slow = self.set_timer(_SLOW, tell)
+        try:
+            yield
+        finally:
+            is_over = True
+            slow.stop()
+            title(self, self._heading)
+
+    @property
+    def tab(self) -> TabName:
+        """The tab that is shown."""
+        active = self.tabs.active
+        return next((one for one in TABS if one == active), TABS[0])
+
+    def turn(self, tab: TabName) -> None:
+        """Show another tab."""
+        self.tabs.active = tab
+
+    def on_tabs_tab_activated(self, event: Tabs.TabActivated) -> None:
+        event.stop()
+        self.post_message(self.Turned())

@@ -1,0 +1,206 @@
+"""A pane of lines with a cursor; only visible lines are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.segment import Segment
+from textual.binding import Binding, BindingType
+from textual.events import Click, Resize
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from ckpt_cli.render.terminal.styled_text import StyledLine
+from ckpt_cli.tui.panes.styles import as_strip
+
+
+class RowList(ScrollView, can_focus=True):
+    """Lines with a cursor.
+
+    Subclasses define the number of lines (and call `resize` when it changes) and their text.
+    """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"rows--cursor", "rows--found"}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Up", show=False),
+        Binding("down,j", "move(1)", "Down", show=False),
+        Binding("pageup,ctrl+b", "page(-1)", "Page up", show=False),
+        Binding("pagedown,ctrl+f,space", "page(1)", "Page down", show=False),
+        Binding("home,g", "edge(0)", "First", show=False),
+        Binding("end,G", "edge(1)", "Last", show=False),
+        Binding("enter", "choose", "Open", show=False),
+    ]
+    DEFAULT_CSS = """
+    RowList { overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1;
+        scrollbar-gutter: stable; }
+    RowList > .rows--cursor { background: $surface-lighten-2; }
+    RowList:focus > .rows--cursor { background: $primary; color: $text; }
+    RowList > .rows--found { background: $warning-muted; }
+    """
+
+    cursor: reactive[int] = reactive(0, repaint=False)
+    _width = _height = 0
+
+    class Moved(Message):
+        """The cursor moved, or the line under it changed."""
+
+        def __init__(self, rows: RowList) -> None:
+            super().__init__()
+            self.rows = rows
+
+        @property
+        def control(self) -> RowList:
+            return self.rows
+
+    class Chosen(Moved):
+        """The line under the cursor was chosen."""
+
+    class Reshaped(Moved):
+        """The width of the pane changed."""
+
+    def count(self) -> int:
+        """Return the number of lines."""
+        raise NotImplementedError
+
+    def line_at(self, index: int, width: int) -> StyledLine:
+        """Return a line of at most `width` columns."""
+        raise NotImplementedError
+
+    @property
+    def width(self) -> int:
+        """The width of a line in columns."""
+        return self.scrollable_content_region.width
+
+    @property
+    def seen(self) -> range:
+        """The lines that are visible now."""
+        top = round(self.scroll_y)
+        return range(top, top + self.size.height)
+
+    def is_stop(self, index: int) -> bool:  # noqa: ARG002
+        """Return whether the cursor stops at a line."""
+        return True
+
+    def is_found(self, index: int) -> bool:  # noqa: ARG002
+        """Return whether a search matches a line."""
+        return False
+
+    def resize(self, cursor: int) -> None:
+        """Show other lines; the cursor keeps its position on the screen."""
+        below = self.cursor - round(self.scroll_y)
+        self.virtual_size = Size(self.size.width, self.count())
+        self.set_reactive(RowList.cursor, self._near(cursor))
+        self.scroll_to(y=max(self.cursor - below, 0), animate=False)
+        self._show_cursor()
+        self.refresh()
+        # Posted later and from this pane: a message does not bubble past its sender.
+        self.call_next(self._say_moved)
+
+    def validate_cursor(self, cursor: int) -> int:
+        return self._near(cursor, 1 if cursor >= self.cursor else -1)
+
+    def watch_cursor(self, before: int, after: int) -> None:
+        self.refresh_line(before)
+        self.refresh_line(after)
+        self._show_cursor()
+        self.call_next(self._say_moved)
+
+    def _say_moved(self) -> None:
+        self.post_message(self.Moved(self))
+
+    def render_line(self, y: int) -> Strip:
+        index = round(self.scroll_y) + y
+        width = self.width
+        base = self.rich_style
+        if index >= self.count():
+            return Strip.blank(width, base)
+        if index == self.cursor and self.is_stop(index):
+            base += self.get_component_rich_style("rows--cursor", partial=True)
+        elif self.is_found(index):
+            base += self.get_component_rich_style("rows--found", partial=True)
+        strip = as_strip(self.line_at(index, width), base)
+        if strip.cell_length > width:
+            # Show that the line is cut.
+            strip = Strip([*strip.crop(0, width - 1), Segment("…", base)])
+        return strip.crop_extend(0, width, base).apply_offsets(0, index)
+
+    def action_move(self, by: int) -> None:
+        if self._has_cursor():
+            self.cursor += by
+        else:
+            self.scroll_relative(y=by, animate=False)
+
+    def action_page(self, by: int) -> None:
+        height = max(self.size.height - 1, 1)
+        if self._has_cursor():
+            self.cursor += by * height
+        else:
+            self.scroll_relative(y=by * height, animate=False)
+
+    def action_edge(self, end: int) -> None:
+        if self._has_cursor():
+            self.cursor = self.count() - 1 if end else 0
+        else:
+            self.scroll_to(y=self.count() if end else 0, animate=False)
+
+    def action_choose(self) -> None:
+        if self.count():
+            self.post_message(self.Chosen(self))
+
+    def on_resize(self, event: Resize) -> None:
+        if event.size.width != self._width:
+            self._width = event.size.width
+            self.post_message(self.Reshaped(self))
+        if event.size.height < self._height and self._has_cursor():
+            self._show_cursor()
+        self._height = event.size.height
+
+    def on_click(self, event: Click) -> None:
+        index = round(self.scroll_y) + event.y
+        if 0 <= index < self.count() and self.is_stop(index):
+            again = index == self.cursor and event.chain > 1
+            self.cursor = index
+            if again:
+                self.action_choose()
+
+    def _has_cursor(self) -> bool:
+        """Return whether there is a cursor; a text without stops has none."""
+        return self.cursor < self.count() and self.is_stop(self.cursor)
+
+    def _near(self, cursor: int, way: int = 1) -> int:
+        """Return the nearest line where the cursor stops, searching first in one direction."""
+        count = self.count()
+        start = min(max(cursor, 0), max(count - 1, 0))
+        last = count if way > 0 else -1
+        ahead = (at for at in range(start, last, way) if self.is_stop(at))
+        behind = (at for at in range(start, -1 if way > 0 else count, -way) if self.is_stop(at))
+        return next(ahead, next(behind, start))
+
+    def _show_cursor(self) -> None:
+        # The lines above the first stop are a heading: show them too.
+        top = 0 if self._near(0) == self.cursor else self.cursor
+        region = Region(0, top, 1, self.cursor - top + 1)
+        self.scroll_to_region(region, animate=False, force=True)
+
+
+class Lines(RowList):
+    """Lines that are held in memory."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.lines: Sequence[StyledLine] = ()
+
+    def show_lines(self, lines: Sequence[StyledLine], cursor: int = 0) -> None:
+        """Show other lines."""
+        self.lines = lines
+        self.resize(cursor)
+
+    def count(self) -> int:
+        return len(self.lines)
+
+    def line_at(self, index: int, width: int) -> StyledLine:  # noqa: ARG002
+        return self.lines[index]

@@ -1,0 +1,68 @@
+"""The pane that lists threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from ckpt_backends.model import Thread
+from ckpt_cli.render.terminal.styled_text import StyledLine
+from ckpt_cli.tui.content.thread_filter import parse_thread_filter
+from ckpt_cli.tui.content.thread_list import SORTS, ThreadListing, thread_line
+from ckpt_cli.tui.panes.filter import FilterPane
+from ckpt_cli.tui.panes.row_list import RowList
+
+
+class ThreadRows(RowList):
+    """One line per thread."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("s", "sort", "Sort", show=False)]
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        super().__init__(id="thread-rows")
+        self.listing = ThreadListing()
+        self._now = now
+
+    def count(self) -> int:
+        return len(self.listing.shown)
+
+    def line_at(self, index: int, width: int) -> StyledLine:
+        thread = self.listing.shown[index]
+        return thread_line(thread, self.listing.status(thread), self._now(), width)
+
+    @property
+    def thread(self) -> Thread | None:
+        """The thread under the cursor; None if there is none."""
+        shown = self.listing.shown
+        return shown[self.cursor] if self.cursor < len(shown) else None
+
+    def rebuild(self, thread_id: str | None) -> None:
+        """Filter and sort again, with the cursor on the thread `thread_id`, wherever it is now."""
+        self.listing.rebuild()
+        at = self.listing.place_of(thread_id)
+        self.resize(self.cursor if at is None else at)
+
+    def action_sort(self) -> None:
+        after = (SORTS.index(self.listing.sort) + 1) % len(SORTS)
+        self.listing.sort = SORTS[after]
+        self.rebuild(self.thread.thread_id if self.thread is not None else None)
+        self.post_message(FilterPane.Narrowed())
+
+
+class ThreadsPane(FilterPane):
+    """All threads of the store, or those that match the filter."""
+
+    rows: ThreadRows
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        hint = "text, glob*, status:interrupted, user:anna"
+        super().__init__(ThreadRows(now), hint, id="threads")
+
+    def narrow(self, text: str) -> None:
+        kept = self.rows.thread.thread_id if self.rows.thread is not None else None
+        self.rows.listing.wanted = parse_thread_filter(text)
+        self.rows.rebuild(kept)
+        self.post_message(self.Narrowed())

@@ -1,0 +1,52 @@
+"""The layouts that the tests run on. A new layout adds one class to `HARNESSES`."""
+
+from __future__ import annotations
+
+from ckpt_backends.testing.harness import Harness
+from tests.harness.javascript import (
+    JavaScriptMongoHarness,
+    JavaScriptRedisHarness,
+    ShallowJavaScriptRedisHarness,
+)
+from tests.harness.kaflow import KaflowHarness
+from tests.harness.langgraph_dev import DevHarness
+from tests.harness.mongodb import MongoHarness
+from tests.harness.mysql import MySQLHarness, ShallowMySQLHarness
+from tests.harness.postgres import PostgresHarness, ShallowPostgresHarness
+from tests.harness.redis import (
+    PlainRedisHarness,
+    PlainRedisSaverHarness,
+    RedisHarness,
+    ShallowRedisHarness,
+)
+from tests.harness.sqlite import SqliteHarness
+from tests.harness.three_table import (
+    LatestThreeTableHarness,
+    MySQLThreeTableHarness,
+    PostgresThreeTableHarness,
+    ThreeTableHarness,
+)
+
+HARNESSES: list[type[Harness]] = [
+    SqliteHarness,
+    PostgresHarness,
+    ShallowPostgresHarness,
+    MySQLHarness,
+    ShallowMySQLHarness,
+    DevHarness,
+    MongoHarness,
+    KaflowHarness,
+    RedisHarness,
+    ShallowRedisHarness,
+    PlainRedisHarness,
+    JavaScriptRedisHarness,
+    ShallowJavaScriptRedisHarness,
+    JavaScriptMongoHarness,
+    PlainRedisSaverHarness,
+    ThreeTableHarness,
+    LatestThreeTableHarness,
+    PostgresThreeTableHarness,
+    MySQLThreeTableHarness,
+]
+
+__all__ = ["HARNESSES", "Harness"]

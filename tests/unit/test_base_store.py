@@ -1,0 +1,148 @@
+"""`BaseStore` derives from five queries what an adapter would answer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from importlib.resources import as_file, files
+from pathlib import Path
+
+import pytest
+
+from ckpt_backends.base import BaseStore
+from ckpt_backends.changes.rows import Row
+from ckpt_backends.errors import Refused
+from ckpt_backends.model import Checkpoint, CheckpointKey, StoreInfo, Thread, Write
+from ckpt_backends.protocol import Store
+from ckpt_backends.registry import open_store
+
+
+class FiveQueries(BaseStore):
+    """A store that only has the abstract methods; a real store answers them."""
+
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+
+    def describe(self) -> StoreInfo:
+        return self._inner.describe()
+
+    def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
+        return self._inner.threads(limit=limit)
+
+    def checkpoints(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Checkpoint]:
+        return self._inner.checkpoints(
+            thread_id,
+            checkpoint_ns=checkpoint_ns,
+            checkpoint_ids=checkpoint_ids,
+            body=body,
+            metadata=metadata,
+            values=values,
+        )
+
+    def writes(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        return self._inner.writes(
+            thread_id,
+            checkpoint_ns=checkpoint_ns,
+            checkpoint_ids=checkpoint_ids,
+            channels=channels,
+            values=values,
+        )
+
+    def rows(self, thread_id: str) -> Iterator[Row]:
+        return self._inner.rows(thread_id)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+@pytest.fixture(scope="module")
+def stores() -> Iterator[tuple[Store, Store]]:
+    with (
+        as_file(files("ckpt_cli.data") / "sample.db") as path,
+        open_store(str(Path(path))) as real,
+        FiveQueries(real) as derived,
+    ):
+        yield real, derived
+
+
+def test_each_thread(stores: tuple[Store, Store]) -> None:
+    real, derived = stores
+    ids = [one.thread_id for one in real.threads()]
+    assert derived.sizes([*ids, "nosuch"]) == real.sizes([*ids, "nosuch"])
+    for one in (*ids, "nosuch"):
+        assert derived.thread(one) == real.thread(one)
+        assert derived.size(one) == real.size(one)
+        assert derived.namespaces(one) == real.namespaces(one)
+        assert _sizes(derived, one) == _sizes(real, one)
+        assert set(derived.usage(one)) == set(real.usage(one))
+        assert list(derived.blobs(one)) == list(real.blobs(one)) == []
+        assert list(derived.expiries(one, "", ())) == list(real.expiries(one, "", ()))
+        rows = list(real.rows(one))
+        assert list(derived.own_rows(one, rows)) == list(real.own_rows(one, rows))
+        assert [*map(derived.row_key, rows)] == [*map(real.row_key, rows)]
+
+
+def test_the_whole_store(stores: tuple[Store, Store]) -> None:
+    real, derived = stores
+    assert set(derived.usage()) == set(real.usage())
+    order = [one.thread_id for one in derived.usage()]
+    assert order == sorted(order)
+    assert list(derived.notes()) == list(real.notes())
+
+
+@pytest.mark.parametrize("values", [False, True, ["messages"]])
+def test_by_keys(stores: tuple[Store, Store], values: bool | list[str]) -> None:
+    real, derived = stores
+    keys = [one.key for thread in real.threads() for one in real.checkpoints(thread.thread_id)][::2]
+    for read in (False, True):
+        found = derived.checkpoints_at(keys, body=read, metadata=read)
+        assert _by_key(found) == _by_key(real.checkpoints_at(keys, body=read, metadata=read))
+    for channels in (None, ["messages", "nosuch"]):
+        found_writes = derived.writes_at(keys, channels=channels, values=values)
+        assert _writes(found_writes) == _writes(
+            real.writes_at(keys, channels=channels, values=values)
+        )
+
+
+def test_a_row_of_another_thread_is_refused(stores: tuple[Store, Store]) -> None:
+    real, derived = stores
+    thread = next(real.threads()).thread_id
+    with pytest.raises(Refused):
+        list(derived.own_rows("other", real.rows(thread)))
+    with pytest.raises(Refused):
+        list(derived.own_rows("other", [Row("blobs", {"key": "other"})]))
+
+
+def _sizes(store: Store, thread_id: str) -> dict[CheckpointKey, tuple[int, int, int]]:
+    found: dict[CheckpointKey, tuple[int, int, int]] = {}
+    for key, one in store.checkpoint_sizes(thread_id):
+        checkpoints, writes, size = found.get(key, (0, 0, 0))
+        found[key] = (checkpoints + one.checkpoints, writes + one.writes, size + one.bytes)
+    return found
+
+
+def _by_key(found: Iterator[Checkpoint]) -> dict[CheckpointKey, Checkpoint]:
+    return {one.key: one for one in found}
+
+
+def _writes(found: Iterator[Write]) -> dict[CheckpointKey, list[Write]]:
+    kept: dict[CheckpointKey, list[Write]] = {}
+    for one in found:
+        kept.setdefault(one.key, []).append(one)
+    return kept
