@@ -58,7 +58,7 @@ class Terms:
 def check_terms(session: Session, terms: Terms) -> None:
     """Raise `UsageError` or `StoreUnavailable` early for what would fail after planning."""
     if not terms.dry_run:
-        refuse_copy(session.store_url)
+        refuse_copy(session.names.store_url)
     if terms.archive is not None and not terms.dry_run:
         make_folder(terms.archive)
 
@@ -166,7 +166,7 @@ def _remove(session: Session, plan: PlanFile, terms: Terms) -> PurgeReport:
             terms.archive, session.rows, session.store.describe(), iso(session.now), terms.key
         )
     report = run_purge(
-        session.store_url,
+        session.names.store_url,
         progress(plan.threads(), total=plan.going, label="purging"),
         [session.store],
         terms.pace,

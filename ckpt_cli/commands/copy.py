@@ -39,7 +39,7 @@ def copy(
     if not new:
         raise UsageError("the new thread id is empty", hint="ckpt threads copy THREAD NEW")
     if not dry_run:
-        refuse_copy(session.store_url)
+        refuse_copy(session.names.store_url)
     plan = plan_thread_copy(ThreadReader(session.store, thread), session.rows, new)
     amount = f"{counted(plan.checkpoints, 'checkpoint')}, {counted(plan.writes, 'write')}"
     if not dry_run:

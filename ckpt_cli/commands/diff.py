@@ -137,7 +137,7 @@ def _writes(
     *,
     exit_code: bool,
 ) -> None:
-    by_channel = told_reducers(session.reducers, reducers)
+    by_channel = told_reducers(session.names.reducers, reducers)
     target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
     thread_id = target.reader.thread_id
     named = named_reducers(reducers)

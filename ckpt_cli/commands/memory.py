@@ -363,7 +363,7 @@ def export(
 
 def opened_memory(session: Session) -> MemoryStore:
     """The long-term memory of a run; prints its notes."""
-    memory = open_memory(session.store_url)
+    memory = open_memory(session.names.store_url)
     for text in memory.describe().notes:
         session.note(text)
     return memory

@@ -91,7 +91,7 @@ def delete(ctx: typer.Context, options: MemoryDeleteOptions) -> None:
         expired=options.expired or None,
     )
     if not options.dry_run:
-        refuse_copy(session.store_url)
+        refuse_copy(session.names.store_url)
     _check_words(options.keys or [], options.namespace, wanted, everything=options.everything)
     key = signing_key(options.sign_key, options.archive)
     if options.archive is not None and not options.dry_run:
@@ -116,7 +116,7 @@ def delete(ctx: typer.Context, options: MemoryDeleteOptions) -> None:
                 bundle = archive_items(memory, items, options.archive, iso(session.now), key)
     done = MemoryReport(0)
     if items and not options.dry_run:
-        done = remove_items(session.store_url, items)
+        done = remove_items(session.names.store_url, items)
         if done.not_erased:
             session.note(done.not_erased)
     _answer(session, shown, done, bundle, more=more, dry_run=options.dry_run)
@@ -212,7 +212,7 @@ def _answer(
         }
         if not dry_run:
             found["before"] = sum_record(items)
-            with open_memory(session.store_url) as memory:
+            with open_memory(session.names.store_url) as memory:
                 found["after"] = sum_record(memory.items(keys=[one.key for one in items]))
         return found
 

@@ -167,7 +167,7 @@ def purge(ctx: typer.Context, options: PurgeOptions) -> None:
     with TemporaryFolder() as folder:
         if options.plan is not None:
             found = read_plan(options.plan, folder)
-            found.check_store(session.store.describe(), session.store_url)
+            found.check_store(session.store.describe(), session.names.store_url)
         else:
             found = _planned(session, policy, options.plan_out, folder)
         show_and_remove(session, found, terms)
@@ -178,7 +178,7 @@ def _planned(session: Session, policy: Policy, out: Path | None, folder: Path) -
     planned = plan_purge(session.store, policy, session.now)
     seen = progress(planned, total=None, label="planning")
     path = out or folder / "plan.ndjson"
-    found = write_plan(path, session.store.describe(), session.now, seen, session.store_url)
+    found = write_plan(path, session.store.describe(), session.now, seen, session.names.store_url)
     if out is not None:
         named = shell.word(str(out))
         session.note(f"wrote the plan to '{out}'; carry it out with --plan {named}")
@@ -187,7 +187,7 @@ def _planned(session: Session, policy: Policy, out: Path | None, folder: Path) -
 
 def _oldest(session: Session, older_than: str | None, *, expired: bool) -> Any:
     if expired:
-        retention = session.retention
+        retention = session.names.retention
         if retention is None:
             raise UsageError(
                 "--expired needs to know how long threads are kept",

@@ -124,7 +124,7 @@ def replay(ctx: typer.Context, options: ReplayOptions) -> None:
       ckpt -s postgresql://db/agents replay user-42 --repair --dry-run
     """
     session: Session = ctx.obj
-    reducers = told_reducers(session.reducers, options.reducer or [])
+    reducers = told_reducers(session.names.reducers, options.reducer or [])
     named = named_reducers(options.reducer or ())
     options.check()
     if options.is_several:
@@ -162,7 +162,7 @@ def _repair(
 ) -> None:
     dry_run = options.dry_run
     if not dry_run:
-        refuse_copy(session.store_url)
+        refuse_copy(session.names.store_url)
     reader = find_thread(session.store, options.thread, session.note)
     check_channels(session.store, [reader.thread_id], named, f"thread '{reader.thread_id}'")
     plan = plan_repair(reader, reducers)
