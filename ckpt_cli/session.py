@@ -38,6 +38,12 @@ class Session:
         """Time zone of all times that this run prints or reads."""
         return UTC if self.settings.get("utc") else _local_zone()
 
+    def time(self, text: str | None) -> datetime | None:
+        """Parse the time of an option, such as `2h`; None if it was not given."""
+        from ckpt_cli.core.times import parse_time
+
+        return None if text is None else parse_time(text, self.now, self.zone)
+
     @cached_property
     def output(self) -> Output:
         """The writer of the answer."""

@@ -19,7 +19,6 @@ from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.memory import Match, Under, opened_memory
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.memory.item_filter import ItemFilter, parse_namespace
-from ckpt_cli.core.times import parse_time
 from ckpt_cli.options import DryRun, Yes, takes
 from ckpt_cli.queries.memory import list_items, named_items, without_values
 from ckpt_cli.render.memory.items import (
@@ -85,9 +84,7 @@ def delete(ctx: typer.Context, options: MemoryDeleteOptions) -> None:
     session: Session = ctx.obj
     wanted = ItemFilter(
         match=options.match,
-        until=None
-        if options.older_than is None
-        else parse_time(options.older_than, session.now, session.zone),
+        until=session.time(options.older_than),
         expired=options.expired or None,
     )
     if not options.dry_run:

@@ -17,7 +17,7 @@ from ckpt_cli.apply.purge import Pace
 from ckpt_cli.commands.apply_removal import Terms, check_terms, show_and_remove
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.retention.policy import Keep
-from ckpt_cli.core.times import parse_duration, parse_time
+from ckpt_cli.core.times import parse_duration
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Match, Memory, Where, Yes, takes
 from ckpt_cli.plans.plan_file import PlanFile, read_plan, write_plan
@@ -194,7 +194,7 @@ def _oldest(session: Session, older_than: str | None, *, expired: bool) -> Any:
                 hint='write retention = "90d" in the profile of the store, or use --older-than',
             )
         older_than = older_than or retention
-    return None if older_than is None else parse_time(older_than, session.now, session.zone)
+    return session.time(older_than)
 
 
 def _check_policy(policy: Policy) -> None:

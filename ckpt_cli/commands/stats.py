@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.core.times import parse_time
 from ckpt_cli.core.write_counts import Stats
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Jobs, Match, Where
@@ -58,8 +57,8 @@ def stats(
     """
     session: Session = ctx.obj
     within = Range(
-        None if since is None else parse_time(since, session.now, session.zone),
-        None if until is None else parse_time(until, session.now, session.zone),
+        session.time(since),
+        session.time(until),
     )
     found = Stats()
     if thread is not None:

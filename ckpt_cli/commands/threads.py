@@ -13,7 +13,6 @@ import typer
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Status
 from ckpt_cli.commands.thread_memory import remembered
-from ckpt_cli.core.times import parse_time
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.lazy import CommandRef
 from ckpt_cli.options import ExitCode, Match, Memory, Where, takes
@@ -115,12 +114,8 @@ def list_(ctx: typer.Context, options: ThreadListOptions) -> None:
         raise UsageError(f"cannot sort by '{options.sort}'", hint=f"use one of {', '.join(SORTS)}")
     wanted = Selection(
         match=options.match,
-        since=None
-        if options.since is None
-        else parse_time(options.since, session.now, session.zone),
-        until=None
-        if options.until is None
-        else parse_time(options.until, session.now, session.zone),
+        since=session.time(options.since),
+        until=session.time(options.until),
         status=frozenset(map(parse_status, options.status or ())),
         user=options.user,
         where=tuple(map(parse_where, options.where or ())),
