@@ -118,6 +118,12 @@ def show_and_remove(
             rows=lambda: plan_rows(done(plan, report)),
             columns=purge_columns(),
         )
+    _raise_stopped(report)
+    return report
+
+
+def _raise_stopped(report: PurgeReport) -> None:
+    """Raise `PartlyDone` after a stop or a failed vacuum, and exit with 130 after Ctrl-C."""
     if report.signal == signal.SIGINT:
         raise Exit(130)
     if report.stopped:
@@ -129,7 +135,6 @@ def show_and_remove(
         raise PartlyDone(
             f"cannot reclaim disk space: {report.vacuum.message}", hint=report.vacuum.hint
         )
-    return report
 
 
 def _memories(session: Session, plan: PlanFile, terms: Terms) -> list[dict[str, Any]] | None:

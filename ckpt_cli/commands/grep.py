@@ -108,22 +108,21 @@ def grep(ctx: typer.Context, options: GrepOptions) -> None:
             raise PartlyDone(f"nothing found, but {said}", hint=hint)
         session.note(said)
     if not counted:
-        ids = [
-            one.thread_id
-            for one in selected_threads(
-                store, options.threads or (), options.match, options.where or ()
-            )
-        ]
-        if (
-            options.ns is not None
-            and ids
-            and not any(options.ns in store.namespaces(one) for one in ids)
-        ):
-            raise NotFound(f"no namespace '{options.ns}' in these threads")
-        if ids and options.channel:
-            names = [name for name in options.channel if not name.startswith("__")]
-            try:
-                check_channels(store, ids, names, "these threads")
-            except NotFound as error:  # Or nothing was ever written to it.
-                session.note(error.message)
+        _check_names(session, options)
         raise typer.Exit(1)
+
+
+def _check_names(session: Session, options: GrepOptions) -> None:
+    """Raise `NotFound` for an unknown namespace, and note unknown channels."""
+    store = session.store
+    chosen = selected_threads(store, options.threads or (), options.match, options.where or ())
+    ids = [one.thread_id for one in chosen]
+    ns = options.ns
+    if ns is not None and ids and not any(ns in store.namespaces(one) for one in ids):
+        raise NotFound(f"no namespace '{ns}' in these threads")
+    if ids and options.channel:
+        names = [name for name in options.channel if not name.startswith("__")]
+        try:
+            check_channels(store, ids, names, "these threads")
+        except NotFound as error:  # Or nothing was ever written to it.
+            session.note(error.message)

@@ -284,7 +284,7 @@ class _Facts:
         for write in reader.store.writes(reader.thread_id):
             key = (write.key.checkpoint_ns, write.key.checkpoint_id)
             self.writes += 1
-            if not reader.is_bare:
+            if not reader.is_values_only:
                 waiting.add(key)
             if write.channel == SENDS:
                 sends.add(key)
@@ -297,7 +297,7 @@ class _Facts:
                 key = (ns, one.key.checkpoint_id)
                 body, metadata = read_body(one), decode(one.metadata) if one.metadata else None
                 for part in (body.problem, metadata):
-                    if isinstance(part, Opaque) and not reader.is_bare:
+                    if isinstance(part, Opaque) and not reader.is_values_only:
                         raise unreadable(f"checkpoint '{one.key.checkpoint_id}'", part)
                 self.blobs[key] = named_blobs(ns, one, body)
                 self.items.append(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from ckpt_backends.changes.change import Change
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.diff.state_diff import diff_channels
 from ckpt_cli.core.forking.checkpoint_copy import REASON, WITH, first_tick
@@ -25,6 +24,7 @@ from ckpt_cli.plans.root_branch import (
     left_behind,
     named,
     notes_of,
+    target_and_head,
 )
 from ckpt_cli.plans.values_only import plan_values_rollback
 from ckpt_cli.threads.checkpoint import Moment
@@ -41,11 +41,9 @@ def plan_rollback(
     not safe.
     """
     check_store(rows)
-    if reader.is_bare:
+    if reader.is_values_only:
         return plan_values_rollback(reader, rows, checkpoint_id, now, options)
-    target = reader.moment("", checkpoint_id, state=True)
-    head_id = reader.head("") or checkpoint_id
-    head = target if head_id == checkpoint_id else reader.moment("", head_id, state=True)
+    target, head = target_and_head(reader, checkpoint_id)
     heads = heads_of(reader)
     tick = first_tick(now, heads.values(), force=options.force)
     made = NewRows(rows)
@@ -78,14 +76,7 @@ def plan_rollback(
         changes=diff_channels(read_state(reader, head).values, preview),
         also=also,
         configurable=configurable(key),
-        change=Change(
-            reader.thread_id,
-            heads,
-            checkpoints=tuple(made.checkpoints),
-            writes=tuple(made.writes),
-            blobs=tuple(made.blobs),
-            copies_of_writes=tuple(made.copies),
-        ),
+        change=made.change(reader.thread_id, heads),
         notes=(
             *edit_notes,
             *notes_of(reader, head, target, now),

@@ -158,7 +158,9 @@ def _built_on(reader: ThreadReader, parts: list[Checkpoint]) -> str:
     """Return what follows the added checkpoints, in words; `''` if nothing does."""
     root = parts[0].key.checkpoint_id
     heads = heads_of(reader)
-    if heads[""] != root or (not reader.is_bare and any(head > root for head in heads.values())):
+    if heads[""] != root or (
+        not reader.is_values_only and any(head > root for head in heads.values())
+    ):
         return "later checkpoints follow"
     for one in parts:
         if heads[one.key.checkpoint_ns] != one.key.checkpoint_id:

@@ -31,6 +31,7 @@ from ckpt_cli.plans.root_branch import (
     left_behind,
     named,
     notes_of,
+    target_and_head,
 )
 from ckpt_cli.plans.thread_copy import check_free
 from ckpt_cli.threads.checkpoint import Moment
@@ -51,7 +52,7 @@ def plan_values_rollback(
     Raises `Unsupported` if the layout does not allow it, and `Refused` if it is not safe.
     """
     _check_options(options)
-    target, head = _target_and_head(reader, checkpoint_id)
+    target, head = _readable_target_and_head(reader, checkpoint_id)
     newest = reader.thread.last_at
     if newest is not None and newest > now + _FAR and not options.force:
         raise Refused(
@@ -114,7 +115,7 @@ def plan_values_fork(
             "cannot edit while forking to a new thread in this layout",
             hint=f"fork without edits, then edit the copy: `{edit}`",
         )
-    target, head = _target_and_head(reader, checkpoint_id)
+    target, head = _readable_target_and_head(reader, checkpoint_id)
     line = reader.ancestry("", checkpoint_id)
     writes = sum(one.key.checkpoint_id in line for one in reader.store.writes(reader.thread_id))
     key = CheckpointKey(thread_id, "", checkpoint_id)
@@ -157,8 +158,8 @@ def _check_options(options: RollbackOptions) -> None:
         )
 
 
-def _target_and_head(reader: ThreadReader, checkpoint_id: str) -> tuple[Moment, Moment]:
-    target = reader.moment("", checkpoint_id, state=True)
+def _readable_target_and_head(reader: ThreadReader, checkpoint_id: str) -> tuple[Moment, Moment]:
+    target, head = target_and_head(reader, checkpoint_id)
     problem = target.body.problem
     if problem is not None:
         diff = shell.command("ckpt", "diff", "--writes", ids=[reader.thread_id])
@@ -166,8 +167,7 @@ def _target_and_head(reader: ThreadReader, checkpoint_id: str) -> tuple[Moment, 
             f"cannot roll back to checkpoint '{checkpoint_id}': {problem.reason}",
             hint=f"`{diff}` shows what its tasks wrote",
         )
-    head = reader.head("") or checkpoint_id
-    return target, target if head == checkpoint_id else reader.moment("", head, state=True)
+    return target, head
 
 
 def _new_id(reader: ThreadReader, target: str, now: datetime) -> str:

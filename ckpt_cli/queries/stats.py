@@ -75,7 +75,7 @@ def _count_writes(
     For Sends and rows without a path, the node is found with the checkpoint's body.
     """
     open_ids: list[str] = []
-    if reader.is_bare:
+    if reader.is_values_only:
         _count_own(reader, ns, within, found)
         return
     stream = reader.store.writes(reader.thread_id, checkpoint_ns=ns, checkpoint_ids=ids)

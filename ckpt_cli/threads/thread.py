@@ -66,9 +66,9 @@ class ThreadReader:
         self._own_functions: dict[str, list[str]] = {}
 
     @property
-    def is_bare(self) -> bool:
+    def is_values_only(self) -> bool:
         """Whether the layout stores only a checkpoint's values, and the writes that made them."""
-        return self._inference.is_bare
+        return self._inference.is_values_only
 
     @cached_property
     def namespaces(self) -> list[str]:

@@ -28,7 +28,7 @@ class TriggerInference:
         self._store = store
 
     @cached_property
-    def is_bare(self) -> bool:
+    def is_values_only(self) -> bool:
         """Whether the layout stores only the values of a checkpoint."""
         return Capability.BARE in self._store.describe().capabilities
 
