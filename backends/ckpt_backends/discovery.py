@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 from ckpt_backends.declaration import Backend
 from ckpt_backends.model import Capability
@@ -69,9 +70,16 @@ def layouts() -> dict[str, Capability]:
     return dict(sorted(pair for one in bundled() for pair in one.layouts.items()))
 
 
-def declared_for(engine: str) -> tuple[Backend, ...]:
-    """The backends that recognise databases of an engine."""
-    return tuple(one for one in (*bundled(), *installed()) if one.engine == engine)
+def declared_for(engine: str) -> Iterator[Backend]:
+    """The backends that recognise databases of an engine, bundled ones first."""
+    for group in (bundled, installed):
+        yield from (one for one in group() if one.engine == engine)
+
+
+def load(place: str) -> Any:
+    """What `module:name` of a declaration names."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
 
 
 def backend_of(scheme: str) -> Backend | None:

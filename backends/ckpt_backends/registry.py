@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from ckpt_backends.app_sessions import SessionStore
 from ckpt_backends.declaration import Backend
-from ckpt_backends.discovery import backend_of, bundled
+from ckpt_backends.discovery import backend_of, bundled, load
 from ckpt_backends.errors import CkptError, MissingDependency, Unsupported, UsageError
 from ckpt_backends.memory.protocol import MemoryStore, ThreadsOfMemory
 from ckpt_backends.protocol import Store
@@ -101,5 +101,4 @@ def call_facet(backend: Backend, place: str, url: StoreUrl) -> Any:
                 f"cannot open '{url}': {backend.title} needs the driver {backend.driver}",
                 hint=f"install it: pip install {package}",
             ) from error
-    module, _, name = place.partition(":")
-    return getattr(import_module(module), name)(url)
+    return load(place)(url)

@@ -109,20 +109,20 @@ def test_a_value_that_was_stored_anew_is_not_taken_for_an_old_one(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Versions of two branches are the same numbers; the saver stores values first."""
-    from ckpt_backends.redis.engine import removing
+    from ckpt_backends.redis.javascript.removal import JavaScriptRemoval
 
     connected = client(url)
     known = blobs(url, SAME)
     anew: list[bytes] = []
-    official = removing._Removing._remove_apart
+    official = JavaScriptRemoval._run_last
 
-    def meanwhile(self: Any, keys: Any, rows: Any) -> None:
-        anew.append(self._owned.blobs[keys[0]])
+    def meanwhile(self: Any, inside: Any, rows: Any) -> None:
+        anew.append(self._keys.blobs[inside.blobs[0]])
         stored = json.dumps("1fffffff-0000-6000-8000-000000000000")
         connected.execute_command("JSON.SET", anew[0], "$.checkpoint_id", stored)
-        official(self, keys, rows)
+        official(self, inside, rows)
 
-    monkeypatch.setattr(removing._Removing, "_remove_apart", meanwhile)
+    monkeypatch.setattr(JavaScriptRemoval, "_run_last", meanwhile)
     assert ckpt("-s", url, "purge", "--match", SAME, "--keep-last", "3", "--yes").code == 0
     left = blobs(url, SAME)
     assert anew[0] in left
@@ -133,17 +133,17 @@ def test_nothing_is_added_behind_a_head_that_the_saver_touches(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No key names a head, but its tasks' writes change the head itself."""
-    from ckpt_backends.redis.engine import write
+    from ckpt_backends.redis.javascript.write import JavaScriptPlan
 
     connected = client(url)
     head = max(connected.scan_iter("checkpoint:linear::*", count=1000))
-    official = write._Plan.check
+    official = JavaScriptPlan.check
 
     def meanwhile(self: Any) -> None:
         official(self)
         connected.execute_command("JSON.SET", head, "$.has_writes", '"true"')
 
-    monkeypatch.setattr(write._Plan, "check", meanwhile)
+    monkeypatch.setattr(JavaScriptPlan, "check", meanwhile)
     before = len(dump(url))
     assert ckpt("-s", url, "rollback", "linear", "~2", "--yes").code == 6
     assert len(dump(url)) == before

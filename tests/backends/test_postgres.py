@@ -95,7 +95,7 @@ def test_the_engine_itself_refuses_to_write(filled_url: str) -> None:
 def test_the_servers_statement_timeout_is_kept(filled_url: str) -> None:
     limit = "ALTER ROLE {role} SET statement_timeout = '77ms';"
     with role(filled_url, settings=limit) as url, open_store(url) as store:
-        rows: Callable[[str], Any] = store._connection.rows  # type: ignore[attr-defined]
+        rows: Callable[[str], Any] = store._database._connection.rows  # type: ignore[attr-defined]
         assert rows("SELECT current_setting('statement_timeout')") == [("77ms",)]
         with pytest.raises(StoreUnavailable) as caught:
             rows("SELECT pg_sleep(5)")
@@ -116,13 +116,13 @@ def test_a_locked_table_says_so(postgres_url: str, monkeypatch: pytest.MonkeyPat
 def test_nothing_is_prepared_and_nothing_set_outside_the_transaction(filled_url: str) -> None:
     """What a pooler in transaction mode needs."""
     with open_store(filled_url) as store:
-        driver = store._connection._driver  # type: ignore[attr-defined]
+        driver = store._database._connection._driver  # type: ignore[attr-defined]
         for _ in range(12):
             for thread in store.threads():
                 list(store.checkpoints(thread.thread_id, body=True, values=True))
                 list(store.writes(thread.thread_id, values=True))
                 store.size(thread.thread_id)
-        rows = store._connection.rows  # type: ignore[attr-defined]
+        rows = store._database._connection.rows  # type: ignore[attr-defined]
         assert rows("SELECT count(*) FROM pg_prepared_statements") == [(0,)]
         assert rows("SHOW transaction_isolation") == [("repeatable read",)]
         assert rows("SHOW transaction_read_only") == [("on",)]
@@ -138,7 +138,7 @@ def test_many_unfinished_answers_leave_no_cursor_behind(filled_url: str) -> None
         for _ in range(50):
             next(store.checkpoints("trip", checkpoint_ns=""))
             next(store.writes("trip"))
-        ((left,),) = store._connection.rows(  # type: ignore[attr-defined]
+        ((left,),) = store._database._connection.rows(  # type: ignore[attr-defined]
             "SELECT count(*) FROM pg_cursors WHERE name LIKE 'ckpt%'"
         )
     assert left < 5

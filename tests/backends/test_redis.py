@@ -20,7 +20,7 @@ from langgraph.types import Command, interrupt
 from ormsgpack import packb, unpackb
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
-from ckpt_backends.redis.engine.connect import READING
+from ckpt_backends.redis.engine.connection import READING
 from ckpt_backends.registry import open_store
 from tests.cli.test_tail import tailing, take
 from tests.conftest import redis_of_its_own
@@ -446,7 +446,12 @@ def test_a_value_over_the_limit_is_named_and_not_read(
     redis_stack_url: str, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parent, size = grow(redis_stack_url, layout, 3_000_000)
-    for module in ("connect", "documents", "hashes"):
+    for module in (
+        "engine.connection",
+        "engine.json_documents",
+        "official.documents",
+        "hashes.layout",
+    ):
         monkeypatch.setattr(f"ckpt_backends.redis.{module}.MOST_BYTES", 1_000_000)
     admin = client(redis_stack_url)
     before = admin.info("stats")["total_net_output_bytes"]
@@ -708,16 +713,16 @@ def test_a_waiting_question_stays_and_is_answered_in_a_copy(redis_stack_url: str
 def test_a_saver_that_writes_meanwhile_wins(
     redis_stack_url: str, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ckpt_backends.redis.engine import write
+    from ckpt_backends.redis.engine.key_plan import KeyPlan
 
     FILLS[layout](redis_stack_url, "trip")
-    original = write._Plan.commands
+    original = KeyPlan.commands
 
     def late(self: Any) -> Iterator[Any]:
         yield from original(self)
         FILLS[layout](redis_stack_url, "trip")
 
-    monkeypatch.setattr(write._Plan, "commands", late)
+    monkeypatch.setattr(KeyPlan, "commands", late)
     answer = ckpt("-s", redis_stack_url, "rollback", "trip", "~1", "--yes")
     assert answer.code == 6, answer.err
     with open_store(redis_stack_url) as store:

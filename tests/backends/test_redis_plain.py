@@ -14,12 +14,12 @@ import pytest
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from ckpt_backends.apps.plainredis import removing as plain_removing
+from ckpt_backends.apps.plainredis import removal as plain_removal
 from ckpt_backends.apps.plainredis import write
 from ckpt_backends.changes.removal import MOVED
 from ckpt_backends.open_for_writing import open_writable
-from ckpt_backends.redis.engine import removing
-from ckpt_backends.redis.engine.connect import READING
+from ckpt_backends.redis.engine import thread_removal
+from ckpt_backends.redis.engine.connection import READING
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from tests.backends.test_redis import COMMANDS, ODD, client, graph, run
@@ -337,8 +337,8 @@ def test_what_comes_back_stands_before_what_is_stored_next(redis_url: str, tmp_p
 def test_what_a_break_leaves_is_the_end_of_the_thread_and_goes_next(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plain_removing, "KEYS_AT_ONCE", 4)
-    ran, most = removing.run, 0
+    monkeypatch.setattr(plain_removal, "KEYS_AT_ONCE", 4)
+    ran, most = thread_removal.run, 0
 
     class Broken(Exception):
         """Stands for the end of the process."""
@@ -350,7 +350,7 @@ def test_what_a_break_leaves_is_the_end_of_the_thread_and_goes_next(
         most -= 1
         ran(pipe, step, rows)
 
-    monkeypatch.setattr(plain_removing, "run", broken)
+    monkeypatch.setattr(plain_removal, "run", broken)
     left = []
     for steps in range(1, 20):
         fill(redis_url, "trip", asks=True)
@@ -380,14 +380,14 @@ def test_a_thread_that_goes_on_in_the_last_moment_stays(
 ) -> None:
     fill(redis_url, "trip", "other")
     removals = [removal_of(redis_url, name) for name in ("trip", "other")]
-    ran = removing.run
+    ran = thread_removal.run
 
     def late(pipe: Any, step: Any, rows: Any) -> None:
         if len(ids(redis_url, "trip")) == 4:
             fill(redis_url, "trip")
         ran(pipe, step, rows)
 
-    monkeypatch.setattr(plain_removing, "run", late)
+    monkeypatch.setattr(plain_removal, "run", late)
     with open_writable(parse_url(redis_url)) as writable:
         done = writable.remove(removals)
     assert [one.skipped for one in done] == [MOVED, ""]

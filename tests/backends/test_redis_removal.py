@@ -17,10 +17,10 @@ from langgraph.checkpoint.redis import RedisSaver
 from ckpt_backends.changes.removal import GONE, MOVED, Removal
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.open_for_writing import open_writable
-from ckpt_backends.redis.engine import purge_lock, removing, restoring
-from ckpt_backends.redis.engine.connect import RedisConnection
+from ckpt_backends.redis.engine import key_removal, purge_lock, restoring, thread_removal
+from ckpt_backends.redis.engine.connection import RedisConnection
+from ckpt_backends.redis.engine.layout import KeyFinder
 from ckpt_backends.redis.engine.purge_lock import LOCK
-from ckpt_backends.redis.engine.thread_keys import Owning
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from tests.backends.test_redis import FILLS, ODD, client, fill, fill_plain, fill_shallow, graph, run
@@ -235,16 +235,16 @@ class Meanwhile:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, what: Callable[[], None]) -> None:
         self.happened = False
-        named = Owning.named
+        named = KeyFinder.named
 
-        def seen(owning: Owning, owned: Any) -> set[bytes]:
+        def seen(owning: KeyFinder, owned: Any) -> set[bytes]:
             found = named(owning, owned)
             if not self.happened:
                 self.happened = True
                 what()
             return found
 
-        monkeypatch.setattr(Owning, "named", seen)
+        monkeypatch.setattr(KeyFinder, "named", seen)
 
 
 def test_a_thread_that_goes_on_in_the_last_moment_stays(
@@ -275,9 +275,9 @@ def test_what_was_stored_after_the_first_look_is_seen(
     """Between the look at the keys and the watch of what names them."""
     fill(redis_stack_url, "trip")
     removal = removal_of(redis_stack_url, "trip")
-    of = Owning.of
+    of = KeyFinder.find
 
-    def slow(owning: Owning, thread_ids: Any) -> Iterator[Any]:
+    def slow(owning: KeyFinder, thread_ids: Any) -> Iterator[Any]:
         for owned in of(owning, thread_ids):
             with SeeingRedisSaver.from_conn_string(redis_stack_url) as saver:
                 saver.setup()
@@ -289,7 +289,7 @@ def test_what_was_stored_after_the_first_look_is_seen(
                     run(saver, "trip")
             yield owned
 
-    monkeypatch.setattr(Owning, "of", slow)
+    monkeypatch.setattr(KeyFinder, "find", slow)
     with open_writable(parse_url(redis_stack_url)) as writable:
         (done,) = writable.remove([removal])
     assert done.skipped == MOVED
@@ -389,8 +389,8 @@ def test_what_a_break_leaves_is_found_and_goes_with_the_next_run(
     redis_stack_url: str, monkeypatch: pytest.MonkeyPatch, asks: bool
 ) -> None:
     """After each of its transactions: the pointers go first, the root's head last."""
-    monkeypatch.setattr(removing, "KEYS_AT_ONCE", 4)
-    ran, most = removing.run, 0
+    monkeypatch.setattr(key_removal, "KEYS_AT_ONCE", 4)
+    ran, most = thread_removal.run, 0
 
     def broken(pipe: Any, step: Any, rows: Any) -> None:
         nonlocal most
@@ -399,7 +399,8 @@ def test_what_a_break_leaves_is_found_and_goes_with_the_next_run(
         most -= 1
         ran(pipe, step, rows)
 
-    monkeypatch.setattr(removing, "run", broken)
+    monkeypatch.setattr(key_removal, "run", broken)
+    monkeypatch.setattr(thread_removal, "run", broken)
     words = ["purge", "--match", "trip", "--include-interrupted", "--yes", "-o", "json"]
     left: list[int] = []
     for steps in range(1, 20):

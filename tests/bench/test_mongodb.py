@@ -14,7 +14,7 @@ import pymongo
 import pytest
 
 from ckpt_backends.checkpoint_ids import make_id
-from ckpt_backends.mongodb.engine import pipelines
+from ckpt_backends.mongodb import pipelines
 from ckpt_backends.registry import open_store
 from tests.support import ckpt
 from tests.travel.official import drive, scenarios

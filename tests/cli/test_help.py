@@ -39,7 +39,7 @@ def test_the_table_says_what_the_command_says(name: str, ref: CommandRef) -> Non
 
 UNASKED = {
     *("rich", "psycopg", "Crypto", "pickletools", "hashlib", "tempfile", "asyncio"),
-    *("ckpt_backends.postgres", "ckpt_cli.config.profiles"),
+    *("ckpt_backends.postgres.connect", "ckpt_cli.config.profiles"),
     *(
         "ckpt_cli.core.tree",
         "ckpt_cli.core.values.paths",

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.apps.deerflow import files
+from ckpt_backends.apps.deerflow import replace_file
 from ckpt_backends.errors import StoreChanged, Unsupported
 from ckpt_backends.memory.protocol import Item
 from ckpt_backends.open_for_writing import open_writable_memory
@@ -301,7 +301,7 @@ def test_all_files_are_changed_or_none(tmp_path: Path, monkeypatch: pytest.Monke
 
 def at_swap(monkeypatch: pytest.MonkeyPatch, number: int, do: Callable[[], None] | None) -> None:
     """Do something at the last moment, after all checks; None: the system cannot swap names."""
-    real, seen = files.exchange, 0
+    real, seen = replace_file.exchange, 0
 
     def watched(one: Path, other: Path) -> bool:
         nonlocal seen
@@ -312,7 +312,7 @@ def at_swap(monkeypatch: pytest.MonkeyPatch, number: int, do: Callable[[], None]
             do()
         return real(one, other)
 
-    monkeypatch.setattr(files, "exchange", watched)
+    monkeypatch.setattr(replace_file, "exchange", watched)
 
 
 def test_what_is_written_at_the_very_last_moment_is_not_lost(

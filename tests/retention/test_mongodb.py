@@ -104,7 +104,7 @@ class Calls:
 
 
 def before_deletes(monkeypatch: pytest.MonkeyPatch, calls: Calls) -> None:
-    from ckpt_backends.mongodb.removing import _Remover
+    from ckpt_backends.mongodb.engine.removing import _Remover
 
     delete = _Remover._delete
 
@@ -157,7 +157,7 @@ def test_of_two_runs_that_collide_one_removes(
 
     time_sleep = time.sleep
     second = threading.Thread(target=second_run)
-    monkeypatch.setattr("ckpt_backends.mongodb.removing.time.sleep", pause)
+    monkeypatch.setattr("ckpt_backends.mongodb.engine.removing.time.sleep", pause)
     before_deletes(monkeypatch, Calls(2, collide))
     with open_writable(parse_url(place.url)) as writable:
         first = writable.remove(plan)
@@ -207,7 +207,7 @@ def test_a_transaction_that_the_server_ended_leaves_all_as_it_was(
     def end() -> None:
         place.client.admin.command("killAllSessions", [])
 
-    monkeypatch.setattr("ckpt_backends.mongodb.removing._SECONDS", -1)
+    monkeypatch.setattr("ckpt_backends.mongodb.engine.removing._SECONDS", -1)
     with monkeypatch.context() as patched:
         before_deletes(patched, Calls(2, end))
         refused = ckpt("-s", place.url, "threads", "delete", "a", "--yes")
@@ -216,7 +216,7 @@ def test_a_transaction_that_the_server_ended_leaves_all_as_it_was(
     assert "transactionLifetimeLimitSeconds" in refused.err.partition("hint: ")[2]
     assert place.documents() == before
     before_deletes(monkeypatch, Calls(2, end))
-    monkeypatch.setattr("ckpt_backends.mongodb.removing._SECONDS", 5)
+    monkeypatch.setattr("ckpt_backends.mongodb.engine.removing._SECONDS", 5)
     assert ckpt("-s", place.url, "threads", "delete", "a", "--yes").code == 0
     assert place.documents() == {}
 

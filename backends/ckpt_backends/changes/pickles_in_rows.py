@@ -2,14 +2,14 @@
 
 A pickle runs code in the process that loads it. A value is a pickle if its type tag says so, or if
 its bytes are one, since a serializer of an application may unpickle whatever the tag says. The tag
-of an encrypted value names its type (`pickle+aes`). The layouts keep type tags here:
+of an encrypted value names its type (`pickle+aes`). Rows keep type tags here:
 
-    SQL, langgraph dev, three-table  `type` and `metadata_type`
-    redis-hash                       `.type` and `.metadata_type`, fields of the hash
-    redis, redis-js, shallow         `type` of the JSON document and of its `checkpoint`
-    redis-plain                      `t` of a JSON object, with the bytes in base64 as `d`
-    mongodb, mongodb-js              `type` of the document; in arrays, the text before the bytes
-    kaflow                           nowhere: `checkpoint_data` is always a pickle
+    columns         `type` and `metadata_type`
+    Redis hashes    `.type` and `.metadata_type`, fields of the hash
+    RedisJSON       `type` of the document and of its `checkpoint`
+    Redis strings   `t` of a JSON object, with the bytes in base64 as `d`
+    BSON            `type` of the document; in arrays, the text before the bytes; a field
+                    `checkpoint_data` has no tag and is always a pickle
 
 Items of long-term memory are JSON or BSON without type tags.
 """
@@ -31,7 +31,7 @@ from ckpt_backends.errors import Unreadable
 
 _VALUES = frozenset({"checkpoint", "metadata", "value", "blob", "blob_data"})
 """Columns, and fields of Redis hashes, that hold serialised values."""
-_KAFLOW = "checkpoint_data"
+_ALWAYS_PICKLED = "checkpoint_data"
 _DOCUMENT = "ReJSON-RL"
 _KNOWN = frozenset(
     {"", "msgpack", "json", "null", "empty", "bytes", "bytearray"}
@@ -125,7 +125,7 @@ def _pickles(row: Row) -> Iterator[str]:
 def _in_bson(document: bytes) -> Iterator[str]:
     try:
         for name, tag, data in binaries(document):
-            if name == _KAFLOW or is_pickle(tag, data):
+            if name == _ALWAYS_PICKLED or is_pickle(tag, data):
                 yield name
     except (ValueError, IndexError) as error:
         raise ValueError("not a MongoDB document") from error

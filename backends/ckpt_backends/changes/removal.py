@@ -39,6 +39,13 @@ class Removal:
     inside: Inside | None = None
     """None to remove the whole thread."""
 
+    def reason_to_skip(self, last_at: datetime | None, checkpoints: int, writes: int) -> str:
+        """Why a thread in this state is kept; `''` if it is as it was planned."""
+        if self.checkpoints and not checkpoints:
+            return GONE
+        as_planned = (last_at, checkpoints, writes) == (self.last_at, self.checkpoints, self.writes)
+        return "" if as_planned else MOVED
+
 
 @dataclass(frozen=True, slots=True)
 class Removed:

@@ -54,8 +54,7 @@ def writing(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
     try:
         with file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
+            to_disk(file)
             _put(part, path, replace=replace)
         sync_folder(path.parent)
     finally:
@@ -87,6 +86,12 @@ def create_part(path: Path, like: Path | None = None) -> tuple[Path, BinaryIO]:
             part.unlink(missing_ok=True)
             raise
     return part, file
+
+
+def to_disk(file: BinaryIO) -> None:
+    """Write what is buffered, and wait until it is on disk. Raises `OSError`."""
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def remove_unfinished(folder: Path, is_wanted: Callable[[str], bool]) -> None:

@@ -16,7 +16,8 @@ for bytes: it stores them as text and a call of `_codecs.encode(text, "latin1")`
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from ckpt_backends.codec.pickle.file import FilePosition
@@ -83,49 +84,45 @@ Writes = dict[WriteKey, dict[tuple[str, int], StoredWrite]]
 Blobs = dict[BlobKey, StoredValue]
 
 
-@dataclass(slots=True)
-class UnknownEntries:
-    """Entries of a file that no saver writes."""
-
-    odd: list[str] = field(default_factory=list)
-    """A description of each entry. The entries are ignored, and such a file is never written."""
+Ignored = list[str]
+"""Descriptions of entries that no saver writes. A file with such entries is never written."""
 
 
-def read_checkpoints(root: Node, file: BinaryIO, found: UnknownEntries) -> Checkpoints:
+def read_checkpoints(root: Node, file: BinaryIO, ignored: Ignored) -> Checkpoints:
     """Read file 1. Raises ValueError if it is not a dict."""
     threads: Checkpoints = {}
     for thread_id, in_thread in _items(root):
-        with _Tolerant(found, "a thread"):
+        with _tolerant(ignored, "a thread"):
             namespaces: dict[str, dict[str, StoredCheckpoint]] = {}
             for ns, in_ns in _items(in_thread):
-                with _Tolerant(found, "a namespace"):
+                with _tolerant(ignored, "a namespace"):
                     rows = namespaces.setdefault(_text(ns, file), {})
                     for checkpoint_id, row in _items(in_ns):
-                        with _Tolerant(found, "a checkpoint"):
+                        with _tolerant(ignored, "a checkpoint"):
                             rows[_text(checkpoint_id, file)] = _checkpoint(row, file)
             threads[_text(thread_id, file)] = namespaces
     return threads
 
 
-def read_writes(root: Node, file: BinaryIO, found: UnknownEntries) -> Writes:
+def read_writes(root: Node, file: BinaryIO, ignored: Ignored) -> Writes:
     """Read file 2. Raises ValueError if it is not a dict."""
     writes: Writes = {}
     for key, rows in _items(root):
-        with _Tolerant(found, "a checkpoint's writes"):
+        with _tolerant(ignored, "a checkpoint's writes"):
             thread_id, ns, checkpoint_id = _texts(key, 3, file)
             of_one = writes.setdefault((thread_id, ns, checkpoint_id), {})
             for task, row in _items(rows):
-                with _Tolerant(found, "a write"):
+                with _tolerant(ignored, "a write"):
                     place, write = _write(task, row, file)
                     of_one[place] = write
     return writes
 
 
-def read_blobs(root: Node, file: BinaryIO, found: UnknownEntries) -> Blobs:
+def read_blobs(root: Node, file: BinaryIO, ignored: Ignored) -> Blobs:
     """Read file 3. Raises ValueError if it is not a dict."""
     blobs: Blobs = {}
     for key, value in _items(root):
-        with _Tolerant(found, "a value"):
+        with _tolerant(ignored, "a value"):
             if not isinstance(key, tuple) or len(key) != 4:
                 raise ValueError("no key of a value")
             thread_id, ns, channel = _texts(key[:3], 3, file)
@@ -133,21 +130,13 @@ def read_blobs(root: Node, file: BinaryIO, found: UnknownEntries) -> Blobs:
     return blobs
 
 
-class _Tolerant:
-    """Context manager that turns a ValueError into an entry of `found.odd` and continues."""
-
-    def __init__(self, found: UnknownEntries, what: str) -> None:
-        self._found = found
-        self._what = what
-
-    def __enter__(self) -> None:
-        """Nothing to prepare."""
-
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> bool:
-        if kind is None or not issubclass(kind, ValueError):
-            return False
-        self._found.odd.append(f"{self._what}: {error}")
-        return True
+@contextmanager
+def _tolerant(ignored: Ignored, what: str) -> Iterator[None]:
+    """Turn a ValueError into a description of an ignored entry."""
+    try:
+        yield
+    except ValueError as error:
+        ignored.append(f"{what}: {error}")
 
 
 def _items(node: Node) -> Iterator[tuple[Node, Node]]:

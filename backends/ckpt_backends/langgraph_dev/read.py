@@ -6,13 +6,12 @@ values stay in the file until they are needed. Listings use only the keys.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ckpt_backends.base import BaseStore
-from ckpt_backends.changes.rows import Row, own_rows, sql_key
+from ckpt_backends.changes.rows import Row, own_rows
+from ckpt_backends.channel_names import is_wanted
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.langgraph_dev import rows, server
@@ -36,10 +35,9 @@ from ckpt_backends.model import (
 from ckpt_backends.sql.blob_tables import BLOBS as BLOB_TABLE
 from ckpt_backends.sql.blob_tables import CHECKPOINTS as CHECKPOINT_TABLE
 from ckpt_backends.sql.blob_tables import WRITES as WRITE_TABLE
-from ckpt_backends.sql.blob_tables import is_wanted
 from ckpt_backends.url import StoreUrl
 
-_ODD_SHOWN = 3
+_SHOWN = 3
 
 
 class DevStore(BaseStore):
@@ -79,10 +77,9 @@ class DevStore(BaseStore):
                 f"langgraph dev may be running ({reason}): checkpoints that it has not saved yet"
                 " are missing here"
             )
-        tables = self._tables
-        for odd in tables.found.odd[:_ODD_SHOWN]:
-            found.append(f"ignored an entry that no saver writes: {odd}")
-        if more := len(tables.found.odd[_ODD_SHOWN:]):
+        ignored = self._tables.ignored
+        found += [f"ignored an entry that no saver writes: {one}" for one in ignored[:_SHOWN]]
+        if more := len(ignored[_SHOWN:]):
             found.append(f"ignored {more} more entries")
         return found
 
@@ -92,7 +89,7 @@ class DevStore(BaseStore):
             for thread_id, namespaces in self._tables.checkpoints.items()
             if (newest := [max(rows) for rows in namespaces.values() if rows])
         ]
-        found.sort(key=lambda one: _sortable(one[1]))
+        found.sort(key=lambda one: one[1])
         found.sort(key=lambda one: one[0], reverse=True)
         for _, thread_id in found[:limit]:
             yield self._thread(thread_id, self._tables.checkpoints[thread_id])
@@ -115,20 +112,6 @@ class DevStore(BaseStore):
             len(filled),
         )
 
-    def size(self, thread_id: str) -> ThreadSize:
-        tables = self._tables
-        found = [
-            one for ns in tables.checkpoints.get(thread_id, {}).values() for one in ns.values()
-        ]
-        writes = [one for _, _, one in self._writes_of(thread_id)]
-        blobs = [tables.blobs[key] for key in tables.blobs_of.get(thread_id, ())]
-        size = sum(one.body.size + one.metadata.size for one in found)
-        size += sum(one.value.size for one in writes) + sum(one.size for one in blobs)
-        return ThreadSize(len(found), len(writes), size, len(blobs))
-
-    def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
-        return list(map(self.size, thread_ids))
-
     def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
         for ns, in_ns in self._tables.checkpoints.get(thread_id, {}).items():
             for name, row in in_ns.items():
@@ -139,36 +122,28 @@ class DevStore(BaseStore):
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         tables = self._tables
+        # Also threads that have only values or writes.
         asked = {*tables.checkpoints, *tables.writes_of, *tables.blobs_of}
-        asked &= asked if thread_id is None else {thread_id}
-        for one in sorted(asked, key=_sortable):
-            numbers: Counter[tuple[Any, ...]] = Counter()
-            sizes: Counter[tuple[Any, ...]] = Counter()
-            for place, size in self._used(one):
-                numbers[place] += 1
-                sizes[place] += size
-            for place, number in numbers.items():
-                table, column, ns, channel, tag = place
-                yield Usage(table, column, one, ns, channel, tag, number, sizes[place])
+        for one in sorted(asked) if thread_id is None else [thread_id]:
+            yield from super().usage(one)
 
-    def _used(self, thread_id: str) -> Iterator[tuple[tuple[Any, ...], int]]:
-        """For each value of a thread, its (table, column, namespace, channel, type) and size."""
+    def _used(self, thread_id: str) -> Iterator[tuple[str, str, str, str | None, str, int]]:
         tables = self._tables
         for ns, in_ns in tables.checkpoints.get(thread_id, {}).items():
             for row in in_ns.values():
                 for column, part in (("checkpoint", row.body), ("metadata", row.metadata)):
-                    yield (CHECKPOINT_TABLE, column, ns, None, part.type), part.size
+                    yield CHECKPOINT_TABLE, column, ns, None, part.type, part.size
         for place in tables.blobs_of.get(thread_id, ()):
             _, ns, channel, _ = place
             blob = tables.blobs[place]
-            yield (BLOB_TABLE, "blob", ns, channel, blob.type), blob.size
+            yield BLOB_TABLE, "blob", ns, channel, blob.type, blob.size
         for key, _, write in self._writes_of(thread_id):
-            tag = write.value.type
-            yield (WRITE_TABLE, "blob", key[1], write.channel, tag), write.value.size
+            value = write.value
+            yield WRITE_TABLE, "blob", key[1], write.channel, value.type, value.size
 
     def namespaces(self, thread_id: str) -> list[str]:
         found = self._tables.checkpoints.get(thread_id, {})
-        return sorted((ns for ns, rows in found.items() if rows), key=_sortable)
+        return sorted(ns for ns, rows in found.items() if rows)
 
     def checkpoints(
         self,
@@ -187,15 +162,6 @@ class DevStore(BaseStore):
             for one in sorted(rows if wanted is None else rows.keys() & wanted, reverse=True):
                 key = CheckpointKey(thread_id, ns, one)
                 yield self._checkpoint(key, rows[one], body, metadata, values)
-
-    def checkpoints_at(
-        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
-    ) -> Iterator[Checkpoint]:
-        found = self._tables.checkpoints
-        for key in dict.fromkeys(keys):
-            row = found.get(key.thread_id, {}).get(key.checkpoint_ns, {}).get(key.checkpoint_id)
-            if row is not None:
-                yield self._checkpoint(key, row, body, metadata, values=False)
 
     def _checkpoint(
         self,
@@ -244,36 +210,14 @@ class DevStore(BaseStore):
         channels: Collection[str] | None = None,
         values: bool | Collection[str] = False,
     ) -> Iterator[Write]:
-        ids = None if checkpoint_ids is None else set(checkpoint_ids)
-        yield from self._read_writes(
-            (
-                key
-                for key in self._tables.writes_of.get(thread_id, ())
-                if checkpoint_ns in {None, key[1]} and (ids is None or key[2] in ids)
-            ),
-            channels,
-            values,
-        )
-
-    def writes_at(
-        self,
-        keys: Sequence[CheckpointKey],
-        *,
-        channels: Collection[str] | None = None,
-        values: bool | Collection[str] = False,
-    ) -> Iterator[Write]:
-        asked = dict.fromkeys((one.thread_id, one.checkpoint_ns, one.checkpoint_id) for one in keys)
-        known = self._tables.writes
-        yield from self._read_writes((one for one in asked if one in known), channels, values)
-
-    def _read_writes(
-        self,
-        keys: Iterable[WriteKey],
-        channels: Collection[str] | None,
-        values: bool | Collection[str],
-    ) -> Iterator[Write]:
         tables = self._tables
+        keys: Collection[WriteKey] = tables.writes_of.get(thread_id, ())
+        ids = None if checkpoint_ids is None else set(checkpoint_ids)
+        if ids is not None and checkpoint_ns is not None:
+            keys = tables.writes.keys() & {(thread_id, checkpoint_ns, one) for one in ids}
         for key in sorted(keys):
+            if checkpoint_ns not in {None, key[1]} or (ids is not None and key[2] not in ids):
+                continue
             rows = [
                 (write.task_path or "", task_id, idx, write)
                 for (task_id, idx), write in tables.writes[key].items()
@@ -315,9 +259,6 @@ class DevStore(BaseStore):
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
         return own_rows(thread_id, rows, COLUMNS)
 
-    def row_key(self, row: Row) -> Hashable:
-        return sql_key(row)
-
     def sources(self, key: CheckpointKey) -> list[str]:
         thread, ns, one = key.thread_id, key.checkpoint_ns, key.checkpoint_id
         places = {
@@ -352,7 +293,3 @@ class DevStore(BaseStore):
         if self._open is None:
             raise StoreUnavailable(f"'{self._url}' is closed")
         return self._open
-
-
-def _sortable(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")

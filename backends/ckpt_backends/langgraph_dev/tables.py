@@ -18,8 +18,8 @@ from ckpt_backends.langgraph_dev.layout import (
     BlobKey,
     Blobs,
     Checkpoints,
+    Ignored,
     StoredValue,
-    UnknownEntries,
     WriteKey,
     Writes,
     read_blobs,
@@ -63,7 +63,7 @@ class _Parsed:
 
     stamp: Stamp
     table: Any
-    odd: list[str]
+    ignored: Ignored
 
 
 _last: dict[str, _Parsed] = {}
@@ -79,7 +79,7 @@ class Tables(Closing):
 
     def __init__(self, folder: Path) -> None:
         self.files: Files = open_files(folder)
-        self.found = UnknownEntries()
+        self.ignored: Ignored = []
 
     def close(self) -> None:
         self.files.close()
@@ -127,23 +127,22 @@ class Tables(Closing):
             raise self._broken(name, error) from error
 
     def _read(
-        self, name: str, reader: Callable[[object, BinaryIO, UnknownEntries], _Table], empty: _Table
+        self, name: str, reader: Callable[[object, BinaryIO, Ignored], _Table], empty: _Table
     ) -> _Table:
         if name not in self.files.opened:
             return empty
         known = _last.get(name)
         if known is None or known.stamp != self.files.stamps[name]:
             known = _last[name] = self._parsed(name, reader)
-        self.found.odd += known.odd
+        self.ignored += known.ignored
         table: _Table = known.table
         return table
 
-    def _parsed(
-        self, name: str, reader: Callable[[object, BinaryIO, UnknownEntries], object]
-    ) -> _Parsed:
-        file, found = self._file(name), UnknownEntries()
+    def _parsed(self, name: str, reader: Callable[[object, BinaryIO, Ignored], object]) -> _Parsed:
+        file = self._file(name)
+        ignored: Ignored = []
         try:
-            table = reader(read_pickle_file(file), file, found)
+            table = reader(read_pickle_file(file), file, ignored)
         except OSError as error:
             raise self._broken(name, error) from error
         except ValueError as error:
@@ -151,7 +150,7 @@ class Tables(Closing):
                 f"'{self.files.folder / name}' is not as langgraph dev writes it: {error}",
                 hint="the file may be an incomplete copy; no code of it was run",
             ) from error
-        return _Parsed(self.files.stamps[name], table, found.odd)
+        return _Parsed(self.files.stamps[name], table, ignored)
 
     def _file(self, name: str) -> BinaryIO:
         file = self.files.opened[name]

@@ -22,11 +22,11 @@ from pathlib import Path
 
 from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
-from ckpt_backends.changes.removal import GONE, MOVED, Removal, Removed
+from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unsupported
-from ckpt_backends.files.atomic_write import create_part, remove_unfinished, sync_folder
+from ckpt_backends.files.atomic_write import create_part, remove_unfinished, sync_folder, to_disk
 from ckpt_backends.files.folder_lock import locked
 from ckpt_backends.langgraph_dev.declaration import CHECKPOINTS
 from ckpt_backends.langgraph_dev.files import BLOBS, NAMES, WRITES, folder_of, stamps
@@ -96,9 +96,10 @@ class WritableDevStore(BaseWritableStore):
         with locked(self._folder), Tables(self._folder) as tables:
             remove_unfinished(self._folder, NAMES.__contains__)
             draft = _Draft(tables)
-            if odd := tables.found.odd:
+            if tables.ignored:
                 raise Unsupported(
-                    f"cannot write to '{self._url}': no saver writes such an entry: {odd[0]}",
+                    f"cannot write to '{self._url}': no saver writes such an entry:"
+                    f" {tables.ignored[0]}",
                     hint="writing the files again would drop that entry",
                 )
             yield draft
@@ -121,8 +122,7 @@ class WritableDevStore(BaseWritableStore):
                     stack.enter_context(out)
                     made[name] = part
                     write_table(name, draft.tables, out)
-                    out.flush()
-                    os.fsync(out.fileno())
+                    to_disk(out)
             self._refuse_server()
             if stamps(self._folder) != draft.tables.files.stamps:
                 raise StoreChanged(
@@ -192,11 +192,9 @@ class _Draft:
         thread = removal.thread_id
         ids = [one for rows in self._checkpoints.get(thread, {}).values() for one in rows]
         writes = sum(len(self._writes[key]) for key in self.tables.writes_of.get(thread, ()))
-        if removal.checkpoints and not ids:
-            return Removed(thread, skipped=GONE)
-        state = (time_of(max(ids)) if ids else None, len(ids), writes)
-        if state != (removal.last_at, removal.checkpoints, removal.writes):
-            return Removed(thread, skipped=MOVED)
+        last_at = time_of(max(ids)) if ids else None
+        if reason := removal.reason_to_skip(last_at, len(ids), writes):
+            return Removed(thread, skipped=reason)
         blobs = set(self.tables.blobs_of.get(thread, ()))
         keys = {CheckpointKey(*key) for key in self.tables.writes_of.get(thread, ())}
         for ns, rows in self._checkpoints.get(thread, {}).items():

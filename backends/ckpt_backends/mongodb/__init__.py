@@ -1,1 +1,1 @@
-"""Opens the MongoDB layouts of LangGraph's savers and of KaFlow."""
+"""Checkpoints of LangGraph's savers and items of its MongoDBStore."""

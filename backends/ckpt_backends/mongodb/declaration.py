@@ -13,6 +13,7 @@ BACKEND = Backend(
     },
     schemes=("mongodb", "mongodb+srv"),
     engine="mongodb",
+    recognise="ckpt_backends.mongodb.recognise:recognise",
     driver="pymongo",
     extra="mongodb",
     params={

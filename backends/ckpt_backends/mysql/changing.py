@@ -9,7 +9,6 @@ from hashlib import sha256
 import pymysql
 
 from ckpt_backends.errors import StoreChanged, StoreUnavailable
-from ckpt_backends.mysql import sql_write as sql
 from ckpt_backends.mysql.connect import (
     DEADLOCK,
     DENIED,
@@ -23,6 +22,8 @@ from ckpt_backends.mysql.connect import (
 from ckpt_backends.url import StoreUrl
 
 _LOCK_SECONDS = 5
+_LOCK = "SELECT GET_LOCK(%(name)s, %(seconds)s)"
+_UNLOCK = "SELECT RELEASE_LOCK(%(name)s)"
 
 
 @contextmanager
@@ -33,7 +34,7 @@ def lock(connection: MySQLConnection, url: StoreUrl, thread_id: str) -> Iterator
     """
     name = lock_name(thread_id)
     asked = {"name": name, "seconds": _LOCK_SECONDS}
-    ((got,),) = connection.rows(sql.LOCK, asked)
+    ((got,),) = connection.rows(_LOCK, asked)
     # Start a new snapshot, to see what was committed while waiting for the lock.
     connection.restart()
     if got != 1:
@@ -42,7 +43,7 @@ def lock(connection: MySQLConnection, url: StoreUrl, thread_id: str) -> Iterator
         yield
     finally:
         with suppress(StoreUnavailable):
-            connection.rows(sql.UNLOCK, {"name": name})
+            connection.rows(_UNLOCK, {"name": name})
             connection.restart()
 
 

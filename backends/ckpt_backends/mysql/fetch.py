@@ -2,60 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
-from ckpt_backends.mysql.connect import MySQLConnection
-from ckpt_backends.mysql.layout import CatalogColumn, MySQLLayout, bound
+from ckpt_backends.mysql.tables import MySQLDatabase
+from ckpt_backends.sql.store import chunks
 
 AT_ONCE = 200
 """Keys in one query."""
 _BYTES_AT_ONCE = 16 << 20
 """Approximate maximum of bytes per query. At least one row is read."""
-_IDX = CatalogColumn("int")
-T = TypeVar("T")
 Place = tuple[Any, ...]
 """The values of a row's key columns."""
-
-
-def in_chunks(items: Iterable[T], number: int) -> Iterator[list[T]]:
-    """The items in lists of at most `number` items."""
-    chunk: list[T] = []
-    for item in items:
-        chunk.append(item)
-        if len(chunk) == number:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
 
 
 class Fetcher:
     """Reads rows by their keys. A key must be unique in the collation of its columns."""
 
-    def __init__(self, connection: MySQLConnection, layout: MySQLLayout) -> None:
-        self._connection = connection
-        self._columns = {
-            name: column for table in layout.tables for name, column in table.columns.items()
-        }
+    def __init__(self, database: MySQLDatabase) -> None:
+        self._database = database
 
     def rows(
         self,
         table: str,
         key: Sequence[str],
         columns: Sequence[str],
-        places: Sequence[Place],
-        order: str = "",
+        places: Iterable[Place],
+        rest: str = "",
+        values: Mapping[str, object] = MappingProxyType({}),
     ) -> Iterator[tuple[Any, ...]]:
-        """The rows with these keys, sorted by `order` if it is given."""
-        marks = [bound("%s", self._columns.get(name, _IDX)) for name in key]
-        one = " AND ".join(f"c.{name} = {mark}" for name, mark in zip(key, marks, strict=True))
-        select = f"SELECT {', '.join(columns)} FROM {table} c WHERE "
-        for chunk in in_chunks(places, AT_ONCE):
-            query = select + " OR ".join([f"({one})"] * len(chunk))
-            if order:
-                query += f" ORDER BY {order}"
-            yield from self._connection.rows(query, [part for place in chunk for part in place])
+        """The rows with these keys.
+
+        `rest` is the end of the query: further conditions and the order. `values` are the
+        parameters of `columns` and `rest`.
+        """
+        comparable = self._database.comparable
+        for some in chunks(places, AT_ONCE):
+            asked: list[str] = []
+            bound = dict(values)
+            for n, place in enumerate(some):
+                names = [f"k{n}_{column}" for column in key]
+                bound |= zip(names, place, strict=True)
+                same = [
+                    f"c.{column} = {comparable(column, name)}"
+                    for column, name in zip(key, names, strict=True)
+                ]
+                asked.append(f"({' AND '.join(same)})")
+            yield from self._database.rows(
+                f"SELECT {', '.join(columns)} FROM {table} c WHERE ({' OR '.join(asked)}) {rest}",
+                bound,
+            )
 
     def each(
         self,

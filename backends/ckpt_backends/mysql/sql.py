@@ -50,38 +50,7 @@ SHALLOW = f"""(
            NULL AS parent_checkpoint_id, checkpoint, metadata FROM {{checkpoints}} c)"""
 """The rows of the shallow layout with the columns of the full layout."""
 
-NAMESPACES = f"""
-    SELECT DISTINCT {exact("c.checkpoint_ns")} AS ns FROM {{checkpoints}} c WHERE {{where}}
-    ORDER BY ns
+IS_INLINE = """
+    SELECT JSON_CONTAINS_PATH(checkpoint, 'one', '$.channel_values') FROM {checkpoints} LIMIT 1
 """
-
-BLOB_KEYS = """
-    SELECT c.checkpoint_ns, c.channel, c.version, COALESCE(OCTET_LENGTH(c.`blob`), 0)
-    FROM {blobs} c WHERE {where}
-"""
-
-SIZES = f"""
-    SELECT {exact("c.thread_id")} AS thread, COUNT(*), COALESCE(SUM({{size}}), 0)
-    FROM {{table}} c WHERE c.thread_id IN ({{threads}}) GROUP BY thread
-"""
-
-CHECKPOINT_SIZES = f"""
-    SELECT {exact("c.checkpoint_ns")} AS ns, {exact("c.checkpoint_id")} AS id, COUNT(*),
-           COALESCE(SUM({{size}}), 0)
-    FROM {{table}} c WHERE {{where}} GROUP BY ns, id
-"""
-
-USAGE = f"""
-    SELECT {exact("c.thread_id")} AS thread, {{label}}, {exact("c.checkpoint_ns")} AS ns,
-           {{channel}} AS channel, {{tag}} AS tag, COUNT(*), COALESCE(SUM({{size}}), 0)
-    FROM {{table}} c {{where}} GROUP BY thread, ns, channel, tag
-"""
-
-DESCRIBE = """
-    SELECT VERSION(),
-           (SELECT CAST(SUM(data_length + index_length) AS UNSIGNED)
-            FROM information_schema.tables
-            WHERE table_schema = DATABASE() AND table_name IN %(names)s),
-           (SELECT JSON_CONTAINS_PATH(checkpoint, 'one', '$.channel_values')
-            FROM {checkpoints} LIMIT 1)
-"""
+"""Whether a body contains small values, as newer releases store it."""

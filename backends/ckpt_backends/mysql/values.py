@@ -7,13 +7,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ckpt_backends.channel_names import is_wanted
 from ckpt_backends.codec.value_limit import MOST_BYTES
 from ckpt_backends.model import Blob, Checkpoint, TypedBytes
 from ckpt_backends.mysql.fetch import Fetcher
 from ckpt_backends.mysql.layout import MySQLLayout
-from ckpt_backends.sql.blob_tables import is_wanted, typed
+from ckpt_backends.sql.blob_tables import typed
 
-_SMALL = 1024
+SMALL = 1024
 """Values of at most this many bytes are read together with their keys."""
 Place = tuple[Any, ...]
 
@@ -41,11 +42,11 @@ def read_blobs(
     named = [_named(one, layout) for one in checkpoints]
     key = ("thread_id", layout.ns, "channel", *([] if layout.shallow else ["version"]))
     places = {place: None for one in named for place in one.places.values()}
-    small = f"CASE WHEN OCTET_LENGTH(c.`blob`) <= {_SMALL} THEN c.`blob` END"
+    small = f"CASE WHEN OCTET_LENGTH(c.`blob`) <= {SMALL} THEN c.`blob` END"
     columns = [*(f"c.{name}" for name in key), "c.type", "OCTET_LENGTH(c.`blob`)", small]
     found = {
         row[: len(key)]: Blob(tag or "", size or 0, TypedBytes(tag or "", blob or b""))
-        for *row_, tag, size, blob in fetcher.rows(layout.blobs.sql, key, columns, list(places))
+        for *row_, tag, size, blob in fetcher.rows(layout.blobs.sql, key, columns, places)
         if tag != "empty" and (row := tuple(row_))
     }
     wanted = {
@@ -55,7 +56,7 @@ def read_blobs(
         if place in found and is_wanted(channel, found[place], values, is_old=one.is_old)
     }
     large = [
-        (found[place].size, place) for place in wanted if _SMALL < found[place].size <= MOST_BYTES
+        (found[place].size, place) for place in wanted if SMALL < found[place].size <= MOST_BYTES
     ]
     fetched = fetcher.values(layout.blobs.sql, key, large)
     read = {place: blob for (_, place), blob in zip(large, fetched, strict=True)}
@@ -73,7 +74,7 @@ def read_blobs(
 def _blob(found: Blob, data: bytes | None, *, is_read: bool) -> Blob:
     if not is_read:
         return replace(found, value=None)
-    if found.size <= _SMALL:
+    if found.size <= SMALL:
         return found
     return replace(found, value=typed(found.type, found.size, data))
 

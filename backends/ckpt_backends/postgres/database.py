@@ -1,16 +1,14 @@
-"""Base classes for a PostgreSQL database that is open for reading or changing, with any tables."""
+"""Base class for a PostgreSQL database that is open for reading, with any tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from typing import Any
 
 from ckpt_backends.base import Closing
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.postgres.catalog import begin
-from ckpt_backends.postgres.changing import transaction
 from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.postgres.layout import PostgresTable, quoted_name
 from ckpt_backends.url import StoreUrl
@@ -52,35 +50,13 @@ class DatabaseReader(Closing):
         self, name: str, table: PostgresTable, where: str, at_once: int, **values: object
     ) -> Iterator[Row]:
         """Rows with all columns of the table."""
-        listed = ", ".join(_as_stored(column, kind) for column, kind in table.columns.items())
+        listed = ", ".join(as_stored(column, kind) for column, kind in table.columns.items())
         query = f"SELECT {listed} FROM {table.sql}".replace("%", "%%")
         for row in self._stream(f"{query} WHERE {where}", at_once, **values):
             yield Row(name, dict(zip(table.columns, row, strict=True)))
 
 
-class DatabaseWriter(Closing):
-    """A PostgreSQL database, opened for changing."""
-
-    def __init__(self, connection: PostgresConnection, url: StoreUrl) -> None:
-        self._url = url
-        self._open: PostgresConnection | None = connection
-
-    def close(self) -> None:
-        if self._open is not None:
-            self._open.close()
-            self._open = None
-
-    @property
-    def _connection(self) -> PostgresConnection:
-        if self._open is None:
-            raise StoreUnavailable(f"'{self._url}' is closed")
-        return self._open
-
-    def _transaction(self) -> AbstractContextManager[PostgresConnection]:
-        return transaction(self._connection, self._url)
-
-
-def _as_stored(column: str, kind: str) -> str:
+def as_stored(column: str, kind: str) -> str:
     """The expression of a column for an archive: bytes and integers as they are, others as text."""
     name = quoted_name(column)
     return name if kind in {"bytea", "int2", "int4", "int8"} else f"{name}::text"

@@ -61,19 +61,19 @@ def open_writable(url: StoreUrl) -> WritableStore:
 
 def open_memory(url: StoreUrl) -> MemoryStore:
     """Open long-term memory for reading. Raises the errors of `open`."""
+    from ckpt_backends.postgres import memory_store
     from ckpt_backends.postgres.connect import connect
-    from ckpt_backends.postgres.memory_store import PostgresMemory
 
     connection = connect(url)
     with understood(url):
-        return PostgresMemory(connection, url)
+        return memory_store.open_memory(connection, url)
 
 
 def open_writable_memory(url: StoreUrl) -> WritableMemoryStore:
     """Open it for changing. Raises the errors of `open`, and `Unsupported`."""
+    from ckpt_backends.postgres import memory_store
     from ckpt_backends.postgres.connect import connect
-    from ckpt_backends.postgres.memory_store import WritablePostgresMemory
 
     connection = connect(url, writable=True)
     with understood(url):
-        return WritablePostgresMemory(connection, url)
+        return memory_store.open_writable_memory(connection, url)

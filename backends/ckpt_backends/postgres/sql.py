@@ -112,17 +112,6 @@ SHALLOW = """(
            NULL::text AS parent_checkpoint_id, checkpoint, metadata FROM {checkpoints})"""
 """The rows of the shallow layout with the columns of the full layout."""
 
-NAMESPACES = """
-    SELECT checkpoint_ns FROM (
-        SELECT DISTINCT checkpoint_ns FROM {checkpoints} c WHERE thread_id = %(thread)s
-    ) found ORDER BY checkpoint_ns COLLATE "C"
-"""
-
-BLOB_KEYS = """
-    SELECT checkpoint_ns, channel, version, coalesce(octet_length(blob), 0) FROM {blobs}
-    WHERE thread_id = %(thread)s
-"""
-
 SIZES = """
     SELECT t.thread_id, c.n, w.n, c.bytes + w.bytes + b.bytes, b.n
     FROM unnest(%(threads)s::text[]) t(thread_id),
@@ -130,40 +119,13 @@ SIZES = """
               sum(pg_column_size(checkpoint) + pg_column_size(metadata)), 0)::bigint AS bytes
           FROM {checkpoints} c WHERE c.thread_id = t.thread_id) c,
          LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(blob)), 0)::bigint AS bytes
-          FROM {writes} w WHERE w.thread_id = t.thread_id) w,
+          FROM {checkpoint_writes} w WHERE w.thread_id = t.thread_id) w,
          LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(blob)), 0)::bigint AS bytes
-          FROM {blobs} b WHERE b.thread_id = t.thread_id) b
+          FROM {checkpoint_blobs} b WHERE b.thread_id = t.thread_id) b
 """
 """Reads no value that is stored out of line (TOAST): its size is stored in the row.
 
 With a UNION ALL, the server would plan parallel workers, which take 10 ms to start.
-"""
-
-CHECKPOINT_SIZES = """
-    SELECT checkpoint_ns, checkpoint_id, 1::bigint, 0::bigint,
-           (pg_column_size(checkpoint) + pg_column_size(metadata))::bigint
-    FROM {checkpoints} c WHERE thread_id = %(thread)s
-    UNION ALL
-    SELECT checkpoint_ns, checkpoint_id, 0, count(*), coalesce(sum(octet_length(blob)), 0)::bigint
-    FROM {writes} WHERE thread_id = %(thread)s GROUP BY checkpoint_ns, checkpoint_id
-"""
-
-USAGE = """
-    SELECT thread_id, 'checkpoints', 'checkpoint', checkpoint_ns, NULL::text, 'json', count(*),
-           coalesce(sum(pg_column_size(checkpoint)), 0)::bigint
-    FROM {checkpoints} c {where} GROUP BY thread_id, checkpoint_ns
-    UNION ALL
-    SELECT thread_id, 'checkpoints', 'metadata', checkpoint_ns, NULL, 'json', count(*),
-           coalesce(sum(pg_column_size(metadata)), 0)::bigint
-    FROM {checkpoints} c {where} GROUP BY thread_id, checkpoint_ns
-    UNION ALL
-    SELECT thread_id, 'checkpoint_blobs', 'blob', checkpoint_ns, channel, coalesce(type, ''),
-           count(*), coalesce(sum(octet_length(blob)), 0)::bigint
-    FROM {blobs} {where} GROUP BY thread_id, checkpoint_ns, channel, type
-    UNION ALL
-    SELECT thread_id, 'checkpoint_writes', 'blob', checkpoint_ns, channel, coalesce(type, ''),
-           count(*), coalesce(sum(octet_length(blob)), 0)::bigint
-    FROM {writes} {where} GROUP BY thread_id, checkpoint_ns, channel, type
 """
 
 KEYS = """
@@ -203,14 +165,12 @@ CONTROL = """(
 """The condition for LangGraph's control channels. Before format 4 each node has a channel of the
 same name, with the node's name as its value. Short values are read because they may be such."""
 
-DESCRIBE = """
-    SELECT (SELECT sum(pg_total_relation_size(c.oid))::bigint
-            FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-            WHERE (n.nspname, c.relname) IN (
-                (%(s0)s, %(t0)s), (%(s1)s, %(t1)s), (%(s2)s, %(t2)s))),
-           (SELECT checkpoint FROM (SELECT
-                CASE jsonb_typeof(checkpoint -> 'channel_versions' -> '__start__')
-                     WHEN 'number' THEN 'js'
-                     ELSE CASE WHEN checkpoint ? 'channel_values' THEN 'inline' ELSE 'apart' END
-                END AS checkpoint FROM {checkpoints} LIMIT 1) one)
+MARK = """
+    SELECT CASE jsonb_typeof(checkpoint -> 'channel_versions' -> '__start__')
+                WHEN 'number' THEN 'js'
+                ELSE CASE WHEN checkpoint ? 'channel_values' THEN 'inline' ELSE 'apart' END
+           END
+    FROM {checkpoints} LIMIT 1
 """
+"""What one body tells about the saver: JavaScript's versions are numbers, and newer releases store
+small values in the body."""

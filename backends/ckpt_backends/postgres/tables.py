@@ -1,23 +1,21 @@
-"""Implements `threetable.database.WritableDatabase` for PostgreSQL."""
+"""Implements `WritableDatabase` for PostgreSQL."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from ckpt_backends.apps.three_table.database import Row, Values
-from ckpt_backends.changes.rows import Cell
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Space
-from ckpt_backends.postgres import sql_write
 from ckpt_backends.postgres.catalog import begin
 from ckpt_backends.postgres.changing import lock_number, transaction
 from ckpt_backends.postgres.connect import PostgresConnection, explained
 from ckpt_backends.postgres.layout import PostgresTable, quoted_name, storable
 from ckpt_backends.shell import is_shown
+from ckpt_backends.sql.database import Row, Values, WritableDatabase
 from ckpt_backends.url import StoreUrl
 
-_AT_ONCE = 200
+_LOCK = "SELECT pg_advisory_xact_lock(%(number)s::bigint)"
 _SIZE = """
     SELECT sum(pg_total_relation_size(c.oid))::bigint
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -25,8 +23,10 @@ _SIZE = """
 """
 
 
-class PostgresDatabase:
+class PostgresDatabase(WritableDatabase):
     """A database, opened for reading or for changing."""
+
+    insert_missing = "INSERT INTO {table} ({columns}) VALUES ({values}) ON CONFLICT DO NOTHING"
 
     def __init__(
         self, connection: PostgresConnection, url: StoreUrl, tables: Sequence[PostgresTable]
@@ -34,6 +34,7 @@ class PostgresDatabase:
         self._open: PostgresConnection | None = connection
         self._url = url
         self._tables = {table.name: table for table in tables}
+        """In the order in which they are locked: that of the saver's `put`, to avoid deadlocks."""
         self._begun = True
 
     @property
@@ -44,8 +45,8 @@ class PostgresDatabase:
     def rows(self, query: str, values: Values) -> list[Row]:
         return self._connection.rows(query, values)
 
-    def stream(self, query: str, values: Values) -> Iterator[Row]:
-        return self._connection.stream(query, values, _AT_ONCE)
+    def stream(self, query: str, values: Values, at_once: int = 200) -> Iterator[Row]:
+        return self._connection.stream(query, values, at_once)
 
     def text(self, name: str) -> str:
         return f"%({name})s::text"
@@ -53,17 +54,13 @@ class PostgresDatabase:
     def mark(self, name: str) -> str:
         return f"%({name})s"
 
-    def same(self, column: str, name: str) -> str:
-        return f"{column} = {self.text(name)}"
+    def among(
+        self, column: str, name: str, texts: Collection[str]
+    ) -> tuple[str, dict[str, object]]:
+        return f"{column} = ANY(%({name})s::text[])", {name: sorted(filter(storable, {*texts}))}
 
     def exact(self, column: str) -> str:
         return f'{column} COLLATE "C"'
-
-    def bytes_of(self, column: str) -> str:
-        return f"octet_length({column})"
-
-    def characters(self, column: str) -> str:
-        return f"char_length({column})"
 
     def quoted(self, name: str) -> str:
         # In a query with parameters, `%` must be written as `%%`.
@@ -74,8 +71,9 @@ class PostgresDatabase:
             return "'" + text.replace("'", "''") + "'"
         return f"convert_from('\\x{text.encode().hex()}', 'UTF8')"
 
-    def bound(self, text: str) -> object:
-        return text
+    def archived(self, table: str, column: str) -> str:
+        name, kind = self.quoted(column), self._tables[table].columns[column]
+        return name if kind in {"bytea", "int2", "int4", "int8"} else f"{name}::text"
 
     def storable(self, text: str) -> bool:
         return storable(text)
@@ -87,9 +85,6 @@ class PostgresDatabase:
         ((size,),) = self.rows(_SIZE, {"names": list(tables)})
         return Space(size)
 
-    def notes(self) -> Sequence[str]:
-        return ()
-
     def restart(self) -> None:
         self._connection.restart()
         self._begun = False
@@ -100,33 +95,37 @@ class PostgresDatabase:
             self._open = None
 
     @contextmanager
-    def transaction(self, thread_id: str | None) -> Iterator[None]:
+    def transaction(
+        self, thread_id: str | None = None, *, exclusive: bool = False
+    ) -> Iterator[None]:
         with transaction(self._connection, self._url) as connection:
-            if thread_id is None:
-                names = ", ".join(table.sql for _, table in sorted(self._tables.items()))
-                connection.change(sql_write.LOCK_TABLES.format(tables=names))
-            else:
-                connection.change(sql_write.LOCK, {"number": lock_number(thread_id)})
+            if exclusive:
+                names = ", ".join(table.sql for table in self._tables.values())
+                connection.change(f"LOCK TABLE {names} IN SHARE ROW EXCLUSIVE MODE")
+            if thread_id is not None:
+                connection.change(_LOCK, {"number": lock_number(thread_id)})
             yield
 
     def change(self, query: str, values: Values) -> int:
         return self._connection.change(query, values)
 
-    def given(self, table: str, column: str, name: str, cell: Cell) -> str:
+    def given(self, table: str, column: str, name: str, cell: object) -> str:
         kind = self._tables[table].columns[column].replace("%", "%%")
         return f"%({name})s::{f'text::{kind}' if isinstance(cell, str) else kind}"
 
-    def is_given(self, table: str, column: str, name: str, cell: Cell) -> str:
+    def is_given(self, table: str, column: str, name: str, cell: object) -> str:
+        # Compare types of extensions as text, so that no operator of an extension is called.
+        text = "::text" if "." in self._tables[table].columns[column] else ""
         given = self.given(table, column, name, cell)
-        return f"{self.quoted(column)} IS NOT DISTINCT FROM {given}"
+        return f"{self.quoted(column)}{text} IS NOT DISTINCT FROM {given}{text}"
+
+    def json_member(self, column: str, name: str) -> str:
+        return f"({column} -> '{name}')::text"
 
     def vacuum(self, tables: Sequence[str]) -> None:
         with explained(self._url):
             for table in tables:
                 self._connection.alone(f"VACUUM (ANALYZE) {table.replace('%%', '%')}")
-
-    def finish_removal(self) -> str:
-        return ""
 
     @property
     def _connection(self) -> PostgresConnection:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ckpt_backends.app_sessions import SessionStore
-from ckpt_backends.errors import Unsupported
 from ckpt_backends.memory.protocol import MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.servers.answer_errors import understanding, understood
@@ -12,22 +11,13 @@ from ckpt_backends.url import StoreUrl
 
 def open_store(url: StoreUrl) -> Store:
     """Open for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
-    from ckpt_backends.apps.plainredis.layout import Plain
-    from ckpt_backends.apps.plainredis.store import PlainRedisStore
     from ckpt_backends.redis.engine.connect import connect
     from ckpt_backends.redis.engine.detect import open_layout
-    from ckpt_backends.redis.engine.store import RedisStore
-    from ckpt_backends.redis.official.old_documents import OldDocuments, OldRedisStore
 
     connection = connect(url)
     try:
         with understood(url):
-            layout = open_layout(connection, url)
-        if isinstance(layout, Plain):
-            return understanding(PlainRedisStore(connection, url, layout), url)
-        if isinstance(layout, OldDocuments):
-            return understanding(OldRedisStore(connection, url, layout), url)
-        return understanding(RedisStore(connection, url, layout), url)
+            return understanding(open_layout(connection, url).open(url), url)
     except BaseException:
         connection.close()
         raise
@@ -38,19 +28,13 @@ def open_writable(url: StoreUrl) -> WritableStore:
     from ckpt_backends.redis.engine.connect import connect
     from ckpt_backends.redis.engine.detect import open_layout
     from ckpt_backends.redis.engine.write import WritableRedisStore
-    from ckpt_backends.redis.official.old_documents import OldDocuments
 
     connection = connect(url)
     try:
         with understood(url):
             layout = open_layout(connection, url)
-        if isinstance(layout, OldDocuments):
-            raise Unsupported(
-                f"'{url}' was written by {layout.saver}, which ckpt can only read:"
-                " that release stores each checkpoint under the id of its parent",
-                hint="delete threads with `delete_thread` of that release",
-            )
-        return understanding(WritableRedisStore(connection, url, layout), url)
+        layout.check_writable(url)
+        return understanding(WritableRedisStore(layout, url), url)
     except BaseException:
         connection.close()
         raise

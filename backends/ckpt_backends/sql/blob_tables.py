@@ -6,12 +6,11 @@ version of each channel's value; the value itself is in the blobs table.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Mapping, Set
 from typing import Any
 
 from ckpt_backends.codec.value_limit import MOST_BYTES, unread
-from ckpt_backends.model import USERS, Blob, Checkpoint, TypedBytes
+from ckpt_backends.model import Checkpoint, TypedBytes
 
 CHECKPOINTS, BLOBS, WRITES = "checkpoints", "checkpoint_blobs", "checkpoint_writes"
 NAMES = (CHECKPOINTS, BLOBS, WRITES)
@@ -28,23 +27,6 @@ _FULL: Mapping[str, frozenset[str]] = {
     BLOBS: _SHALLOW[BLOBS] | {"version"},
     WRITES: _SHALLOW[WRITES],
 }
-
-_CONTROL = re.compile(r"__|branch:|join:|start:")
-
-
-def is_read(channel: str, values: bool | Collection[str]) -> bool:
-    """Whether the value of a channel is read with its checkpoint.
-
-    `values` is the parameter of `Store.checkpoints`.
-    """
-    if values is True or (values is not False and channel in values):
-        return True
-    return is_control(channel)
-
-
-def is_control(channel: str) -> bool:
-    """Whether LangGraph uses a channel for its own control flow, such as `branch:to:NODE`."""
-    return _CONTROL.match(channel) is not None and channel not in USERS
 
 
 def missing_columns(columns: Mapping[str, Set[str]], *, shallow: bool) -> list[str]:
@@ -71,20 +53,6 @@ def unknown_columns(
         for name, known in _FULL.items()
         for column in sorted(columns[name] - known - also[name])
     ]
-
-
-_MARGIN = 6
-"""Before format 4 each node has a channel of the same name, with the node's name as its value.
-Such a value is at most this many bytes longer than the channel's name when serialised."""
-
-
-def is_wanted(channel: str, blob: Blob, values: bool | Collection[str], *, is_old: bool) -> bool:
-    """Whether a channel's value is read with its checkpoint.
-
-    `values` is the parameter of `Store.checkpoints`; `is_old` means a checkpoint format before 4.
-    """
-    margin = len(channel.encode("utf-8", "surrogatepass")) + _MARGIN
-    return is_read(channel, values) or (is_old and blob.size < margin)
 
 
 def typed(tag: str, size: int, blob: bytes | None) -> TypedBytes:

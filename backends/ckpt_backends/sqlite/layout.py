@@ -8,7 +8,7 @@ older files. No saver sets `user_version` or `application_id`.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Set
+from collections.abc import KeysView, Mapping, Set
 from dataclasses import dataclass
 
 from ckpt_backends import shell
@@ -70,12 +70,12 @@ def detect(tables: Mapping[str, Set[str]], where: str, wanted: str | None = None
     return SqliteLayout(task_path="task_path" in tables["writes"], unknown=tuple(unknown))
 
 
-def tables_of(connection: sqlite3.Connection) -> dict[str, set[str]]:
-    """The tables of a file with their columns. Raises `sqlite3.Error`."""
-    tables: dict[str, set[str]] = {}
+def tables_of(connection: sqlite3.Connection) -> dict[str, KeysView[str]]:
+    """The tables of a file with their columns, in order. Raises `sqlite3.Error`."""
+    tables: dict[str, dict[str, None]] = {}
     for table, column in connection.execute(
         "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c"
         " WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
     ):
-        tables.setdefault(text(table), set()).add(text(column))
-    return tables
+        tables.setdefault(text(table), {})[text(column)] = None
+    return {name: columns.keys() for name, columns in tables.items()}

@@ -62,15 +62,15 @@ def open_writable(url: StoreUrl) -> WritableStore:
 
 def open_memory(url: StoreUrl) -> MemoryStore:
     """Open a file's long-term memory. Raises `StoreUnavailable` or `UnknownLayout`."""
-    from ckpt_backends.sqlite.memory_store import SqliteMemory
+    from ckpt_backends.sqlite import memory_store
     from ckpt_backends.sqlite.open import open_read_only
 
-    return SqliteMemory(open_read_only(url), url)
+    return memory_store.open_memory(open_read_only(url), url)
 
 
 def open_writable_memory(url: StoreUrl) -> WritableMemoryStore:
     """Open it for changing. Raises the errors of `open_memory`, and `Unsupported`."""
-    from ckpt_backends.sqlite.memory_store import WritableSqliteMemory
+    from ckpt_backends.sqlite import memory_store
     from ckpt_backends.sqlite.open import open_for_writing
 
-    return WritableSqliteMemory(open_for_writing(url), url)
+    return memory_store.open_writable_memory(open_for_writing(url), url)

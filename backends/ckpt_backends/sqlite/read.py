@@ -8,38 +8,17 @@ reads the overflow pages of the body. Listings therefore read keys only.
 from __future__ import annotations
 
 import re
-import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from typing import Any
 
-from ckpt_backends.base import BaseStore
-from ckpt_backends.changes.rows import Row, own_rows
-from ckpt_backends.checkpoint_ids import time_of
-from ckpt_backends.codec.value_limit import MOST_BYTES, unread
-from ckpt_backends.model import (
-    Capability,
-    Checkpoint,
-    CheckpointKey,
-    StoreInfo,
-    Thread,
-    ThreadSize,
-    TypedBytes,
-    Usage,
-    Write,
-)
-from ckpt_backends.shell import is_shown
-from ckpt_backends.sqlite.binding import (
-    TEXT,
-    bind,
-    stored_bytes,
-    text,
-)
-from ckpt_backends.sqlite.file import FileReader
-from ckpt_backends.sqlite.journals import space_of
+from ckpt_backends.codec.value_limit import MOST_BYTES
+from ckpt_backends.model import Checkpoint, CheckpointKey
+from ckpt_backends.sql.blob_tables import typed
+from ckpt_backends.sql.store import Keyed, RowQuery, SqlStore, SqlTable, SqlTables, chunks
+from ckpt_backends.sqlite.binding import bind, quoted_name, stored_bytes, text
 from ckpt_backends.sqlite.layout import SqliteLayout, detect
 from ckpt_backends.sqlite.open import Opened
+from ckpt_backends.sqlite.tables import OpenedDatabase
 from ckpt_backends.url import StoreUrl
 
 _IDS_PER_QUERY, _KEYS_PER_QUERY = 500, 300
@@ -63,385 +42,174 @@ _THREADS = """
                WHERE c.thread_id = t.thread_id) END
     FROM (SELECT thread_id, min(checkpoint_ns) AS first_ns, max(checkpoint_ns) AS last_ns,
                  min(checkpoint_id) AS oldest, max(checkpoint_id) AS newest, count(*) AS n
-          FROM checkpoints {where} GROUP BY thread_id) AS t
-    ORDER BY newest DESC, thread_id LIMIT ?
+          FROM checkpoints AS c {where} GROUP BY thread_id) AS t
+    ORDER BY newest DESC, thread_id LIMIT :limit
 """
 """Most threads have one namespace. The subqueries run only for threads with more."""
-_CHECKPOINT_SIZES = f"""
-    SELECT checkpoint_ns, checkpoint_id, 1, 0,
-           coalesce(length(checkpoint), 0) + coalesce(length(metadata), 0)
-    FROM checkpoints WHERE thread_id = {TEXT}
-    UNION ALL
-    SELECT checkpoint_ns, checkpoint_id, 0, count(*), coalesce(sum(length(value)), 0)
-    FROM writes WHERE thread_id = {TEXT} GROUP BY checkpoint_ns, checkpoint_id
-"""
-_USAGE = """
-    SELECT thread_id, 'checkpoints', 'checkpoint', checkpoint_ns, NULL, type, count(*), total(n)
-    FROM (SELECT thread_id, checkpoint_ns, type, length(checkpoint) AS n
-          FROM checkpoints {where} LIMIT -1)
-    GROUP BY thread_id, checkpoint_ns, type
-    UNION ALL
-    SELECT thread_id, 'checkpoints', 'metadata', checkpoint_ns, NULL, 'json', count(*), total(n)
-    FROM (SELECT thread_id, checkpoint_ns, length(metadata) AS n
-          FROM checkpoints {where} LIMIT -1)
-    GROUP BY thread_id, checkpoint_ns
-    UNION ALL
-    SELECT thread_id, 'writes', 'value', checkpoint_ns, channel, type, count(*), total(n)
-    FROM (SELECT thread_id, checkpoint_ns, channel, type, length(value) AS n
-          FROM writes {where} LIMIT -1)
-    GROUP BY thread_id, checkpoint_ns, channel, type
-    ORDER BY 1
-"""
-"""LIMIT -1 stops SQLite from flattening the subqueries. It would then sort whole values."""
 
 
-class SqliteStore(FileReader, BaseStore):
+class SqliteStore(SqlStore):
     """A SQLite file, opened for reading."""
 
-    sums_sizes = True
+    _LENGTH = "length({})"
+    _BODY_TYPE = "c.type"
+    # It also stops SQLite from sorting whole values.
+    _UNMERGED = "LIMIT -1"
 
     def __init__(self, opened: Opened, url: StoreUrl, tables: Mapping[str, Set[str]]) -> None:
-        super().__init__(opened, url)
-        self._tables = {name: tables[name] for name in ("checkpoints", "writes") if name in tables}
         self._layout = detect(tables, str(url), url.params.get("layout"))
+        database = OpenedDatabase(opened, url)
+        super().__init__(database, url, _tables(self._layout, tables))
 
-    def describe(self) -> StoreInfo:
-        first = next(self._query(_FIRST), (None, None))
-        with self._errors():
-            space = space_of(self._opened.path, self._opened.connection)
-        can = Capability.HISTORY | Capability.WRITES | Capability.INLINE_VALUES
-        can |= Capability.ENFORCED_READ_ONLY
-        can |= Capability(0) if self._layout.unknown else Capability.ADDING
-        return StoreInfo(
-            layout="sqlite",
-            url=str(self._url),
-            engine=f"SQLite {sqlite3.sqlite_version}",
-            saver=_saver(self._layout, *first),
-            capabilities=can | Capability.TASK_PATH if self._layout.task_path else can,
-            tables=("checkpoints", "writes"),
-            size=space.size,
-            free=space.free,
-            log=space.log,
-            notes=tuple(self.notes()),
-        )
+    def _saver(self) -> str:
+        first = next(self._stream(_FIRST, {}), (None, None))
+        return _saver(self._layout, *first)
 
     def notes(self) -> Sequence[str]:
-        notes = list(self._opened.notes)
+        notes = list(self._database.notes())
         if self._layout.unknown:
             notes.append(
                 f"unknown columns, maybe of a newer saver: {', '.join(self._layout.unknown)}"
             )
         return notes
 
-    def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
-        sql = _THREADS.format(where="")
-        yield from map(_thread, self._query(sql, [-1 if limit is None else limit]))
+    def _newest(self, limit: int | None) -> Iterator[Sequence[Any]]:
+        return self._stream(_THREADS.format(where=""), {"limit": -1 if limit is None else limit})
 
-    def thread(self, thread_id: str) -> Thread | None:
-        sql = _THREADS.format(where=f"WHERE thread_id = {TEXT}")
-        row = next(self._query(sql, [bind(thread_id), 1]), None)
-        return None if row is None else _thread(row)
+    def _one(self, thread_id: str) -> Iterator[Sequence[Any]]:
+        query = _THREADS.format(where=f"WHERE {self._thread_is}")
+        return self._stream(query, {**self._of(thread_id), "limit": 1})
 
-    def size(self, thread_id: str) -> ThreadSize:
-        return self.sizes([thread_id])[0]
-
-    def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
-        found: dict[str, list[tuple[int, float]]] = {one: [(0, 0), (0, 0)] for one in thread_ids}
-        for ids in _chunks(list(found), _IDS_PER_QUERY):
-            of_threads = f"WHERE thread_id IN ({_texts(ids)}) GROUP BY thread_id"
-            sql = (
-                "SELECT 0, thread_id, count(*), total(length(checkpoint)) + total(length(metadata))"
-                f" FROM checkpoints {of_threads} UNION ALL"
-                f" SELECT 1, thread_id, count(*), total(length(value)) FROM writes {of_threads}"
-            )
-            for table, thread, rows, size in self._query(sql, [bind(one) for one in ids] * 2):
-                found[text(thread)][table] = (rows, size)
-        return [
-            ThreadSize(checkpoints, writes, int(in_checkpoints + in_writes))
-            for (checkpoints, in_checkpoints), (writes, in_writes) in (
-                found[one] for one in thread_ids
-            )
-        ]
-
-    def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
-        rows = self._query(_CHECKPOINT_SIZES, [bind(thread_id)] * 2)
-        for ns, checkpoint_id, checkpoints, writes, size in rows:
-            key = CheckpointKey(thread_id, text(ns), text(checkpoint_id))
-            yield key, ThreadSize(checkpoints, writes, size)
-
-    def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
-        where = "" if thread_id is None else f"WHERE thread_id = {TEXT}"
-        bound = [] if thread_id is None else [bind(thread_id)] * 3
-        rows = self._query(_USAGE.format(where=where), bound)
-        for thread, table, column, ns, channel, tag, number, size in rows:
-            yield Usage(
-                table,
-                column,
-                text(thread),
-                text(ns),
-                None if channel is None else text(channel),
-                text(tag),
-                number,
-                int(size),
-            )
-
-    def namespaces(self, thread_id: str) -> list[str]:
-        sql = f"SELECT DISTINCT checkpoint_ns FROM checkpoints WHERE thread_id = {TEXT} ORDER BY 1"
-        return [text(ns) for (ns,) in self._query(sql, [bind(thread_id)])]
-
-    def checkpoints(
+    def _select_checkpoints(
         self,
-        thread_id: str,
         *,
-        checkpoint_ns: str | None = None,
-        checkpoint_ids: Collection[str] | None = None,
-        body: bool = False,
-        metadata: bool = False,
-        values: bool | Collection[str] = False,  # noqa: ARG002  (they are in the body)
-    ) -> Iterator[Checkpoint]:
-        query = _Query(
-            f"SELECT {_columns(body=body, metadata=metadata)} FROM checkpoints",
-            " ORDER BY checkpoint_ns, checkpoint_id DESC",
-            newest_first=True,
+        body: bool,
+        metadata: bool,
+        values: bool | Collection[str],  # noqa: ARG002  (they are in the body)
+    ) -> RowQuery:
+        columns = ["c.parent_checkpoint_id"]
+        columns += ["c.type", *_sized("c.checkpoint")] if body else ["NULL"] * 3
+        columns += _sized("c.metadata") if metadata else ["NULL"] * 2
+        return RowQuery(
+            table=self._tables.checkpoints,
+            columns=", ".join(columns),
+            order="c.checkpoint_id DESC",
             has_bodies=body or metadata,
         )
-        rows = self._of_thread(query, thread_id, checkpoint_ns, checkpoint_ids)
-        for ns, checkpoint_id, *rest in rows:
-            key = CheckpointKey(thread_id, text(ns), text(checkpoint_id))
-            yield _checkpoint(key, rest, body=body, metadata=metadata)
 
-    def checkpoints_at(
-        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+    def _read_checkpoints(
+        self,
+        rows: Keyed,
+        *,
+        body: bool,
+        metadata: bool,
+        values: bool | Collection[str],  # noqa: ARG002
     ) -> Iterator[Checkpoint]:
-        query = _Query(f"SELECT {_columns(body=body, metadata=metadata)}", "")
-        for key, (_, _, *rest) in self._at("checkpoints", keys, query):
-            yield _checkpoint(key, rest, body=body, metadata=metadata)
-
-    def writes(
-        self,
-        thread_id: str,
-        *,
-        checkpoint_ns: str | None = None,
-        checkpoint_ids: Collection[str] | None = None,
-        channels: Collection[str] | None = None,
-        values: bool | Collection[str] = False,
-    ) -> Iterator[Write]:
-        select, bound = self._select_writes(values)
-        only = "" if channels is None else f" AND channel IN ({_texts(channels)})"
-        query = _Query(
-            f"{select} FROM writes",
-            f"{only} ORDER BY checkpoint_ns, checkpoint_id, path, task_id, idx",
-            bound,
-            [bind(name) for name in channels or ()],
-        )
-        rows = self._of_thread(query, thread_id, checkpoint_ns, checkpoint_ids)
-        for ns, checkpoint_id, *rest in rows:
-            yield _write(CheckpointKey(thread_id, text(ns), text(checkpoint_id)), rest)
-
-    def writes_at(
-        self,
-        keys: Sequence[CheckpointKey],
-        *,
-        channels: Collection[str] | None = None,
-        values: bool | Collection[str] = False,
-    ) -> Iterator[Write]:
-        select, bound = self._select_writes(values)
-        only = "" if channels is None else f" WHERE channel IN ({_texts(channels)})"
-        query = _Query(
-            select,
-            f"{only} ORDER BY n, path, task_id, idx",
-            bound,
-            [bind(name) for name in channels or ()],
-        )
-        for key, (_, _, *rest) in self._at("writes", keys, query):
-            yield _write(key, rest)
-
-    def _select_writes(self, values: bool | Collection[str]) -> tuple[str, list[bytes]]:
-        """The SELECT clause for writes, and its parameters."""
-        path = "task_path" if self._layout.task_path else "''"
-        columns = ["checkpoint_ns", "checkpoint_id", "task_id", f"{path} AS path", "idx"]
-        length, value = _sized("value")
-        columns += ["channel", length]
-        bound: list[bytes] = []
-        if isinstance(values, bool):
-            columns += ["1", "type", value] if values else ["0", "NULL", "NULL"]
-        else:
-            wanted = f"channel IN ({_texts(values)})"
-            columns += [wanted, "type", f"CASE WHEN {wanted} THEN {value} END"]
-            bound = [bind(name) for name in values] * 2
-        return f"SELECT {', '.join(columns)}", bound
-
-    def _at(
-        self, table: str, keys: Sequence[CheckpointKey], query: _Query
-    ) -> Iterator[tuple[CheckpointKey, tuple[Any, ...]]]:
-        """Rows of some checkpoints, each with its key."""
-        for start in range(0, len(keys), _KEYS_PER_QUERY):
-            some = keys[start : start + _KEYS_PER_QUERY]
-            wanted = ", ".join(f"({n}, {TEXT}, {TEXT}, {TEXT})" for n in range(len(some)))
-            bound = [
-                bind(part)
-                for key in some
-                for part in (key.thread_id, key.checkpoint_ns, key.checkpoint_id)
-            ]
-            sql = (
-                f"WITH k(n, thread, ns, id) AS (VALUES {wanted}) {query.select}, n"
-                f" FROM k CROSS JOIN {table} ON thread_id = thread AND checkpoint_ns = ns"
-                f" AND checkpoint_id = id{query.rest}"
+        for key, (parent, tag, length, stored, meta_length, meta) in rows:
+            yield Checkpoint(
+                key,
+                None if parent is None else text(parent),
+                typed(text(tag), length or 0, stored_bytes(stored)) if body else None,
+                typed("json", meta_length or 0, stored_bytes(meta)) if metadata else None,
             )
-            for *row, n in self._query(sql, [*bound, *query.before, *query.after]):
-                yield some[n], tuple(row)
+
+    def _at(self, query: RowQuery, keys: Sequence[CheckpointKey]) -> Keyed:
+        mark = self._database.text
+        for some in chunks(keys, _KEYS_PER_QUERY):
+            names = [[f"{part}{n}" for part in "abc"] for n in range(len(some))]
+            given = ", ".join(
+                f"({n}, {', '.join(map(mark, three))})" for n, three in enumerate(names)
+            )
+            values = {
+                name: bind(part)
+                for three, key in zip(names, some, strict=True)
+                for name, part in zip(
+                    three, (key.thread_id, key.checkpoint_ns, key.checkpoint_id), strict=True
+                )
+            }
+            text = (
+                f"WITH k(n, thread, ns, id) AS (VALUES {given}) SELECT n, {query.columns}"
+                f" FROM k CROSS JOIN {query.table.sql} c ON c.thread_id = thread"
+                f" AND c.checkpoint_ns = ns AND c.checkpoint_id = id {query.rest}"
+            )
+            for n, *row in self._stream(text, {**query.values, **values}):
+                yield some[n], row
 
     def _of_thread(
         self,
-        query: _Query,
+        query: RowQuery,
         thread_id: str,
         checkpoint_ns: str | None,
         checkpoint_ids: Collection[str] | None,
-    ) -> Iterator[tuple[Any, ...]]:
-        """Rows of a thread. With `checkpoint_ids`, they are read in chunks of ids, in order.
+    ) -> Keyed:
+        """The rows of a thread. With `checkpoint_ids`, they are read in chunks of ids, in order.
 
         Bodies are read namespace by namespace. For several namespaces in one query, SQLite would
         copy all bodies to a temporary table to sort them.
         """
-        of_thread, thread = f"thread_id = {TEXT}", bind(thread_id)
+        values = self._of(thread_id)
+        spaces: list[tuple[str, dict[str, object]]] = [("", {})]
         if checkpoint_ns is not None:
-            where = f"{of_thread} AND checkpoint_ns = {TEXT}"
-            yield from self._in(query, where, [thread, bind(checkpoint_ns)], checkpoint_ids)
-        elif not query.has_bodies and len(checkpoint_ids or ()) <= _IDS_PER_QUERY:
-            yield from self._in(query, of_thread, [thread], checkpoint_ids)
-        else:
-            sql = f"SELECT DISTINCT checkpoint_ns FROM checkpoints WHERE {of_thread} ORDER BY 1"
-            for (ns,) in list(self._query(sql, [thread])):
+            spaces = [self._of_space(checkpoint_ns)]
+        elif query.has_bodies or len(checkpoint_ids or ()) > _IDS_PER_QUERY:
+            table = self._tables.checkpoints.sql
+            distinct = f"SELECT DISTINCT checkpoint_ns FROM {table} c WHERE {self._thread_is}"
+            spaces = [
                 # In SQLite, a namespace may be of any type, or NULL.
-                name, one = (TEXT, bind(ns)) if isinstance(ns, str) else ("?", ns)
-                where = f"{of_thread} AND checkpoint_ns IS {name}"
-                yield from self._in(query, where, [thread, one], checkpoint_ids)
+                ("c.checkpoint_ns IS CAST(:ns AS TEXT)", {"ns": bind(ns)})
+                if isinstance(ns, str)
+                else ("c.checkpoint_ns IS :ns", {"ns": ns})
+                for (ns,) in self._database.rows(f"{distinct} ORDER BY 1", values)
+            ]
+        some: list[list[str] | None] = [None]
+        if checkpoint_ids is not None:
+            newest_first = query.order.endswith("DESC")
+            some = [*chunks(sorted({*checkpoint_ids}, reverse=newest_first), _IDS_PER_QUERY)]
+        for where, of_space in spaces:
+            for ids in some:
+                yield from self._where(query, thread_id, where, {**values, **of_space}, ids)
 
-    def _in(
-        self,
-        query: _Query,
-        where: str,
-        values: Sequence[object],
-        checkpoint_ids: Collection[str] | None,
-    ) -> Iterator[tuple[Any, ...]]:
-        bound = [*query.before, *values]
-        if checkpoint_ids is None:
-            sql = f"{query.select} WHERE {where}{query.rest}"
-            yield from self._query(sql, [*bound, *query.after])
-            return
-        for ids in _chunks(sorted(set(checkpoint_ids), reverse=query.newest_first), _IDS_PER_QUERY):
-            sql = f"{query.select} WHERE {where} AND checkpoint_id IN ({_texts(ids)}){query.rest}"
-            yield from self._query(sql, [*bound, *map(bind, ids), *query.after])
+    def _text(self, cell: Any) -> str:
+        return text(cell)
 
-    def rows(self, thread_id: str) -> Iterator[Row]:
-        for table in ("writes", "checkpoints"):
-            yield from self._whole_rows(table, f"thread_id = {TEXT}", [bind(thread_id)])
+    def _data(self, cell: Any) -> bytes:
+        return stored_bytes(cell)
 
-    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
-        return own_rows(thread_id, rows, self._tables)
+    def _number(self, cell: Any) -> int:
+        return cell if isinstance(cell, int) else 0
 
     def sources(self, key: CheckpointKey) -> list[str]:
         where = " AND ".join(
-            f"{name} = {_quoted(value)}"
+            f"{name} = {self._database.literal(value)}"
             for name, value in [
                 ("thread_id", key.thread_id),
                 ("checkpoint_ns", key.checkpoint_ns),
                 ("checkpoint_id", key.checkpoint_id),
             ]
         )
-        return [f"SELECT * FROM {table} WHERE {where};" for table in ("checkpoints", "writes")]
+        return [f"SELECT * FROM {table} WHERE {where};" for table in self._tables.names]
 
 
-def _columns(*, body: bool, metadata: bool) -> str:
-    """The columns of a checkpoint."""
-    columns = ["checkpoint_ns", "checkpoint_id", "parent_checkpoint_id"]
-    columns += ["type", *_sized("checkpoint")] if body else ["NULL"] * 3
-    columns += _sized("metadata") if metadata else ["NULL"] * 2
-    return ", ".join(columns)
+def _tables(layout: SqliteLayout, tables: Mapping[str, Set[str]]) -> SqlTables:
+    def table(name: str, *sized: str) -> SqlTable:
+        columns = {column: quoted_name(column) for column in tables[name]}
+        sizes = {column: f"coalesce(length(c.{column}), 0)" for column in sized}
+        return SqlTable(name, name, columns, sizes)
 
-
-def _checkpoint(
-    key: CheckpointKey, rest: Sequence[Any], *, body: bool, metadata: bool
-) -> Checkpoint:
-    parent, tag, length, stored, meta_length, meta = rest
-    return Checkpoint(
-        key,
-        None if parent is None else text(parent),
-        _typed(text(tag), length, stored) if body else None,
-        _typed("json", meta_length, meta) if metadata else None,
-    )
-
-
-def _write(key: CheckpointKey, rest: Sequence[Any]) -> Write:
-    task_id, task_path, idx, channel, size, read, tag, value = rest
-    return Write(
-        key,
-        text(task_id),
-        text(task_path),
-        idx if isinstance(idx, int) else 0,
-        text(channel),
-        size or 0,
-        _typed(text(tag), size, value) if read else None,
+    return SqlTables(
+        layout="sqlite",
+        names=("checkpoints", "writes"),
+        checkpoints=table("checkpoints", "checkpoint", "metadata"),
+        writes=table("writes", "value"),
+        task_path=layout.task_path,
+        can_add=not layout.unknown,
     )
 
 
 def _sized(column: str) -> list[str]:
     """Two columns: the length (read without the blob), and the value or NULL if too long."""
     length = f"length({column})"
-    return [length, f"CASE WHEN {length} > {MOST_BYTES} THEN NULL ELSE {column} END"]
-
-
-def _typed(tag: str, length: object, value: object) -> TypedBytes:
-    """A value as stored, or a placeholder if it is too long."""
-    if isinstance(length, int) and length > MOST_BYTES:
-        return unread(tag, length)
-    return TypedBytes(tag, stored_bytes(value))
-
-
-@dataclass(frozen=True, slots=True)
-class _Query:
-    """A query for rows, without the condition that selects the thread or the checkpoints."""
-
-    select: str
-    rest: str
-    """The end of the query, after the conditions on thread, namespace and ids."""
-    before: Sequence[bytes] = ()
-    """Parameters of `select`."""
-    after: Sequence[bytes] = ()
-    """Parameters of `rest`."""
-    newest_first: bool = False
-    """Order of the ids if several queries are needed."""
-    has_bodies: bool = False
-    """Whether bodies or metadata are read."""
-
-
-def _texts(values: Collection[str]) -> str:
-    return ", ".join([TEXT] * len(values))
-
-
-def _thread(row: tuple[Any, ...]) -> Thread:
-    thread_id, head, first_id, last_id, checkpoints, namespaces = row
-    return Thread(
-        text(thread_id),
-        None if head is None else text(head),
-        time_of(text(first_id)),
-        time_of(text(last_id)),
-        checkpoints,
-        namespaces,
-    )
-
-
-def _chunks(items: list[str], size: int) -> Iterator[list[str]]:
-    stream = iter(items)
-    while chunk := list(islice(stream, size)):
-        yield chunk
-
-
-def _quoted(text: str) -> str:
-    """A SQL literal that can be pasted: what a terminal may alter is written as hex."""
-    if is_shown(text):
-        return "'" + text.replace("'", "''") + "'"
-    return f"CAST(X'{bind(text).hex()}' AS TEXT)"
+    return [length, f"CASE WHEN {length} <= {MOST_BYTES} THEN {column} END"]
 
 
 def _saver(layout: SqliteLayout, tag: object, beginning: object) -> str:

@@ -1,17 +1,16 @@
-"""Implements `threetable.database.Database` for a SQLite file."""
+"""Implements `WritableDatabase` for a SQLite file."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ckpt_backends.apps.three_table.database import Row, Values
-from ckpt_backends.changes.rows import Cell
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Space
 from ckpt_backends.shell import is_shown
+from ckpt_backends.sql.database import Row, Values, WritableDatabase
 from ckpt_backends.sqlite.binding import bind, decode_text, quoted_name
 from ckpt_backends.sqlite.errors import reading, writing
 from ckpt_backends.sqlite.journals import empty_log, space_of
@@ -19,8 +18,11 @@ from ckpt_backends.sqlite.open import Opened, check_current, transaction
 from ckpt_backends.url import StoreUrl
 
 
-class SqliteDatabase:
+class SqliteDatabase(WritableDatabase):
     """A file, opened for reading or for changing."""
+
+    insert_missing = "INSERT OR IGNORE INTO {table} ({columns}) VALUES ({values})"
+    _errors = staticmethod(writing)
 
     def __init__(self, connection: sqlite3.Connection, url: StoreUrl) -> None:
         connection.text_factory = decode_text
@@ -33,8 +35,8 @@ class SqliteDatabase:
     def rows(self, query: str, values: Values) -> list[Row]:
         return list(self.stream(query, values))
 
-    def stream(self, query: str, values: Values) -> Iterator[Row]:
-        with reading(self._url):
+    def stream(self, query: str, values: Values, at_once: int = 200) -> Iterator[Row]:  # noqa: ARG002
+        with self._errors(self._url):
             # `yield from` would close the cursor of an unfinished result, perhaps after its
             # connection.
             for row in self._alive().execute(query, values):  # noqa: UP028
@@ -46,8 +48,11 @@ class SqliteDatabase:
     def mark(self, name: str) -> str:
         return f":{name}"
 
-    def same(self, column: str, name: str) -> str:
-        return f"{column} = {self.text(name)}"
+    def among(
+        self, column: str, name: str, texts: Collection[str]
+    ) -> tuple[str, dict[str, object]]:
+        values: dict[str, object] = {f"{name}{n}": bind(one) for n, one in enumerate(texts)}
+        return f"{column} IN ({', '.join(map(self.text, values))})", values
 
     def exact(self, column: str) -> str:
         return column
@@ -69,18 +74,12 @@ class SqliteDatabase:
     def bound(self, text: str) -> object:
         return bind(text)
 
-    def storable(self, text: str) -> bool:  # noqa: ARG002
-        return True
-
     def engine(self) -> str:
         return f"SQLite {sqlite3.sqlite_version}"
 
     def space(self, tables: Sequence[str]) -> Space:  # noqa: ARG002
         with reading(self._url):
             return space_of(self._path, self._alive())
-
-    def notes(self) -> Sequence[str]:
-        return ()
 
     def restart(self) -> None:
         # The first read that follows takes the snapshot, and the lock.
@@ -100,7 +99,12 @@ class SqliteDatabase:
             self._connection = None
 
     @contextmanager
-    def transaction(self, thread_id: str | None) -> Iterator[None]:  # noqa: ARG002
+    def transaction(
+        self,
+        thread_id: str | None = None,  # noqa: ARG002
+        *,
+        exclusive: bool = False,  # noqa: ARG002
+    ) -> Iterator[None]:
         with writing(self._url), transaction(self._alive()):
             yield
 
@@ -108,11 +112,14 @@ class SqliteDatabase:
         self._has_removed |= query.startswith("DELETE")
         return self._alive().execute(query, values).rowcount
 
-    def given(self, table: str, column: str, name: str, cell: Cell) -> str:  # noqa: ARG002
+    def given(self, table: str, column: str, name: str, cell: object) -> str:  # noqa: ARG002
         return self.text(name) if isinstance(cell, str) else self.mark(name)
 
-    def is_given(self, table: str, column: str, name: str, cell: Cell) -> str:
+    def is_given(self, table: str, column: str, name: str, cell: object) -> str:
         return f"{quoted_name(column)} IS {self.given(table, column, name, cell)}"
+
+    def json_member(self, column: str, name: str) -> str:
+        return f"json_extract({column}, '$.{name}')"
 
     def vacuum(self, tables: Sequence[str]) -> None:  # noqa: ARG002
         with writing(self._url):
@@ -127,6 +134,8 @@ class SqliteDatabase:
 
 class OpenedDatabase(SqliteDatabase):
     """A file, opened read-only."""
+
+    _errors = staticmethod(reading)
 
     def __init__(self, opened: Opened, url: StoreUrl) -> None:
         super().__init__(opened.connection, url)

@@ -22,9 +22,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from ckpt_backends.apps.deerflow import files
+from ckpt_backends.apps.deerflow import replace_file
 from ckpt_backends.apps.deerflow.declaration import FOLDER
-from ckpt_backends.apps.deerflow.places import base_of
+from ckpt_backends.apps.deerflow.memory_files import base_of
 from ckpt_backends.errors import CkptError
 from ckpt_backends.memory.protocol import ThreadsOfMemory
 from ckpt_backends.url import StoreUrl, parse_url
@@ -57,9 +57,9 @@ def _found(base: Path) -> ThreadsOfMemory:
                     _file(base / name), f"no {_NAME} found; this is the default place"
                 )
         return ThreadsOfMemory(None, f"there is no {_NAME} next to '{base}'")
-    from ckpt_backends.apps.deerflow.plainyaml import settings
+    from ckpt_backends.apps.deerflow.untrusted_yaml import settings
 
-    text = files.read(path).raw.decode()
+    text = replace_file.read(path).raw.decode()
     try:
         sections = settings(text, ("checkpointer", "database"))
     except ValueError as error:
@@ -164,7 +164,7 @@ def _environment(path: Path, base: Path) -> dict[str, str]:
     beside = (base.parent.parent, base.parent, path.parent)
     for folder in [path.parent] if _is_named() else dict.fromkeys(beside):
         if os.path.isfile(folder / _ENV):
-            found |= dict(_variables(files.read(folder / _ENV).raw.decode(errors="replace")))
+            found |= dict(_variables(replace_file.read(folder / _ENV).raw.decode(errors="replace")))
     return {**found, **os.environ} if _is_named() else found
 
 

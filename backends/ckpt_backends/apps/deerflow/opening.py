@@ -28,11 +28,11 @@ def open_editable_memory(url: StoreUrl) -> EditableMemoryStore:
 def refuse_threads(url: StoreUrl) -> NoReturn:
     """Raises `StoreUnavailable`, or `Unsupported` with a hint at the checkpoint store."""
     from ckpt_backends.apps.deerflow.checkpointer import threads_of_memory
-    from ckpt_backends.apps.deerflow.places import places
+    from ckpt_backends.apps.deerflow.memory_files import memory_files
 
-    # Let `places` raise its error if the file or folder does not exist.
+    # Let `memory_files` raise its error if the file or folder does not exist.
     with suppress(UnknownLayout):
-        places(url)
+        memory_files(url)
     found = threads_of_memory(url)
     hint = (
         f"name the store of its threads with -s; it was not found: {found.why}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator
 
-from ckpt_backends.apps.deerflow import files
-from ckpt_backends.apps.deerflow.document import SECTIONS, MemoryDocument, parse
-from ckpt_backends.apps.deerflow.markdown import fact_of
-from ckpt_backends.apps.deerflow.places import FACTS, MemoryFile, base_of, places
+from ckpt_backends.apps.deerflow import replace_file
+from ckpt_backends.apps.deerflow.markdown_facts import fact_of
+from ckpt_backends.apps.deerflow.memory_files import FACTS, MemoryFile, base_of, memory_files
+from ckpt_backends.apps.deerflow.memory_json import SECTIONS, MemoryDocument, parse
 from ckpt_backends.changes.rows import Row, no_table
 from ckpt_backends.errors import Refused, Unreadable
 from ckpt_backends.memory.base import BaseMemoryStore
@@ -34,12 +34,12 @@ class DeerFlowMemory(BaseMemoryStore):
 
     def __init__(self, url: StoreUrl) -> None:
         self._url = url
-        self._places = places(url)
+        self._files = memory_files(url)
         self._kept: list[Item] | None = None
 
     def describe(self) -> MemoryInfo:
         """Facts about the memory. Reads the memory.json files, but no Markdown files."""
-        whole = [document(place) for place in self._places if not place.is_fact]
+        whole = [document(place) for place in self._files if not place.is_fact]
         base = base_of(self._url)
         paths = (one.place.path.absolute() for one in whole)
         versions = {one.version for one in whole}
@@ -88,7 +88,7 @@ class DeerFlowMemory(BaseMemoryStore):
         return key_of(row)
 
     def refresh(self) -> None:
-        self._places = places(self._url)
+        self._files = memory_files(self._url)
         self._kept = None
 
     def close(self) -> None:
@@ -97,9 +97,9 @@ class DeerFlowMemory(BaseMemoryStore):
     def _items(self) -> list[Item]:
         if self._kept is None:
             found: list[Item] = []
-            for place in self._places:
+            for place in self._files:
                 if place.is_fact:
-                    found.append(fact_of(place, files.read(place.path).raw))
+                    found.append(fact_of(place, replace_file.read(place.path).raw))
                 else:
                     found += document(place).items()
             found.sort(key=lambda item: item.key)
@@ -109,10 +109,10 @@ class DeerFlowMemory(BaseMemoryStore):
 
 def document(place: MemoryFile) -> MemoryDocument:
     """Read and parse a memory.json. Raises `StoreUnavailable` and `Unreadable`."""
-    return parsed(place, files.read(place.path))
+    return parsed(place, replace_file.read(place.path))
 
 
-def parsed(place: MemoryFile, snapshot: files.Snapshot) -> MemoryDocument:
+def parsed(place: MemoryFile, snapshot: replace_file.Snapshot) -> MemoryDocument:
     """Parse a memory.json that was read. Raises `Unreadable`."""
     try:
         return parse(place, snapshot.raw)

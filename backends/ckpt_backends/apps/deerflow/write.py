@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
 
-from ckpt_backends.apps.deerflow import files
-from ckpt_backends.apps.deerflow.document import SECTIONS, MemoryDocument, to_text
-from ckpt_backends.apps.deerflow.places import MemoryFile, places
+from ckpt_backends.apps.deerflow import replace_file
+from ckpt_backends.apps.deerflow.memory_files import MemoryFile, memory_files
+from ckpt_backends.apps.deerflow.memory_json import SECTIONS, MemoryDocument, to_text
 from ckpt_backends.apps.deerflow.read import NEWER, key_of, parsed
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.errors import CkptError, StoreChanged, Unsupported, UsageError
@@ -31,7 +31,7 @@ class WritableDeerFlowMemory(BaseWritableMemoryStore):
             raise UsageError(
                 "cannot write: a private copy (--copy) is read-only", hint="leave out --copy"
             )
-        self._places = places(url)
+        self._files = memory_files(url)
 
     def remove(self, items: Sequence[Item]) -> int:
         """Remove facts and sections. Each file is replaced atomically, one after the other."""
@@ -78,7 +78,7 @@ class WritableDeerFlowMemory(BaseWritableMemoryStore):
     def _opened(self, keys: Iterable[ItemKey]) -> dict[Namespace, _File]:
         """The files of some items, by owner. Raises `Unsupported`."""
         found: dict[Namespace, _File] = {}
-        there = {one.owner: one for one in self._places if not one.is_fact}
+        there = {one.owner: one for one in self._files if not one.is_fact}
         for key in keys:
             owner = key.namespace[:-1]
             if owner in found:
@@ -95,7 +95,7 @@ class _File:
     """A memory.json that is being changed."""
 
     def __init__(self, place: MemoryFile) -> None:
-        self.before = files.read(place.path)
+        self.before = replace_file.read(place.path)
         self.document: MemoryDocument = parsed(place, self.before)
 
     def text(self) -> bytes:
@@ -113,7 +113,7 @@ def _value(changed: Mapping[Namespace, _File], item: Item) -> Any:
     now = next((one for one in document.items() if one.key == item.key), None)
     check_unchanged(item, now)
     if now is None or item.value not in (None, now.value):
-        raise files.changed(document.place.path)
+        raise replace_file.changed(document.place.path)
     return dict(document.named())[item.key]
 
 
@@ -127,12 +127,12 @@ def _put(changed: Iterable[_File]) -> None:
         for file in opened:
             path = file.before.path
             remove_unfinished(path.parent, path.name.__eq__)
-            new = files.Replacement(file.before, file.text())
+            new = replace_file.Replacement(file.before, file.text())
             stack.callback(new.drop)
             made.append(new)
         for new in made:
             new.check()
-        placed: list[files.Replacement] = []
+        placed: list[replace_file.Replacement] = []
         try:
             for new in made:
                 new.put()

@@ -7,4 +7,5 @@ BACKEND = Backend(
     title="KaFlow",
     layouts={"kaflow": Capability.HISTORY | Capability.ADDING | Capability.INLINE_VALUES},
     engine="mongodb",
+    recognise="ckpt_backends.apps.kaflow.recognise:recognise",
 )

@@ -13,69 +13,28 @@ It has one collection with the fields `thread_id`, `checkpoint_id`, `parent_chec
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ckpt_backends.model import (
-    Capability,
-    Checkpoint,
-    CheckpointKey,
-    StoreInfo,
-    Thread,
-    TypedBytes,
-    Usage,
-    Write,
-)
+from ckpt_backends.apps.kaflow.recognise import NEWEST_FIRST
+from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Usage, Write
 from ckpt_backends.mongodb.engine import pipelines
-from ckpt_backends.mongodb.read import (
-    MongoBase,
-    metadata_of,
-    shell_query,
-    storable_of,
-    text,
-)
+from ckpt_backends.mongodb.engine.fields import metadata_of, storable_of, text
+from ckpt_backends.mongodb.engine.store import MongoCheckpoints
 
-NEWEST_FIRST = {"created_at": -1, "checkpoint_id": -1}
-"""The saver's order. If times are equal (in milliseconds), the greater id is newer."""
 _PICKLE = "pickle"
 _NO_WRITES = "KaFlow stores no writes: questions, errors and results of tasks are unknown"
 
 
-class KaflowStore(MongoBase):
+class KaflowStore(MongoCheckpoints):
     """KaFlow's collection, opened for reading."""
 
-    _values = ("$checkpoint_data", "$metadata")
-
-    def describe(self) -> StoreInfo:
-        layout = self._layout
-        can = Capability.HISTORY | Capability.INLINE_VALUES
-        can |= Capability(0) if layout.unknown else Capability.ADDING
-        return StoreInfo(
-            layout=layout.name,
-            url=str(self._url),
-            engine=f"MongoDB {self._connection.version}",
-            saver="KaFlow, MongoDBCheckpointer",
-            capabilities=can,
-            tables=(f"{layout.database}.{layout.checkpoints}",),
-            size=self._size_of(layout.checkpoints),
-            notes=tuple(self.notes()),
-        )
+    def _saver(self) -> str:
+        return "KaFlow, MongoDBCheckpointer"
 
     def notes(self) -> Sequence[str]:
         return [*super().notes(), _NO_WRITES]
-
-    def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
-        stages = threads({}, limit)
-        yield from map(thread_of, self._connection.aggregate(self._layout.checkpoints, stages))
-
-    def thread(self, thread_id: str) -> Thread | None:
-        match = self._of(thread_id)
-        if match is None:
-            return None
-        rows = self._found(threads(pipelines.of_threads([match["thread_id"]]), None))
-        return thread_of(rows[0]) if rows else None
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         match = {} if thread_id is None else self._of(thread_id)
@@ -102,13 +61,7 @@ class KaflowStore(MongoBase):
             yield Usage(name, "metadata", thread, "", None, "bson", number, int(row["metadata"]))
 
     def namespaces(self, thread_id: str) -> list[str]:
-        match = self._of(thread_id)
-        stages: list[pipelines.Stage] = [
-            {"$match": match},
-            {"$limit": 1},
-            {"$project": {"_id": 1}},
-        ]
-        return [""] if match is not None and self._found(stages) else []
+        return [] if self.thread(thread_id) is None else [""]
 
     def checkpoints(
         self,
@@ -150,7 +103,9 @@ class KaflowStore(MongoBase):
             {"$project": {"_id": 0, "checkpoint_id": 1, "created_at": 1}},
             {"$sort": NEWEST_FIRST},
         ]
-        ids = [text(row.get("checkpoint_id")) for row in self._found(stages)]
+        ids = [
+            text(row.get("checkpoint_id")) for row in self._rows(self._layout.checkpoints, stages)
+        ]
         return dict(pairwise(ids))
 
     def writes(
@@ -163,75 +118,6 @@ class KaflowStore(MongoBase):
         values: bool | Collection[str] = False,  # noqa: ARG002
     ) -> Iterator[Write]:
         yield from ()
-
-    def checkpoints_at(
-        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
-    ) -> Iterator[Checkpoint]:
-        # One by one, because finding a parent may need the other checkpoints of the thread.
-        for key in keys:
-            yield from self.checkpoints(
-                key.thread_id,
-                checkpoint_ns=key.checkpoint_ns,
-                checkpoint_ids=[key.checkpoint_id],
-                body=body,
-                metadata=metadata,
-            )
-
-    def writes_at(
-        self,
-        keys: Sequence[CheckpointKey],  # noqa: ARG002
-        *,
-        channels: Collection[str] | None = None,  # noqa: ARG002
-        values: bool | Collection[str] = False,  # noqa: ARG002
-    ) -> Iterator[Write]:
-        yield from ()
-
-    def sources(self, key: CheckpointKey) -> list[str]:
-        found = {
-            "thread_id": (self._of(key.thread_id) or {}).get("thread_id", key.thread_id),
-            "checkpoint_id": key.checkpoint_id,
-        }
-        return [shell_query(self._layout.checkpoints, found)]
-
-    def _found(self, stages: list[pipelines.Stage]) -> list[Any]:
-        return self._rows(self._layout.checkpoints, stages)
-
-
-def threads(match: Mapping[str, Any], limit: int | None) -> list[pipelines.Stage]:
-    """The stages that list threads, newest first. The server does not send any pickle."""
-    last = {"at": "$created_at", "id": "$checkpoint_id"}
-    return [
-        *([{"$match": match}] if match else []),
-        {
-            "$group": {
-                "_id": "$thread_id",
-                "last": {"$max": last},
-                "first": {"$min": "$created_at"},
-                "number": {"$sum": 1},
-                "user": {"$max": "$username"},
-            }
-        },
-        {"$sort": {"last.at": -1, "_id": 1}},
-        *([{"$limit": limit}] if limit is not None else []),
-    ]
-
-
-def thread_of(row: Any) -> Thread:
-    """The thread from a document that `threads` returned."""
-    user = row.get("user")
-    return Thread(
-        text(row["_id"]),
-        text(row["last"].get("id")),
-        _time(row.get("first")),
-        _time(row["last"].get("at")),
-        int(row["number"]),
-        1,
-        user if isinstance(user, str) else None,
-    )
-
-
-def _time(value: object) -> datetime | None:
-    return value.astimezone(UTC) if isinstance(value, datetime) else None
 
 
 def _body(value: object) -> TypedBytes:

@@ -12,4 +12,5 @@ BACKEND = Backend(
         | Capability.SESSIONS
     },
     engine="redis",
+    recognise="ckpt_backends.apps.plainredis.layout:PlainRecogniser",
 )

@@ -7,26 +7,31 @@ row for each of its fields there.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ckpt_backends.apps.plainredis.layout import BlobEntry, NamespaceEntries, Plain, PlainThreadKeys
-from ckpt_backends.changes.rows import Cell, Row
+from ckpt_backends.apps.plainredis.contents import PlainContents, PlainThreadKeys
+from ckpt_backends.apps.plainredis.timelines import timeline_of
+from ckpt_backends.changes.rows import Cell, Row, not_of
+from ckpt_backends.errors import Refused
 from ckpt_backends.model import CheckpointKey
-from ckpt_backends.redis.engine.connect import Command, RedisConnection, in_chunks
-from ckpt_backends.redis.engine.keyspace import CheckpointEntry, raw, text
-from ckpt_backends.redis.engine.thread_keys import (
+from ckpt_backends.redis.engine.archived_keys import namespace_of, parted, rest_of, row_name
+from ckpt_backends.redis.engine.connection import Command, in_chunks
+from ckpt_backends.redis.engine.key_rows import MEMBER, cells_of, expiries_of
+from ckpt_backends.redis.engine.keyspace import (
     CHECKPOINT,
     HASH,
-    MEMBER,
     STRING,
     ZSET,
-    Owned,
-    Owner,
-    expiries_of,
+    CheckpointEntry,
+    CheckpointKeys,
+    KeysByCheckpoint,
+    raw,
+    text,
 )
+from ckpt_backends.redis.engine.layout import KeyFinder
 
 BLOBS, WRITES, TIMELINE, THREADS = "checkpoint_blobs", "writes", "idx", "threads"
 _BY_FIELD = frozenset({WRITES, THREADS})
@@ -36,13 +41,16 @@ _Item = tuple[str, bytes, bytes]
 
 
 @dataclass(slots=True)
-class PlainOwned(Owned):
+class PlainKeysByCheckpoint(KeysByCheckpoint):
     """The keys of a thread."""
 
     thread_id: str = ""
-    places: list[CheckpointEntry] = field(default_factory=list)
-    blob_places: list[BlobEntry] = field(default_factory=list)
-    timelines: list[NamespaceEntries] = field(default_factory=list)
+    found: PlainThreadKeys = field(default_factory=PlainThreadKeys)
+
+    @property
+    def places(self) -> list[CheckpointEntry]:
+        """The checkpoints, in undefined order."""
+        return list(self.found.places.values())
 
     @property
     def writes_of_heads(self) -> dict[bytes, int]:
@@ -54,89 +62,113 @@ class PlainOwned(Owned):
         }
 
 
-class PlainOwning:
-    """Finds the keys of a thread in this layout."""
+class PlainKeyFinder(KeyFinder):
+    """Finds the keys of threads in this layout."""
 
-    def __init__(self, connection: RedisConnection, layout: Plain) -> None:
-        self._connection = connection
-        self._plain = layout
+    types: Mapping[str, str] = {
+        BLOBS: STRING,
+        WRITES: HASH,
+        TIMELINE: ZSET,
+        THREADS: HASH,
+        CHECKPOINT: STRING,
+    }
+
+    def __init__(self, layout: PlainContents) -> None:
+        super().__init__(layout)
+        self.plain = layout
         self._raised = 0
-        self.types: Mapping[str, str] = {
-            BLOBS: STRING,
-            WRITES: HASH,
-            TIMELINE: ZSET,
-            THREADS: HASH,
-            CHECKPOINT: STRING,
-        }
 
-    def of(self, thread_ids: Sequence[str]) -> Iterator[PlainOwned]:
-        found = self._plain.whole(thread_ids)
-        for thread_id in thread_ids:
-            yield self._owned_of(thread_id, found[thread_id])
+    def find(self, thread_ids: Sequence[str]) -> Iterator[PlainKeysByCheckpoint]:
+        for thread_id, found in self.plain.find(thread_ids).items():
+            groups = self._groups(thread_id, found)
+            yield PlainKeysByCheckpoint(groups, {}, thread_id=thread_id, found=found)
 
-    def _owned_of(self, thread_id: str, found: PlainThreadKeys) -> PlainOwned:
-        owners = {at: self._owner_of(one.key, is_there=True) for at, one in found.places.items()}
-        written = self._plain.written([one.name for one in found.writes])
-        for (name, key), number in Counter((name, key) for name, key, _ in written).items():
-            at = (key.checkpoint_ns, key.checkpoint_id)
-            if at not in owners:
-                owners[at] = self._owner_of(key, is_there=False)
-            owners[at].writes.extend([name] * number)
-        places = list(found.places.values())
-        return PlainOwned(
-            owners,
-            {},
-            thread_id=thread_id,
-            places=places,
-            blob_places=found.blob_places,
-            timelines=found.timelines,
-        )
+    def _keys_of(self, key: CheckpointKey, *, is_there: bool) -> CheckpointKeys:
+        checkpoint = self.plain.checkpoint_name(key)
+        names = {WRITES: [self.plain.writes_name(key)], CHECKPOINT: [checkpoint]}
+        return CheckpointKeys(key, names, is_there)
 
-    def _owner_of(self, key: CheckpointKey, *, is_there: bool) -> Owner:
-        checkpoint = self._plain.checkpoint_name(key)
-        names = {WRITES: [self._plain.writes_name(key)], CHECKPOINT: [checkpoint]}
-        return Owner(key, names, is_there)
-
-    def rows(self, owned: PlainOwned) -> Iterator[Row]:
-        """One row for each key or field, in the same form as `owned.rows_of`."""
-        for some in in_chunks(list(self._items(owned)), self._lengths):
+    def rows(self, thread_id: str) -> Iterator[Row]:
+        """One row for each key or field, in the same form as `key_rows.rows_of`."""
+        (keys,) = self.find([thread_id])
+        for some in in_chunks(list(self._items(keys)), self._lengths):
             items = [item for item, _ in some]
-            answers = self._connection.ask_all(map(_read, items))
-            expiries = expiries_of(self._connection, [name for _, name, _ in items])
+            answers = self.connection.ask_all(map(_read, items))
+            expiries = expiries_of(self.connection, [name for _, name, _ in items])
             for (kind, name, own), answer, expiry in zip(items, answers, expiries, strict=True):
                 if answer:
                     about = {"key": text(name), "type": self.types[kind], "expires_at": expiry}
-                    yield Row(kind, {**about, **_cells(kind, own, answer)})
+                    yield Row(kind, {**about, **self._cells(kind, own, answer)})
 
-    def _items(self, owned: PlainOwned) -> Iterator[_Item]:
-        yield from ((BLOBS, one.name, b"") for one in owned.blob_places)
-        names = sorted({name for one in owned.owners.values() for name in one.names[WRITES]})
-        found = self._connection.ask_all(("HKEYS", name) for name in names)
+    def _items(self, keys: PlainKeysByCheckpoint) -> Iterator[_Item]:
+        yield from ((BLOBS, one.name, b"") for one in keys.found.blob_places)
+        names = sorted({name for one in keys.groups.values() for name in one.names[WRITES]})
+        found = self.connection.ask_all(("HKEYS", name) for name in names)
         for name, own in zip(names, found, strict=True):
             yield from ((WRITES, name, one) for one in sorted(own or ()))
-        for one in owned.timelines:
+        for one in keys.found.timelines:
             yield TIMELINE, one.name, b""
-            yield THREADS, self._plain.threads, one.name
+            yield THREADS, self.plain.threads, one.name
         # In the order of storing, so that each head comes last.
-        for place in sorted(owned.places, key=lambda one: (not one.key.checkpoint_ns, one.rank)):
+        for place in sorted(keys.places, key=lambda one: (not one.key.checkpoint_ns, one.rank)):
             yield CHECKPOINT, place.name, b""
 
     def _lengths(self, items: Sequence[_Item]) -> Iterator[Any]:
-        return self._connection.ask_all(
+        return self.connection.ask_all(
             ("HSTRLEN", name, own) if own else ("MEMORY USAGE", name) for _, name, own in items
         )
 
     def stored(self, rows: Sequence[Row]) -> Iterator[dict[str, Cell] | None]:
         items = [(row.table, raw(str(row.cells["key"])), own_field(row)) for row in rows]
-        answers = self._connection.ask_all(map(_read, items))
+        answers = self.connection.ask_all(map(_read, items))
         for row, (kind, name, own), answer in zip(rows, items, answers, strict=True):
             if answer:
-                yield _cells(kind, own, answer)
+                yield self._cells(kind, own, answer)
             elif row.table in _BY_FIELD:
                 yield None
             else:
                 # A key of another type exists: return contents that differ from the row.
-                yield {} if self._connection.ask("EXISTS", name) else None
+                yield {} if self.connection.ask("EXISTS", name) else None
+
+    def _cells(self, kind: str, own: bytes, answer: Any) -> dict[str, Cell]:
+        if kind in _BY_FIELD:
+            return {MEMBER + text(own): bytes(answer)}
+        return cells_of(self.types[kind], answer) or {}
+
+    def row_key(self, row: Row) -> Hashable:
+        return row.table, row.cells["key"], own_field(row)
+
+    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
+        start = f"{self.plain.prefix}:{{}}:{thread_id}:".format
+        spaces: set[str] = set()
+        values: list[str] = []
+        for row in rows:
+            name = row_name(row, self.types, {THREADS})
+            if row.table == THREADS:
+                self._check_entry(thread_id, row, name)
+            elif row.table == TIMELINE:
+                spaces.add(namespace_of(row, rest_of(row, name, start("idx"))))
+            elif row.table == BLOBS:
+                values.append(rest_of(row, name, start("blob")))
+            else:
+                ns, _ = parted(row, name, start("wr" if row.table == WRITES else "cp"))
+                spaces.add(ns)
+            yield row
+        for rest in values:
+            if not any(rest.startswith(f"{ns}:") for ns in _beginnings(rest) & spaces):
+                raise Refused(
+                    f"it has a value that belongs to no checkpoint of thread '{thread_id}'"
+                )
+
+    def _check_entry(self, thread_id: str, row: Row, name: str) -> None:
+        """Check an entry of the registry, which all threads share."""
+        ((own, told),) = ((one, cell) for one, cell in row.cells.items() if one.startswith(MEMBER))
+        found = timeline_of(raw(own.removeprefix(MEMBER)), told if isinstance(told, bytes) else b"")
+        if raw(name) != self.plain.threads or found is None or found.thread_id != thread_id:
+            raise not_of(row.table, None if found is None else found.thread_id, thread_id)
+        if found.name != self.plain.timeline(thread_id, found.checkpoint_ns).name:
+            raise Refused(f"a row of '{row.table}' names the key of another thread")
+        namespace_of(row, found.checkpoint_ns)
 
     def also(self, rows: Sequence[Row]) -> Iterator[Command]:
         """Raise the counter, so that later checkpoints come after the restored ones."""
@@ -149,21 +181,21 @@ class PlainOwning:
         ]
         if not scores:
             return
-        last = int(self._connection.ask("GET", self._plain.seq) or 0) + self._raised
+        last = int(self.connection.ask("GET", self.plain.seq) or 0) + self._raised
         missing = math.ceil(max(scores)) - last
         if missing > 0:
             self._raised += missing
             # INCRBY is safe even if savers use the counter at the same time.
-            yield ("INCRBY", self._plain.seq, missing)
+            yield ("INCRBY", self.plain.seq, missing)
 
     def numbers(self, names: Iterable[bytes]) -> Iterator[int]:
         """The current number of writes in each of these keys."""
-        answers = self._connection.ask_all(("HKEYS", name) for name in names)
+        answers = self.connection.ask_all(("HKEYS", name) for name in names)
         return (len(one or ()) for one in answers)
 
     def remaining(self, thread_id: str) -> set[tuple[str, str]]:
         """The current checkpoints of a thread, as (namespace, checkpoint id)."""
-        return set(self._plain.places([thread_id])[thread_id])
+        return set(self.plain.places([thread_id])[thread_id])
 
 
 def own_field(row: Row) -> bytes:
@@ -181,10 +213,6 @@ def _read(item: _Item) -> Command:
     return ("ZRANGE", name, 0, -1, "WITHSCORES") if kind == TIMELINE else ("GET", name)
 
 
-def _cells(kind: str, own: bytes, answer: Any) -> dict[str, Cell]:
-    if kind in _BY_FIELD:
-        return {MEMBER + text(own): bytes(answer)}
-    if kind == TIMELINE:
-        pairs = zip(answer[::2], answer[1::2], strict=True)
-        return {MEMBER + text(name): text(score) for name, score in pairs}
-    return {"value": bytes(answer)}
+def _beginnings(rest: str) -> set[str]:
+    """The namespaces that NS:CHANNEL:VERSION may begin with."""
+    return {rest[: found.start()] for found in re.finditer(":", rest)}

@@ -8,10 +8,10 @@ transaction. An unused number leaves a harmless gap.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ckpt_backends.apps.plainredis.layout import NamespaceEntries, Plain
+from ckpt_backends.apps.plainredis.contents import PlainContents
 from ckpt_backends.apps.plainredis.stored_values import (
     stored_checkpoint,
     unwrapped,
@@ -19,10 +19,11 @@ from ckpt_backends.apps.plainredis.stored_values import (
     wrapped_checkpoint,
     wrapped_write,
 )
+from ckpt_backends.apps.plainredis.timelines import NamespaceEntries
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.model import BlobKey, Checkpoint, CheckpointKey, TypedBytes, Write
-from ckpt_backends.redis.engine.command_plan import NO_EXPIRY, copied_from, heads_of
-from ckpt_backends.redis.engine.connect import Command, RedisConnection
+from ckpt_backends.redis.engine.command_plan import NO_EXPIRY, CommandPlan, copied_from, expiring
+from ckpt_backends.redis.engine.connection import Command
 from ckpt_backends.redis.engine.keyspace import CheckpointEntry, raw
 
 
@@ -38,37 +39,21 @@ class _Added:
     """Time to live in milliseconds for the timeline, if the timeline is new."""
 
 
-class PlainPlan:
+class PlainPlan(CommandPlan):
     """The plan of a change for the layout `redis-plain`."""
 
-    def __init__(self, connection: RedisConnection, layout: Plain, change: Change) -> None:
-        self._connection = connection
+    def __init__(self, layout: PlainContents, change: Change) -> None:
+        super().__init__(layout.connection, change)
         self._layout = layout
-        self._change = change
         thread_id = change.thread_id
-        self._places = layout.places([thread_id])[thread_id]
-        self.watched = [layout.timeline(thread_id, ns).name for ns in sorted(change.heads) or [""]]
-        self._needed: set[bytes] = set()
-        self._made: set[bytes] = set()
-        self._removed: set[bytes] = set()
+        self._known = layout.places([thread_id])[thread_id]
         self._added: list[_Added] = []
+        self.watched = [layout.timeline(thread_id, ns).name for ns in sorted(change.heads) or [""]]
+        self.beside = [layout.threads, layout.seq]
 
-    @property
-    def touched(self) -> Sequence[bytes]:
-        return sorted(self._needed | self._made)
-
-    @property
-    def beside(self) -> Sequence[bytes]:
-        return [self._layout.threads, self._layout.seq]
-
-    def check(self) -> None:
+    def _places(self) -> Iterable[CheckpointEntry]:
         thread_id = self._change.thread_id
-        places = self._layout.places([thread_id])[thread_id].values()
-        if heads_of(places) != dict(self._change.heads):
-            raise moved(self._change)
-        made, needed = sorted(self._made - self._removed), sorted(self._needed)
-        if self._connection.number_of(made) or self._connection.number_of(needed) != len(needed):
-            raise moved(self._change)
+        return self._layout.places([thread_id])[thread_id].values()
 
     def commands(self) -> Iterator[Command]:
         yield from self._removals()
@@ -76,7 +61,7 @@ class PlainPlan:
             key = BlobKey(blob.checkpoint_ns, blob.channel, blob.version)
             name = self._make(self._layout.blob_name(self._change.thread_id, key))
             yield ("SET", name, wrapped(blob.value))
-            yield from _expiring(name, self._expiry_of_blob(key.checkpoint_ns))
+            yield from expiring(name, self._expiry_of_blob(key.checkpoint_ns))
         for copy in sorted(self._change.copies, key=self._rank_of):
             yield from self._copy(copy)
         for one in self._change.checkpoints:
@@ -97,11 +82,11 @@ class PlainPlan:
         for score, one in enumerate(self._added, counted - number + 1):
             timeline = one.timeline
             about = {"thread": timeline.thread_id, "ns": timeline.checkpoint_ns}
-            is_new = not any(ns == timeline.checkpoint_ns for ns, _ in self._places)
+            is_new = not any(ns == timeline.checkpoint_ns for ns, _ in self._known)
             yield ("ZADD", timeline.name, score, raw(one.checkpoint_id))
             told = json.dumps(about, ensure_ascii=False)
             yield ("HSET", self._layout.threads, timeline.name, raw(told))
-            yield from _expiring(timeline.name, one.expiry if is_new else NO_EXPIRY)
+            yield from expiring(timeline.name, one.expiry if is_new else NO_EXPIRY)
 
     # Removals
 
@@ -115,8 +100,8 @@ class PlainPlan:
             names += [self._need(self._layout.checkpoint_name(key), key), writes]
             timeline = self._layout.timeline(key.thread_id, key.checkpoint_ns)
             yield ("ZREM", timeline.name, raw(key.checkpoint_id))
-        left = {at for at, one in self._places.items() if one.key not in removed}
-        for ns in sorted({ns for ns, _ in self._places} - {ns for ns, _ in left}):
+        left = {at for at, one in self._known.items() if one.key not in removed}
+        for ns in sorted({ns for ns, _ in self._known} - {ns for ns, _ in left}):
             name = self._layout.timeline(self._change.thread_id, ns).name
             names.append(name)
             yield ("HDEL", self._layout.threads, name)
@@ -126,7 +111,7 @@ class PlainPlan:
         ]
         if removed and not left:
             # The last checkpoint of the thread is removed, so remove all its values.
-            found = self._layout.whole([self._change.thread_id])[self._change.thread_id]
+            found = self._layout.find([self._change.thread_id])[self._change.thread_id]
             names += [one.name for one in found.blob_places]
         self._removed = set(names)
         if names:
@@ -141,7 +126,7 @@ class PlainPlan:
         expiry = self._expiry_of(one.key)
         name = self._make(self._layout.checkpoint_name(one.key))
         yield ("SET", name, wrapped_checkpoint(body, metadata, one.parent_checkpoint_id))
-        yield from _expiring(name, expiry)
+        yield from expiring(name, expiry)
         self._come(one.key, expiry, float(len(self._added)))
 
     def _come(self, key: CheckpointKey, expiry: int, rank: float) -> None:
@@ -153,7 +138,7 @@ class PlainPlan:
         value = write.value or TypedBytes("null", b"")
         own = raw(f"{write.task_id}:{write.idx}")
         yield ("HSET", name, own, wrapped_write(write.task_id, write.channel, value))
-        yield from _expiring(name, self._expiry_of(write.key))
+        yield from expiring(name, self._expiry_of(write.key))
 
     def _copy(self, copy: CopyOfCheckpoint) -> Iterator[Command]:
         layout, source = self._layout, copy.source
@@ -167,7 +152,7 @@ class PlainPlan:
             stored = stored_checkpoint(unwrapped(self._connection.ask("GET", old) or b""))
             body, metadata = copy.body or stored.body, copy.metadata or stored.metadata
             yield ("SET", new, wrapped_checkpoint(body, metadata, stored.parent))
-            yield from _expiring(new, expiry)
+            yield from expiring(new, expiry)
         yield from self._copy_values(CheckpointEntry(source, old))
         if copy.writes is None:
             writes = layout.writes_name(source)
@@ -208,17 +193,7 @@ class PlainPlan:
         name = self._make(self._layout.writes_name(target))
         pairs = [part for pair in zip(fields, held, strict=True) for part in pair]
         yield ("HSET", name, *pairs)
-        yield from _expiring(name, expiry)
-
-    def _make(self, name: bytes) -> bytes:
-        self._made.add(name)
-        return name
-
-    def _need(self, name: bytes, key: CheckpointKey) -> bytes:
-        if not self._connection.number_of([name]):
-            raise gone(key)
-        self._needed.add(name)
-        return name
+        yield from expiring(name, expiry)
 
     # Times to live
 
@@ -232,7 +207,7 @@ class PlainPlan:
         """The time to live for a new checkpoint: the remaining time of its original."""
         for one in self._change.checkpoints:
             copied = copied_from(one) if one.key == key else None
-            origin = self._places.get((key.checkpoint_ns, copied or ""))
+            origin = self._known.get((key.checkpoint_ns, copied or ""))
             if origin is not None:
                 return self._left(origin.name)
         return NO_EXPIRY
@@ -242,14 +217,5 @@ class PlainPlan:
         for one in self._change.checkpoints:
             if one.key.checkpoint_ns == ns:
                 return self._expiry_of(one.key)
-        head = self._places.get((ns, self._change.heads.get(ns, "")))
+        head = self._known.get((ns, self._change.heads.get(ns, "")))
         return NO_EXPIRY if head is None else self._left(head.name)
-
-    def _left(self, name: bytes) -> int:
-        """The remaining time to live in milliseconds; negative if the key does not expire."""
-        return int(self._connection.ask("PTTL", name))
-
-
-def _expiring(name: bytes, expiry: int) -> Iterator[Command]:
-    if expiry >= 0:
-        yield ("PEXPIRE", name, expiry)

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 
 from ckpt_backends.apps.three_table.cells import digest
+from ckpt_backends.channel_names import is_control
 from ckpt_backends.model import CheckpointKey
-from ckpt_backends.sql.blob_tables import is_control
 
 _TRIED = 3
 """Number of pairs of values that are compared for each channel."""

@@ -15,7 +15,6 @@ from typing import Any
 
 from ckpt_backends.apps.three_table import sql
 from ckpt_backends.apps.three_table.cells import data, digest, hash_text, moment, number, text
-from ckpt_backends.apps.three_table.database import Database
 from ckpt_backends.apps.three_table.index import (
     ChannelParts,
     CheckpointRow,
@@ -27,6 +26,7 @@ from ckpt_backends.apps.three_table.index import (
 from ckpt_backends.apps.three_table.layout import HASH, LATEST, NAME, VALUE, ThreeTables, detect
 from ckpt_backends.base import BaseStore
 from ckpt_backends.changes.rows import Row, check_columns, own_rows, sql_key
+from ckpt_backends.channel_names import is_read
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.merged import are_new_messages, merged
 from ckpt_backends.codec.value_limit import MOST_BYTES, unread
@@ -46,7 +46,8 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.protocol import Store
 from ckpt_backends.servers.answer_types import STORE, checked
-from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES, is_read, typed
+from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES, typed
+from ckpt_backends.sql.database import Database
 from ckpt_backends.url import StoreUrl
 
 NOT_STORED = "not stored: its thread keeps the values of the newest checkpoint only"

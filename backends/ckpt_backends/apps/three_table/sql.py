@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ckpt_backends.apps.three_table.database import Database
 from ckpt_backends.apps.three_table.layout import CREATED, HASH, VALUE, ThreeTables
 from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
+from ckpt_backends.sql.database import Database
 
 
 class Queries:

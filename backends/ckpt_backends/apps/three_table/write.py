@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence, Set
-from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 
 from ckpt_backends import shell
 from ckpt_backends.apps.three_table.cells import like
-from ckpt_backends.apps.three_table.database import WritableDatabase
 from ckpt_backends.apps.three_table.index import CheckpointRow, Values
 from ckpt_backends.apps.three_table.layout import (
     CREATED,
     HASH,
     MODIFIED,
     NEEDED,
-    SURROGATE,
     VALUE,
     ThreeTables,
     detect,
@@ -28,12 +25,14 @@ from ckpt_backends.apps.three_table.read import ThreeTableStore, own_hash
 from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, NewBlob, gone, moved
 from ckpt_backends.changes.removal import GONE, MOVED, Inside, Removal, Removed
-from ckpt_backends.changes.rows import Restored, Row, conflict
+from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.errors import StoreChanged, UnknownLayout, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey
 from ckpt_backends.protocol import WritableStore
 from ckpt_backends.servers.answer_types import CHANGES, checked
 from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
+from ckpt_backends.sql.database import WritableDatabase
+from ckpt_backends.sql.row_changes import RowChanges
 from ckpt_backends.url import StoreUrl
 
 _APART = timedelta(seconds=1)
@@ -67,9 +66,11 @@ class WritableThreeTableStore(BaseWritableStore):
         self._tables = tables
         self._url = url
         self._store = ThreeTableStore(database, tables, url)
+        self._rows = RowChanges(database, tables.names, tables.columns)
 
     def apply(self, change: Change) -> None:
-        with self._transaction(change.thread_id):
+        self._store.forget()
+        with self._database.transaction(change.thread_id):
             values = self._store.read_keys(change.thread_id)
             heads = {ns: one.key.checkpoint_id for ns, one in values.index.heads().items()}
             if heads != dict(change.heads):
@@ -95,18 +96,13 @@ class WritableThreeTableStore(BaseWritableStore):
             self._check(change, len(values.index.places))
 
     def remove(self, removals: Sequence[Removal]) -> list[Removed]:
-        with self._transaction(None):
+        self._store.forget()
+        with self._database.transaction(exclusive=True):
             return [self._remove(one) for one in removals]
 
     def restore(self, rows: Iterable[Row]) -> Restored:
-        added = there = 0
-        with self._transaction(None):
-            for row in rows:
-                if self._restore(row):
-                    added += 1
-                else:
-                    there += 1
-        return Restored(added, there)
+        with self._database.transaction(exclusive=True):
+            return self._rows.restore(rows, _KEYS)
 
     def finish_removal(self) -> str:
         return self._database.finish_removal()
@@ -116,10 +112,6 @@ class WritableThreeTableStore(BaseWritableStore):
 
     def close(self) -> None:
         self._database.close()
-
-    def _transaction(self, thread_id: str | None) -> AbstractContextManager[None]:
-        self._store.forget()
-        return self._database.transaction(thread_id)
 
     def _check(self, change: Change, before: int) -> None:
         """Raise `StoreChanged` unless the thread now has the state that the change intended."""
@@ -153,7 +145,7 @@ class WritableThreeTableStore(BaseWritableStore):
             CREATED: at,
             MODIFIED: at,
         }
-        self._insert(CHECKPOINTS, cells)
+        self._rows.add(CHECKPOINTS, cells)
         new = {(blob.channel, blob.version): blob for blob in blobs}
         named = values.named(parent)
         for channel, version in json.loads(one.body.data)["channel_versions"].items():
@@ -178,17 +170,15 @@ class WritableThreeTableStore(BaseWritableStore):
             CREATED: at,
             MODIFIED: at,
         }
-        self._insert(BLOBS, cells)
+        self._rows.add(BLOBS, cells)
 
     def _copy_value(
         self, source: CheckpointRow, channel: str, key: CheckpointKey, hashed: object, at: object
     ) -> None:
         """Copy a channel's value byte for byte from one hash to another hash."""
         new = {"thread_id": key.thread_id, HASH: hashed, CREATED: at, MODIFIED: at}
-        where = f"{self._same('thread_id', 'of')} AND {self._hash('from', source.stored_hash)}"
-        where += f" AND {self._same('channel', 'channel')}"
-        bound = {"of": key.thread_id, "from": source.stored_hash, "channel": channel}
-        if not self._copy_rows(BLOBS, new, where, bound):
+        where = {"thread_id": key.thread_id, HASH: source.stored_hash, "channel": channel}
+        if not self._rows.copy(BLOBS, new, where):
             raise gone(source.key)
 
     def _copy(self, copy: CopyOfCheckpoint, thread_id: str) -> None:
@@ -199,15 +189,12 @@ class WritableThreeTableStore(BaseWritableStore):
         )
         if place is None:
             raise gone(source)
-        thread = self._same("thread_id", "of")
-        by_id = f"{thread} AND {self._same('checkpoint_id', 'id')}"
-        bound = {"of": source.thread_id, "id": source.checkpoint_id, "from": place.stored_hash}
-        new: dict[str, object] = {"thread_id": thread_id}
-        hashed = self._hash("from", place.stored_hash)
-        self._copy_rows(CHECKPOINTS, new, f"{by_id} AND {hashed}", bound)
-        self._copy_rows(WRITES, new, f"{by_id} AND {hashed}", bound)
-        where = f"{thread} AND {hashed}"
-        self._copy_rows(BLOBS, new, where, {"of": source.thread_id, "from": place.stored_hash})
+        new = {"thread_id": thread_id}
+        values = {"thread_id": source.thread_id, HASH: place.stored_hash}
+        by_id = {**values, "checkpoint_id": source.checkpoint_id}
+        self._rows.copy(CHECKPOINTS, new, by_id)
+        self._rows.copy(WRITES, new, by_id)
+        self._rows.copy(BLOBS, new, values)
 
     def _put_back(self, values: Values, thread_id: str, blob: NewBlob) -> None:
         """Store a missing value again under the hash of its checkpoint."""
@@ -230,26 +217,20 @@ class WritableThreeTableStore(BaseWritableStore):
         place = values.index.places.get((key.checkpoint_ns, key.checkpoint_id))
         if place is None:
             raise gone(key)
-        where, bound = self._at(values, place)
-        if self._delete(WRITES, where, bound) != writes:
+        where = self._at(values, place)
+        if self._rows.remove(WRITES, where) != writes:
             raise moved(change)
-        self._delete(CHECKPOINTS, where, bound)
+        self._rows.remove(CHECKPOINTS, where)
         if place.hash not in values.index.shared:
-            self._delete_hash(key.thread_id, place.stored_hash)
+            self._rows.remove(BLOBS, {"thread_id": key.thread_id, HASH: place.stored_hash})
 
     def _remove_value(self, values: Values, thread_id: str, channel: str, version: str) -> int:
         place = values.index.by_hash.get(version)
         hashed: object = values.orphaned.get(version) if place is None else place.stored_hash
         if hashed is None:
             return 0
-        where = f"{self._same('thread_id', 'of')} AND {self._hash('from', hashed)}"
-        where += f" AND {self._same('channel', 'channel')}"
-        bound = {"of": thread_id, "from": hashed, "channel": channel}
-        return self._delete(BLOBS, where, bound)
-
-    def _delete_hash(self, thread_id: str, hashed: object) -> int:
-        where = f"{self._same('thread_id', 'of')} AND {self._hash('from', hashed)}"
-        return self._delete(BLOBS, where, {"of": thread_id, "from": hashed})
+        where = {"thread_id": thread_id, HASH: hashed, "channel": channel}
+        return self._rows.remove(BLOBS, where)
 
     def _remove(self, removal: Removal) -> Removed:
         name = removal.thread_id
@@ -263,8 +244,7 @@ class WritableThreeTableStore(BaseWritableStore):
             return Removed(name, skipped=MOVED)
         if removal.inside is not None:
             return Removed(name, self._remove_inside(name, removal.inside))
-        where = self._same("thread_id", "of")
-        rows = {table: self._delete(table, where, {"of": name}) for table in _TABLES}
+        rows = {table: self._rows.remove(table, {"thread_id": name}) for table in _TABLES}
         self._store.forget()
         return Removed(name, rows)
 
@@ -276,108 +256,24 @@ class WritableThreeTableStore(BaseWritableStore):
         for ns, ids in inside.checkpoints.items():
             for checkpoint_id in ids:
                 place = values.index.places.get((ns, checkpoint_id))
-                if place is not None:
-                    where, bound = self._at(values, place)
-                else:  # Orphaned writes: they have no checkpoint.
-                    where = (
-                        f"{self._same('thread_id', 'of')} AND {self._same('checkpoint_id', 'id')}"
-                    )
-                    bound = {"of": thread_id, "id": checkpoint_id}
+                # Orphaned writes have no checkpoint.
+                by_id = {"thread_id": thread_id, "checkpoint_id": checkpoint_id}
+                where = by_id if place is None else self._at(values, place)
                 for table in (WRITES, CHECKPOINTS):
-                    rows[table] += self._delete(table, where, bound)
+                    rows[table] += self._rows.remove(table, where)
         self._store.forget()
         return rows
 
-    def _at(self, values: Values, place: CheckpointRow) -> tuple[str, dict[str, object]]:
-        """The condition that selects a checkpoint's rows, and its parameters.
+    def _at(self, values: Values, place: CheckpointRow) -> dict[str, object]:
+        """The cells that select a checkpoint's rows.
 
-        It includes the hash if several checkpoints of the thread have the same id.
+        They include the hash if several checkpoints of the thread have the same id.
         """
-        where = f"{self._same('thread_id', 'of')} AND {self._same('checkpoint_id', 'id')}"
-        bound: dict[str, object] = {"of": place.key.thread_id, "id": place.key.checkpoint_id}
-        if len(values.index.by_id[place.key.checkpoint_id]) > 1:
-            return f"{where} AND {self._hash('from', place.stored_hash)}", {
-                **bound,
-                "from": place.stored_hash,
-            }
-        return where, bound
-
-    def _restore(self, row: Row) -> bool:
-        """Add a row unless it exists. Returns whether it was added.
-
-        Raises `StoreChanged` if it exists with different contents, and `Unsupported` if the table
-        lacks one of its columns.
-        """
-        columns = self._tables.columns.get(row.table, frozenset())
-        missing = row.cells.keys() - columns
-        if missing:
-            raise Unsupported(f"table '{row.table}' has no column '{min(missing)}' here")
-        table, database = self._tables.names[row.table], self._database
-        cells = {f"v{n}": cell for n, cell in enumerate(row.cells.values())}
-        names = dict(zip(row.cells, cells, strict=True))
-        bound = {name: self._bind(cell) for name, cell in cells.items()}
-
-        def found(wanted: Iterable[str]) -> bool:
-            same = " AND ".join(
-                database.is_given(row.table, column, names[column], row.cells[column])
-                for column in wanted
-            )
-            return bool(database.rows(f"SELECT 1 FROM {table} WHERE {same} LIMIT 1", bound))
-
-        if found(row.cells):
-            return False
-        if found(sorted(_KEYS[row.table] & row.cells.keys())):
-            raise conflict(row.table)
-        listed = ", ".join(map(database.quoted, row.cells))
-        marks = ", ".join(
-            database.given(row.table, column, names[column], cell)
-            for column, cell in row.cells.items()
-        )
-        database.change(f"INSERT INTO {table} ({listed}) VALUES ({marks})", bound)
-        return True
-
-    def _insert(self, table: str, cells: Mapping[str, object]) -> None:
-        """Add a row; cells without a column are left out."""
-        kept = {name: cell for name, cell in cells.items() if self._tables.has(table, name)}
-        marks = ", ".join(self._mark(name, cell) for name, cell in kept.items())
-        listed = ", ".join(map(self._database.quoted, kept))
-        query = f"INSERT INTO {self._tables.names[table]} ({listed}) VALUES ({marks})"
-        self._database.change(query, {name: self._bind(cell) for name, cell in kept.items()})
-
-    def _copy_rows(
-        self, table: str, new: Mapping[str, object], where: str, bound: Mapping[str, object]
-    ) -> int:
-        """Copy rows with some cells changed. Returns the number of copied rows."""
-        columns = sorted(self._tables.columns[table] - {SURROGATE})
-        quoted = self._database.quoted
-        selected = ", ".join(
-            self._mark(f"new_{name}", new[name]) if name in new else quoted(name)
-            for name in columns
-        )
-        name = self._tables.names[table]
-        listed = ", ".join(map(quoted, columns))
-        given = {f"new_{name}": cell for name, cell in new.items() if name in columns}
-        values = {name: self._bind(cell) for name, cell in {**bound, **given}.items()}
-        query = f"INSERT INTO {name} ({listed}) SELECT {selected} FROM {name} WHERE {where}"
-        return self._database.change(query, values)
-
-    def _delete(self, table: str, where: str, bound: Mapping[str, object]) -> int:
-        query = f"DELETE FROM {self._tables.names[table]} WHERE {where}"
-        values = {name: self._bind(cell) for name, cell in bound.items()}
-        return self._database.change(query, values)
-
-    def _same(self, column: str, name: str) -> str:
-        return self._database.same(column, name)
-
-    def _hash(self, name: str, stored: object) -> str:
-        """The condition that a row has a hash; `stored` is the hash as stored."""
-        return f"{HASH} = {self._mark(name, stored)}"
-
-    def _mark(self, name: str, cell: object) -> str:
-        return self._database.text(name) if isinstance(cell, str) else self._database.mark(name)
-
-    def _bind(self, cell: object) -> object:
-        return self._database.bound(cell) if isinstance(cell, str) else cell
+        key = place.key
+        where: dict[str, object] = {"thread_id": key.thread_id, "checkpoint_id": key.checkpoint_id}
+        if len(values.index.by_id[key.checkpoint_id]) > 1:
+            where[HASH] = place.stored_hash
+        return where
 
 
 _KEYS = {

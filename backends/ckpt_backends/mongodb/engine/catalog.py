@@ -1,34 +1,63 @@
-"""Finds the layouts of a database, with one small query for each collection."""
+"""Finds the store in a database, with one small query for each collection.
+
+Savers take the names of their collections as arguments, so their documents tell what they hold.
+Only a collection of writes is sometimes found by its name, because it does not name the collection
+of its checkpoints.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from ckpt_backends import shell
-from ckpt_backends.errors import UnknownLayout
+from ckpt_backends.discovery import declared_for, load
+from ckpt_backends.errors import SeveralLayouts, UnknownLayout
+from ckpt_backends.memory.protocol import HINT
 from ckpt_backends.mongodb.engine.connect import MongoConnection
-from ckpt_backends.mongodb.engine.pipelines import Stage
-from ckpt_backends.mongodb.layout import (
-    FIELDS,
-    JAVASCRIPT,
-    OFFICIAL,
-    Collection,
+from ckpt_backends.mongodb.engine.layout import (
+    KEY,
+    MEMORY,
+    WRITES,
+    CollectionSample,
     MongoLayout,
-    choose,
+    SaverFormat,
 )
+from ckpt_backends.mongodb.engine.pipelines import Stage
 from ckpt_backends.url import StoreUrl
 
 MOST_LOOKED_AT = 200
 """Maximum number of collections to examine."""
 _PARAMS = ("collection", "writes_collection")
-_WRITES = (("checkpoints", "checkpoint_writes"), ("checkpoint", "checkpoint_write"))
+_USUAL = (("checkpoints", "checkpoint_writes"), ("checkpoint", "checkpoint_write"))
 """Parts of the usual names of a checkpoints collection and its writes collection."""
+_FEW = 5
+_FIELDS: Sequence[Mapping[str, Any]] = [
+    {"$limit": 10},
+    {
+        "$project": {
+            "_id": 0,
+            **dict.fromkeys(KEY, 1),
+            "fields": {
+                "$map": {
+                    "input": {"$objectToArray": "$$ROOT"},
+                    "as": "one",
+                    "in": {"k": "$$one.k", "t": {"$type": "$$one.v"}},
+                }
+            },
+        }
+    },
+]
+"""Reads the keys of up to 10 documents, and the names and types of all their fields."""
 
 
 def find_layout(connection: MongoConnection, url: StoreUrl) -> MongoLayout:
-    """The layout of a database. Raises `UnknownLayout` or `SeveralLayouts`."""
-    database = connection.database.name
-    params = url.params
+    """The store that the URL names, or the only one in the database.
+
+    Raises `UnknownLayout`, and `SeveralLayouts` if several match the URL.
+    """
+    database, params = connection.database.name, url.params
     names = connection.collections()
     if not names:
         others = ", ".join(map(shell.word, connection.databases()[:10]))
@@ -39,22 +68,101 @@ def find_layout(connection: MongoConnection, url: StoreUrl) -> MongoLayout:
     pinned = {params[name] for name in _PARAMS if name in params}
     names.sort(key=lambda name: name not in pinned)
     looked_at = MOST_LOOKED_AT if len(pinned) < len(_PARAMS) else len(pinned)
-    found = [look(connection, name) for name in names[:looked_at]]
-    return choose(found, _pairs(connection, found, params), database, url)
+    found = list(examine(connection, names[:looked_at]))
+    _check_names(found, url)
+    savers = [(one, one.kind.saver) for one in found if one.kind.saver]
+    pairs = _pairs(connection, found, params)
+    by_name = {one.name: one for one in found}
+    layouts = [
+        _layout(one, saver, by_name.get(writes), database)
+        for one, saver in savers
+        if params.get("collection") in {None, one.name}
+        for writes in pairs.get(one.name) or [""]
+    ]
+    return _only(layouts, found, database, url)
 
 
-def look(connection: MongoConnection, name: str) -> Collection:
-    """Describe a collection by its first document that has the form of a known saver."""
-    indexes = {one["name"]: tuple(one["key"]) for one in connection.indexes(name)}
-    found = []
-    for row in connection.outside(name, FIELDS) or [{}]:
-        fields = {one["k"]: one["t"] for one in row.pop("fields", ())}
-        found.append(Collection(name, fields, row, indexes))
-    return next((one for one in found if one.kind is not None), found[0])
+def examine(connection: MongoConnection, names: Iterable[str]) -> Iterator[CollectionSample]:
+    """Describe each collection by its first document that has the form of a known saver."""
+    for name in names:
+        indexes = {one["name"]: tuple(one["key"]) for one in connection.indexes(name)}
+        found = []
+        for row in connection.outside(name, _FIELDS) or [{}]:
+            fields = {one["k"]: one["t"] for one in row.pop("fields", ())}
+            sample = CollectionSample(name, fields, row, indexes)
+            kinds = (load(one.recognise)(sample) for one in declared_for("mongodb"))
+            found.append(replace(sample, kind=next(filter(None, kinds), sample.kind)))
+        yield next((one for one in found if one.kind.table), found[0])
+
+
+def _check_names(found: Sequence[CollectionSample], url: StoreUrl) -> None:
+    names = [one.name for one in found]
+    for param in _PARAMS:
+        if url.params.get(param, names[0]) not in names:
+            raise UnknownLayout(
+                f"no collection '{url.params[param]}' in '{url}'", hint=f"it has {_listed(found)}"
+            )
+
+
+def _layout(
+    one: CollectionSample, saver: SaverFormat, writes: CollectionSample | None, database: str
+) -> MongoLayout:
+    prefixes = {name for name, keys in one.indexes.items() if keys[:3] == KEY}
+    return MongoLayout(
+        saver,
+        database,
+        one.name,
+        None if writes is None else writes.name,
+        min(prefixes, default=None) if saver.key == KEY else None,
+        (*one.unknown, *(writes.unknown if writes is not None else ())),
+    )
+
+
+def _only(
+    fitting: Sequence[MongoLayout],
+    found: Sequence[CollectionSample],
+    database: str,
+    url: StoreUrl,
+) -> MongoLayout:
+    wanted = url.params.get("layout")
+    layouts = [one for one in fitting if wanted in {None, one.name}]
+    if not layouts and fitting:
+        raise UnknownLayout(
+            f"'{url}' does not hold the layout '{wanted}'",
+            hint=f"it holds '{fitting[0].name}': remove `layout` from the URL",
+        )
+    if not layouts:
+        raise UnknownLayout(
+            f"no checkpoint collections in database '{database}' of '{url}'",
+            hint=HINT
+            if any(one.kind.table == MEMORY for one in found)
+            else f"found {_listed(found)}",
+        )
+    if len(layouts) > 1:
+        raise _several(url, layouts)
+    return layouts[0]
+
+
+def _several(url: StoreUrl, layouts: Sequence[MongoLayout]) -> SeveralLayouts:
+    names = {one.checkpoints for one in layouts}
+    if len(names) == 1:
+        said = f"cannot tell which collection has the writes of '{names.pop()}' in '{url}'"
+    else:
+        listed = ", ".join(f"'{one.checkpoints}' ({one.name})" for one in layouts)
+        said = f"'{url}' holds {len(layouts)} stores: {listed}"
+    shown = [shell.name(str(url.with_params(one.pins))) for one in layouts[:_FEW]]
+    more = f" or one of {len(layouts) - _FEW} more" if len(layouts) > _FEW else ""
+    hint = f"name one: {' or '.join(shown)}{more}"
+    return SeveralLayouts(said, [one.pins for one in layouts], hint=hint)
+
+
+def _listed(found: Sequence[CollectionSample]) -> str:
+    names = ", ".join(shell.name(one.name) for one in found[:10])
+    return names or "no collections at all"
 
 
 def _pairs(
-    connection: MongoConnection, found: Sequence[Collection], params: Mapping[str, str]
+    connection: MongoConnection, found: Sequence[CollectionSample], params: Mapping[str, str]
 ) -> dict[str, list[str]]:
     """By checkpoints collection, its writes collection; several if that is ambiguous.
 
@@ -63,8 +171,8 @@ def _pairs(
     checkpoints collection has.
     """
     asked = params.get("writes_collection")
-    ours = [one for one in found if one.kind in {OFFICIAL, JAVASCRIPT}]
-    writes = {one.name: one for one in found if one.kind == "writes"}
+    ours = [one for one in found if one.kind.saver and one.kind.saver.has_writes]
+    writes = {one.name: one for one in found if one.kind.table == WRITES}
     if asked is not None:
         return {one.name: [asked] for one in ours}
     pairs = {
@@ -72,7 +180,7 @@ def _pairs(
     }
     left = writes.keys() - {name for names in pairs.values() for name in names}
     for name in [name for name, some in pairs.items() if not some]:
-        usual = {name.replace(*pair) for pair in _WRITES if pair[0] in name} & left
+        usual = {name.replace(*pair) for pair in _USUAL if pair[0] in name} & left
         pairs[name] = sorted(usual)[:1]
         left = left - set(pairs[name])
     alone = [name for name, some in pairs.items() if not some]
@@ -82,7 +190,9 @@ def _pairs(
     return pairs
 
 
-def _holds(connection: MongoConnection, checkpoints: Collection, writes: Collection) -> bool:
+def _holds(
+    connection: MongoConnection, checkpoints: CollectionSample, writes: CollectionSample
+) -> bool:
     """Whether the checkpoint of one sampled write is in the checkpoints collection."""
     if len(writes.key) < 3 or not all(isinstance(one, str) for one in writes.key.values()):
         return False

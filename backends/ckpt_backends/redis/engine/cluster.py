@@ -12,15 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import islice
 from typing import Any
 
 from redis import exceptions
 from redis.crc import key_slot
 
 from ckpt_backends.errors import Unsupported
-from ckpt_backends.redis.engine.connect import (
-    AT_ONCE,
+from ckpt_backends.redis.engine.connection import (
     COUNTING,
     SCAN_COUNT,
     Command,
@@ -77,9 +75,7 @@ class ClusterConnection(RedisConnection):
         if name == "JSON.MGET":
             *names, path = rest
             return list(self.ask_all(("JSON.GET", one, path) for one in names))
-        with self._explained():
-            answer = self._server(keys_of(command)).execute_command(*command)
-            return self.checked(command, answer)
+        return super().ask(*command)
 
     def find(self, *command: bytes | str | int) -> Any:
         # Without a coordinator, an index of RediSearch contains only the keys of one server.
@@ -87,16 +83,10 @@ class ClusterConnection(RedisConnection):
             return None
         if command[0] in _OF_ALL or (command[0] == "JSON.MGET" and len(command) > _ONE_KEY):
             return self.ask(*command)
-        check(command)
-        with self._explained():
-            try:
-                return self.checked(
-                    command, self._server(keys_of(command)).execute_command(*command)
-                )
-            except (exceptions.AskError, exceptions.ClusterDownError, exceptions.TryAgainError):
-                raise
-            except exceptions.ResponseError:
-                return None
+        return super().find(*command)
+
+    def _run(self, command: Command) -> Any:
+        return self._server(keys_of(command)).execute_command(*command)
 
     def _info(self, *section: bytes | str | int) -> dict[str, Any]:
         answers = self._each(lambda server: server.info(*section))
@@ -106,20 +96,7 @@ class ClusterConnection(RedisConnection):
             found[summed] = sum(int(one.get(summed, 0)) for one in answers)
         return found
 
-    def ask_all(self, commands: Iterable[Command], at_once: int = AT_ONCE) -> Iterator[Any]:
-        stream = iter(commands)
-        while some := list(islice(stream, at_once)):
-            for command in some:
-                check(command)
-            with self._explained():
-                answers = self._answers(some)
-            for command, answer in zip(some, answers, strict=True):
-                if isinstance(answer, exceptions.NoPermissionError | exceptions.MovedError):
-                    raise unavailable(self._url, answer)
-                is_error = isinstance(answer, exceptions.ResponseError)
-                yield None if is_error else self.checked(command, answer)
-
-    def _answers(self, commands: Sequence[Command]) -> list[Any]:
+    def _run_all(self, commands: Sequence[Command]) -> list[Any]:
         """The answers in the order of the commands, with one request to each server."""
         by_server: dict[int, tuple[Any, list[int]]] = {}
         for number, command in enumerate(commands):
@@ -143,7 +120,7 @@ class ClusterConnection(RedisConnection):
         for server in self._each(lambda server: server):
 
             def ask(cursor: int, server: Any = server) -> Any:
-                with self._explained():
+                with explained(self._url):
                     return self.checked(("SCAN",), server.execute_command("SCAN", cursor, *after))
 
             yield from turns(self._url, ask)
@@ -170,7 +147,7 @@ class ClusterConnection(RedisConnection):
 
     def send(self, command: Command) -> Any:
         """Run a changing command with keys of one slot. Raises the driver's errors."""
-        return self._server(keys_of(command)).execute_command(*command)
+        return self._run(command)
 
     def _server(self, names: Sequence[bytes]) -> Any:
         """The client of the server with these keys. All keys must be of one slot."""
@@ -184,16 +161,8 @@ class ClusterConnection(RedisConnection):
 
     def _each(self, ask: Callable[[Any], Any]) -> list[Any]:
         self._check_open()
-        with self._explained():
+        with explained(self._url):
             return [ask(one) for one in self._servers.values()]
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            with explained(self._url):
-                yield
-        except exceptions.MovedError as error:
-            raise unavailable(self._url, error) from None
 
     def close(self) -> None:
         if self._is_open:

@@ -131,3 +131,33 @@ def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
     said = masked(str(error).strip().partition("\n")[0], url) or type(error).__name__
     said = said if len(said) <= _SHOWN else f"{said[:_SHOWN]}..."
     return StoreUnavailable(f"cannot read '{url}': {said}")
+
+
+@contextmanager
+def explained_change(url: StoreUrl, outcome: str) -> Iterator[None]:
+    """Turn the driver's errors into `StoreUnavailable`, with `outcome` in the message."""
+    try:
+        yield
+    except exceptions.WatchError:
+        raise
+    except (exceptions.RedisError, exceptions.RedisClusterException, OSError) as error:
+        raise _refused(url, error, outcome) from None
+
+
+def _refused(url: StoreUrl, error: Exception, outcome: str) -> StoreUnavailable:
+    said = str(error)
+    reason, hint = None, None
+    if isinstance(error, exceptions.ReadOnlyError) or "READONLY" in said:
+        reason, hint = "the server is a read-only replica", "use the URL of its primary"
+    elif isinstance(error, exceptions.NoPermissionError):
+        reason = "permission denied"
+        hint = "a change needs +@write, +@transaction, and the module's commands for documents"
+    elif isinstance(error, exceptions.OutOfMemoryError) or "OOM" in said:
+        reason = "the server is out of memory"
+    elif "EXECABORT" in said or isinstance(error, exceptions.ExecAbortError):
+        reason = "the server refused the transaction"
+    if reason is not None:
+        return StoreUnavailable(f"cannot write to '{url}': {reason}; {outcome}", hint=hint)
+    found = unavailable(url, error)
+    found.message = f"{found.message}; it is unknown whether anything was written"
+    return found

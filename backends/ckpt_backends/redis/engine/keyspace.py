@@ -1,15 +1,21 @@
-"""Helpers for the names of keys, and the interface of all Redis layouts."""
+"""Helpers for the names of keys, and what is known of a key by its name."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from datetime import datetime
 from os.path import commonprefix
-from typing import Any, Protocol
+from typing import Any
 
-from ckpt_backends.model import BlobKey, Capability, Checkpoint, CheckpointKey, Usage, Write
+from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.model import BlobKey, CheckpointKey
 
+CHECKPOINT, APART = "checkpoint", "checkpoint_blob"
+"""The kinds of the keys of checkpoints and of separate values, as archives name them."""
+DOCUMENT, HASH, ZSET, STRING = "ReJSON-RL", "hash", "zset", "string"
+"""The types of keys, as TYPE returns them."""
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 CALL = rf"[^:|]+:{UUID}(?:\|[^:|]+:{UUID})*"
 """A pattern for the namespace of a subgraph's call. Such a namespace contains colons."""
@@ -45,6 +51,15 @@ def literally(name: str) -> bytes:
 def beginning(names: Collection[str]) -> bytes:
     """A part of a SCAN pattern for the common beginning of all names, to receive fewer keys."""
     return literally(commonprefix(list(names)))  # noqa: RUF071  (characters are meant)
+
+
+def quoted(name: bytes) -> str:
+    """A key for redis-cli. Unprintable characters are written as hex."""
+    shown = "".join(
+        chr(byte) if 0x20 <= byte < 0x7F and byte not in b'"\\' else f"\\x{byte:02x}"
+        for byte in name
+    )
+    return f'"{shown}"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,89 +115,68 @@ class ThreadKeys:
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
-    """A write that a change adds."""
+class CheckpointKeys:
+    """A checkpoint with all its keys, or the orphaned writes of a missing checkpoint."""
 
-    name: bytes
-    copied: bytes | None = None
-    """The key of the original if it is a copy; otherwise None."""
-    source: CheckpointKey | None = None
-    """The checkpoint of the original."""
+    key: CheckpointKey
+    names: dict[str, list[bytes]]
+    """By kind, its keys, in the order of restoring. Some of the keys may not exist."""
+    is_there: bool
+    """Whether the checkpoint exists."""
+    writes: list[bytes] = field(default_factory=list)
+    """The keys of its complete writes. (Savers of hashes may set the fields one by one.)"""
+
+    @property
+    def at(self) -> tuple[str, str]:
+        """Namespace and checkpoint id."""
+        return self.key.checkpoint_ns, self.key.checkpoint_id
 
 
-class Layout(Protocol):
-    """A layout of checkpoints in Redis. Methods read the current data; there is no snapshot."""
+@dataclass(slots=True)
+class KeysByCheckpoint:
+    """The keys of a thread, grouped by checkpoint."""
 
-    name: str
-    saver: str
-    capabilities: Capability
-    tables: tuple[str, ...]
-    is_by_arrival: bool
-    """Whether the writes of a checkpoint are ordered by the time they were stored."""
+    groups: dict[tuple[str, str], CheckpointKeys]
+    """By namespace and checkpoint id."""
+    shared: dict[str, dict[str, list[bytes]]]
+    """By namespace and kind, the keys of pointers and lists."""
+    blobs: dict[BlobKey, bytes] = field(default_factory=dict)
+    """The keys of the separate values."""
 
-    def lines(self) -> Iterator[ListedNamespace]:
-        """All namespaces of the store, in undefined order."""
-        ...
+    @property
+    def checkpoints(self) -> list[CheckpointKeys]:
+        return [one for one in self.groups.values() if one.is_there]
 
-    def checkpoint_name(self, key: CheckpointKey) -> bytes:
-        """The key of a checkpoint."""
-        ...
+    @property
+    def writes(self) -> int:
+        """The number of complete writes."""
+        return sum(len(one.writes) for one in self.groups.values())
 
-    def told(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
-        """The checkpoints among these keys, according to their contents, in the same order."""
-        ...
+    @property
+    def last_at(self) -> datetime | None:
+        """Time of the newest checkpoint in all namespaces."""
+        ids = [one.key.checkpoint_id for one in self.checkpoints]
+        return time_of(max(ids)) if ids else None
 
-    def find(self, thread_ids: Collection[str]) -> dict[str, ThreadKeys]:
-        """The keys of some threads. Without an index, several threads cost as much as one."""
-        ...
+    @property
+    def heads(self) -> dict[str, CheckpointKeys]:
+        """By namespace, its newest checkpoint."""
+        found: dict[str, CheckpointKeys] = {}
+        for one in self.checkpoints:
+            known = found.get(one.key.checkpoint_ns)
+            if known is None or known.key < one.key:
+                found[one.key.checkpoint_ns] = one
+        return found
 
-    def writes_at(self, keys: Collection[CheckpointKey]) -> list[WriteEntry]:
-        """The writes of some checkpoints; may include others. Costs as much as `find`."""
-        ...
+    def in_order(self) -> list[tuple[str, bytes]]:
+        """(kind, key) of all keys, in the order of restoring.
 
-    def is_indexed(self) -> bool:
-        """Whether the keys of a thread are found without a SCAN over all keys."""
-        ...
-
-    def pages(self) -> Iterator[ThreadKeys]:
-        """All keys of the store in batches, each key once."""
-        ...
-
-    def checkpoints(
-        self,
-        places: Sequence[CheckpointEntry],
-        *,
-        body: bool,
-        metadata: bool,
-        values: bool | Collection[str],
-    ) -> Iterator[Checkpoint]:
-        """The checkpoints in the order of `places`, without those removed meanwhile."""
-        ...
-
-    def blobs(self, found: ThreadKeys) -> Iterator[tuple[bytes, str, BlobKey, int]]:
-        """The separate values, each as (key in Redis, thread id, blob key, size in bytes)."""
-        ...
-
-    def writes(
-        self, places: Sequence[WriteEntry], values: bool | Collection[str]
-    ) -> Iterator[Write]:
-        """The writes, without those removed meanwhile.
-
-        They are ordered by arrival if `is_by_arrival`; otherwise the order is undefined.
+        Separate values come first. Pointers to heads come last, the root's pointer at the very end.
         """
-        ...
-
-    def written(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, bool]]:
-        """For each write that exists: (key in Redis, its checkpoint, whether it is complete)."""
-        ...
-
-    def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
-        """The size of each single value, with `rows` 1, in undefined order.
-
-        Each comes with the id of its checkpoint, or `''` for a separate value.
-        """
-        ...
-
-    def sources(self, key: CheckpointKey) -> list[str]:
-        """Redis commands with which a person finds a checkpoint and its writes."""
-        ...
+        groups = sorted(self.groups.values(), key=lambda one: (not one.key.checkpoint_ns, one.key))
+        kinds = list(dict.fromkeys(kind for one in groups for kind in one.names))
+        found = [(APART, name) for name in sorted(self.blobs.values())]
+        found += [(kind, name) for kind in kinds for one in groups for name in one.names[kind]]
+        for ns in sorted(self.shared, reverse=True):
+            found += [(kind, name) for kind, names in self.shared[ns].items() for name in names]
+        return found

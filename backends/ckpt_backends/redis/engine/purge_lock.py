@@ -12,7 +12,7 @@ from typing import Any
 from redis import exceptions
 
 from ckpt_backends.errors import Refused
-from ckpt_backends.redis.engine.connect import RedisConnection
+from ckpt_backends.redis.engine.connection import RedisConnection
 from ckpt_backends.url import StoreUrl
 
 LOCK = b"ckpt:purge-lock"

@@ -13,14 +13,14 @@ from redis import exceptions
 
 from ckpt_backends.changes.rows import Cell, Restored, Row, conflict
 from ckpt_backends.errors import Unsupported
-from ckpt_backends.redis.engine.connect import Command, RedisConnection
+from ckpt_backends.redis.engine.connection import Command, RedisConnection
+from ckpt_backends.redis.engine.key_rows import ABOUT, commands_of
 from ckpt_backends.redis.engine.keyspace import raw
-from ckpt_backends.redis.engine.thread_keys import ABOUT, commands_of
 
 _ROWS_AT_ONCE, _BYTES_AT_ONCE = 200, 4 << 20
 
 
-class Keys(Protocol):
+class RestoredKeys(Protocol):
     """The keys of one layout."""
 
     types: Mapping[str, str]
@@ -35,7 +35,7 @@ class Keys(Protocol):
         ...
 
 
-def restore_rows(connection: RedisConnection, owning: Keys, rows: Iterable[Row]) -> Restored:
+def restore_rows(connection: RedisConnection, keys: RestoredKeys, rows: Iterable[Row]) -> Restored:
     """Create the keys that do not exist yet.
 
     Raises `StoreChanged` if a key exists with different contents, and `Unsupported` if the layout
@@ -49,18 +49,18 @@ def restore_rows(connection: RedisConnection, owning: Keys, rows: Iterable[Row])
             _send(link, [("MULTI",)])
             for some in _parts(rows):
                 for row in some:
-                    if owning.types.get(row.table) != row.cells.get("type"):
+                    if keys.types.get(row.table) != row.cells.get("type"):
                         raise Unsupported(
                             f"unknown kind of key '{row.table}' in the archive",
                             hint="the archive comes from a newer ckpt: upgrade ckpt",
                         )
                 live = [row for row in some if (at := _expiry(row)) is None or at > now]
                 expired += len(some) - len(live)
-                new = list(_missing(owning, live))
+                new = list(_missing(keys, live))
                 there += len(live) - len(new)
                 added += len(new)
                 _send(link, [command for row in new for command in _commands(row)])
-                _send(link, list(owning.also(new)))
+                _send(link, list(keys.also(new)))
             link.send_command("EXEC")
             for answer in link.read_response():
                 if isinstance(answer, exceptions.ResponseError):
@@ -81,9 +81,9 @@ def _expiry(row: Row) -> int | None:
     return at if isinstance(at, int) else None
 
 
-def _missing(owning: Keys, rows: Sequence[Row]) -> Iterator[Row]:
+def _missing(keys: RestoredKeys, rows: Sequence[Row]) -> Iterator[Row]:
     """The rows that do not exist yet. Raises `StoreChanged` if one has different contents."""
-    for row, cells in zip(rows, owning.stored(rows), strict=True):
+    for row, cells in zip(rows, keys.stored(rows), strict=True):
         if cells is None:
             yield row
         elif cells != {key: cell for key, cell in row.cells.items() if key not in ABOUT}:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ckpt_backends.redis.engine.connect import RedisConnection
+from ckpt_backends.redis.engine.connection import RedisConnection
 from ckpt_backends.redis.engine.keyspace import raw, text
 
 _PLAIN = re.compile(r"[!-+\--~](?:[ -+\--~]*[!-+\--~])?")

@@ -12,15 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import islice
 
 from ckpt_backends.app_sessions import AppSession
 from ckpt_backends.base import Closing
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import TypedBytes
-from ckpt_backends.redis.engine.connect import RedisConnection
-from ckpt_backends.redis.engine.keyspace import raw, text
+from ckpt_backends.redis.engine.connection import RedisConnection
+from ckpt_backends.redis.engine.keyspace import STRING, raw, text
 from ckpt_backends.url import StoreUrl
 
 PATTERN = "*context*:*:*"
@@ -37,12 +36,9 @@ class RedisSessions(Closing):
         self._pattern = raw(url.params.get("pattern", PATTERN))
 
     def sessions(self) -> Iterator[AppSession]:
-        seen: set[bytes] = set()
-        for names in self._connection.scan(self._pattern, "string"):
-            new = iter([one for one in dict.fromkeys(names) if one not in seen])
-            while some := list(islice(new, _AT_ONCE)):
-                seen.update(some)
-                yield from self._load(some)
+        for names in self._connection.scan_once(self._pattern, STRING):
+            for start in range(0, len(names), _AT_ONCE):
+                yield from self._load(names[start : start + _AT_ONCE])
 
     def _load(self, names: list[bytes]) -> Iterator[AppSession]:
         sizes = list(self._connection.ask_all(("STRLEN", name) for name in names))

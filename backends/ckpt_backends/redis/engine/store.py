@@ -7,13 +7,12 @@ not seen, and keys that are removed meanwhile are left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from ckpt_backends.base import BaseStore
 from ckpt_backends.changes.rows import Row
-from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.model import (
     BlobKey,
     Checkpoint,
@@ -25,19 +24,14 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.redis.engine.archived_keys import own_keys
-from ckpt_backends.redis.engine.connect import RedisConnection
 from ckpt_backends.redis.engine.keyspace import (
     CheckpointEntry,
-    Layout,
-    ListedNamespace,
     ThreadKeys,
     WriteEntry,
     raw,
 )
-from ckpt_backends.redis.engine.thread_keys import Owning
-from ckpt_backends.redis.engine.thread_listing import lines_of
-from ckpt_backends.redis.javascript.documents import BLOBS
+from ckpt_backends.redis.engine.layout import RedisLayout
+from ckpt_backends.redis.engine.thread_listing import ListedThread, namespaces_of, threads_of
 from ckpt_backends.url import StoreUrl
 
 _Told = TypeVar("_Told")
@@ -53,11 +47,11 @@ class RedisStore(BaseStore):
 
     keys_expire = True
 
-    def __init__(self, connection: RedisConnection, url: StoreUrl, layout: Layout) -> None:
-        self._connection = connection
+    def __init__(self, layout: RedisLayout, url: StoreUrl) -> None:
+        self._connection = layout.connection
         self._url = url
         self._layout = layout
-        self._threads: list[_Listed] | None = None
+        self._threads: list[ListedThread] | None = None
         self._order: dict[str, int] = {}
         self._found: dict[str, ThreadKeys] = {}
 
@@ -77,14 +71,14 @@ class RedisStore(BaseStore):
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         if self._threads is None:
-            self._threads = threads_of(self._layout.lines())
+            self._threads = threads_of(self._layout.namespaces())
         listed = self._threads[:limit]
         self._order = {one.thread_id: n for n, one in enumerate(listed)}
         for one in listed:
             yield one.thread()
 
     def thread(self, thread_id: str) -> Thread | None:
-        found = threads_of(lines_of(one.key for one in self._places_of(thread_id).values()))
+        found = threads_of(namespaces_of(self._places_of(thread_id).values()))
         return found[0].thread() if found else None
 
     def size(self, thread_id: str) -> ThreadSize:
@@ -97,40 +91,31 @@ class RedisStore(BaseStore):
         writes = {write.name: write for one in found.values() for write in one.writes}
         blobs = {name: None for one in found.values() for name in one.blobs}
         every = ThreadKeys(writes=list(writes.values()), mixed=places, blobs=list(blobs))
-        return _sizes((one for _, one in self._layout.usage(every)), thread_ids)
+        return _sizes(self._layout.usage(every), thread_ids)
 
     def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
         for checkpoint_id, one in self._layout.usage(self._find(thread_id)):
             if one.thread_id == thread_id and checkpoint_id:
                 key = CheckpointKey(thread_id, one.checkpoint_ns, checkpoint_id)
-                yield key, _sizes([one], [thread_id])[0]
+                yield key, _sizes([(checkpoint_id, one)], [thread_id])[0]
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         sums: dict[tuple[str, ...], list[Any]] = {}
-        for one in self._usage(thread_id):
+        for _, one in self._usage(thread_id):
             place = (one.thread_id, one.table, one.column, one.checkpoint_ns)
             kind = (*place, one.channel or "", str(one.channel is None), one.type)
             total = sums.setdefault(kind, [one, 0, 0])
             total[1] += one.rows
             total[2] += one.bytes
         for _, (one, rows, size) in sorted(sums.items(), key=lambda item: raw(item[0][0])):
-            yield Usage(
-                one.table,
-                one.column,
-                one.thread_id,
-                one.checkpoint_ns,
-                one.channel,
-                one.type,
-                rows,
-                size,
-            )
+            yield replace(one, rows=rows, bytes=size)
 
-    def _usage(self, thread_id: str | None) -> Iterator[Usage]:
+    def _usage(self, thread_id: str | None) -> Iterator[tuple[str, Usage]]:
         pages = self._layout.pages() if thread_id is None else iter([self._find(thread_id)])
         for found in pages:
-            for _, one in self._layout.usage(found):
+            for checkpoint_id, one in self._layout.usage(found):
                 if thread_id in (None, one.thread_id):
-                    yield one
+                    yield checkpoint_id, one
 
     def namespaces(self, thread_id: str) -> list[str]:
         return sorted({ns for ns, _ in self._places_of(thread_id)})
@@ -146,7 +131,7 @@ class RedisStore(BaseStore):
         values: bool | Collection[str] = False,
     ) -> Iterator[Checkpoint]:
         places = self._places(thread_id, checkpoint_ns, checkpoint_ids)
-        places.sort(key=lambda one: one.key.checkpoint_id, reverse=True)
+        places.sort(key=lambda one: (one.rank, one.key.checkpoint_id), reverse=True)
         places.sort(key=lambda one: one.key.checkpoint_ns)
         return self._load(places, body=body, metadata=metadata, values=values)
 
@@ -158,7 +143,7 @@ class RedisStore(BaseStore):
         metadata: bool,
         values: bool | Collection[str] = False,
     ) -> Iterator[Checkpoint]:
-        if body or metadata:
+        if body or metadata or not self._layout.lists_parents:
             return self._layout.checkpoints(places, body=body, metadata=metadata, values=values)
         return map(_bare, places)
 
@@ -174,16 +159,14 @@ class RedisStore(BaseStore):
         wanted = None if checkpoint_ids is None else set(checkpoint_ids)
         places = self._write_places(thread_id, wanted)
         places.sort(key=lambda one: one.checkpoint_id)
-        kept = [
+        yield from self._sorted(
             write
             for write in self._layout.writes(places, values)
             if write.key.thread_id == thread_id
             and (checkpoint_ns is None or write.key.checkpoint_ns == checkpoint_ns)
             and (wanted is None or write.key.checkpoint_id in wanted)
             and (channels is None or write.channel in channels)
-        ]
-        kept.sort(key=_by_checkpoint if self._layout.is_by_arrival else _order)
-        yield from kept
+        )
 
     def checkpoints_at(
         self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
@@ -198,13 +181,14 @@ class RedisStore(BaseStore):
         values: bool | Collection[str] = False,
     ) -> Iterator[Write]:
         wanted = set(keys)
-        kept = [
+        yield from self._sorted(
             write
             for write in self._layout.writes(self._layout.writes_at(keys), values)
             if write.key in wanted and (channels is None or write.channel in channels)
-        ]
-        kept.sort(key=_by_checkpoint if self._layout.is_by_arrival else _order)
-        yield from kept
+        )
+
+    def _sorted(self, writes: Iterable[Write]) -> list[Write]:
+        return sorted(writes, key=_by_checkpoint if self._layout.is_by_arrival else _order)
 
     def expiries(
         self, thread_id: str, checkpoint_ns: str, checkpoint_ids: Collection[str]
@@ -229,16 +213,13 @@ class RedisStore(BaseStore):
                 yield key, size
 
     def rows(self, thread_id: str) -> Iterator[Row]:
-        owning = Owning(self._connection, self._layout)
-        for owned in owning.of([thread_id]):
-            yield from owning.rows(owned)
+        return self._layout.finder().rows(thread_id)
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
-        types = Owning(self._connection, self._layout).types
-        return own_keys(self._layout, types, thread_id, rows)
+        return self._layout.finder().own_rows(thread_id, rows)
 
     def row_key(self, row: Row) -> Hashable:
-        return row.table, row.cells["key"]
+        return self._layout.finder().row_key(row)
 
     def sources(self, key: CheckpointKey) -> list[str]:
         return self._layout.sources(key)
@@ -279,7 +260,7 @@ class RedisStore(BaseStore):
             known |= find(wanted)
         return known[thread_id]
 
-    def _after(self, thread_id: str) -> Sequence[_Listed]:
+    def _after(self, thread_id: str) -> Sequence[ListedThread]:
         """The threads that were listed after this one."""
         at = self._order.get(thread_id)
         if at is None or self._threads is None:
@@ -304,7 +285,7 @@ class RedisStore(BaseStore):
         """The checkpoints with these keys that exist."""
         wanted = set(keys)
         names = sorted({self._layout.checkpoint_name(key) for key in keys})
-        return [place for place in self._layout.told(names) if place.key in wanted]
+        return [place for place in self._layout.entries(names) if place.key in wanted]
 
     def _write_places(self, thread_id: str, wanted: Collection[str] | None) -> list[WriteEntry]:
         """The writes of some checkpoints, or of a whole thread; may include others."""
@@ -318,12 +299,12 @@ class RedisStore(BaseStore):
         ]
 
 
-def _sizes(usage: Iterable[Usage], thread_ids: Sequence[str]) -> list[ThreadSize]:
-    """The sizes of these threads, added up from single values."""
+def _sizes(usage: Iterable[tuple[str, Usage]], thread_ids: Sequence[str]) -> list[ThreadSize]:
+    """The sizes of these threads, added up from single values as `RedisLayout.usage` tells them."""
     sums = {one: [0, 0, 0, 0] for one in thread_ids}
-    for one in usage:
+    for checkpoint_id, one in usage:
         if (total := sums.get(one.thread_id)) is not None:
-            is_apart = one.table == BLOBS
+            is_apart = not checkpoint_id
             total[0] += one.column == "metadata"
             total[1] += one.channel is not None and not is_apart
             total[2] += one.bytes
@@ -350,42 +331,3 @@ def _bare(place: CheckpointEntry) -> Checkpoint:
 def engine_of(server: dict[str, Any]) -> str:
     name = "Valkey" if server.get("server_name") == "valkey" else "Redis"
     return f"{name} {server.get('valkey_version') or server.get('redis_version')}"
-
-
-@dataclass(slots=True)
-class _Listed:
-    """A thread in a listing."""
-
-    thread_id: str
-    oldest: str
-    newest: str
-    head: str | None = None
-    checkpoints: int = 0
-    namespaces: int = 0
-
-    def thread(self) -> Thread:
-        return Thread(
-            self.thread_id,
-            self.head,
-            time_of(self.oldest),
-            time_of(self.newest),
-            self.checkpoints,
-            self.namespaces,
-        )
-
-
-def threads_of(lines: Iterable[ListedNamespace]) -> list[_Listed]:
-    """The threads of these namespaces, the one with the newest checkpoint first."""
-    known: dict[str, _Listed] = {}
-    for line in lines:
-        found = known.get(line.thread_id)
-        if found is None:
-            found = known[line.thread_id] = _Listed(line.thread_id, line.oldest, line.newest)
-        found.oldest, found.newest = min(found.oldest, line.oldest), max(found.newest, line.newest)
-        found.checkpoints += line.checkpoints
-        found.namespaces += 1
-        if line.checkpoint_ns == "":
-            found.head = line.head or line.newest
-    ordered = sorted(known.values(), key=lambda one: one.thread_id)
-    ordered.sort(key=lambda one: one.newest, reverse=True)
-    return ordered

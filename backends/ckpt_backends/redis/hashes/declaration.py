@@ -12,5 +12,8 @@ _ANY = (
 )
 
 BACKEND = Backend(
-    title="Redis", layouts={"redis-hash": _ANY, "redis-hash-colon": _ANY}, engine="redis"
+    title="Redis",
+    layouts={"redis-hash": _ANY, "redis-hash-colon": _ANY},
+    engine="redis",
+    recognise="ckpt_backends.redis.hashes.recognise:HashRecogniser",
 )

@@ -14,37 +14,44 @@ bytes.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ckpt_backends.changes.change import Change
+from ckpt_backends.changes.rows import Row, not_of
 from ckpt_backends.codec.value_limit import MOST_BYTES, unread
-from ckpt_backends.model import (
-    BlobKey,
-    Checkpoint,
-    CheckpointKey,
-    TypedBytes,
-    Usage,
-    Write,
-)
-from ckpt_backends.redis.engine.connect import Command, RedisConnection, in_chunks
+from ckpt_backends.errors import Refused
+from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Usage, Write
+from ckpt_backends.protocol import Store
+from ckpt_backends.redis.engine.archived_keys import row_name
+from ckpt_backends.redis.engine.connection import RedisConnection, in_chunks
+from ckpt_backends.redis.engine.key_removal import KeyRemoval
+from ckpt_backends.redis.engine.key_rows import MEMBER
 from ckpt_backends.redis.engine.keyspace import (
     CALL,
+    CHECKPOINT,
+    HASH,
     CheckpointEntry,
+    CheckpointKeys,
     ListedNamespace,
     ThreadKeys,
     WriteEntry,
     beginning,
     literally,
+    quoted,
     raw,
     text,
 )
-from ckpt_backends.redis.engine.thread_listing import lines_by_name
+from ckpt_backends.redis.engine.layout import KeyFinder, RedisLayout
+from ckpt_backends.redis.engine.purge_lock import PurgeLock
+from ckpt_backends.redis.engine.store import RedisStore
+from ckpt_backends.redis.engine.thread_listing import namespaces_by_name
 from ckpt_backends.redis.hashes.declaration import BACKEND
-from ckpt_backends.redis.official.documents import quoted
+from ckpt_backends.redis.hashes.write import WRITES, HashPlan
+from ckpt_backends.url import StoreUrl
 
 DOLLAR, COLON = "$", ":"
-_CHECKPOINT, _WRITES = "checkpoint", "writes"
 _CALLS = re.compile(rf"(.*?):({CALL})", re.DOTALL)
 """Thread, colon, and the namespace of a subgraph's call. Such a namespace contains colons."""
 _AT_ONCE = 1000
@@ -52,42 +59,41 @@ _PARTS_OF_WRITE = 3
 """Parts at the end of a write's key: checkpoint id, task id, idx. They contain no separator."""
 
 
-class Hashes:
+class Hashes(RedisLayout):
     """The layout of hashes. The parts of a key are joined by `separator`."""
 
     capabilities = BACKEND.layouts["redis-hash"]
-    is_by_arrival = False
 
     def __init__(self, connection: RedisConnection, separator: str) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self.separator = separator
         self.name = "redis-hash" if separator == DOLLAR else "redis-hash-colon"
         self.saver = f"a plain saver in the form of LangGraph's guide, keys joined by '{separator}'"
-        self.tables: tuple[str, ...] = (f"{_CHECKPOINT}{separator}*", f"{_WRITES}{separator}*")
+        self.tables = (f"{CHECKPOINT}{separator}*", f"{WRITES}{separator}*")
+
+    def open(self, url: StoreUrl) -> Store:
+        return RedisStore(self, url)
+
+    def finder(self) -> HashFinder:
+        return HashFinder(self)
+
+    def plan(self, change: Change) -> HashPlan:
+        return HashPlan(self, self.separator, change)
+
+    def removals(self, lock: PurgeLock, thread_ids: Sequence[str]) -> Iterator[KeyRemoval]:
+        finder = self.finder()
+        return (KeyRemoval(finder, lock, keys) for keys in finder.find(thread_ids))
 
     def checkpoint_name(self, key: CheckpointKey) -> bytes:
         """The key of a checkpoint's hash."""
-        parts = (_CHECKPOINT, key.thread_id, key.checkpoint_ns, key.checkpoint_id)
+        parts = (CHECKPOINT, key.thread_id, key.checkpoint_ns, key.checkpoint_id)
         return raw(self.separator.join(parts))
 
-    def write_name(self, key: CheckpointKey, task_id: str, idx: int) -> bytes:
-        """The key of a write's hash."""
-        place = (_WRITES, key.thread_id, key.checkpoint_ns, key.checkpoint_id)
-        return raw(self.separator.join((*place, task_id, str(idx))))
-
-    def copied(self, source: bytes, target: bytes) -> Iterator[Command]:
-        """Commands that copy a hash. COPY cannot copy to another server of a cluster."""
-        if not self._connection.is_cluster:
-            yield ("COPY", source, target)
-            return
-        fields = self._connection.ask("HGETALL", source)
-        yield ("HSET", target, *(part for pair in sorted(fields.items()) for part in pair))
-
-    def lines(self) -> Iterator[ListedNamespace]:
-        return lines_by_name(self._names, self.told, raw(self.separator))
+    def namespaces(self) -> Iterator[ListedNamespace]:
+        return namespaces_by_name(self._names, self.entries, raw(self.separator))
 
     def _names(self) -> Iterator[list[bytes]]:
-        return self._connection.scan(self._pattern(_CHECKPOINT), "hash")
+        return self.connection.scan(self._pattern(CHECKPOINT), HASH)
 
     def find(self, thread_ids: Collection[str]) -> dict[str, ThreadKeys]:
         start = literally(self.separator)
@@ -95,12 +101,12 @@ class Hashes:
         pattern = b"*" + start + beginning(thread_ids) + rest
         checkpoints: dict[str, set[bytes]] = {one: set() for one in thread_ids}
         writes: dict[str, dict[bytes, WriteEntry]] = {one: {} for one in thread_ids}
-        for names in self._connection.scan(pattern, "hash"):
+        for names in self.connection.scan(pattern, HASH):
             for name in names:
                 key = self._key_of(name)
                 if key is None or key.thread_id not in checkpoints:
                     continue
-                if name.startswith(self._start(_CHECKPOINT)):
+                if name.startswith(self._start(CHECKPOINT)):
                     checkpoints[key.thread_id].add(name)
                 else:
                     writes[key.thread_id][name] = WriteEntry(name, key.checkpoint_id)
@@ -109,7 +115,7 @@ class Hashes:
     def _found(self, names: Collection[bytes], writes: Mapping[bytes, WriteEntry]) -> ThreadKeys:
         places = {
             (place.key.checkpoint_ns, place.key.checkpoint_id): place
-            for place in self.told(sorted(names))
+            for place in self.entries(sorted(names))
         }
         return ThreadKeys(places, [writes[name] for name in sorted(writes)])
 
@@ -119,17 +125,17 @@ class Hashes:
 
     def _key_of(self, name: bytes) -> CheckpointKey | None:
         """The checkpoint of a key of a checkpoint or write; None for other keys."""
-        if name.startswith(self._start(_CHECKPOINT)):
+        if name.startswith(self._start(CHECKPOINT)):
             return self._parse(name)
-        parsed = self._parse_write(name) if name.startswith(self._start(_WRITES)) else None
+        parsed = self._parse_write(name) if name.startswith(self._start(WRITES)) else None
         return None if parsed is None else parsed[0]
 
     def writes_at(self, keys: Collection[CheckpointKey]) -> list[WriteEntry]:
         found: dict[bytes, WriteEntry] = {}
         mark, wanted = raw(self.separator), {raw(key.checkpoint_id) for key in keys}
         asked = set(keys)
-        start = self._pattern(_WRITES, {key.thread_id for key in keys})
-        for names in self._connection.scan(start, "hash"):
+        start = self._pattern(WRITES, {key.thread_id for key in keys})
+        for names in self.connection.scan(start, HASH):
             for name in names:
                 if wanted.isdisjoint(name.rsplit(mark, _PARTS_OF_WRITE)[1:2]):
                     continue
@@ -138,19 +144,11 @@ class Hashes:
                     found[name] = WriteEntry(name, key.checkpoint_id)
         return list(found.values())
 
-    def is_indexed(self) -> bool:
-        return False
-
     def pages(self) -> Iterator[ThreadKeys]:
-        seen: set[bytes] = set()
-        for kind in (_CHECKPOINT, _WRITES):
-            for names in self._connection.scan(self._pattern(kind), "hash"):
-                new = [one for one in dict.fromkeys(names) if one not in seen]
-                seen.update(new)
-                if kind == _CHECKPOINT:
-                    yield ThreadKeys(mixed=list(self.told(new)))
-                else:
-                    yield ThreadKeys(writes=[WriteEntry(one, "") for one in new])
+        for names in self.connection.scan_once(self._pattern(CHECKPOINT), HASH):
+            yield ThreadKeys(mixed=list(self.entries(names)))
+        for names in self.connection.scan_once(self._pattern(WRITES), HASH):
+            yield ThreadKeys(writes=[WriteEntry(one, "") for one in names])
 
     def _start(self, kind: str) -> bytes:
         return raw(kind + self.separator)
@@ -158,10 +156,10 @@ class Hashes:
     def _pattern(self, kind: str, thread_ids: Collection[str] = ()) -> bytes:
         return literally(kind + self.separator) + beginning(thread_ids) + b"*"
 
-    def told(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
+    def entries(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
         """The checkpoints among these keys. Hashes without a checkpoint are left out."""
         fields = ("parent_checkpoint_id", "type")
-        answers = self._connection.ask_all((("HMGET", one, *fields) for one in names), _AT_ONCE)
+        answers = self.connection.ask_all((("HMGET", one, *fields) for one in names), _AT_ONCE)
         for name, answer in zip(names, answers, strict=True):
             key = self._parse(name)
             if key is not None and answer is not None and answer[1] is not None:
@@ -169,10 +167,10 @@ class Hashes:
 
     def _parse(self, name: bytes) -> CheckpointKey | None:
         """Parse the key of a checkpoint. A thread id may contain the separator, an id never."""
-        return self._place(name[len(self._start(_CHECKPOINT)) :])
+        return self._place(name[len(self._start(CHECKPOINT)) :])
 
     def _parse_write(self, name: bytes) -> tuple[CheckpointKey, str, int] | None:
-        parts = text(name[len(self._start(_WRITES)) :]).rsplit(self.separator, 2)
+        parts = text(name[len(self._start(WRITES)) :]).rsplit(self.separator, 2)
         if len(parts) != 3 or not re.fullmatch(r"-?\d+", parts[2]):
             return None
         key = self._place(raw(parts[0]))
@@ -204,7 +202,7 @@ class Hashes:
                 ]
                 for _, size in some
             ]
-            answers = self._connection.ask_all(
+            answers = self.connection.ask_all(
                 ("HMGET", place.name, *names)
                 for (place, _), names in zip(some, fields, strict=True)
             )
@@ -216,13 +214,13 @@ class Hashes:
     def _lengths(
         self, field: str, places: Sequence[CheckpointEntry] | Sequence[WriteEntry]
     ) -> Iterator[Any]:
-        return self._connection.ask_all(("HSTRLEN", one.name, field) for one in places)
+        return self.connection.ask_all(("HSTRLEN", one.name, field) for one in places)
 
     def writes(
         self, places: Sequence[WriteEntry], values: bool | Collection[str]
     ) -> Iterator[Write]:
         for some in in_chunks(places, partial(self._lengths, "value")):
-            told = self._connection.ask_all(
+            told = self.connection.ask_all(
                 ("HMGET", place.name, "channel", "type") for place, _ in some
             )
             # The saver sets fields one by one, so a write may be incomplete.
@@ -239,7 +237,7 @@ class Hashes:
         def is_wanted(channel: str) -> bool:
             return values if isinstance(values, bool) else channel in values
 
-        answers = self._connection.ask_all(
+        answers = self.connection.ask_all(
             ("HGET", place.name, "value")
             for place, channel, _, size in items
             if is_wanted(channel) and size <= MOST_BYTES
@@ -257,17 +255,13 @@ class Hashes:
                 key, task_id, idx = parsed
                 yield Write(key, task_id, "", idx, channel, size, value)
 
-    def written(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, bool]]:
-        told = self._connection.ask_all(("HMGET", name, "channel", "type") for name in names)
+    def owners_of(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, bool]]:
+        told = self.connection.ask_all(("HMGET", name, "channel", "type") for name in names)
         for name, about in zip(names, told, strict=True):
             parsed = self._parse_write(name)
             if parsed is not None and about is not None:
                 # The saver sets fields one by one, so a write may be incomplete.
                 yield name, parsed[0], None not in about
-
-    def blobs(self, found: ThreadKeys) -> Iterator[tuple[bytes, str, BlobKey, int]]:  # noqa: ARG002
-        """Empty: all values are in the bodies."""
-        yield from ()
 
     def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
         yield from self._usage_of_checkpoints(found.checkpoints)
@@ -277,10 +271,10 @@ class Hashes:
         self, places: Sequence[CheckpointEntry]
     ) -> Iterator[tuple[str, Usage]]:
         columns = ("checkpoint", "metadata")
-        types = self._connection.ask_all(
+        types = self.connection.ask_all(
             ("HMGET", one.name, "type", "metadata_type") for one in places
         )
-        sizes = self._connection.ask_all(
+        sizes = self.connection.ask_all(
             ("HSTRLEN", one.name, column) for one in places for column in columns
         )
         for one, told in zip(places, types, strict=True):
@@ -291,8 +285,8 @@ class Hashes:
                 yield key.checkpoint_id, Usage(*where, None, kind, 1, size)
 
     def _usage_of_writes(self, names: Sequence[bytes]) -> Iterator[tuple[str, Usage]]:
-        told = self._connection.ask_all(("HMGET", name, "channel", "type") for name in names)
-        sizes = self._connection.ask_all(("HSTRLEN", name, "value") for name in names)
+        told = self.connection.ask_all(("HMGET", name, "channel", "type") for name in names)
+        sizes = self.connection.ask_all(("HSTRLEN", name, "value") for name in names)
         for name, about, size in zip(names, list(told), sizes, strict=True):
             parsed = self._parse_write(name)
             if parsed is None or about is None or None in about:
@@ -305,7 +299,7 @@ class Hashes:
     def sources(self, key: CheckpointKey) -> list[str]:
         name = self.checkpoint_name(key)
         writes = self.separator.join(
-            (_WRITES, key.thread_id, key.checkpoint_ns, key.checkpoint_id, "")
+            (WRITES, key.thread_id, key.checkpoint_ns, key.checkpoint_id, "")
         )
         return [f"HGETALL {quoted(name)}", f"SCAN 0 MATCH {quoted(literally(writes) + b'*')}"]
 
@@ -323,3 +317,28 @@ def _checkpoint(
         kind = text(stored.get("metadata_type") or b"json")
         about = TypedBytes(kind, stored.get("metadata") or b"{}")
     return Checkpoint(place.key, place.parent, value, about)
+
+
+class HashFinder(KeyFinder):
+    """Finds the keys of threads that consist of hashes."""
+
+    types: Mapping[str, str] = {CHECKPOINT: HASH, WRITES: HASH}
+
+    def __init__(self, layout: Hashes) -> None:
+        super().__init__(layout)
+        self._hashes = layout
+
+    def _keys_of(self, key: CheckpointKey, *, is_there: bool) -> CheckpointKeys:
+        names = {WRITES: [], CHECKPOINT: [self._hashes.checkpoint_name(key)]}
+        return CheckpointKeys(key, names, is_there)
+
+    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
+        for row in rows:
+            name = row_name(row, self.types)
+            key = self._hashes.key_of(row.table, raw(name))
+            if key is None or key.thread_id != thread_id:
+                raise not_of(row.table, None if key is None else key.thread_id, thread_id)
+            own = row.cells.get(f"{MEMBER}checkpoint_id")
+            if isinstance(own, bytes) and own != raw(key.checkpoint_id):
+                raise Refused(f"a hash of '{row.table}' has the key of another one: {name}")
+            yield row

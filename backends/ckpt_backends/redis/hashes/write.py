@@ -1,35 +1,36 @@
-"""Creates commands that change the layout of `hashes` in the same form as the saver."""
+"""Creates commands that change the layout of hashes in the same form as the saver."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
+from ckpt_backends.changes.change import Change
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
-from ckpt_backends.redis.engine.connect import Command
-from ckpt_backends.redis.engine.keyspace import Added, raw
-from ckpt_backends.redis.hashes.layout import Hashes
+from ckpt_backends.redis.engine.connection import Command
+from ckpt_backends.redis.engine.key_plan import KeyPlan
+from ckpt_backends.redis.engine.keyspace import raw
+from ckpt_backends.redis.engine.layout import RedisLayout
+
+WRITES = "writes"
+"""The kind of the keys of writes, and their beginning."""
 
 
-class HashWriter:
-    """Writes checkpoints and writes as hashes. There are no other keys."""
+class HashPlan(KeyPlan):
+    """A change of hashes, in the same form as the saver. There are no other keys."""
 
-    def __init__(self, layout: Hashes) -> None:
-        self._layout = layout
-
-    def checkpoint_name(self, key: CheckpointKey) -> bytes:
-        return self._layout.checkpoint_name(key)
+    def __init__(self, layout: RedisLayout, separator: str, change: Change) -> None:
+        super().__init__(layout, change)
+        self._separator = separator
 
     def write_name(self, key: CheckpointKey, task_id: str, idx: int) -> bytes:
-        return self._layout.write_name(key, task_id, idx)
-
-    def watched(self, thread_id: str, heads: Mapping[str, str]) -> list[bytes]:  # noqa: ARG002
-        return []
+        place = (WRITES, key.thread_id, key.checkpoint_ns, key.checkpoint_id)
+        return raw(self._separator.join((*place, task_id, str(idx))))
 
     def add(self, one: Checkpoint, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
-        name = self.checkpoint_name(one.key)
+        name = self._layout.checkpoint_name(one.key)
         if origin is not None:
             # Copy the whole hash, to keep fields that other savers add.
-            yield from self._layout.copied(origin, name)
+            yield from self._copied(origin, name)
         fields: list[bytes | str] = ["checkpoint_id", raw(one.key.checkpoint_id)]
         fields += ["parent_checkpoint_id", raw(one.parent_checkpoint_id or "")]
         yield ("HSET", name, *fields, *_values(one.metadata, one.body))
@@ -47,24 +48,15 @@ class HashWriter:
         writes: int,  # noqa: ARG002
     ) -> Iterator[Command]:
         if values := _values(metadata, body):
-            yield ("HSET", self.checkpoint_name(key), *values)
+            yield ("HSET", self._layout.checkpoint_name(key), *values)
 
-    def change_copied_write(self, name: bytes, key: CheckpointKey) -> Iterator[Command]:  # noqa: ARG002
-        yield from ()
-
-    def register(
-        self,
-        key: CheckpointKey,  # noqa: ARG002
-        added: Sequence[Added],  # noqa: ARG002
-        expiry: int,  # noqa: ARG002
-    ) -> Iterator[Command]:
-        yield from ()
-
-    def remove(self, key: CheckpointKey, writes: Sequence[bytes]) -> Iterator[Command]:
-        yield ("UNLINK", self.checkpoint_name(key), *writes)
-
-    def point(self, key: CheckpointKey, expiry: int, *, there: bool) -> Iterator[Command]:  # noqa: ARG002
-        yield from ()
+    def _copied(self, source: bytes, target: bytes) -> Iterator[Command]:
+        """Commands that copy a hash. COPY cannot copy to another server of a cluster."""
+        if not self._connection.is_cluster:
+            yield ("COPY", source, target)
+            return
+        fields = self._connection.ask("HGETALL", source)
+        yield ("HSET", target, *(part for pair in sorted(fields.items()) for part in pair))
 
 
 def _values(metadata: TypedBytes | None, body: TypedBytes | None) -> list[bytes | str]:

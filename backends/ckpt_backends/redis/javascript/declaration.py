@@ -12,4 +12,5 @@ BACKEND = Backend(
         "redis-js-shallow": Capability.INLINE_VALUES | _ANY,
     },
     engine="redis",
+    recognise="ckpt_backends.redis.javascript.recognise:JavaScriptRecogniser",
 )

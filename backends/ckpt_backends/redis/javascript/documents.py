@@ -30,6 +30,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ckpt_backends.changes.change import Change
+from ckpt_backends.channel_names import is_read
 from ckpt_backends.codec.value_limit import MOST_BYTES, unread
 from ckpt_backends.model import (
     Blob,
@@ -40,29 +42,30 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.redis.engine.connect import RedisConnection, in_chunks
+from ckpt_backends.redis.engine.connection import RedisConnection, in_chunks
+from ckpt_backends.redis.engine.document_fields import USUAL, fields_of, meant_ns
+from ckpt_backends.redis.engine.json_documents import JsonDocuments
+from ckpt_backends.redis.engine.json_keys import DocumentFinder
+from ckpt_backends.redis.engine.key_removal import KeyRemoval
 from ckpt_backends.redis.engine.keyspace import (
+    APART,
+    DOCUMENT,
     CheckpointEntry,
     ListedNamespace,
     ThreadKeys,
     WriteEntry,
     literally,
+    quoted,
     raw,
 )
-from ckpt_backends.redis.engine.thread_listing import lines_of
+from ckpt_backends.redis.engine.purge_lock import PurgeLock
+from ckpt_backends.redis.engine.thread_listing import namespaces_of
 from ckpt_backends.redis.javascript.declaration import BACKEND
-from ckpt_backends.redis.official.documents import (
-    JSON_TYPE,
-    USUAL,
-    Documents,
-    fields_of,
-    meant_ns,
-    quoted,
-)
-from ckpt_backends.sql.blob_tables import is_read
+from ckpt_backends.redis.javascript.removal import JavaScriptRemoval
+from ckpt_backends.redis.javascript.stored_values import blob_name, part_of, versions_of
+from ckpt_backends.redis.javascript.write import JavaScriptPlan
 
-BLOB = "checkpoint_blob"
-BLOBS = f"{BLOB}:*"
+BLOBS = f"{APART}:*"
 _JSON = "json"
 _UNDEFINED = TypedBytes(_JSON, b'{"lc":2,"type":"undefined"}')
 """The value of a document without `value`: JSON omits members that are undefined in JavaScript."""
@@ -72,7 +75,7 @@ _BLOB = ("$.thread_id", "$.checkpoint_ns", "$.channel", "$.version")
 _SHALLOW = (*_KEY, "$.parent_checkpoint_id", "$.has_writes")
 
 
-class JavaScriptDocuments(Documents):
+class JavaScriptDocuments(JsonDocuments):
     """The layout of LangGraph.js's RedisSaver, with the full history."""
 
     name = "redis-js"
@@ -80,31 +83,28 @@ class JavaScriptDocuments(Documents):
     capabilities = BACKEND.layouts["redis-js"]
     dialect = _JSON
     is_by_arrival = True
-    has_pointers = False
     value = "value"
 
     def __init__(self, connection: RedisConnection) -> None:
         super().__init__(connection, USUAL)
-        self._kinds = (*self._kinds, BLOB)
+        self._kinds = (*self._kinds, APART)
         self.tables = (*self.tables, BLOBS)
 
-    def stored_thread(self, thread_id: str) -> str:
-        return thread_id
+    def finder(self) -> DocumentFinder:
+        return DocumentFinder(self)
 
-    def meant_thread(self, stored: str) -> str:
-        return stored
+    def plan(self, change: Change) -> JavaScriptPlan:
+        return JavaScriptPlan(self, change)
+
+    def removals(self, lock: PurgeLock, thread_ids: Sequence[str]) -> Iterator[KeyRemoval]:
+        finder = self.finder()
+        return (JavaScriptRemoval(finder, lock, keys) for keys in finder.find(thread_ids))
 
     def is_own(self, flags: Sequence[object]) -> bool:
         return any(isinstance(one, str) for one in flags)
 
     def is_own_write(self, paths: Sequence[object]) -> bool:
         return not paths
-
-    def checkpoint_name(self, key: CheckpointKey) -> bytes:
-        return raw(":".join((self.prefixes.checkpoint, *_parts(key))))
-
-    def registries(self, key: CheckpointKey) -> list[bytes]:
-        return [raw(":".join(("write_keys_zset", *_parts(key))))]
 
     def checkpoints(
         self,
@@ -143,16 +143,16 @@ class JavaScriptDocuments(Documents):
     def _lengths(self, names: Sequence[bytes]) -> Iterator[int | None]:
         """The memory of each value in the server; None if it does not exist."""
         asked = (("JSON.DEBUG", "MEMORY", name, "$.value") for name in names)
-        for answer in self._connection.ask_all(asked):
+        for answer in self.connection.ask_all(asked):
             yield int(answer[0]) if answer else None
 
     def _value(self, name: bytes, size: int) -> TypedBytes:
         if size > MOST_BYTES:
             return unread(_JSON, size)
-        return _only(self._connection.ask("JSON.GET", name, "$.value"))
+        return _only(self.connection.ask("JSON.GET", name, "$.value"))
 
     def blobs(self, found: ThreadKeys) -> Iterator[tuple[bytes, str, BlobKey, int]]:
-        told = self._connection.ask_all(("JSON.GET", name, *_BLOB) for name in found.blobs)
+        told = self.connection.ask_all(("JSON.GET", name, *_BLOB) for name in found.blobs)
         sizes = self._lengths(found.blobs)
         for name, answer, size in zip(found.blobs, list(told), sizes, strict=True):
             match [fields_of(answer).get(path) for path in _BLOB]:
@@ -162,14 +162,12 @@ class JavaScriptDocuments(Documents):
     def writes(
         self, places: Sequence[WriteEntry], values: bool | Collection[str]
     ) -> Iterator[Write]:
-        numbers = self._connection.ask_all(("JSON.GET", one.name, "$.global_idx") for one in places)
+        numbers = self.connection.ask_all(("JSON.GET", one.name, "$.global_idx") for one in places)
         came = zip(map(_number, numbers), places, strict=True)
         by_arrival = [one for _, one in sorted(came, key=lambda pair: pair[0])]
         for some in in_chunks(by_arrival, self._sizes):
-            told = list(
-                self._connection.ask_all(("JSON.GET", one.name, *_WRITE) for one, _ in some)
-            )
-            stored = self._connection.ask_all(
+            told = list(self.connection.ask_all(("JSON.GET", one.name, *_WRITE) for one, _ in some))
+            stored = self.connection.ask_all(
                 ("JSON.GET", one.name, "$.value") for one, size in some if size <= MOST_BYTES
             )
             for (_, size), answer in zip(some, told, strict=True):
@@ -184,14 +182,10 @@ class JavaScriptDocuments(Documents):
             yield "", Usage(*where, key.channel, _JSON, 1, size)
 
     def sources(self, key: CheckpointKey) -> list[str]:
-        start = literally(":".join((key.thread_id, key.checkpoint_ns, "")))
-        own = literally(f"{key.checkpoint_id}:")
-        return [
-            f"JSON.GET {quoted(self.checkpoint_name(key))}",
-            f"ZRANGE {quoted(self.registries(key)[0])} 0 -1",
-            f"SCAN 0 MATCH {quoted(raw(self.prefixes.write) + b':' + start + own + b'*')}",
-            *([f"SCAN 0 MATCH {quoted(raw(BLOB) + b':' + start + b'*')}"] * (BLOB in self._kinds)),
-        ]
+        if APART not in self._kinds:
+            return super().sources(key)
+        values = literally(f"{APART}:{key.thread_id}:{key.checkpoint_ns}:")
+        return [*super().sources(key), f"SCAN 0 MATCH {quoted(values + b'*')}"]
 
 
 class ShallowJavaScriptDocuments(JavaScriptDocuments):
@@ -209,13 +203,13 @@ class ShallowJavaScriptDocuments(JavaScriptDocuments):
         parts = (self.prefixes.checkpoint, key.thread_id, key.checkpoint_ns, "shallow")
         return raw(":".join(parts))
 
-    def lines(self) -> Iterator[ListedNamespace]:
+    def namespaces(self) -> Iterator[ListedNamespace]:
         pattern = raw(f"{self.prefixes.checkpoint}:*:shallow")
-        names = self._connection.scan(pattern, JSON_TYPE)
-        return lines_of(place.key for some in names for place in self.told(some))
+        names = self.connection.scan(pattern, DOCUMENT)
+        return namespaces_of(place for some in names for place in self.entries(some))
 
-    def told(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
-        answers = self._connection.ask_all(("JSON.GET", name, *_SHALLOW) for name in names)
+    def entries(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
+        answers = self.connection.ask_all(("JSON.GET", name, *_SHALLOW) for name in names)
         for name, answer in zip(names, answers, strict=True):
             match [fields_of(answer).get(path) for path in _SHALLOW]:
                 case [str(thread), str(ns), str(own), str() | None as parent, str()]:
@@ -231,44 +225,16 @@ class ShallowJavaScriptDocuments(JavaScriptDocuments):
         return checkpoints
 
 
-def blob_name(key: CheckpointKey, blob: tuple[str, str]) -> bytes:
-    """The key of a value in the thread and namespace of a checkpoint, by channel and version."""
-    return raw(":".join((BLOB, key.thread_id, key.checkpoint_ns, *blob)))
-
-
-def versions_of(body: TypedBytes | None) -> dict[str, tuple[str, str]]:
-    """By channel of a body, (channel, version as text); empty if the body cannot be read."""
-    versions = _part(body, "channel_versions")
-    return {
-        channel: (channel, str(version))
-        for channel, version in versions.items()
-        if isinstance(version, str | int | float)
-    }
-
-
 def _apart(one: Checkpoint) -> dict[str, tuple[str, str]]:
     """By channel, (channel, version) of the values that are not in the checkpoint's body."""
-    inside = _part(one.body, "channel_values")
+    inside = part_of(one.body, "channel_values")
     return {name: at for name, at in versions_of(one.body).items() if name not in inside}
-
-
-def _part(body: TypedBytes | None, name: str) -> dict[str, Any]:
-    try:
-        fields = json.loads(body.data) if body is not None else None
-    except (ValueError, RecursionError):
-        return {}
-    part = fields.get(name) if isinstance(fields, dict) else None
-    return part if isinstance(part, dict) else {}
 
 
 def _blob(value: TypedBytes | None, size: int) -> Blob:
     if value is None:
         return Blob(_JSON, size)
     return Blob(_JSON, len(value.data) if value.whole is None else value.whole, value)
-
-
-def _parts(key: CheckpointKey) -> tuple[str, str, str]:
-    return key.thread_id, key.checkpoint_ns, key.checkpoint_id
 
 
 def _number(answer: Any) -> float:

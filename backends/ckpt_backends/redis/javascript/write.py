@@ -5,48 +5,48 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
-from ckpt_backends.changes.change import Change, CopyOfCheckpoint, NewBlob
+from ckpt_backends.changes.change import Change, NewBlob
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
-from ckpt_backends.redis.engine.connect import Command, RedisConnection
-from ckpt_backends.redis.engine.keyspace import Added, raw
-from ckpt_backends.redis.javascript.documents import JavaScriptDocuments, blob_name, versions_of
-from ckpt_backends.redis.official.documents import stored_ns
-from ckpt_backends.redis.official.write import fields_of_metadata
+from ckpt_backends.redis.engine.command_plan import expiring
+from ckpt_backends.redis.engine.connection import Command
+from ckpt_backends.redis.engine.document_fields import stored_ns
+from ckpt_backends.redis.engine.json_documents import JsonDocuments
+from ckpt_backends.redis.engine.json_plan import JsonPlan, document, source_and_step
+from ckpt_backends.redis.engine.key_plan import AddedWrite
+from ckpt_backends.redis.javascript.stored_values import blob_name, versions_of
 
 _REFUSED = re.compile(r"[*?[\]\\]")
 """Characters that the saver refuses in ids. Source: `assertSafeKeyComponent` in its `utils.js`."""
 
 
-class JavaScriptWriter:
-    """Writes documents, the list of each checkpoint's writes, and separate values."""
+class JavaScriptPlan(JsonPlan):
+    """A change of documents, of the lists of writes, and of separate values."""
 
-    def __init__(self, connection: RedisConnection, layout: JavaScriptDocuments) -> None:
-        self._connection = connection
-        self._layout = layout
-
-    def checkpoint_name(self, key: CheckpointKey) -> bytes:
-        return self._layout.checkpoint_name(key)
-
-    def write_name(self, key: CheckpointKey, task_id: str, idx: int) -> bytes:
-        place = (key.thread_id, key.checkpoint_ns, key.checkpoint_id)
-        return raw(":".join((self._layout.prefixes.write, *place, task_id, str(idx))))
-
-    def blob_name(self, thread_id: str, ns: str, channel: str, version: str) -> bytes:
-        return blob_name(CheckpointKey(thread_id, ns, ""), (channel, version))
-
-    def watched(self, thread_id: str, heads: Mapping[str, str]) -> list[bytes]:
-        """The heads: the saver changes a head's document when one of its tasks stores a write."""
+    def __init__(self, layout: JsonDocuments, change: Change) -> None:
+        super().__init__(layout, change)
+        thread_id = change.thread_id
         if _REFUSED.search(thread_id):
             raise Unsupported(
                 f"LangGraph.js rejects the thread id '{thread_id}' on Redis",
                 hint="use an id without * ? [ ] and \\",
             )
-        return [
-            self.checkpoint_name(CheckpointKey(thread_id, ns, head)) for ns, head in heads.items()
+        # The saver changes a head's document when one of its tasks stores a write.
+        self.watched = [
+            layout.checkpoint_name(CheckpointKey(thread_id, ns, head))
+            for ns, head in change.heads.items()
         ]
+
+    def flag(self, writes: int) -> str:
+        return "true" if writes else "false"
+
+    def score(self, number: int, one: AddedWrite) -> int:  # noqa: ARG002
+        return number
+
+    def metadata(self, metadata: TypedBytes) -> bytes:
+        return metadata.data
 
     def add(self, one: Checkpoint, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
         first = {
@@ -55,20 +55,14 @@ class JavaScriptWriter:
             "checkpoint_id": one.key.checkpoint_id,
             "parent_checkpoint_id": one.parent_checkpoint_id,
         }
-        metadata = fields_of_metadata(one.metadata)
-        last = {"checkpoint_ts": time.time_ns() // 1_000_000, "has_writes": _flag(writes)}
-        last |= {name: metadata[name] for name in ("source", "step") if name in metadata}
-        # Insert body and metadata as bytes, so that their values do not change.
-        document = (
-            json.dumps(first)[:-1].encode()
-            + b', "checkpoint": '
-            + (one.body.data if one.body is not None else b"{}")
-            + b', "metadata": '
-            + (one.metadata.data if one.metadata is not None else b"{}")
-            + b", "
-            + json.dumps(last)[1:].encode()
-        )
-        yield ("JSON.SET", self.checkpoint_name(one.key), "$", document)
+        parts = {
+            "checkpoint": one.body.data if one.body is not None else b"{}",
+            "metadata": one.metadata.data if one.metadata is not None else b"{}",
+        }
+        last = {"checkpoint_ts": time.time_ns() // 1_000_000, "has_writes": self.flag(writes)}
+        name = self._documents.checkpoint_name(one.key)
+        last |= source_and_step(one.metadata)
+        yield ("JSON.SET", name, "$", document(first, parts, last))
 
     def add_write(self, write: Write) -> Iterator[Command]:
         value = write.value or TypedBytes("json", b"null")
@@ -85,39 +79,41 @@ class JavaScriptWriter:
             "timestamp": now,
             "global_idx": now + write.idx,
         }
-        document = json.dumps(fields)[:-1].encode() + b', "value": ' + value.data + b"}"
-        yield ("JSON.SET", self.write_name(write.key, write.task_id, write.idx), "$", document)
+        name = self.write_name(write.key, write.task_id, write.idx)
+        yield ("JSON.SET", name, "$", document(fields, {"value": value.data}, {}))
 
-    def owner_of(self, blob: NewBlob, change: Change) -> CheckpointKey:
-        """The new checkpoint that names a value, or the head if the value is restored."""
-        for one in change.checkpoints:
-            named = versions_of(one.body).get(blob.channel)
-            if one.key.checkpoint_ns == blob.checkpoint_ns and named == (
-                blob.channel,
-                blob.version,
-            ):
-                return one.key
-        head = change.heads.get(blob.checkpoint_ns, "")
-        return CheckpointKey(change.thread_id, blob.checkpoint_ns, head)
-
-    def add_blob(self, name: bytes, owner: CheckpointKey, blob: NewBlob) -> Iterator[Command]:
-        fields = {
-            "thread_id": owner.thread_id,
-            "checkpoint_ns": stored_ns(owner.checkpoint_ns),
-            "checkpoint_id": owner.checkpoint_id,
-            "channel": blob.channel,
-            "version": blob.version,
-            "type": "json",
+    def values(self) -> Iterator[Command]:
+        change, thread_id = self._change, self._change.thread_id
+        removed = {
+            blob_name(CheckpointKey(thread_id, ns, ""), (channel, version))
+            for ns, channel, version in change.removed_blobs
         }
-        document = json.dumps(fields)[:-1].encode() + b', "value": ' + blob.value.data + b"}"
-        yield ("JSON.SET", name, "$", document)
+        gone_with = (change.removed or {}).keys()
+        if gone_with and all(one.key in gone_with for one in self._found.places.values()):
+            of_thread = self._layout.blobs(self._found)
+            removed.update(name for name, own, _, _ in of_thread if own == thread_id)
+        if removed:
+            yield ("UNLINK", *sorted(removed))
+        yield from self._copied_values()
+        for blob in change.blobs:
+            if blob.value.type == "empty":
+                continue  # A channel without a value has no key.
+            owner = self._owner_of(blob)
+            name = blob_name(owner, (blob.channel, blob.version))
+            if name not in removed:
+                self._make(name)
+            yield self._added(name, owner, blob)
+            yield from expiring(name, self._expiry_of_new(owner))
 
-    def values_of(
-        self, copies: Sequence[CopyOfCheckpoint], thread_id: str
-    ) -> Iterator[tuple[CheckpointKey, bytes, bytes]]:
-        """The values to copy, each as (a checkpoint that names it, its key, the copy's key)."""
+    def _copied_values(self) -> Iterator[Command]:
+        """Copy the values that the copied checkpoints name, each once."""
+        copies, thread_id = self._change.copies, self._change.thread_id
         versions = self._connection.ask_all(
-            ("JSON.GET", self.checkpoint_name(one.source), "$.checkpoint.channel_versions")
+            (
+                "JSON.GET",
+                self._documents.checkpoint_name(one.source),
+                "$.checkpoint.channel_versions",
+            )
             for one in copies
         )
         known: set[bytes] = set()
@@ -129,41 +125,30 @@ class JavaScriptWriter:
             there = self._connection.ask_all(("EXISTS", name) for name in new)
             for name, is_there in zip(new, list(there), strict=True):
                 if is_there:
-                    ns = copy.source.checkpoint_ns
-                    yield copy.source, name, self.blob_name(thread_id, ns, *places[name])
+                    target = CheckpointKey(thread_id, copy.source.checkpoint_ns, "")
+                    copied = self._make(blob_name(target, places[name]))
+                    yield ("COPY", self._need(name, copy.source), copied)
+                    yield ("JSON.SET", copied, "$.thread_id", json.dumps(thread_id))
 
-    def change_copy(
-        self, key: CheckpointKey, metadata: TypedBytes | None, body: TypedBytes | None, writes: int
-    ) -> Iterator[Command]:
-        name = self.checkpoint_name(key)
-        yield ("JSON.SET", name, "$.thread_id", json.dumps(key.thread_id))
-        yield ("JSON.SET", name, "$.has_writes", json.dumps(_flag(writes)))
-        if metadata is not None:
-            yield ("JSON.SET", name, "$.metadata", metadata.data)
-        if body is not None:
-            yield ("JSON.SET", name, "$.checkpoint", body.data)
+    def _owner_of(self, blob: NewBlob) -> CheckpointKey:
+        """The new checkpoint that names a value, or the head if the value is restored."""
+        change, at = self._change, (blob.channel, blob.version)
+        for one in change.checkpoints:
+            if (
+                one.key.checkpoint_ns == blob.checkpoint_ns
+                and versions_of(one.body).get(blob.channel) == at
+            ):
+                return one.key
+        head = change.heads.get(blob.checkpoint_ns, "")
+        return CheckpointKey(change.thread_id, blob.checkpoint_ns, head)
 
-    def change_copied_write(self, name: bytes, key: CheckpointKey) -> Iterator[Command]:
-        yield ("JSON.SET", name, "$.thread_id", json.dumps(key.thread_id))
-        yield ("JSON.SET", name, "$.checkpoint_id", json.dumps(key.checkpoint_id))
-
-    def register(
-        self, key: CheckpointKey, added: Sequence[Added], expiry: int
-    ) -> Iterator[Command]:
-        (listed,) = self._layout.registries(key)
-        for number, one in enumerate(added):
-            yield ("ZADD", listed, number, one.name)
-        if expiry >= 0:
-            yield ("PEXPIRE", listed, expiry)
-
-    def remove(self, key: CheckpointKey, writes: Sequence[bytes]) -> Iterator[Command]:
-        names = (self.checkpoint_name(key), *self._layout.registries(key), *writes)
-        yield ("UNLINK", *names)
-
-    def point(self, key: CheckpointKey, expiry: int, *, there: bool) -> Iterator[Command]:  # noqa: ARG002
-        """Empty: this layout has no pointers to heads."""
-        yield from ()
-
-
-def _flag(writes: int) -> str:
-    return "true" if writes else "false"
+    def _added(self, name: bytes, owner: CheckpointKey, blob: NewBlob) -> Command:
+        fields = {
+            "thread_id": owner.thread_id,
+            "checkpoint_ns": stored_ns(owner.checkpoint_ns),
+            "checkpoint_id": owner.checkpoint_id,
+            "channel": blob.channel,
+            "version": blob.version,
+            "type": "json",
+        }
+        return ("JSON.SET", name, "$", document(fields, {"value": blob.value.data}, {}))

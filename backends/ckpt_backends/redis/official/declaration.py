@@ -12,4 +12,5 @@ BACKEND = Backend(
         "redis-shallow": Capability.WRITES | Capability.TASK_PATH | _ANY,
     },
     engine="redis",
+    recognise="ckpt_backends.redis.official.recognise:DocumentRecogniser",
 )

@@ -26,6 +26,7 @@ from redis import exceptions
 
 from ckpt_backends.changes.rows import Cell, Restored, Row, no_table
 from ckpt_backends.codec.value_limit import MOST_BYTES, unread
+from ckpt_backends.codec.values import REDIS_JSON
 from ckpt_backends.errors import Refused, StoreChanged, UnknownLayout
 from ckpt_backends.memory import dotted_namespaces
 from ckpt_backends.memory.base import BaseMemoryStore, BaseWritableMemoryStore
@@ -40,20 +41,13 @@ from ckpt_backends.memory.protocol import (
     check_unchanged,
 )
 from ckpt_backends.model import TypedBytes
-from ckpt_backends.redis.engine.connect import Command, RedisConnection
-from ckpt_backends.redis.engine.keyspace import literally, raw, text, unique
+from ckpt_backends.redis.engine.connection import Command, RedisConnection
+from ckpt_backends.redis.engine.document_fields import fields_of
+from ckpt_backends.redis.engine.driver_errors import explained_change
+from ckpt_backends.redis.engine.key_rows import MEMBER, expiries_of, rows_of, stored_of
+from ckpt_backends.redis.engine.keyspace import DOCUMENT, HASH, literally, raw, text, unique
 from ckpt_backends.redis.engine.restoring import restore_rows
 from ckpt_backends.redis.engine.store import engine_of
-from ckpt_backends.redis.engine.thread_keys import (
-    DOCUMENT,
-    HASH,
-    MEMBER,
-    expiries_of,
-    rows_of,
-    stored_of,
-)
-from ckpt_backends.redis.engine.write import explained_change
-from ckpt_backends.redis.official.documents import DIALECT, fields_of
 from ckpt_backends.url import StoreUrl
 
 LAYOUT = "redis-store"
@@ -369,7 +363,7 @@ def _typed(value: bytes) -> TypedBytes:
     try:
         match json.loads(value):
             case {"__serde_type__": "json", "__serde_data__": str(data), **rest} if not rest:
-                return TypedBytes(DIALECT, data.encode("utf-8", "surrogatepass"))
+                return TypedBytes(REDIS_JSON, data.encode("utf-8", "surrogatepass"))
             case {"__serde_type__": str(tag), "__serde_data__": str(data), **rest} if not rest:
                 return TypedBytes(tag, bytes.fromhex(data))
     except (ValueError, RecursionError):

@@ -18,23 +18,33 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ckpt_backends.changes.rows import Row
+from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Capability, CheckpointKey
-from ckpt_backends.redis.engine.connect import RedisConnection
-from ckpt_backends.redis.engine.keyspace import CheckpointEntry, ListedNamespace, literally, raw
-from ckpt_backends.redis.engine.store import RedisStore
-from ckpt_backends.redis.engine.thread_keys import APART, CHECKPOINT, Owning, rows_of
-from ckpt_backends.redis.engine.thread_listing import lines_of
-from ckpt_backends.redis.official.documents import (
-    JSON_TYPE,
+from ckpt_backends.protocol import Store
+from ckpt_backends.redis.engine.connection import RedisConnection
+from ckpt_backends.redis.engine.document_fields import (
     USUAL,
-    Documents,
     Prefixes,
     fields_of,
     meant_id,
     meant_ns,
-    quoted,
     stored_id,
 )
+from ckpt_backends.redis.engine.json_keys import DocumentFinder
+from ckpt_backends.redis.engine.key_rows import rows_of
+from ckpt_backends.redis.engine.keyspace import (
+    APART,
+    CHECKPOINT,
+    DOCUMENT,
+    CheckpointEntry,
+    ListedNamespace,
+    literally,
+    quoted,
+    raw,
+)
+from ckpt_backends.redis.engine.store import RedisStore
+from ckpt_backends.redis.engine.thread_listing import namespaces_of
+from ckpt_backends.redis.official.documents import Documents
 from ckpt_backends.url import StoreUrl
 
 _FIELDS = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint.id", "$.checkpoint_id")
@@ -50,11 +60,24 @@ class OldDocuments(Documents):
         super().__init__(connection, prefixes)
         self.tables = (*self.tables, f"{APART}:*")
 
-    def lines(self) -> Iterator[ListedNamespace]:
-        return lines_of(place.key for names in self._names() for place in self.told(names))
+    def open(self, url: StoreUrl) -> Store:
+        return OldRedisStore(self, url)
 
-    def told(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
-        answers = self._connection.ask_all(("JSON.GET", name, *_FIELDS) for name in names)
+    def check_writable(self, url: StoreUrl) -> None:
+        raise Unsupported(
+            f"'{url}' was written by {self.saver}, which ckpt can only read:"
+            " that release stores each checkpoint under the id of its parent",
+            hint="delete threads with `delete_thread` of that release",
+        )
+
+    def finder(self) -> DocumentFinder:
+        return OldDocumentFinder(self)
+
+    def namespaces(self) -> Iterator[ListedNamespace]:
+        return namespaces_of(place for names in self._names() for place in self.entries(names))
+
+    def entries(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
+        answers = self.connection.ask_all(("JSON.GET", name, *_FIELDS) for name in names)
         for name, answer in zip(names, answers, strict=True):
             match [fields_of(answer).get(path) for path in _FIELDS]:
                 case [str(thread), str(ns), str(own), str(before)]:
@@ -71,9 +94,9 @@ class OldDocuments(Documents):
     def blob_names(self, thread_id: str) -> list[bytes]:
         """The keys of the separate values of a thread."""
         pattern = literally(f"{APART}:{stored_id(thread_id)}:") + b"*"
-        names = {name for some in self._connection.scan(pattern, JSON_TYPE) for name in some}
+        names = {name for some in self.connection.scan(pattern, DOCUMENT) for name in some}
         ordered = sorted(names)
-        told = self._connection.ask_all(("JSON.GET", name, *_FIELDS[:2]) for name in ordered)
+        told = self.connection.ask_all(("JSON.GET", name, *_FIELDS[:2]) for name in ordered)
         return [
             name
             for name, answer in zip(ordered, told, strict=True)
@@ -90,24 +113,27 @@ class OldDocuments(Documents):
         ]
 
 
-class OldRedisStore(RedisStore):
-    """A Redis database with this layout, opened for reading."""
+class OldDocumentFinder(DocumentFinder):
+    """Finds the keys of threads for archives."""
 
-    def __init__(self, connection: RedisConnection, url: StoreUrl, layout: OldDocuments) -> None:
-        super().__init__(connection, url, layout)
+    def __init__(self, layout: OldDocuments) -> None:
+        super().__init__(layout)
         self._old = layout
 
     def rows(self, thread_id: str) -> Iterator[Row]:
-        found = self._find(thread_id)
+        found = self._old.find([thread_id])[thread_id]
         names = [(APART, name) for name in self._old.blob_names(thread_id)]
-        of_writes = [one.name for one in found.writes]
         names += [
-            ("checkpoint_write", name)
-            for name, key, _ in self._old.written(of_writes)
+            (self.kind_of_writes, name)
+            for name, key, _ in self._old.owners_of([one.name for one in found.writes])
             if key.thread_id == thread_id
         ]
         names += [(CHECKPOINT, one.name) for one in found.checkpoints]
-        return rows_of(self._connection, Owning(self._connection, self._old).types, names)
+        return rows_of(self.connection, self.types, names)
+
+
+class OldRedisStore(RedisStore):
+    """A Redis database with this layout, opened for reading."""
 
     def _named(self, keys: Sequence[CheckpointKey]) -> list[CheckpointEntry]:
         """Search the thread: the key of a checkpoint cannot be computed from its id."""

@@ -12,18 +12,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ckpt_backends.model import CheckpointKey
-from ckpt_backends.redis.engine.keyspace import CheckpointEntry, ListedNamespace, literally, raw
-from ckpt_backends.redis.engine.thread_listing import lines_of
-from ckpt_backends.redis.official.declaration import BACKEND
-from ckpt_backends.redis.official.documents import (
-    Documents,
+from ckpt_backends.redis.engine.document_fields import (
     fields_of,
     meant_id,
     meant_ns,
-    quoted,
+    stored_forms,
     stored_id,
     stored_ns,
 )
+from ckpt_backends.redis.engine.json_keys import REGISTRIES
+from ckpt_backends.redis.engine.keyspace import (
+    CheckpointEntry,
+    ListedNamespace,
+    literally,
+    quoted,
+    raw,
+)
+from ckpt_backends.redis.engine.thread_listing import namespaces_of
+from ckpt_backends.redis.official.declaration import BACKEND
+from ckpt_backends.redis.official.documents import Documents
 
 _FIELDS = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id", "$.has_writes")
 
@@ -34,15 +41,19 @@ class ShallowDocuments(Documents):
     name = "redis-shallow"
     saver = "langgraph-checkpoint-redis, ShallowRedisSaver"
     capabilities = BACKEND.layouts["redis-shallow"]
-    has_pointers = False
 
     def checkpoint_name(self, key: CheckpointKey) -> bytes:
         parts = (self.prefixes.checkpoint, stored_id(key.thread_id), key.checkpoint_ns)
         return raw(":".join(parts))
 
-    def registries(self, key: CheckpointKey) -> list[bytes]:  # noqa: ARG002
+    def lists(self, key: CheckpointKey) -> list[bytes]:  # noqa: ARG002
         """Empty: a namespace has one list for the writes of all its checkpoints."""
         return []
+
+    def pointers(self, thread_id: str, ns: str) -> dict[str, list[bytes]]:
+        """Until 0.1.x, an empty namespace was stored as `""` in these keys."""
+        start = f"{REGISTRIES}:{stored_id(thread_id)}"
+        return {REGISTRIES: [raw(f"{start}:{space}:shallow") for space in stored_forms(ns)]}
 
     def sources(self, key: CheckpointKey) -> list[str]:
         place = f"{stored_id(key.thread_id)}:{stored_ns(key.checkpoint_ns)}"
@@ -53,11 +64,11 @@ class ShallowDocuments(Documents):
             f"SCAN 0 MATCH {quoted(start + b'*')}",
         ]
 
-    def lines(self) -> Iterator[ListedNamespace]:
-        return lines_of(place.key for names in self._names() for place in self.told(names))
+    def namespaces(self) -> Iterator[ListedNamespace]:
+        return namespaces_of(place for names in self._names() for place in self.entries(names))
 
-    def told(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
-        answers = self._connection.ask_all(("JSON.GET", name, *_FIELDS) for name in names)
+    def entries(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
+        answers = self.connection.ask_all(("JSON.GET", name, *_FIELDS) for name in names)
         for name, answer in zip(names, answers, strict=True):
             match [fields_of(answer).get(path) for path in _FIELDS]:
                 case [str(thread), str(ns), str(own), flag] if self.is_own([flag]):

@@ -1,0 +1,45 @@
+"""Writes documents as KaFlow's MongoDBCheckpointer stores them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from bson.raw_bson import RawBSONDocument
+from pymongo.client_session import ClientSession
+
+from ckpt_backends.model import Checkpoint, TypedBytes
+from ckpt_backends.mongodb.engine.write import Document, MongoChanges, metadata_document
+
+_NEXT = timedelta(milliseconds=2)
+"""A new checkpoint gets a time at least this much after the newest one.
+
+KaFlow's head is the checkpoint with the newest time, and MongoDB stores milliseconds.
+"""
+
+
+class WritableKaflowStore(MongoChanges):
+    """KaFlow's collection, opened for changing."""
+
+    def _document(self, one: Checkpoint, newest: Document) -> Document:
+        assert one.body is not None  # noqa: S101
+        assert one.metadata is not None  # noqa: S101
+        now, last = datetime.now(UTC), newest.get("created_at")
+        at = max(now, last + _NEXT) if isinstance(last, datetime) else now
+        return {
+            "thread_id": newest.get("thread_id", one.key.thread_id),
+            "checkpoint_id": one.key.checkpoint_id,
+            "parent_checkpoint_id": one.parent_checkpoint_id,
+            "checkpoint_data": one.body.data,
+            "metadata": self._metadata(one.metadata, newest.get("metadata")),
+            "username": newest.get("username"),
+            "created_at": at,
+            "updated_at": at,
+        }
+
+    def _metadata(self, given: TypedBytes, like: object) -> Any:  # noqa: ARG002
+        return RawBSONDocument(given.data) if given.type == "bson" else metadata_document(given, "")
+
+    def _heads(self, thread_id: str, session: ClientSession | None) -> dict[str, str]:
+        newest = self._newest(thread_id, session)
+        return {} if newest is None else {"": newest["checkpoint_id"]}

@@ -1,0 +1,236 @@
+"""A connection to Redis that allows only reading commands and checks the form of answers.
+
+Redis has no read-only session, so the allowed commands are listed here. None of them changes a time
+to live. Answers are bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
+from typing import Any, TypeVar
+
+import redis
+from redis import exceptions
+
+from ckpt_backends.codec.value_limit import MOST_BYTES
+from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.redis.engine.answer_forms import has_form
+from ckpt_backends.redis.engine.answers import Answers
+from ckpt_backends.redis.engine.driver_errors import explained, unavailable
+from ckpt_backends.servers.answer_errors import unexpected
+from ckpt_backends.servers.insecure_connection import is_local, warn_unencrypted
+from ckpt_backends.url import StoreUrl
+
+SCAN_COUNT = 5000
+"""Keys per SCAN call. One call blocks the server for two or three milliseconds."""
+AT_ONCE, _BYTES_AT_ONCE = 500, 4 << 20
+READING = frozenset(
+    {"EXISTS", "GET", "HGET", "HMGET", "HSTRLEN", "INFO", "MGET", "PING", "PTTL", "SCAN", "TYPE"}
+    | {"GETRANGE", "HGETALL", "HKEYS", "HSCAN", "MEMORY USAGE", "PEXPIRETIME", "STRLEN"}
+    | {"ZRANGE", "ZSCORE", "JSON.DEBUG", "JSON.GET", "JSON.MGET", "JSON.TYPE"}
+    | {"FT._LIST", "FT.INFO", "FT.AGGREGATE", "FT.CURSOR", "FT.SEARCH"}
+)
+"""All commands that a store opened for reading sends, except those for logging in."""
+COUNTING = frozenset({"EXISTS", "UNLINK"})
+"""Commands that take any number of keys and return a number."""
+Command = Sequence[bytes | str | int]
+_Item = TypeVar("_Item")
+
+
+class RedisConnection:
+    """A client of one database. Its methods raise `StoreUnavailable`."""
+
+    is_cluster = False
+    """Whether keys are on several servers."""
+
+    # Any, because the driver does not type the answers of `execute_command`.
+    def __init__(self, driver: Any, url: StoreUrl) -> None:
+        self._driver = driver
+        self._url = url
+        self._is_open = True
+
+    @property
+    def driver(self) -> Any:
+        """The driver's client, for changes. Raises `StoreUnavailable` if it is closed."""
+        self._check_open()
+        return self._driver
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise StoreUnavailable(f"'{self._url}' is closed")
+
+    @contextmanager
+    def transaction(self, names: Sequence[bytes], *, loose: bool = False) -> Iterator[Any]:  # noqa: ARG002
+        """The driver's pipeline for a transaction on these keys: all commands run, or none.
+
+        On a cluster, raises `Unsupported` if the keys are of several slots. A `loose` transaction
+        then runs its commands one by one instead, and watches no keys.
+        """
+        with self.driver.pipeline(transaction=True) as pipe:
+            yield pipe
+
+    def check_together(self, names: Iterable[bytes]) -> None:
+        """Raise `Unsupported` if these keys cannot be changed in one transaction."""
+
+    def client_of(self, name: bytes) -> Any:  # noqa: ARG002
+        """The driver's client for the server with a key."""
+        return self.driver
+
+    def _run(self, command: Command) -> Any:
+        return self.driver.execute_command(*command)
+
+    def _run_all(self, commands: Sequence[Command]) -> list[Any]:
+        """The answers in the order of the commands; errors are returned, not raised."""
+        pipe = self.driver.pipeline(transaction=False)
+        for command in commands:
+            pipe.execute_command(*command)
+        answers: list[Any] = pipe.execute(raise_on_error=False)
+        return answers
+
+    def ask(self, *command: bytes | str | int) -> Any:
+        """The answer to one command."""
+        check(command)
+        with explained(self._url):
+            return self.checked(command, self._run(command))
+
+    def find(self, *command: bytes | str | int) -> Any:
+        """The answer to one command; None if it is unknown to the server or not permitted."""
+        check(command)
+        with explained(self._url):
+            try:
+                return self.checked(command, self._run(command))
+            except (exceptions.AskError, exceptions.ClusterDownError, exceptions.TryAgainError):
+                raise  # the server of a key has changed
+            except exceptions.ResponseError:
+                return None
+
+    def checked(self, command: Command, answer: Any) -> Any:
+        """The answer. Raises `Unreadable` if no real server gives such an answer."""
+        if not has_form(command[0], answer):
+            raise unexpected(self._url)
+        return answer
+
+    def ask_all(self, commands: Iterable[Command], at_once: int = AT_ONCE) -> Iterator[Any]:
+        """The answer to each command; None if the key does not exist or has another type."""
+        stream = iter(commands)
+        while some := list(islice(stream, at_once)):
+            for command in some:
+                check(command)
+            with explained(self._url):
+                answers = self._run_all(some)
+            for command, answer in zip(some, answers, strict=True):
+                if isinstance(answer, exceptions.NoPermissionError | exceptions.MovedError):
+                    raise unavailable(self._url, answer)
+                is_error = isinstance(answer, exceptions.ResponseError)
+                yield None if is_error else self.checked(command, answer)
+
+    def number_of(self, names: Sequence[bytes]) -> int:
+        """The number of these keys that exist."""
+        return int(self.ask("EXISTS", *names)) if names else 0
+
+    def scan(self, pattern: bytes, kind: str | None = None) -> Iterator[list[bytes]]:
+        """The keys that match a pattern, in batches. A key may appear twice.
+
+        Uses SCAN, because KEYS would block the server.
+        """
+        only = [] if kind is None else ["TYPE", kind]
+        return self.turns("SCAN", [], ["MATCH", pattern, "COUNT", SCAN_COUNT, *only])
+
+    def scan_once(self, pattern: bytes, kind: str | None = None) -> Iterator[list[bytes]]:
+        """The keys that match a pattern, in batches, each key once. Keeps all keys in memory."""
+        seen: set[bytes] = set()
+        for names in self.scan(pattern, kind):
+            new = [one for one in dict.fromkeys(names) if one not in seen]
+            seen.update(new)
+            yield new
+
+    def turns(
+        self, name: str, before: Iterable[bytes], after: Iterable[bytes | str | int]
+    ) -> Iterator[Any]:
+        """The results of a command with a cursor, which is between `before` and `after`.
+
+        Empty results are left out.
+        """
+        return turns(self._url, lambda cursor: self.ask(name, *before, cursor, *after))
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._is_open:
+            self._is_open = False
+            with suppress(exceptions.RedisError, OSError):
+                self._driver.close()
+
+
+def turns(url: StoreUrl, ask: Callable[[int], Any]) -> Iterator[Any]:
+    """The results of a command with a cursor, without empty ones, until the cursor is 0.
+
+    Raises `Unreadable` if a cursor returns, which would never end.
+    """
+    cursor = remembered = turn = 0
+    while True:
+        cursor, found = ask(cursor)
+        if found:
+            yield found
+        if cursor == 0:
+            return
+        if cursor == remembered:
+            raise unexpected(url, "the server repeats a cursor")
+        # Only the cursors of the turns 1, 2, 4, 8, ... are remembered; a circle meets one of them.
+        turn += 1
+        if turn & (turn - 1) == 0:
+            remembered = cursor
+
+
+def keys_of(command: Command) -> list[bytes]:
+    """The keys that a command names."""
+    name, *rest = command
+    if name == "JSON.DEBUG":
+        rest = rest[1:]
+    if name == "COPY":
+        rest = rest[:2]
+    elif name not in COUNTING:
+        rest = rest[:1]
+    return [one if isinstance(one, bytes) else str(one).encode() for one in rest]
+
+
+def check(command: Command) -> None:
+    """Raise ValueError if a command is not in `READING`."""
+    if command[0] not in READING:
+        raise ValueError(f"{command[0]!r} is not among the commands that only read")
+
+
+def client(settings: Mapping[str, Any]) -> Any:
+    """A client of one server, which warns if it will send a password that others can read."""
+    given = dict(settings)
+    is_encrypted = given.pop("ssl", False)
+    if given["password"] and not is_encrypted and not is_local(given["host"]):
+        warn_unencrypted(given["host"], "use rediss:// if the server has TLS")
+    kind = redis.SSLConnection if is_encrypted else redis.Connection
+    pool = redis.ConnectionPool(connection_class=kind, parser_class=Answers, **given)
+    return redis.Redis.from_pool(pool)
+
+
+def in_chunks(
+    items: Sequence[_Item], measure: Callable[[Sequence[_Item]], Iterable[Any]]
+) -> Iterator[list[tuple[_Item, int]]]:
+    """The items with their sizes, in order, in batches of a few megabytes.
+
+    `measure` returns the size of each item. A single item may exceed the size of a batch. Items
+    that are too large to read, or have the size None, count as 0.
+    """
+    for start in range(0, len(items), AT_ONCE):
+        part = items[start : start + AT_ONCE]
+        some: list[tuple[_Item, int]] = []
+        total = 0
+        for item, told in zip(part, measure(part), strict=True):
+            size = int(told or 0)
+            read = size if size <= MOST_BYTES else 0
+            if some and total + read > _BYTES_AT_ONCE:
+                yield some
+                some, total = [], 0
+            some.append((item, size))
+            total += read
+        if some:
+            yield some

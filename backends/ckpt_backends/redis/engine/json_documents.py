@@ -1,0 +1,364 @@
+"""RedisJSON documents of checkpoints and writes: what the savers of Python and JavaScript share.
+
+    PREFIX:THREAD:NS:ID                {thread_id, checkpoint_ns, checkpoint_id,
+                                        parent_checkpoint_id, checkpoint: {...}, metadata,
+                                        has_writes, ...}
+    WRITE_PREFIX:THREAD:NS:ID:TASK:IDX {thread_id, ..., task_id, idx, channel, type, ...}
+    write_keys_zset:THREAD:NS:ID       the keys of a checkpoint's writes
+
+Keys are not escaped and may be ambiguous, so thread, namespace and id are read from the document.
+An empty namespace is stored as `__empty__`, an empty id as the nil UUID. ckpt ignores
+`has_writes`: `put` may overwrite the flag that `put_writes` set, and then the saver itself does not
+see the writes.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from ckpt_backends.codec.value_limit import MOST_BYTES, unread
+from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Usage
+from ckpt_backends.protocol import Store
+from ckpt_backends.redis.engine.connection import RedisConnection, in_chunks
+from ckpt_backends.redis.engine.document_fields import (
+    LISTS,
+    Prefixes,
+    fields_of,
+    meant_id,
+    meant_ns,
+    member,
+)
+from ckpt_backends.redis.engine.key_removal import KeyRemoval
+from ckpt_backends.redis.engine.keyspace import (
+    DOCUMENT,
+    CheckpointEntry,
+    ListedNamespace,
+    ThreadKeys,
+    WriteEntry,
+    beginning,
+    literally,
+    quoted,
+    raw,
+    text,
+)
+from ckpt_backends.redis.engine.layout import RedisLayout
+from ckpt_backends.redis.engine.purge_lock import PurgeLock
+from ckpt_backends.redis.engine.search_index import SearchIndex, index_of
+from ckpt_backends.redis.engine.store import RedisStore
+from ckpt_backends.redis.engine.thread_listing import namespaces_by_name
+from ckpt_backends.url import StoreUrl
+
+_FIELDS = '$["thread_id","checkpoint_ns","checkpoint_id","parent_checkpoint_id","has_writes"]'
+"""A single path, because JSON.MGET takes one. The fields are in the order of the documents."""
+_FIELDS_OF_WRITE = '$["thread_id","checkpoint_ns","checkpoint_id","task_path"]'
+_DOCUMENTS_AT_ONCE = 500
+_PARTS_OF_WRITE = 3
+"""Parts at the end of a write's key: checkpoint id, task id and idx. They contain no colon."""
+
+
+class JsonDocuments(RedisLayout):
+    """A layout of documents, with the full history. Subclasses know the form of one saver."""
+
+    dialect: str
+    """Type tag of the JSON in the documents."""
+    value: str
+    """The field of a write that contains its value."""
+
+    def __init__(self, connection: RedisConnection, prefixes: Prefixes) -> None:
+        super().__init__(connection)
+        self.prefixes = prefixes
+        self._kinds: tuple[str, ...] = (prefixes.checkpoint, prefixes.write)
+        self._indexes: list[SearchIndex | None] | None = None
+        self.tables = tuple(f"{one}:*" for one in self._kinds)
+
+    def open(self, url: StoreUrl) -> Store:
+        return RedisStore(self, url)
+
+    def removals(self, lock: PurgeLock, thread_ids: Sequence[str]) -> Iterator[KeyRemoval]:
+        finder = self.finder()
+        return (KeyRemoval(finder, lock, keys) for keys in finder.find(thread_ids))
+
+    @abstractmethod
+    def is_own(self, flags: Sequence[object]) -> bool:
+        """Whether `has_writes` of a document has the type that this saver stores.
+
+        `flags` is empty if the document has no such field.
+        """
+
+    @abstractmethod
+    def is_own_write(self, paths: Sequence[object]) -> bool:
+        """Whether this saver stored a write. `paths` has its task path, or is empty."""
+
+    def stored_thread(self, thread_id: str) -> str:
+        """A thread id as the documents contain it."""
+        return thread_id
+
+    def meant_thread(self, stored: str) -> str:
+        """The thread id of a document."""
+        return stored
+
+    def place(self, key: CheckpointKey) -> str:
+        """The part THREAD:NS:ID of the keys of a checkpoint."""
+        return f"{key.thread_id}:{key.checkpoint_ns}:{key.checkpoint_id}"
+
+    def checkpoint_name(self, key: CheckpointKey) -> bytes:
+        return raw(f"{self.prefixes.checkpoint}:{self.place(key)}")
+
+    def write_name(self, key: CheckpointKey, task_id: str, idx: int) -> bytes:
+        """The key of a write's document."""
+        return raw(f"{self.prefixes.write}:{self.place(key)}:{task_id}:{idx}")
+
+    def name_of(self, document: Mapping[str, Any]) -> bytes | None:
+        """The key that a checkpoint's document must have; None if a part is missing."""
+        match document:
+            case {"thread_id": str(thread), "checkpoint_ns": str(ns), "checkpoint_id": str(own)}:
+                key = CheckpointKey(self.meant_thread(thread), meant_ns(ns), own)
+                return self.checkpoint_name(key)
+        return None
+
+    def lists(self, key: CheckpointKey) -> list[bytes]:
+        """The keys that list a checkpoint's writes, the current one first."""
+        return [raw(f"{LISTS}:{self.place(key)}")]
+
+    def pointers(self, thread_id: str, ns: str) -> dict[str, list[bytes]]:  # noqa: ARG002
+        """By kind, the keys of a namespace that name its head or its writes."""
+        return {}
+
+    def namespaces(self) -> Iterator[ListedNamespace]:
+        return namespaces_by_name(self._names, self.entries, b":")
+
+    def _names(self) -> Iterator[list[bytes]]:
+        return self.connection.scan(raw(f"{self.prefixes.checkpoint}:*"), DOCUMENT)
+
+    def find(self, thread_ids: Collection[str]) -> dict[str, ThreadKeys]:
+        names: dict[str, set[bytes]] = {}
+        for thread_id in thread_ids:
+            indexed = self._indexed(self.stored_thread(thread_id))
+            if indexed is not None:
+                names[thread_id] = indexed
+        rest = [one for one in thread_ids if one not in names]
+        names |= self._scanned(rest) if rest else {}
+        return {thread_id: self._found(thread_id, names[thread_id]) for thread_id in thread_ids}
+
+    def writes_at(self, keys: Collection[CheckpointKey]) -> list[WriteEntry]:
+        found: set[bytes] = set()
+        rest = []
+        index = self._known_indexes()[1]
+        for key in keys:
+            stored = self.stored_thread(key.thread_id)
+            names = None if index is None else index.names(stored, key.checkpoint_id)
+            if names is None:
+                rest.append(key)
+            else:
+                found.update(names)
+        return list(map(_write_place, sorted(found.union(self._scanned_writes(rest)))))
+
+    def _scanned_writes(self, keys: Collection[CheckpointKey]) -> Iterator[bytes]:
+        starts: dict[str, tuple[bytes, ...]] = {}
+        for key in keys:
+            start = raw(f"{self.prefixes.write}:{self.stored_thread(key.thread_id)}:")
+            starts[key.checkpoint_id] = (*starts.get(key.checkpoint_id, ()), start)
+        if starts:
+            for names in self.connection.scan(raw(f"{self.prefixes.write}:*"), DOCUMENT):
+                for place in map(_write_place, names):
+                    if place.name.startswith(starts.get(place.checkpoint_id, ())):
+                        yield place.name
+
+    def is_indexed(self) -> bool:
+        return None not in self._known_indexes()
+
+    def _known_indexes(self) -> list[SearchIndex | None]:
+        if self._indexes is None:
+            self._indexes = [index_of(self.connection, one) for one in self._kinds]
+        return self._indexes
+
+    def _indexed(self, stored: str) -> set[bytes] | None:
+        """The keys of a thread from the search indexes; None if they cannot be trusted."""
+        found: set[bytes] = set()
+        for index in self._known_indexes():
+            names = None if index is None else index.names(stored)
+            if names is None:
+                return None
+            found.update(names)
+        return found
+
+    def _scanned(self, thread_ids: Sequence[str]) -> dict[str, set[bytes]]:
+        """By thread, its keys, found with one SCAN over all keys."""
+        starts = {
+            raw(f"{kind}:{self.stored_thread(thread_id)}:"): thread_id
+            for thread_id in thread_ids
+            for kind in self._kinds
+        }
+        pattern = b"*:" + beginning(list(map(self.stored_thread, thread_ids)))
+        pattern += b":*" if len(thread_ids) == 1 else b"*"
+        names: dict[str, set[bytes]] = {one: set() for one in thread_ids}
+        for some in self.connection.scan(pattern, DOCUMENT):
+            for name in some:
+                # A key may belong to one of several threads, such as `a` and `a:b`.
+                for end in _ends(name):
+                    thread_id = starts.get(name[:end])
+                    if thread_id is not None:
+                        names[thread_id].add(name)
+        return names
+
+    def _found(self, thread_id: str, names: Collection[bytes]) -> ThreadKeys:
+        found = ThreadKeys()
+        # The search may return keys of other threads; a pattern for `a` also finds those of `a:b`.
+        starts = [raw(f"{kind}:{self.stored_thread(thread_id)}:") for kind in self._kinds]
+        checkpoints, writes, *apart = (
+            sorted(one for one in names if one.startswith(start)) for start in starts
+        )
+        for place in self.entries(checkpoints):
+            if place.key.thread_id == thread_id:
+                found.places[place.key.checkpoint_ns, place.key.checkpoint_id] = place
+        found.writes += map(_write_place, writes)
+        found.blobs += (one for names in apart for one in names)
+        return found
+
+    def pages(self) -> Iterator[ThreadKeys]:
+        for kind in self._kinds:
+            for names in self.connection.scan_once(raw(f"{kind}:*"), DOCUMENT):
+                if kind == self.prefixes.checkpoint:
+                    yield ThreadKeys(mixed=list(self.entries(names)))
+                elif kind == self.prefixes.write:
+                    yield ThreadKeys(writes=list(map(_write_place, names)))
+                else:
+                    yield ThreadKeys(blobs=names)
+
+    def entries(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
+        """The checkpoints among these keys, according to their documents.
+
+        Other documents are left out, for example `{"has_writes": true}`: `put_writes` stores that
+        if the checkpoint was not stored yet.
+        """
+        for name, fields in self._fields(names, _FIELDS):
+            match fields:
+                case [str(thread), str(ns), str(own), str() | None as parent, *flags]:
+                    key = CheckpointKey(self.meant_thread(thread), meant_ns(ns), own)
+                    if self.checkpoint_name(key) == name and self.is_own(flags):
+                        yield CheckpointEntry(key, name, parent if meant_id(parent or "") else None)
+
+    def _fields(self, names: Sequence[bytes], path: str) -> Iterator[tuple[bytes, list[Any]]]:
+        """The values at a path of several fields; empty for a missing document."""
+        for start in range(0, len(names), _DOCUMENTS_AT_ONCE):
+            some = names[start : start + _DOCUMENTS_AT_ONCE]
+            answers = self.connection.ask("JSON.MGET", *some, path)
+            # Parse all answers as one list, which is much faster.
+            told = json.loads(b"[" + b",".join(one or b"[]" for one in answers) + b"]")
+            yield from zip(some, told, strict=True)
+
+    def checkpoints(
+        self,
+        places: Sequence[CheckpointEntry],
+        *,
+        body: bool,
+        metadata: bool,
+        values: bool | Collection[str],  # noqa: ARG002  (they are in the body)
+    ) -> Iterator[Checkpoint]:
+        paths = (["$.checkpoint"] if body else []) + (["$.metadata"] if metadata else [])
+        for some in in_chunks(places, self._sizes):
+            answers = self._members(some, paths)
+            for place, _ in some:
+                mine = {path: next(answers) for path in paths}
+                if None not in mine.values():  # deleted or expired since
+                    yield Checkpoint(
+                        place.key, place.parent, mine.get("$.checkpoint"), mine.get("$.metadata")
+                    )
+
+    def _sizes(self, places: Sequence[CheckpointEntry] | Sequence[WriteEntry]) -> Iterator[Any]:
+        """The memory of each document in the server, which is about the size of its JSON."""
+        return self.connection.ask_all(("MEMORY USAGE", one.name) for one in places)
+
+    def _members(
+        self, some: Sequence[tuple[CheckpointEntry, int]], paths: Sequence[str]
+    ) -> Iterator[TypedBytes | None]:
+        """For each document, the value at each path; None if it does not exist."""
+        wanted = [(place.name, path) for place, _ in some for path in paths]
+        large = {place.name for place, size in some if size > MOST_BYTES}
+        closer = [one for one in wanted if one[0] in large]
+        sizes = self.connection.ask_all(("JSON.DEBUG", "MEMORY", *one) for one in closer)
+        too_large = {
+            one: int(size[0])
+            for one, size in zip(closer, sizes, strict=True)
+            if size and int(size[0]) > MOST_BYTES
+        }
+        answers = self.connection.ask_all(
+            ("JSON.GET", *one) for one in wanted if one not in too_large
+        )
+        for one in wanted:
+            if one in too_large:
+                yield unread(self.dialect, too_large[one])
+            else:
+                answer = next(answers)
+                yield None if answer is None else TypedBytes(self.dialect, member(answer))
+
+    def owners_of(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, bool]]:
+        for name, fields in self._fields(names, _FIELDS_OF_WRITE):
+            match fields:
+                case [str(thread), str(ns), str(own), *paths] if self.is_own_write(paths):
+                    key = CheckpointKey(self.meant_thread(thread), meant_ns(ns), own)
+                    yield name, key, True
+
+    def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
+        yield from self._usage_of_checkpoints(found.checkpoints)
+        for start in range(0, len(found.writes), _DOCUMENTS_AT_ONCE):
+            some = found.writes[start : start + _DOCUMENTS_AT_ONCE]
+            yield from self._usage_of_writes([one.name for one in some])
+
+    def _usage_of_checkpoints(
+        self, places: Sequence[CheckpointEntry]
+    ) -> Iterator[tuple[str, Usage]]:
+        columns = ("checkpoint", "metadata")
+        sizes = self.connection.ask_all(
+            ("JSON.DEBUG", "MEMORY", place.name, f"$.{column}")
+            for place in places
+            for column in columns
+        )
+        for place in places:
+            for column in columns:
+                if size := next(sizes):
+                    key, table = place.key, self.tables[0]
+                    where = (table, column, key.thread_id, key.checkpoint_ns)
+                    yield key.checkpoint_id, Usage(*where, None, "json", 1, int(size[0]))
+
+    def _usage_of_writes(self, names: Sequence[bytes]) -> Iterator[tuple[str, Usage]]:
+        """The usage of the writes that `owners_of` returns, even if fields are missing."""
+        paths = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id")
+        told = list(
+            self.connection.ask_all(
+                ("JSON.GET", one, *paths, "$.channel", "$.type", "$.task_path") for one in names
+            )
+        )
+        asked = [("JSON.DEBUG", "MEMORY", name, f"$.{self.value}") for name in names]
+        for answer, size in zip(told, self.connection.ask_all(asked), strict=True):
+            fields = fields_of(answer)
+            is_own = self.is_own_write([fields[one] for one in ["$.task_path"] if one in fields])
+            match [fields.get(path) for path in paths]:
+                case [str(thread), str(ns), str(own)] if size is not None and is_own:
+                    channel, tag = (str(fields.get(path, "")) for path in ("$.channel", "$.type"))
+                    place = (self.meant_thread(thread), meant_ns(ns), channel)
+                    number = int(size[0]) if size else 0
+                    yield own, Usage(self.tables[1], self.value, *place, tag, 1, number)
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        writes = literally(f"{self.prefixes.write}:{self.place(key)}:")
+        return [
+            f"JSON.GET {quoted(self.checkpoint_name(key))}",
+            *(f"ZRANGE {quoted(one)} 0 -1" for one in self.lists(key)[:1]),
+            f"SCAN 0 MATCH {quoted(writes + b'*')}",
+        ]
+
+
+def _ends(name: bytes) -> Iterator[int]:
+    """The ends of possible prefixes with a thread id: after each colon except the first."""
+    end = name.find(b":") + 1
+    while end := name.find(b":", end) + 1:
+        yield end
+
+
+def _write_place(name: bytes) -> WriteEntry:
+    parts = name.rsplit(b":", _PARTS_OF_WRITE)
+    return WriteEntry(name, text(parts[1]) if len(parts) > 1 else "")

@@ -1,0 +1,227 @@
+"""The interface of a layout of checkpoints in Redis. The engine knows layouts only through it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+
+from ckpt_backends.changes.change import Change
+from ckpt_backends.changes.rows import Cell, Row
+from ckpt_backends.model import BlobKey, Capability, Checkpoint, CheckpointKey, Usage, Write
+from ckpt_backends.protocol import Store
+from ckpt_backends.redis.engine.command_plan import CommandPlan
+from ckpt_backends.redis.engine.connection import Command, RedisConnection
+from ckpt_backends.redis.engine.key_rows import rows_of, stored_of
+from ckpt_backends.redis.engine.keyspace import (
+    STRING,
+    ZSET,
+    CheckpointEntry,
+    CheckpointKeys,
+    KeysByCheckpoint,
+    ListedNamespace,
+    ThreadKeys,
+    WriteEntry,
+)
+from ckpt_backends.redis.engine.purge_lock import PurgeLock
+from ckpt_backends.redis.engine.thread_removal import ThreadRemoval
+from ckpt_backends.url import StoreUrl
+
+
+class RedisLayout(ABC):
+    """A layout of checkpoints in Redis. Methods read the current data; there is no snapshot."""
+
+    name: str
+    saver: str
+    capabilities: Capability
+    tables: tuple[str, ...]
+    is_by_arrival = False
+    """Whether the writes of a checkpoint are ordered by the time they were stored."""
+    lists_parents = True
+    """Whether `entries` contain the parents of checkpoints; otherwise only the bodies do."""
+
+    def __init__(self, connection: RedisConnection) -> None:
+        self.connection = connection
+
+    # What the layout brings to open, change and archive a store
+
+    @abstractmethod
+    def open(self, url: StoreUrl) -> Store:
+        """The store of this layout, opened for reading."""
+
+    def check_writable(self, url: StoreUrl) -> None:  # noqa: B027
+        """Raise `Unsupported` if the store of this layout cannot be changed."""
+
+    @abstractmethod
+    def finder(self) -> KeyFinder:
+        """Finds the keys of threads for archives and removals."""
+
+    @abstractmethod
+    def plan(self, change: Change) -> CommandPlan:
+        """The commands of a change."""
+
+    @abstractmethod
+    def removals(self, lock: PurgeLock, thread_ids: Sequence[str]) -> Iterator[ThreadRemoval]:
+        """The removal of each of these threads."""
+
+    # Keys
+
+    @abstractmethod
+    def namespaces(self) -> Iterator[ListedNamespace]:
+        """All namespaces of the store, in undefined order."""
+
+    @abstractmethod
+    def checkpoint_name(self, key: CheckpointKey) -> bytes:
+        """The key of a checkpoint."""
+
+    @abstractmethod
+    def entries(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
+        """The checkpoints among these keys, according to their contents, in the same order."""
+
+    @abstractmethod
+    def find(self, thread_ids: Collection[str]) -> Mapping[str, ThreadKeys]:
+        """The keys of some threads. Without an index, several threads cost as much as one."""
+
+    @abstractmethod
+    def writes_at(self, keys: Collection[CheckpointKey]) -> list[WriteEntry]:
+        """The writes of some checkpoints; may include others. Costs as much as `find`."""
+
+    def is_indexed(self) -> bool:
+        """Whether the keys of a thread are found without a SCAN over all keys."""
+        return False
+
+    @abstractmethod
+    def pages(self) -> Iterator[ThreadKeys]:
+        """All keys of the store in batches, each key once."""
+
+    @abstractmethod
+    def owners_of(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, bool]]:
+        """For each write that exists: (key in Redis, its checkpoint, whether it is complete)."""
+
+    @abstractmethod
+    def sources(self, key: CheckpointKey) -> list[str]:
+        """Redis commands with which a person finds a checkpoint and its writes."""
+
+    # Contents
+
+    @abstractmethod
+    def checkpoints(
+        self,
+        places: Sequence[CheckpointEntry],
+        *,
+        body: bool,
+        metadata: bool,
+        values: bool | Collection[str],
+    ) -> Iterator[Checkpoint]:
+        """The checkpoints in the order of `places`, without those removed meanwhile."""
+
+    def blobs(self, found: ThreadKeys) -> Iterator[tuple[bytes, str, BlobKey, int]]:  # noqa: ARG002
+        """The separate values, each as (key in Redis, thread id, blob key, size in bytes)."""
+        yield from ()
+
+    @abstractmethod
+    def writes(
+        self, places: Sequence[WriteEntry], values: bool | Collection[str]
+    ) -> Iterator[Write]:
+        """The writes, without those removed meanwhile.
+
+        They are ordered by arrival if `is_by_arrival`; otherwise the order is undefined.
+        """
+
+    @abstractmethod
+    def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
+        """The size of each single value, with `rows` 1, in undefined order.
+
+        Each comes with the id of its checkpoint, or `''` for a separate value.
+        """
+
+
+class KeyFinder(ABC):
+    """Finds all keys of threads in one layout, and converts them to rows of an archive.
+
+    A checkpoint has a key, the keys of its writes and, in some layouts, a list of its writes. A
+    namespace may have a pointer to its head, or a list of writes. Separate values belong to the
+    thread, because several checkpoints may share one.
+    """
+
+    types: Mapping[str, str]
+    """By kind, the type of its keys."""
+    kind_of_writes = "writes"
+
+    def __init__(self, layout: RedisLayout) -> None:
+        self.layout = layout
+        self.connection = layout.connection
+
+    @abstractmethod
+    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
+        """The rows of an archive, if all are keys of the thread. Raises `Refused`."""
+
+    @abstractmethod
+    def _keys_of(self, key: CheckpointKey, *, is_there: bool) -> CheckpointKeys:
+        """The keys of a checkpoint, without those of its writes."""
+
+    def _shared(self, thread_id: str, ns: str) -> dict[str, list[bytes]]:  # noqa: ARG002
+        """By kind, the keys of a namespace's pointers and lists."""
+        return {}
+
+    def find(self, thread_ids: Sequence[str]) -> Iterator[KeysByCheckpoint]:
+        """The keys of some threads. Without an index, they are found with one SCAN."""
+        if self.layout.is_indexed():
+            for thread_id in thread_ids:
+                yield self._grouped(thread_id, self.layout.find([thread_id])[thread_id])
+            return
+        found = self.layout.find(thread_ids)
+        for thread_id in thread_ids:
+            yield self._grouped(thread_id, found[thread_id])
+
+    def _grouped(self, thread_id: str, found: ThreadKeys) -> KeysByCheckpoint:
+        groups = self._groups(thread_id, found)
+        apart = {key: name for name, own, key, _ in self.layout.blobs(found) if own == thread_id}
+        shared = {ns: self._shared(thread_id, ns) for ns, _ in groups}
+        return KeysByCheckpoint(groups, shared, apart)
+
+    def _groups(self, thread_id: str, found: ThreadKeys) -> dict[tuple[str, str], CheckpointKeys]:
+        groups = {at: self._keys_of(one.key, is_there=True) for at, one in found.places.items()}
+        for name, key, is_whole in self.layout.owners_of([one.name for one in found.writes]):
+            if key.thread_id != thread_id:
+                continue
+            at = (key.checkpoint_ns, key.checkpoint_id)
+            if at not in groups:
+                groups[at] = self._keys_of(key, is_there=False)
+            known = groups[at].names[self.kind_of_writes]
+            if known[-1:] != [name]:  # the writes of a checkpoint may share a key
+                known.append(name)
+            if is_whole:
+                groups[at].writes.append(name)
+        return groups
+
+    def named(self, keys: KeysByCheckpoint) -> set[bytes]:
+        """The keys that the thread's pointers and its heads' lists currently contain."""
+        of_heads = (head.names for head in keys.heads.values())
+        answers = self.connection.ask_all(
+            ("GET", name) if self.types[kind] == STRING else ("ZRANGE", name, 0, -1)
+            for kinds in (*keys.shared.values(), *of_heads)
+            for kind, names in kinds.items()
+            if self.types[kind] in {STRING, ZSET}
+            for name in names
+        )
+        found: set[bytes] = set()
+        for answer in answers:
+            found.update(answer if isinstance(answer, list) else [answer] if answer else [])
+        return found
+
+    def rows(self, thread_id: str) -> Iterator[Row]:
+        """The rows of a thread. Keys that were removed meanwhile are left out."""
+        for keys in self.find([thread_id]):
+            yield from rows_of(self.connection, self.types, keys.in_order())
+
+    def row_key(self, row: Row) -> Hashable:
+        """The unique key of a row."""
+        return row.table, row.cells["key"]
+
+    def stored(self, rows: Sequence[Row]) -> Iterator[dict[str, Cell] | None]:
+        """The stored contents of these rows; None if a row does not exist."""
+        return stored_of(self.connection, rows)
+
+    def also(self, rows: Sequence[Row]) -> Iterator[Command]:  # noqa: ARG002
+        """Commands for other keys that must change when rows are restored."""
+        yield from ()

@@ -1,0 +1,224 @@
+"""Changes the tables of LangGraph's savers, with one transaction for each change.
+
+The engine's lock prevents two changes of the same thread at the same time. Savers need not take
+that lock, so before the commit the transaction checks that no saver has added a checkpoint. Columns
+are always named, because their order differs between releases of the savers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+
+from ckpt_backends.base import BaseWritableStore
+from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
+from ckpt_backends.changes.removal import Removal, Removed
+from ckpt_backends.changes.rows import Cell, Restored, Row
+from ckpt_backends.errors import Unsupported
+from ckpt_backends.model import CheckpointKey, TypedBytes
+from ckpt_backends.servers.answer_types import CHANGES, checked
+from ckpt_backends.sql.database import WritableDatabase, text
+from ckpt_backends.sql.removal import remove_threads
+from ckpt_backends.sql.row_changes import RowChanges, in_chunks
+from ckpt_backends.sql.saver_tables import SaverTables
+from ckpt_backends.url import StoreUrl
+
+
+@checked(*CHANGES)
+class WritableSqlStore(BaseWritableStore):
+    """A database with the tables of a saver, opened for changing."""
+
+    def __init__(self, database: WritableDatabase, url: StoreUrl, tables: SaverTables) -> None:
+        self._database = database
+        self._url = url
+        self._tables = tables
+        self._rows = RowChanges(database, tables.names, tables.columns)
+
+    def apply(self, change: Change) -> None:
+        if not self._tables.keeps_history:
+            raise Unsupported(f"'{self._url}' keeps no history, so no checkpoint can be added")
+        with self._database.transaction(change.thread_id):
+            heads = self._heads(change.thread_id)
+            if {ns: head for ns, (head, _) in heads.items()} != dict(change.heads):
+                raise moved(change)
+            if change.checkpoints or change.copies:
+                self._check_thread(change.thread_id)
+            self._remove(change)
+            self._add(change)
+            self._copy(change.thread_id, change.copies)
+            for copy in change.copies_of_writes:
+                self._copy_tasks(copy.source, copy.target, copy.tasks)
+            number = sum(count for _, count in heads.values())
+            number += len(change.checkpoints) + len(change.copies) - len(change.removed or {})
+            if sum(count for _, count in self._heads(change.thread_id).values()) != number:
+                raise moved(change)
+
+    def remove(self, removals: Sequence[Removal]) -> list[Removed]:
+        with self._database.transaction(exclusive=True):
+            return remove_threads(self._database, self._rows, self._tables, removals)
+
+    def restore(self, rows: Iterable[Row]) -> Restored:
+        with self._database.transaction():
+            return self._rows.restore(self._checked(rows))
+
+    def _checked(self, rows: Iterable[Row]) -> Iterator[Row]:
+        known: set[Cell] = set()
+        for row in rows:
+            thread_id = row.cells.get("thread_id")
+            if thread_id not in known:
+                known.add(thread_id)
+                self._check_thread(str(thread_id))
+            yield self._stored(row)
+
+    def finish_removal(self) -> str:
+        return self._database.finish_removal()
+
+    def vacuum(self) -> None:
+        self._database.vacuum(list(self._tables.names.values()))
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _check_thread(self, thread_id: str) -> None:
+        """Raise `Unsupported` if the saver would mix new rows of a thread with those of another."""
+
+    def _body(self, body: TypedBytes | None, metadata: TypedBytes | None) -> dict[str, object]:
+        """The cells of a checkpoint's body and metadata, of those that are given."""
+        return {
+            name: value.data.decode()
+            for name, value in (("checkpoint", body), ("metadata", metadata))
+            if value is not None
+        }
+
+    def _value(self, value: TypedBytes | None) -> dict[str, object]:
+        """The cells of a value."""
+        assert value is not None  # noqa: S101
+        return {"type": value.type, "blob": None if value.type == "empty" else value.data}
+
+    def _stored(self, row: Row) -> Row:
+        """An archived row with the cells that its table stores."""
+        return row
+
+    def _at(self, key: CheckpointKey) -> dict[str, object]:
+        return {
+            "thread_id": key.thread_id,
+            **self._tables.namespace(key.checkpoint_ns),
+            "checkpoint_id": key.checkpoint_id,
+        }
+
+    def _heads(self, thread_id: str) -> dict[str, tuple[str, int]]:
+        """By namespace, the id of the newest checkpoint and the number of checkpoints."""
+        ns = self._database.exact("checkpoint_ns")
+        rows = self._rows.select(
+            self._tables.checkpoints,
+            f"{ns} AS ns, max(checkpoint_id), count(*)",
+            {"thread_id": thread_id},
+            "GROUP BY ns",
+        )
+        return {text(found): (text(head), number) for found, head, number in rows}
+
+    def _remove(self, change: Change) -> None:
+        tables, thread = self._tables, {"thread_id": change.thread_id}
+        for key, writes in (change.removed or {}).items():
+            if self._rows.remove(tables.writes, self._at(key)) != writes:
+                raise moved(change)
+            if self._rows.remove(tables.checkpoints, self._at(key)) != 1:
+                raise gone(key)
+        if not tables.blobs:
+            return
+        for ns, channel, version in change.removed_blobs:
+            where = {**thread, **self._tables.namespace(ns), "channel": channel, "version": version}
+            self._rows.remove(tables.blobs, where)
+        if change.removed and not self._heads(change.thread_id):
+            # The last checkpoint of the thread was removed, so remove all its values.
+            self._rows.remove(tables.blobs, thread)
+
+    def _add(self, change: Change) -> None:
+        tables = self._tables
+        for one in change.checkpoints:
+            parent = {"parent_checkpoint_id": one.parent_checkpoint_id}
+            cells = {**self._new(one.key), **parent, **self._body(one.body, one.metadata)}
+            self._rows.add(tables.checkpoints, cells)
+        for blob in change.blobs if tables.blobs else ():
+            place = self._new(CheckpointKey(change.thread_id, blob.checkpoint_ns, ""))
+            named = {"channel": blob.channel, "version": blob.version}
+            self._rows.add(tables.blobs, {**place, **named, **self._value(blob.value)})
+        for write in change.writes:
+            task = {"task_id": write.task_id, "idx": write.idx, "channel": write.channel}
+            self._rows.add(
+                tables.writes, {**self._new(write.key), **task, **self._value(write.value)}
+            )
+
+    def _new(self, key: CheckpointKey) -> dict[str, object]:
+        """The cells of a new row."""
+        return {**self._at(key), "checkpoint_ns": key.checkpoint_ns}
+
+    def _copy(self, thread_id: str, copies: Sequence[CopyOfCheckpoint]) -> None:
+        """Copy checkpoints of another thread with the values that they name and their writes.
+
+        All checkpoints must be of the same thread.
+        """
+        new = {"thread_id": thread_id}
+        for where, some in self._places(one for one in copies if not (one.body or one.metadata)):
+            if self._rows.copy(self._tables.checkpoints, new, where) != len(some):
+                raise gone(some[0].source)
+        for one in copies:
+            if one.body or one.metadata:
+                cells = {**new, **self._body(one.body, one.metadata)}
+                if self._rows.copy(self._tables.checkpoints, cells, self._at(one.source)) != 1:
+                    raise gone(one.source)
+        for where, _ in self._places(one for one in copies if one.writes is None):
+            self._rows.copy(self._tables.writes, new, where)
+        for one in copies:
+            target = CheckpointKey(thread_id, one.source.checkpoint_ns, one.source.checkpoint_id)
+            self._copy_tasks(one.source, target, one.writes or ())
+        if self._tables.blobs:
+            self._copy_blobs(thread_id, copies)
+
+    def _copy_blobs(self, thread_id: str, copies: Sequence[CopyOfCheckpoint]) -> None:
+        named: dict[tuple[str, str], set[str]] = {}
+        for where, some in self._places(copies):
+            of_new = {**where, "thread_id": thread_id}
+            versions = self._database.json_member("checkpoint", "channel_versions")
+            for (found,) in self._rows.select(self._tables.checkpoints, versions, of_new):
+                for channel, version in _items(found):
+                    place = some[0].source.checkpoint_ns, channel
+                    named.setdefault(place, set()).add(version)
+        for (ns, channel), wanted in named.items():
+            for chunk in in_chunks(sorted(wanted)):
+                where = {
+                    "thread_id": copies[0].source.thread_id,
+                    **self._tables.namespace(ns),
+                    "channel": channel,
+                    "version": chunk,
+                }
+                self._rows.copy(self._tables.blobs, {"thread_id": thread_id}, where)
+
+    def _copy_tasks(
+        self, source: CheckpointKey, target: CheckpointKey, tasks: Sequence[tuple[str, int]]
+    ) -> None:
+        """Copy single writes of a checkpoint to another one in the same namespace."""
+        new = {"thread_id": target.thread_id, "checkpoint_id": target.checkpoint_id}
+        for task_id, idx in tasks:
+            where = {**self._at(source), "task_id": task_id, "idx": idx}
+            if self._rows.copy(self._tables.writes, new, where) != 1:
+                raise gone(source)
+
+    def _places(
+        self, copies: Iterable[CopyOfCheckpoint]
+    ) -> Iterator[tuple[Mapping[str, object], list[CopyOfCheckpoint]]]:
+        """The copies in lists of one namespace, each with the condition on its originals."""
+        ordered = sorted(copies, key=lambda one: one.source)
+        for ns, group in groupby(ordered, lambda one: one.source.checkpoint_ns):
+            for chunk in in_chunks(group):
+                ids = [one.source.checkpoint_id for one in chunk]
+                at = {"thread_id": chunk[0].source.thread_id, **self._tables.namespace(ns)}
+                yield {**at, "checkpoint_id": ids}, chunk
+
+
+def _items(found: object) -> Iterator[tuple[str, str]]:
+    """The channels of a JSON object with their versions."""
+    versions = json.loads(text(found) or "null")
+    if isinstance(versions, dict):
+        yield from ((channel, str(version)) for channel, version in versions.items())
