@@ -51,11 +51,11 @@ def complete(words: list[str]) -> int:
 
 def _stores(session: Session, *_: str) -> Iterator[Found]:
     """Yield the profiles without opening them; says which ones need a trusted file."""
-    for name, profile in session.profiles.stores.items():
+    for name, profile in session.names.profiles.stores.items():
         what = "profile"
-        if session.profiles.distrust is not None:
+        if session.names.profiles.distrust is not None:
             try:
-                session.url_in(profile)
+                session.names.url_in(profile)
             except UsageError:
                 what = "profile, not trusted"
         yield name, what

@@ -73,7 +73,7 @@ def _show_warning(
     if issubclass(category, InsecureConnection):
         from ckpt_cli import diagnostics
 
-        diagnostics.warn(session.without_values(str(message)))
+        diagnostics.warn(session.names.without_values(str(message)))
 
 
 def flush() -> None:
@@ -95,8 +95,8 @@ def _fail(error: CkptError, argv: list[str], session: Session) -> int:
     if session.settings.get("debug"):
         diagnostics.traceback()
     if isinstance(error, StoreUnavailable | StoreChanged):
-        error.message = session.without_values(error.message)
-        error.hint = error.hint and session.without_values(error.hint)
+        error.message = session.names.without_values(error.message)
+        error.hint = error.hint and session.names.without_values(error.hint)
     diagnostics.report(error, as_json=_wants_json(argv))
     return error.exit_code
 

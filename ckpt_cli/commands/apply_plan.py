@@ -21,7 +21,7 @@ from ckpt_cli.session import Session
 from ckpt_cli.threads import redaction
 
 
-def carry_out(
+def show_and_apply(
     session: Session, plan: CheckpointPlan, question: str, *, dry_run: bool, yes: bool
 ) -> None:
     """Show a plan and, unless it is a dry run, carry it out.
@@ -30,7 +30,7 @@ def carry_out(
     Raises `Refused` where nobody can be asked or the answer is no, and what `apply` raises.
     """
     if not dry_run:
-        refuse_copy(session.store_url)
+        refuse_copy(session.names.store_url)
     output = session.output
     undo = ""
     if plan.action != "undo" and plan.is_undoable:
@@ -69,7 +69,7 @@ def write(session: Session, change: Change, question: str, *, yes: bool) -> None
     """Ask unless `yes`, and carry out a change. Raises `Refused`, and what `apply` raises."""
     if not yes:
         confirm(question)
-    if not_erased := apply_change(session.store_url, change, (session.store, session.rows)):
+    if not_erased := apply_change(session.names.store_url, change, (session.store, session.rows)):
         session.note(not_erased)
 
 

@@ -58,12 +58,12 @@ class Terms:
 def check_terms(session: Session, terms: Terms) -> None:
     """Raise `UsageError` or `StoreUnavailable` early for what would fail after planning."""
     if not terms.dry_run:
-        refuse_copy(session.store_url)
+        refuse_copy(session.names.store_url)
     if terms.archive is not None and not terms.dry_run:
         make_folder(terms.archive)
 
 
-def carry_out_plan(
+def show_and_remove(
     session: Session, plan: PlanFile, terms: Terms, *, receipt: bool = False
 ) -> PurgeReport:
     """Show a plan, ask, remove and report. Raises `PartlyDone` after a stop or a failed vacuum.
@@ -118,6 +118,12 @@ def carry_out_plan(
             rows=lambda: plan_rows(done(plan, report)),
             columns=purge_columns(),
         )
+    _raise_stopped(report)
+    return report
+
+
+def _raise_stopped(report: PurgeReport) -> None:
+    """Raise `PartlyDone` after a stop or a failed vacuum, and exit with 130 after Ctrl-C."""
     if report.signal == signal.SIGINT:
         raise Exit(130)
     if report.stopped:
@@ -129,7 +135,6 @@ def carry_out_plan(
         raise PartlyDone(
             f"cannot reclaim disk space: {report.vacuum.message}", hint=report.vacuum.hint
         )
-    return report
 
 
 def _memories(session: Session, plan: PlanFile, terms: Terms) -> list[dict[str, Any]] | None:
@@ -166,7 +171,7 @@ def _remove(session: Session, plan: PlanFile, terms: Terms) -> PurgeReport:
             terms.archive, session.rows, session.store.describe(), iso(session.now), terms.key
         )
     report = run_purge(
-        session.store_url,
+        session.names.store_url,
         progress(plan.threads(), total=plan.going, label="purging"),
         [session.store],
         terms.pace,

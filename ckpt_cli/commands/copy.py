@@ -10,7 +10,7 @@ from ckpt_backends.errors import UsageError
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import write
 from ckpt_cli.options import DryRun, Yes
-from ckpt_cli.plans.thread_copy import plan_copy
+from ckpt_cli.plans.thread_copy import plan_thread_copy
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import line
 from ckpt_cli.render.terminal.table import Column
@@ -39,8 +39,8 @@ def copy(
     if not new:
         raise UsageError("the new thread id is empty", hint="ckpt threads copy THREAD NEW")
     if not dry_run:
-        refuse_copy(session.store_url)
-    plan = plan_copy(ThreadReader(session.store, thread), session.rows, new)
+        refuse_copy(session.names.store_url)
+    plan = plan_thread_copy(ThreadReader(session.store, thread), session.rows, new)
     amount = f"{counted(plan.checkpoints, 'checkpoint')}, {counted(plan.writes, 'write')}"
     if not dry_run:
         question = f"Copy '{thread}' to '{new}' ({amount})?"

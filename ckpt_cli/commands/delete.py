@@ -18,7 +18,7 @@ from ckpt_backends.errors import (
 )
 from ckpt_backends.files.regular_file import read_regular
 from ckpt_backends.files.temporary_folder import TemporaryFolder
-from ckpt_cli.commands.apply_removal import Terms, carry_out_plan, check_terms
+from ckpt_cli.commands.apply_removal import Terms, check_terms, show_and_remove
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.retention.purge_plan import NOT_FOUND
 from ckpt_cli.options import DryRun, Memory, Yes, takes
@@ -102,7 +102,7 @@ def delete(ctx: typer.Context, options: ThreadDeleteOptions) -> None:
     with TemporaryFolder() as folder:
         path = folder / "plan.ndjson"
         plan = write_plan(path, session.store.describe(), session.now, found)
-        report = carry_out_plan(session, plan, terms, receipt=True)
+        report = show_and_remove(session, plan, terms, receipt=True)
     if report.skipped:
         said = f"not deleted: {', '.join(report.skipped)} changed meanwhile"
         raise (PartlyDone if report.sums.threads else StoreChanged)(said, hint=_AGAIN)

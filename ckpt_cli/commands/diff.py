@@ -10,7 +10,7 @@ import typer
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.core.replay.elimination import Verdict
-from ckpt_cli.core.replay.reducer_options import chosen_reducers, named_reducers
+from ckpt_cli.core.replay.reducer_options import named_reducers
 from ckpt_cli.options import Channels, ExitCode, Namespace, OptionalThread, takes
 from ckpt_cli.queries.diff import compare
 from ckpt_cli.queries.replay_all import check_channels
@@ -89,13 +89,7 @@ def diff(ctx: typer.Context, options: DiffOptions) -> None:
                 + ("--stat" if options.stat else "two checkpoints"),
                 hint="use `ckpt diff --writes THREAD@REF`",
             )
-        _writes(
-            session,
-            TargetArguments(options.thread, ns=options.ns),
-            options.channel,
-            options.reducer or [],
-            exit_code=options.exit_code,
-        )
+        _writes(session, options)
         return
     if options.reducer:
         raise UsageError("--reducer needs --writes", hint="add --writes")
@@ -129,26 +123,22 @@ def diff(ctx: typer.Context, options: DiffOptions) -> None:
         raise typer.Exit(1)
 
 
-def _writes(
-    session: Session,
-    words: TargetArguments,
-    channels: list[str] | None,
-    reducers: list[str],
-    *,
-    exit_code: bool,
-) -> None:
-    chosen = chosen_reducers(session.reducers, reducers)
+def _writes(session: Session, options: DiffOptions) -> None:
+    words, reducers = TargetArguments(options.thread, ns=options.ns), options.reducer or []
+    by_channel = chosen_reducers(session.names.reducers, reducers)
     target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
     thread_id = target.reader.thread_id
     named = named_reducers(reducers)
-    names = {*named, *(channels or ())}
+    names = {*named, *(options.channel or ())}
     check_channels(session.store, [thread_id], names, f"thread '{thread_id}'")
-    found = written(target, chosen, channels)
+    found = written(target, by_channel, options.channel)
     session.output.document(
         lambda: written_record(found),
         lambda: written_lines(found, session.output.width),
         rows=lambda: written_rows(found),
         columns=WRITTEN_COLUMNS,
     )
-    if exit_code and any(one.verdict is Verdict.MISMATCH for one in found.channels.values()):
+    if options.exit_code and any(
+        one.verdict is Verdict.MISMATCH for one in found.channels.values()
+    ):
         raise typer.Exit(1)

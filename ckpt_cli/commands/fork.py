@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.commands.apply_plan import carry_out
+from ckpt_cli.commands.apply_plan import show_and_apply
 from ckpt_cli.core.forking.edit_state import parse_edit
 from ckpt_cli.options import AsOf, At, DryRun, Force, Reason, Yes
-from ckpt_cli.plans.fork_to_thread import plan_clone
+from ckpt_cli.plans.fork_to_thread import plan_fork_to_thread
 from ckpt_cli.plans.rollback import plan_rollback
-from ckpt_cli.plans.rollback_target import FORK_OPTIONS, Back, find_target
+from ckpt_cli.plans.rollback_target import FORK_OPTIONS, TargetOptions, find_target
 from ckpt_cli.plans.root_branch import RollbackOptions
 from ckpt_cli.session import Session
 
@@ -87,14 +87,20 @@ def fork(
     edits = [parse_edit("set", text) for text in set_ or ()]
     edits += [parse_edit("append", text) for text in append or ()]
     edits += [parse_edit("replace", text) for text in replace or ()]
-    wishes = RollbackOptions(
+    options = RollbackOptions(
         reason=reason, fork=True, edits=tuple(edits), as_node=as_node, force=force
     )
-    back = Back(ref, at, as_of, options=FORK_OPTIONS, head_by_default=to is not None)
-    target = find_target(session.store, thread, back, session.now, session.zone, session.note)
+    target_options = TargetOptions(
+        ref, at, as_of, options=FORK_OPTIONS, head_by_default=to is not None
+    )
+    target = find_target(
+        session.store, thread, target_options, session.now, session.zone, session.note
+    )
     if to is not None:
-        plan = plan_clone(target.reader, session.rows, target.checkpoint_id, to, wishes)
+        plan = plan_fork_to_thread(target.reader, session.rows, target.checkpoint_id, to, options)
     else:
-        plan = plan_rollback(target.reader, session.rows, target.checkpoint_id, session.now, wishes)
+        plan = plan_rollback(
+            target.reader, session.rows, target.checkpoint_id, session.now, options
+        )
     question = f"Fork thread '{target.reader.thread_id}'?"
-    carry_out(session, plan, question, dry_run=dry_run, yes=yes)
+    show_and_apply(session, plan, question, dry_run=dry_run, yes=yes)

@@ -10,7 +10,7 @@ import typer
 from ckpt_backends.errors import UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_cli.apply.purge import Pace
-from ckpt_cli.commands.apply_removal import Terms, carry_out_plan, check_terms
+from ckpt_cli.commands.apply_removal import Terms, check_terms, show_and_remove
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.times import parse_duration
 from ckpt_cli.diagnostics import progress
@@ -66,4 +66,4 @@ def gc(
         seen = progress(found, total=None, label="looking for orphans")
         path = folder / "plan.ndjson"
         plan = write_plan(path, session.store.describe(), session.now, seen)
-        carry_out_plan(session, plan, terms)
+        show_and_remove(session, plan, terms)

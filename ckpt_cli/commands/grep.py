@@ -15,7 +15,7 @@ from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Channels, Jobs, Match, Where, takes
 from ckpt_cli.queries.grep import GrepHit, GrepQuery, grep_threads
 from ckpt_cli.queries.replay_all import check_channels
-from ckpt_cli.queries.selection import chosen_threads
+from ckpt_cli.queries.selection import selected_threads
 from ckpt_cli.render.grep import hit_columns, hit_record, table_record
 from ckpt_cli.session import Session
 
@@ -80,7 +80,7 @@ def grep(ctx: typer.Context, options: GrepOptions) -> None:
     )
     compile_pattern(options.pattern, fixed=options.fixed, ignore_case=options.ignore_case)
     store = session.store
-    chosen = chosen_threads(store, options.threads or (), options.match, options.where or ())
+    chosen = selected_threads(store, options.threads or (), options.match, options.where or ())
     watched = progress(chosen, total=None, label="searching threads")
     counted = unread = stopped = 0
 
@@ -108,22 +108,21 @@ def grep(ctx: typer.Context, options: GrepOptions) -> None:
             raise PartlyDone(f"nothing found, but {said}", hint=hint)
         session.note(said)
     if not counted:
-        ids = [
-            one.thread_id
-            for one in chosen_threads(
-                store, options.threads or (), options.match, options.where or ()
-            )
-        ]
-        if (
-            options.ns is not None
-            and ids
-            and not any(options.ns in store.namespaces(one) for one in ids)
-        ):
-            raise NotFound(f"no namespace '{options.ns}' in these threads")
-        if ids and options.channel:
-            names = [name for name in options.channel if not name.startswith("__")]
-            try:
-                check_channels(store, ids, names, "these threads")
-            except NotFound as error:  # Or nothing was ever written to it.
-                session.note(error.message)
+        _check_names(session, options)
         raise typer.Exit(1)
+
+
+def _check_names(session: Session, options: GrepOptions) -> None:
+    """Raise `NotFound` for an unknown namespace, and note unknown channels."""
+    store = session.store
+    chosen = selected_threads(store, options.threads or (), options.match, options.where or ())
+    ids = [one.thread_id for one in chosen]
+    ns = options.ns
+    if ns is not None and ids and not any(ns in store.namespaces(one) for one in ids):
+        raise NotFound(f"no namespace '{ns}' in these threads")
+    if ids and options.channel:
+        names = [name for name in options.channel if not name.startswith("__")]
+        try:
+            check_channels(store, ids, names, "these threads")
+        except NotFound as error:  # Or nothing was ever written to it.
+            session.note(error.message)

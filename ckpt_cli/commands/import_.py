@@ -65,7 +65,7 @@ def import_(
     """
     session: Session = ctx.obj
     if not dry_run:
-        refuse_copy(session.store_url)
+        refuse_copy(session.names.store_url)
     info = session.store.describe()
     paths = list(_paths(session, files))
     trust = Trust.of(trusted_key, allow_pickle=allow_pickle)
@@ -82,7 +82,7 @@ def import_(
         if not yes:
             rows = counted(sum(one.size for one in bundles), "row")
             confirm(f"Restore {counted(len(bundles), 'thread')} ({rows}) into '{info.url}'?")
-        report = restore_threads(session.store_url, seen, (session.store, session.rows))
+        report = restore_threads(session.names.store_url, seen, (session.store, session.rows))
     # Everything is written before anything is printed, so that a closed pipe stops nothing.
     session.output.records((_record(*one) for one in report.done), _COLUMNS)
     if dry_run:

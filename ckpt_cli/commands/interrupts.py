@@ -11,7 +11,7 @@ from ckpt_cli.core.times import parse_time
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import ExitCode, Match
 from ckpt_cli.queries.interrupts import open_questions
-from ckpt_cli.queries.selection import chosen_threads
+from ckpt_cli.queries.selection import selected_threads
 from ckpt_cli.render.history import interrupt_columns
 from ckpt_cli.render.records import interrupt_record
 from ckpt_cli.session import Session
@@ -49,7 +49,7 @@ def interrupts(
     before = None
     if older_than is not None:
         before = parse_time(older_than, session.now, session.zone)
-    wanted = chosen_threads(session.store, threads or [], match, ())
+    wanted = selected_threads(session.store, threads or [], match, ())
     if not threads:
         wanted = progress(wanted, total=None, label="reading heads")
     counted = 0

@@ -17,7 +17,6 @@ from ckpt_backends.registry import open_memory
 from ckpt_cli.commands.thread_memory import Faults, faults, origin
 from ckpt_cli.core.memory.item_filter import ItemFilter, parse_namespace
 from ckpt_cli.core.search.patterns import FASTER, compile_pattern, gave_up, stopped_text
-from ckpt_cli.core.times import parse_time
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.lazy import CommandRef
 from ckpt_cli.options import Threads, takes
@@ -149,12 +148,8 @@ def list_(ctx: typer.Context, options: MemoryListOptions) -> None:
     session: Session = ctx.obj
     wanted = ItemFilter(
         match=options.match,
-        since=None
-        if options.since is None
-        else parse_time(options.since, session.now, session.zone),
-        until=None
-        if options.until is None
-        else parse_time(options.until, session.now, session.zone),
+        since=session.time(options.since),
+        until=session.time(options.until),
         expired=options.expired,
         category=options.category,
         min_confidence=options.min_confidence,
@@ -363,7 +358,7 @@ def export(
 
 def opened_memory(session: Session) -> MemoryStore:
     """The long-term memory of a run; prints its notes."""
-    memory = open_memory(session.store_url)
+    memory = open_memory(session.names.store_url)
     for text in memory.describe().notes:
         session.note(text)
     return memory

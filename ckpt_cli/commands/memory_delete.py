@@ -19,7 +19,6 @@ from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.memory import Match, Under, opened_memory
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.memory.item_filter import ItemFilter, parse_namespace
-from ckpt_cli.core.times import parse_time
 from ckpt_cli.options import DryRun, Yes, takes
 from ckpt_cli.queries.memory import list_items, named_items, without_values
 from ckpt_cli.render.memory.items import (
@@ -85,13 +84,11 @@ def delete(ctx: typer.Context, options: MemoryDeleteOptions) -> None:
     session: Session = ctx.obj
     wanted = ItemFilter(
         match=options.match,
-        until=None
-        if options.older_than is None
-        else parse_time(options.older_than, session.now, session.zone),
+        until=session.time(options.older_than),
         expired=options.expired or None,
     )
     if not options.dry_run:
-        refuse_copy(session.store_url)
+        refuse_copy(session.names.store_url)
     _check_words(options.keys or [], options.namespace, wanted, everything=options.everything)
     key = signing_key(options.sign_key, options.archive)
     if options.archive is not None and not options.dry_run:
@@ -116,7 +113,7 @@ def delete(ctx: typer.Context, options: MemoryDeleteOptions) -> None:
                 bundle = archive_items(memory, items, options.archive, iso(session.now), key)
     done = MemoryReport(0)
     if items and not options.dry_run:
-        done = remove_items(session.store_url, items)
+        done = remove_items(session.names.store_url, items)
         if done.not_erased:
             session.note(done.not_erased)
     _answer(session, shown, done, bundle, more=more, dry_run=options.dry_run)
@@ -212,7 +209,7 @@ def _answer(
         }
         if not dry_run:
             found["before"] = sum_record(items)
-            with open_memory(session.store_url) as memory:
+            with open_memory(session.names.store_url) as memory:
                 found["after"] = sum_record(memory.items(keys=[one.key for one in items]))
         return found
 

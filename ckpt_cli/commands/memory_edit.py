@@ -52,8 +52,8 @@ def edit(
       ckpt -s memory.json memory edit workContext --set summary='Writes Go.' --write
     """
     session: Session = ctx.obj
-    check_editable(session.store_url)
-    with open_memory(session.store_url) as memory:
+    check_editable(session.names.store_url)
+    with open_memory(session.names.store_url) as memory:
         address = find_key(memory, key, parse_namespace(namespace))
         item = stored_item(memory, address)
         new = parse_fields(fields, address.namespace[-1])
@@ -61,7 +61,9 @@ def edit(
     refuse_duplicate(item, new, others)
     found = changes(None if item.value is None else decode(item.value), new)
     if write and found:
-        edit_item(session.store_url, item, {name: after for name, (_, after) in found.items()})
+        edit_item(
+            session.names.store_url, item, {name: after for name, (_, after) in found.items()}
+        )
     if session.settings.get("redact"):
         found = {name: (redact(before), redact(after)) for name, (before, after) in found.items()}
     record = _record(item, found, written=write and bool(found))

@@ -73,7 +73,7 @@ def import_(
     """
     session: Session = ctx.obj
     if not dry_run:
-        refuse_copy(session.store_url)
+        refuse_copy(session.names.store_url)
     trust = Trust.of(trusted_key, allow_pickle=allow_pickle)
     with opened_memory(session) as memory:
         info = memory.describe()
@@ -91,7 +91,7 @@ def import_(
         archives = counted(len(files), "archive")
         confirm(f"Restore {archives} ({rows}) into {spaces} of '{info.url}'?")
     records = {id(one.bundle): one.record for one in bundles}
-    report = restore_memory(session.store_url, [one.bundle for one in bundles])
+    report = restore_memory(session.names.store_url, [one.bundle for one in bundles])
     restored = [
         {**records[id(bundle)], "added": done.added, "there": done.there}
         for bundle, done in report.done

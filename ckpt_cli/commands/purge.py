@@ -14,10 +14,10 @@ from ckpt_backends.errors import UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_backends.model import Status
 from ckpt_cli.apply.purge import Pace
-from ckpt_cli.commands.apply_removal import Terms, carry_out_plan, check_terms
+from ckpt_cli.commands.apply_removal import Terms, check_terms, show_and_remove
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.retention.policy import RetentionRules
-from ckpt_cli.core.times import parse_duration, parse_time
+from ckpt_cli.core.times import parse_duration
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Match, Memory, Where, Yes, takes
 from ckpt_cli.plans.plan_file import PlanFile, read_plan, write_plan
@@ -167,10 +167,10 @@ def purge(ctx: typer.Context, options: PurgeOptions) -> None:
     with TemporaryFolder() as folder:
         if options.plan is not None:
             found = read_plan(options.plan, folder)
-            found.check_store(session.store.describe(), session.store_url)
+            found.check_store(session.store.describe(), session.names.store_url)
         else:
             found = _planned(session, policy, options.plan_out, folder)
-        carry_out_plan(session, found, terms)
+        show_and_remove(session, found, terms)
 
 
 def _planned(session: Session, policy: Policy, out: Path | None, folder: Path) -> PlanFile:
@@ -178,7 +178,7 @@ def _planned(session: Session, policy: Policy, out: Path | None, folder: Path) -
     planned = plan_purge(session.store, policy, session.now)
     seen = progress(planned, total=None, label="planning")
     path = out or folder / "plan.ndjson"
-    found = write_plan(path, session.store.describe(), session.now, seen, session.store_url)
+    found = write_plan(path, session.store.describe(), session.now, seen, session.names.store_url)
     if out is not None:
         named = shell.word(str(out))
         session.note(f"wrote the plan to '{out}'; carry it out with --plan {named}")
@@ -187,14 +187,14 @@ def _planned(session: Session, policy: Policy, out: Path | None, folder: Path) -
 
 def _oldest(session: Session, older_than: str | None, *, expired: bool) -> Any:
     if expired:
-        retention = session.retention
+        retention = session.names.retention
         if retention is None:
             raise UsageError(
                 "--expired needs to know how long threads are kept",
                 hint='write retention = "90d" in the profile of the store, or use --older-than',
             )
         older_than = older_than or retention
-    return None if older_than is None else parse_time(older_than, session.now, session.zone)
+    return session.time(older_than)
 
 
 def _check_policy(policy: Policy) -> None:

@@ -13,7 +13,7 @@ from ckpt_backends.errors import PartlyDone, Refused, UsageError
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import write
 from ckpt_cli.core.replay.elimination import Verdict
-from ckpt_cli.core.replay.reducer_options import chosen_reducers, named_reducers
+from ckpt_cli.core.replay.reducer_options import named_reducers
 from ckpt_cli.core.replay.report import ReplayReport, judge_all, report
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.diagnostics import progress
@@ -21,7 +21,7 @@ from ckpt_cli.options import At, DryRun, Jobs, Match, OptionalThread, Where, Yes
 from ckpt_cli.plans.repair import plan_repair
 from ckpt_cli.queries.replay import replay_thread
 from ckpt_cli.queries.replay_all import check_channels, replay_threads
-from ckpt_cli.queries.selection import chosen_threads
+from ckpt_cli.queries.selection import selected_threads
 from ckpt_cli.render.repair import REPAIR_COLUMNS, repair_lines, repair_record, repair_rows
 from ckpt_cli.render.replay import (
     REPORT_COLUMNS,
@@ -124,11 +124,11 @@ def replay(ctx: typer.Context, options: ReplayOptions) -> None:
       ckpt -s postgresql://db/agents replay user-42 --repair --dry-run
     """
     session: Session = ctx.obj
-    reducers = chosen_reducers(session.reducers, options.reducer or [])
+    reducers = chosen_reducers(session.names.reducers, options.reducer or [])
     named = named_reducers(options.reducer or ())
     options.check()
     if options.is_several:
-        chosen = chosen_threads(session.store, (), options.match, options.where or ())
+        chosen = selected_threads(session.store, (), options.match, options.where or ())
         ids = [one.thread_id for one in chosen]
         check_channels(session.store, ids, named, "these threads")
         _all(session, options, reducers, ids)
@@ -162,7 +162,7 @@ def _repair(
 ) -> None:
     dry_run = options.dry_run
     if not dry_run:
-        refuse_copy(session.store_url)
+        refuse_copy(session.names.store_url)
     reader = find_thread(session.store, options.thread, session.note)
     check_channels(session.store, [reader.thread_id], named, f"thread '{reader.thread_id}'")
     plan = plan_repair(reader, reducers)

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from ckpt_cli.commands.apply_plan import carry_out
+from ckpt_cli.commands.apply_plan import show_and_apply
 from ckpt_cli.options import AsOf, At, DryRun, Force, Reason, Yes
 from ckpt_cli.plans.rollback import plan_rollback
-from ckpt_cli.plans.rollback_target import Back, find_target
+from ckpt_cli.plans.rollback_target import TargetOptions, find_target
 from ckpt_cli.plans.root_branch import RollbackOptions, check_store
 from ckpt_cli.session import Session
 
@@ -65,9 +65,11 @@ def rollback(
       ckpt -s agent.db rollback alice@example.com --at step:3
     """
     session: Session = ctx.obj
-    back = Back(ref, at, as_of, steps, to_last, last_good)
+    target_options = TargetOptions(ref, at, as_of, steps, to_last, last_good)
     check_store(session.rows)
-    target = find_target(session.store, thread, back, session.now, session.zone, session.note)
+    target = find_target(
+        session.store, thread, target_options, session.now, session.zone, session.note
+    )
     plan = plan_rollback(
         target.reader,
         session.rows,
@@ -76,4 +78,4 @@ def rollback(
         RollbackOptions(sibling, root_only, reason, force=force),
     )
     question = f"Roll back thread '{plan.main.key.thread_id}'?"
-    carry_out(session, plan, question, dry_run=dry_run, yes=yes)
+    show_and_apply(session, plan, question, dry_run=dry_run, yes=yes)

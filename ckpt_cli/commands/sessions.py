@@ -46,7 +46,7 @@ def list_(
       ckpt -s redis://localhost/0 sessions list --thread user-42
     """
     session: Session = ctx.obj
-    with open_sessions(session.store_url) as sessions:
+    with open_sessions(session.names.store_url) as sessions:
         threads = threads_beside(lambda: session.store)
         found = list_sessions(sessions, threads, thread=thread, user=user)
     session.output.records(map(session_record, found), session_columns(session.now))
@@ -67,7 +67,7 @@ def show(
     """
     session: Session = ctx.obj
     redacted = bool(session.settings.get("redact"))
-    with open_sessions(session.store_url) as sessions:
+    with open_sessions(session.names.store_url) as sessions:
         threads = threads_beside(lambda: session.store)
         found = find_session(sessions, threads, name, redacted=redacted)
     record = session_record(found)

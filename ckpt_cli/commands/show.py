@@ -178,7 +178,7 @@ def _show_sources(session: Session, target: Target) -> None:
     key = reader.moment(target.checkpoint_ns, target.checkpoint_id).key
     found = reader.store.sources(key)
     session.output.document(
-        lambda: {"store": str(session.store_url), "queries": found},
+        lambda: {"store": str(session.names.store_url), "queries": found},
         lambda: (StyledLine(((safe_text(query), "plain"),), whole=True) for query in found),
         rows=lambda: ({"query": query} for query in found),
         columns=[Column("QUERY", "query")],

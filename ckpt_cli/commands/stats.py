@@ -7,11 +7,10 @@ from typing import Annotated
 import typer
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.core.times import parse_time
 from ckpt_cli.core.write_counts import WriteCounts
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Jobs, Match, Where
-from ckpt_cli.queries.selection import chosen_threads
+from ckpt_cli.queries.selection import selected_threads
 from ckpt_cli.queries.stats import Range, thread_stats, threads_stats
 from ckpt_cli.render.stats import STATS_COLUMNS, pair_records, stats_lines, stats_record
 from ckpt_cli.session import Session
@@ -58,8 +57,8 @@ def stats(
     """
     session: Session = ctx.obj
     within = Range(
-        None if since is None else parse_time(since, session.now, session.zone),
-        None if until is None else parse_time(until, session.now, session.zone),
+        session.time(since),
+        session.time(until),
     )
     found = WriteCounts()
     if thread is not None:
@@ -73,7 +72,7 @@ def stats(
     else:
         if ns is not None:
             raise UsageError("--ns requires THREAD")
-        chosen = chosen_threads(session.store, (), match, where or ())
+        chosen = selected_threads(session.store, (), match, where or ())
         ids = (one.thread_id for one in chosen)
         watched = progress(ids, total=None, label="counting threads")
         for one in threads_stats(session.store, session.opening, watched, within, jobs):

@@ -39,8 +39,8 @@ def stores(ctx: typer.Context) -> None:
       ckpt -s agent.db stores -o json
     """
     session: Session = ctx.obj
-    if session.store_name is not None:
-        found = inspect(session.store_name, session.url_of(session.store_name))
+    if session.names.store_name is not None:
+        found = inspect(session.names.store_name, session.names.url_of(session.names.store_name))
         if len(found) == 1 and found[0].error is not None:
             raise found[0].error
         session.output.records(map(store_record, found), COLUMNS)
@@ -51,14 +51,14 @@ def stores(ctx: typer.Context) -> None:
 
 def _all(session: Session) -> Iterator[FoundStore]:
     try:
-        profiles = session.profiles
+        profiles = session.names.profiles
     except NotOurs as error:
         # The stores in this folder need no configuration.
         yield broken(str(error.path), "", error)
     else:
         for name, profile in profiles.stores.items():
             try:
-                url = session.url_in(profile)
+                url = session.names.url_in(profile)
             except CkptError as error:
                 yield broken(name, profile.url, error)
             else:
@@ -68,7 +68,7 @@ def _all(session: Session) -> Iterator[FoundStore]:
 
 def _profiles(session: Session) -> str:
     try:
-        source = session.profiles.source
+        source = session.names.profiles.source
     except NotOurs:
         return ""
     return f"the profiles of '{os.path.relpath(source)}' and " if source else ""

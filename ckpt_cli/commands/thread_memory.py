@@ -35,7 +35,7 @@ def remembered(
     session: Session, chosen: str | None, is_wanted: Callable[[str], bool]
 ) -> list[dict[str, Any]] | None:
     """The items that came from some threads, as rows; None if no memory is known."""
-    place = memory_place(session.store_url, session.other_store("memory", chosen))
+    place = memory_place(session.names.store_url, session.names.other_store("memory", chosen))
     if place is None:
         return None
     from ckpt_cli.queries.provenance import memories_of
@@ -54,7 +54,7 @@ def origin(session: Session, item: Item, chosen: str | None) -> ItemOrigin | Non
     source = source_of(item)
     if source is None or source.thread_id is None:
         return None
-    place = threads_place(session.store_url, session.other_store("threads", chosen))
+    place = threads_place(session.names.store_url, session.names.other_store("threads", chosen))
     if place.url is None:
         return ItemOrigin(source.thread_id, "", remark=f"cannot find its store: {place.why}")
     try:
@@ -77,7 +77,9 @@ def faults(
         return marks(items, twice=wanted.duplicates, is_there=None)
     from ckpt_cli.queries.provenance import threads_place
 
-    place = threads_place(session.store_url, session.other_store("threads", wanted.threads))
+    place = threads_place(
+        session.names.store_url, session.names.other_store("threads", wanted.threads)
+    )
     if place.url is None:
         raise Unsupported(f"cannot find the threads: {place.why}", hint=_NAME_THREADS)
     try:

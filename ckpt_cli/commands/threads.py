@@ -13,7 +13,6 @@ import typer
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Status
 from ckpt_cli.commands.thread_memory import remembered
-from ckpt_cli.core.times import parse_time
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.lazy import CommandRef
 from ckpt_cli.options import ExitCode, Match, Memory, Where, takes
@@ -93,6 +92,17 @@ class ThreadListOptions:
     page: Annotated[int, typer.Option(min=1, metavar="N", help="Page number.")] = 1
     exit_code: ExitCode = False
 
+    def selection(self, session: Session) -> Selection:
+        """Return which threads are listed. Raises `UsageError`."""
+        return Selection(
+            match=self.match,
+            since=session.time(self.since),
+            until=session.time(self.until),
+            status=frozenset(map(parse_status, self.status or ())),
+            user=self.user,
+            where=tuple(map(parse_where, self.where or ())),
+        )
+
 
 @takes(ThreadListOptions)
 def list_(ctx: typer.Context, options: ThreadListOptions) -> None:
@@ -113,18 +123,7 @@ def list_(ctx: typer.Context, options: ThreadListOptions) -> None:
     session: Session = ctx.obj
     if options.sort not in SORTS:
         raise UsageError(f"cannot sort by '{options.sort}'", hint=f"use one of {', '.join(SORTS)}")
-    wanted = Selection(
-        match=options.match,
-        since=None
-        if options.since is None
-        else parse_time(options.since, session.now, session.zone),
-        until=None
-        if options.until is None
-        else parse_time(options.until, session.now, session.zone),
-        status=frozenset(map(parse_status, options.status or ())),
-        user=options.user,
-        where=tuple(map(parse_where, options.where or ())),
-    )
+    wanted = options.selection(session)
     details = options.long or not options.everything
     sizes = options.long or options.sort == "bytes" or session.store.sums_sizes
     rows = list_threads(

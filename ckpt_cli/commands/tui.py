@@ -83,7 +83,7 @@ def _found(session: Session) -> tuple[Opening, Sequence[str], MemoryNamed, Start
     from ckpt_cli.queries.memory_location import memory_place
     from ckpt_cli.tui.context import MemoryNamed
 
-    url, words = session.store_url, store_words(session)
+    url, words = session.names.store_url, store_words(session)
     try:
         session.store.describe()
         # Open, it would keep its snapshot, and a lock where writers wait for readers.
@@ -97,7 +97,7 @@ def _found(session: Session) -> tuple[Opening, Sequence[str], MemoryNamed, Start
         if threads is None:
             return session.opening, words, named, "memory alone"
         return replace(session.opening, url=threads), ["-s", str(threads)], named, "memory"
-    place = memory_place(url, session.other_store("memory"))
+    place = memory_place(url, session.names.other_store("memory"))
     named = MemoryNamed(url, words)
     if place is not None:
         named = MemoryNamed(place.url, ["-s", str(place.url)])
@@ -111,8 +111,8 @@ def _threads_of_memory(session: Session, error: CkptError) -> StoreUrl | None:
     """
     from ckpt_cli.queries.provenance import threads_place
 
-    url = session.store_url
-    threads = threads_place(url, session.other_store("threads")).url
+    url = session.names.store_url
+    threads = threads_place(url, session.names.other_store("threads")).url
     try:
         with open_memory(url) as memory:
             memory.describe()

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ckpt_cli.commands.apply_plan import carry_out
+from ckpt_cli.commands.apply_plan import show_and_apply
 from ckpt_cli.options import DryRun, Force, Yes
 from ckpt_cli.plans.undo import plan_undo
 from ckpt_cli.session import Session
@@ -34,4 +34,4 @@ def undo(
     reader = find_thread(session.store, thread, session.note)
     plan = plan_undo(reader, session.rows, session.now, force=force)
     question = f"Undo the last change of thread '{reader.thread_id}'?"
-    carry_out(session, plan, question, dry_run=dry_run, yes=yes)
+    show_and_apply(session, plan, question, dry_run=dry_run, yes=yes)

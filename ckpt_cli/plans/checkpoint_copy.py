@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ckpt_backends.changes.change import CopyOfWrites, NewBlob
+from ckpt_backends.changes.change import Change, CopyOfWrites, NewBlob
 from ckpt_backends.checkpoint_ids import make_id
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Write
@@ -54,6 +54,17 @@ class NewRows:
     copies: list[CopyOfWrites] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)
     blobs: list[NewBlob] = field(default_factory=list)
+
+    def change(self, thread_id: str, heads: Mapping[str, str]) -> Change:
+        """Return the change that adds the rows, if the thread still has these heads."""
+        return Change(
+            thread_id,
+            heads,
+            checkpoints=tuple(self.checkpoints),
+            writes=tuple(self.writes),
+            blobs=tuple(self.blobs),
+            copies_of_writes=tuple(self.copies),
+        )
 
 
 @dataclass(frozen=True, slots=True)

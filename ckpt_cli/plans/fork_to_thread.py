@@ -24,16 +24,17 @@ from ckpt_cli.plans.root_branch import (
     finished_nodes,
     is_stateful,
     named,
+    target_and_head,
 )
 from ckpt_cli.plans.thread_copy import check_free
-from ckpt_cli.plans.values_only import plan_bare_clone
+from ckpt_cli.plans.values_only import plan_values_fork
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 
 
-def plan_clone(
-    reader: ThreadReader, rows: Store, checkpoint_id: str, thread_id: str, wishes: RollbackOptions
+def plan_fork_to_thread(
+    reader: ThreadReader, rows: Store, checkpoint_id: str, thread_id: str, options: RollbackOptions
 ) -> CheckpointPlan:
     """Plan to copy a checkpoint of the root namespace and its ancestors to a new thread.
 
@@ -42,32 +43,27 @@ def plan_clone(
     in the copy. Raises `Refused` if the thread exists, and `Unsupported`.
     """
     check_store(rows)
-    if reader.is_bare:
-        return plan_bare_clone(reader, rows, checkpoint_id, thread_id, wishes)
+    if reader.is_values_only:
+        return plan_values_fork(reader, rows, checkpoint_id, thread_id, options)
     check_free(rows, thread_id)
-    target = reader.moment("", checkpoint_id, state=True)
+    target, head = target_and_head(reader, checkpoint_id)
     check_body(target.key, target.body)
-    head_id = reader.head("") or checkpoint_id
-    is_head = head_id == checkpoint_id
-    head = target if is_head else reader.moment("", head_id, state=True)
+    is_head = head.key == target.key
     key = CheckpointKey(thread_id, "", checkpoint_id)
-    edges = edges_of(reader, wishes.as_node) if wishes.as_node is not None else None
+    edges = edges_of(reader, options.as_node) if options.as_node is not None else None
     edited = edit_copy_of(
-        reader, rows, target, key, wishes.edits, edges, known_channels(target, head)
+        reader, rows, target, key, options.edits, edges, known_channels(target, head)
     )
     copies = [_head_of(reader, target, is_head, edited), *_others(reader, target, is_head)]
-    number = len(copies), sum(_number_of_writes(reader, one) for one in copies)
+    writes = sum(_number_of_writes(reader, one) for one in copies)
     original = whole(rows, target.key)
+    all_writes = writes + len(edited.writes)
     metadata = mark_clone(
-        original.metadata,
-        reader.thread_id,
-        number[0],
-        number[1] + len(edited.writes),
-        wishes.reason,
+        original.metadata, reader.thread_id, len(copies), all_writes, options.reason
     )
     body = set_keys(original.body, edited.body) if edited.body and original.body else None
     copies[0] = replace(copies[0], metadata=metadata, body=body)
-    preview, edit_notes = previewed(read_state(reader, target).values, wishes.edits)
+    preview, edit_notes = previewed(read_state(reader, target).values, options.edits)
     at = configurable(key)
     if is_head:
         # Without an id, LangGraph continues from the head instead of travelling in time.
@@ -77,7 +73,7 @@ def plan_clone(
         main=TouchedCheckpoint(key, target.checkpoint.parent_checkpoint_id, "clone", checkpoint_id),
         before=head.key,
         head=key,
-        why=f"{number[0]} checkpoints and {number[1]} writes",
+        why=f"{len(copies)} checkpoints and {writes} writes",
         next=_next(target, edges, is_head),
         again=() if is_head or edges is not None else finished_nodes(target),
         asked=() if is_head or edges is not None else asking_nodes(target),

@@ -28,12 +28,11 @@ def plan_gc(store: Store, scopes: Iterable[Scope], before: datetime) -> Iterator
     to it. A value has no time; the time of its thread's last activity is used instead.
     """
     wanted = set(scopes)
-    is_bare = Capability.VALUES_ONLY in store.describe().capabilities
     ids = (thread_id for thread_id, _ in groupby(store.usage(), lambda one: one.thread_id))
     for thread_id in ids:
         thread = store.thread(thread_id) or Thread(thread_id, None, None, None, 0, 0)
         try:
-            found = _orphans(store, thread, wanted, before, is_bare=is_bare)
+            found = _orphans(store, thread, wanted, before)
         except CkptError as error:
             removal = Removal(thread_id, thread.last_at, thread.checkpoints, 0)
             found = PlannedRemoval("keep", error.message, 0, 0, removal)
@@ -42,7 +41,7 @@ def plan_gc(store: Store, scopes: Iterable[Scope], before: datetime) -> Iterator
 
 
 def _orphans(
-    store: Store, thread: Thread, wanted: set[Scope], before: datetime, *, is_bare: bool
+    store: Store, thread: Thread, wanted: set[Scope], before: datetime
 ) -> PlannedRemoval | None:
     name = thread.thread_id
     there = {(one.key.checkpoint_ns, one.key.checkpoint_id) for one in store.checkpoints(name)}
@@ -62,7 +61,7 @@ def _orphans(
         orphaned = {key for key, at in lost.items() if _old(key[1], before, at)}
     blobs: dict[BlobKey, tuple[int, int]] = {}
     if "blobs" in wanted and (thread.last_at is None or thread.last_at < before):
-        blobs = _unnamed(store, thread, calls, is_bare=is_bare)
+        blobs = _unnamed(store, thread, calls)
     keys = calls | orphaned
     if not keys and not blobs:
         return None
@@ -110,16 +109,17 @@ def _calls(store: Store, thread: Thread, there: set[tuple[str, str]]) -> Iterato
 
 
 def _unnamed(
-    store: Store, thread: Thread, going: set[tuple[str, str]], *, is_bare: bool
+    store: Store, thread: Thread, going: set[tuple[str, str]]
 ) -> dict[BlobKey, tuple[int, int]]:
     """Return the values that no remaining checkpoint refers to, with their rows and bytes."""
     stored = sizes_of_blobs(store, thread.thread_id)
     if not stored:
         return {}
+    needs_bodies = Capability.VALUES_ONLY not in store.describe().capabilities
     for ns in store.namespaces(thread.thread_id):
         for one in store.checkpoints(thread.thread_id, checkpoint_ns=ns, body=True):
             body = read_body(one)
-            if body.problem is not None and not is_bare:
+            if body.problem is not None and needs_bodies:
                 raise unreadable(f"checkpoint '{one.key.checkpoint_id}'", body.problem)
             if (ns, one.key.checkpoint_id) not in going:
                 for key in named_blobs(ns, one, body):

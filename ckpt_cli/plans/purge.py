@@ -30,7 +30,7 @@ from ckpt_cli.queries.threads import Selection, list_threads
 from ckpt_cli.threads.checkpoint import moment_time, unreadable
 from ckpt_cli.threads.heads import head_keys, read_heads, some_at_once
 from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.threads.trigger_inference import Lessons
+from ckpt_cli.threads.trigger_inference import TriggerInference
 
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 _AT_ONCE = 500
@@ -82,13 +82,13 @@ def plan_purge(
 
     A thread from which nothing is removed is left out, unless a rule keeps it.
     """
-    lessons = Lessons(store)
+    inference = TriggerInference(store)
     rows = list_threads(store, policy.selection, sizes=False, watch=watch)
     threads = (row.thread for row in rows)
     chosen = (thread for thread in threads if not _is_young(thread, policy))
     for some in some_at_once(chosen):
-        held = _held(store, some, policy, lessons) if policy.reads_heads else {}
-        found = [_plan_thread(store, thread, policy, now, lessons, held) for thread in some]
+        held = _held(store, some, policy, inference) if policy.reads_heads else {}
+        found = [_plan_thread(store, thread, policy, now, inference, held) for thread in some]
         yield from _sized(store, [one for one in found if one is not None])
 
 
@@ -108,13 +108,13 @@ class _Held(NamedTuple):
 
 
 def _held(
-    store: Store, threads: Sequence[Thread], policy: Policy, lessons: Lessons
+    store: Store, threads: Sequence[Thread], policy: Policy, inference: TriggerInference
 ) -> dict[str, _Held]:
     """Return what the conditions of each thread mean; an unreadable thread is kept."""
     told: dict[str, tuple[Status, ...]] = {one.thread_id: (Status.EMPTY,) for one in threads}
     told |= {key.thread_id: (Status.UNKNOWN,) for key in head_keys(threads)}
     try:
-        told |= {one.key.thread_id: one.conditions for one in read_heads(store, threads, lessons)}
+        told |= {one.key.thread_id: one.conditions for one in read_heads(store, threads, inference)}
     except CkptError as error:
         return dict.fromkeys(told, _Held(error.message))
     return {
@@ -131,7 +131,7 @@ def _plan_thread(
     thread: Thread,
     policy: Policy,
     now: datetime,
-    lessons: Lessons,
+    inference: TriggerInference,
     held: Mapping[str, _Held],
 ) -> PlannedRemoval | None:
     if any(fnmatchcase(thread.thread_id, pattern) for pattern in policy.protect):
@@ -140,7 +140,7 @@ def _plan_thread(
         return _kept(thread, "its age is unknown")
     if not policy.keep.is_empty:
         try:
-            return plan_inside(ThreadReader(store, thread, lessons), policy.keep, now)
+            return plan_inside(ThreadReader(store, thread, inference), policy.keep, now)
         except CkptError as error:
             return _kept(thread, error.message)
     conditions = held.get(thread.thread_id, _Held())
@@ -290,7 +290,7 @@ class _Facts:
         for write in reader.store.writes(reader.thread_id):
             key = (write.key.checkpoint_ns, write.key.checkpoint_id)
             self.writes += 1
-            if not reader.is_bare:
+            if not reader.is_values_only:
                 waiting.add(key)
             if write.channel == SENDS:
                 sends.add(key)
@@ -303,7 +303,7 @@ class _Facts:
                 key = (ns, one.key.checkpoint_id)
                 body, metadata = read_body(one), decode(one.metadata) if one.metadata else None
                 for part in (body.problem, metadata):
-                    if isinstance(part, Opaque) and not reader.is_bare:
+                    if isinstance(part, Opaque) and not reader.is_values_only:
                         raise unreadable(f"checkpoint '{one.key.checkpoint_id}'", part)
                 self.blobs[key] = named_blobs(ns, one, body)
                 self.items.append(

@@ -42,7 +42,7 @@ def _can_repair(capabilities: Capability) -> bool:
     return Capability.INLINE_VALUES not in capabilities and Capability.ADDING in capabilities
 
 
-def plan_repair(reader: ThreadReader, chosen: Mapping[str, str]) -> Repair:
+def plan_repair(reader: ThreadReader, reducers: Mapping[str, str]) -> Repair:
     """Plan which values of a thread are restored; also returns those that cannot be, with the
     reason.
 
@@ -57,7 +57,7 @@ def plan_repair(reader: ThreadReader, chosen: Mapping[str, str]) -> Repair:
             hint=f"--repair works on {', '.join(usable)}",
         )
     found, lost = replay_with_lost(reader)
-    ((_, judgements),) = judge_all([found], chosen)
+    ((_, judgements),) = judge_all([found], reducers)
     known: dict[_Key, TypedBytes] = {}
     rebuilt: list[Rebuilt] = []
     refused: list[Refusal] = []

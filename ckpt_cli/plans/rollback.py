@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from ckpt_backends.changes.change import Change
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.diff.state_diff import diff_channels
 from ckpt_cli.core.forking.checkpoint_copy import REASON, WITH, first_tick
@@ -25,15 +24,16 @@ from ckpt_cli.plans.root_branch import (
     left_behind,
     named,
     notes_of,
+    target_and_head,
 )
-from ckpt_cli.plans.values_only import plan_bare_rollback
+from ckpt_cli.plans.values_only import plan_values_rollback
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 
 
 def plan_rollback(
-    reader: ThreadReader, rows: Store, checkpoint_id: str, now: datetime, wishes: RollbackOptions
+    reader: ThreadReader, rows: Store, checkpoint_id: str, now: datetime, options: RollbackOptions
 ) -> CheckpointPlan:
     """Plan to roll back to a checkpoint of the root namespace.
 
@@ -41,16 +41,14 @@ def plan_rollback(
     not safe.
     """
     check_store(rows)
-    if reader.is_bare:
-        return plan_bare_rollback(reader, rows, checkpoint_id, now, wishes)
-    target = reader.moment("", checkpoint_id, state=True)
-    head_id = reader.head("") or checkpoint_id
-    head = target if head_id == checkpoint_id else reader.moment("", head_id, state=True)
+    if reader.is_values_only:
+        return plan_values_rollback(reader, rows, checkpoint_id, now, options)
+    target, head = target_and_head(reader, checkpoint_id)
     heads = heads_of(reader)
-    tick = first_tick(now, heads.values(), force=wishes.force)
+    tick = first_tick(now, heads.values(), force=options.force)
     made = NewRows(rows)
-    marks: dict[str, str] = {} if wishes.reason is None else {REASON: wishes.reason}
-    stateful, kept = _memories(reader, target, wishes)
+    marks: dict[str, str] = {} if options.reason is None else {REASON: options.reason}
+    stateful, kept = _memories(reader, target, options)
     # The root gets the greatest id: a resume looks for the state of subgraphs before it.
     key = new_key(target, tick + len(stateful))
     for ahead, (ns, older) in enumerate(stateful):
@@ -60,14 +58,14 @@ def plan_rollback(
         else:
             stored = reader.moment(ns, older, state=True)
             add_copy(reader, made, stored, new_key(stored, tick + ahead), with_root)
-    edges = edges_of(reader, wishes.as_node) if wishes.as_node is not None else None
-    root = Root(wishes.sibling, wishes.edits, edges, known_channels(target, head))
+    edges = edges_of(reader, options.as_node) if options.as_node is not None else None
+    root = Root(options.sibling, options.edits, edges, known_channels(target, head))
     why = add_copy(reader, made, target, key, marks, root)
-    preview, edit_notes = previewed(read_state(reader, target).values, wishes.edits)
+    preview, edit_notes = previewed(read_state(reader, target).values, options.edits)
     left = left_behind(reader, head, target)
     also, main = tuple(made.added[:-1]), made.added[-1]
     return CheckpointPlan(
-        action="fork" if wishes.fork else "rollback",
+        action="fork" if options.fork else "rollback",
         main=main,
         before=head.key,
         head=key,
@@ -78,14 +76,7 @@ def plan_rollback(
         changes=diff_channels(read_state(reader, head).values, preview),
         also=also,
         configurable=configurable(key),
-        change=Change(
-            reader.thread_id,
-            heads,
-            checkpoints=tuple(made.checkpoints),
-            writes=tuple(made.writes),
-            blobs=tuple(made.blobs),
-            copies_of_writes=tuple(made.copies),
-        ),
+        change=made.change(reader.thread_id, heads),
         notes=(
             *edit_notes,
             *notes_of(reader, head, target, now),
@@ -111,7 +102,7 @@ def _moved_on(reader: ThreadReader, checkpoint_id: str) -> Iterator[tuple[str, s
 
 
 def _memories(
-    reader: ThreadReader, target: Moment, wishes: RollbackOptions
+    reader: ThreadReader, target: Moment, options: RollbackOptions
 ) -> tuple[list[tuple[str, str | None]], list[str]]:
     """Return the stateful namespaces to roll back, each with its checkpoint, and those to leave.
 
@@ -119,7 +110,7 @@ def _memories(
     would be mixed up with those of the abandoned branch.
     """
     moved = list(_moved_on(reader, target.key.checkpoint_id))
-    if wishes.root_only:
+    if options.root_only:
         return [], [ns for ns, _ in moved]
     if is_numbered(target.checkpoint, target.body):
         known = [(ns, older) for ns, older in moved if older is not None]

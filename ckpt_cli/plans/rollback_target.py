@@ -21,7 +21,7 @@ FORK_OPTIONS = "a REF such as `head`, or --as-of TIME"
 
 
 @dataclass(frozen=True, slots=True)
-class Back:
+class TargetOptions:
     """How the user chose the checkpoint: at most one of the first six fields is set."""
 
     ref: str | None = None
@@ -39,7 +39,7 @@ class Back:
 def find_target(
     store: Store,
     thread: str,
-    back: Back,
+    target_options: TargetOptions,
     now: datetime,
     zone: tzinfo,
     note: Callable[[str], None],
@@ -51,38 +51,46 @@ def find_target(
     said = [
         name
         for name, value in {
-            "a REF": back.ref,
-            "--at": back.at,
-            "--as-of": back.as_of,
-            "--steps": back.steps,
-            "--to-last": back.to_last,
-            "--last-good": back.last_good or None,
+            "a REF": target_options.ref,
+            "--at": target_options.at,
+            "--as-of": target_options.as_of,
+            "--steps": target_options.steps,
+            "--to-last": target_options.to_last,
+            "--last-good": target_options.last_good or None,
         }.items()
         if value is not None
     ]
     if len(said) > 1:
         raise UsageError(f"{said[0]} cannot be combined with {said[1]}", hint="use one of them")
-    status = _status(back.to_last)
-    at = back.at if back.ref is None else back.ref
+    status = _status(target_options.to_last)
+    at = target_options.at if target_options.ref is None else target_options.ref
     if at == "":
         raise UsageError("the REF is empty", hint="`head` is the newest checkpoint")
-    found = find_checkpoint(store, TargetArguments(thread, at, as_of=back.as_of), now, zone, note)
-    if found.chosen and said and said[0].startswith("--") and at is None and back.as_of is None:
+    found = find_checkpoint(
+        store, TargetArguments(thread, at, as_of=target_options.as_of), now, zone, note
+    )
+    if (
+        found.chosen
+        and said
+        and said[0].startswith("--")
+        and at is None
+        and target_options.as_of is None
+    ):
         raise UsageError(
             f"'{thread}' names a checkpoint already, so {said[0]} cannot choose one",
             hint=f"give the thread alone: {shell.word(found.reader.thread_id)}",
         )
-    if not said and not found.chosen and not back.head_by_default:
+    if not said and not found.chosen and not target_options.head_by_default:
         raise UsageError(
             f"no checkpoint given for thread '{found.reader.thread_id}'",
-            hint=f"give {back.options}; {_tree(found.reader)} lists the checkpoints",
+            hint=f"give {target_options.options}; {_tree(found.reader)} lists the checkpoints",
         )
     reader = found.reader
-    if back.steps is not None:
-        chosen = _up(reader, found.checkpoint_id, back.steps)
+    if target_options.steps is not None:
+        chosen = _up(reader, found.checkpoint_id, target_options.steps)
     elif status is not None:
         chosen = _last_with(reader, found.checkpoint_id, status)
-    elif back.last_good:
+    elif target_options.last_good:
         chosen = _input_of_failed(reader, found.checkpoint_id, note)
     else:
         return found

@@ -60,6 +60,13 @@ def check_store(rows: Store) -> None:
         )
 
 
+def target_and_head(reader: ThreadReader, checkpoint_id: str) -> tuple[Moment, Moment]:
+    """Return a checkpoint of the root and the root's head, both with their state."""
+    target = reader.moment("", checkpoint_id, state=True)
+    head = reader.head("") or checkpoint_id
+    return target, target if head == checkpoint_id else reader.moment("", head, state=True)
+
+
 def configurable(key: CheckpointKey) -> dict[str, str]:
     """Return the config with which a graph resumes from a checkpoint."""
     return {

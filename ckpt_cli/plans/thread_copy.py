@@ -12,7 +12,7 @@ from ckpt_cli.threads.thread import ThreadReader
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class ThreadCopyPlan:
     """The plan of a copy of a whole thread."""
 
     source: str
@@ -21,7 +21,7 @@ class Copied:
     change: Change
 
 
-def plan_copy(reader: ThreadReader, rows: Store, new_id: str) -> Copied:
+def plan_thread_copy(reader: ThreadReader, rows: Store, new_id: str) -> ThreadCopyPlan:
     """Plan to copy all checkpoints of a thread, in all namespaces, with their writes and values.
 
     Raises `Refused` if rows of the new id exist, and `Unsupported`.
@@ -32,7 +32,7 @@ def plan_copy(reader: ThreadReader, rows: Store, new_id: str) -> Copied:
     there = set(keys)
     writes = sum(one.key in there for one in reader.store.writes(reader.thread_id))
     change = Change(new_id, {}, copies=tuple(map(CopyOfCheckpoint, keys)))
-    return Copied(reader.thread_id, len(keys), writes, change)
+    return ThreadCopyPlan(reader.thread_id, len(keys), writes, change)
 
 
 def check_free(rows: Store, thread_id: str) -> None:

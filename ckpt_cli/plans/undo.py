@@ -37,8 +37,8 @@ def plan_undo(reader: ThreadReader, rows: Store, now: datetime, *, force: bool) 
     before = _head_before(reader, added)
     parts = _parts(reader, added)
     if why := _built_on(reader, parts):
-        wishes = RollbackOptions(reason=f"undo of {added.key.checkpoint_id}", force=force)
-        back = plan_rollback(reader, rows, before, now, wishes)
+        options = RollbackOptions(reason=f"undo of {added.key.checkpoint_id}", force=force)
+        back = plan_rollback(reader, rows, before, now, options)
         return _as_undo(back, added, why)
     head = reader.moment("", added.key.checkpoint_id, state=True)
     earlier = reader.moment("", before, state=True)
@@ -158,7 +158,9 @@ def _built_on(reader: ThreadReader, parts: list[Checkpoint]) -> str:
     """Return what follows the added checkpoints, in words; `''` if nothing does."""
     root = parts[0].key.checkpoint_id
     heads = heads_of(reader)
-    if heads[""] != root or (not reader.is_bare and any(head > root for head in heads.values())):
+    if heads[""] != root or (
+        not reader.is_values_only and any(head > root for head in heads.values())
+    ):
         return "later checkpoints follow"
     for one in parts:
         if heads[one.key.checkpoint_ns] != one.key.checkpoint_id:

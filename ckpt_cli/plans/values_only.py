@@ -14,7 +14,6 @@ from ckpt_backends import shell
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint
 from ckpt_backends.checkpoint_ids import make_id, step_of, ticks_at
 from ckpt_backends.codec.edits import Put
-from ckpt_backends.codec.set_keys import set_keys
 from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
 from ckpt_backends.protocol import Store
@@ -32,6 +31,7 @@ from ckpt_cli.plans.root_branch import (
     left_behind,
     named,
     notes_of,
+    target_and_head,
 )
 from ckpt_cli.plans.thread_copy import check_free
 from ckpt_cli.threads.checkpoint import Moment
@@ -44,33 +44,33 @@ _FAR = timedelta(days=1)
 _NEXT = "this layout does not store what runs next: the application decides it"
 
 
-def plan_bare_rollback(
-    reader: ThreadReader, rows: Store, checkpoint_id: str, now: datetime, wishes: RollbackOptions
+def plan_values_rollback(
+    reader: ThreadReader, rows: Store, checkpoint_id: str, now: datetime, options: RollbackOptions
 ) -> CheckpointPlan:
     """Plan to roll back to a checkpoint of the root namespace.
 
     Raises `Unsupported` if the layout does not allow it, and `Refused` if it is not safe.
     """
-    _check_wishes(wishes)
-    target, head = _target_and_head(reader, checkpoint_id)
+    _check_options(options)
+    target, head = _readable_target_and_head(reader, checkpoint_id)
     newest = reader.thread.last_at
-    if newest is not None and newest > now + _FAR and not wishes.force:
+    if newest is not None and newest > now + _FAR and not options.force:
         raise Refused(
             "the newest checkpoint of the thread is dated in the future",
             hint="new ids must sort later; override with --force",
         )
     key = CheckpointKey(reader.thread_id, "", _new_id(reader, checkpoint_id, now))
-    original = whole(rows, target.key, [edit.channel for edit in wishes.edits])
+    original = whole(rows, target.key, [edit.channel for edit in options.edits])
     known = known_channels(target, head)
-    edited = edit_copy(original, target.body, key, wishes.edits, [], set(), known, _NEW)
+    edited = edit_copy(original, target.body, key, options.edits, [], set(), known, _NEW)
     if original.body is None:
         raise ValueError("a checkpoint is copied with its body")
     body = set_keys(original.body, {**edited.body, "id": Put(key.checkpoint_id)})
-    preview, edit_notes = previewed(read_state(reader, target).values, wishes.edits)
-    no_reason = "this layout cannot store the reason" if wishes.reason is not None else ""
+    preview, edit_notes = previewed(read_state(reader, target).values, options.edits)
+    no_reason = "this layout cannot store the reason" if options.reason is not None else ""
     left = left_behind(reader, head, target)
     return CheckpointPlan(
-        action="fork" if wishes.fork else "rollback",
+        action="fork" if options.fork else "rollback",
         main=TouchedCheckpoint(key, checkpoint_id, "child", checkpoint_id),
         before=head.key,
         head=key,
@@ -99,8 +99,8 @@ def plan_bare_rollback(
     )
 
 
-def plan_bare_clone(
-    reader: ThreadReader, rows: Store, checkpoint_id: str, thread_id: str, wishes: RollbackOptions
+def plan_values_fork(
+    reader: ThreadReader, rows: Store, checkpoint_id: str, thread_id: str, options: RollbackOptions
 ) -> CheckpointPlan:
     """Plan to copy a checkpoint of the root namespace and its ancestors to a new thread.
 
@@ -108,14 +108,14 @@ def plan_bare_clone(
     layout does not allow.
     """
     check_free(rows, thread_id)
-    _check_wishes(wishes)
-    if wishes.edits:
+    _check_options(options)
+    if options.edits:
         edit = shell.command("ckpt", "fork", "--replace", "CHANNEL=JSON", ids=[thread_id, "head"])
         raise Unsupported(
             "cannot edit while forking to a new thread in this layout",
             hint=f"fork without edits, then edit the copy: `{edit}`",
         )
-    target, head = _target_and_head(reader, checkpoint_id)
+    target, head = _readable_target_and_head(reader, checkpoint_id)
     line = reader.ancestry("", checkpoint_id)
     writes = sum(one.key.checkpoint_id in line for one in reader.store.writes(reader.thread_id))
     key = CheckpointKey(thread_id, "", checkpoint_id)
@@ -140,26 +140,26 @@ def plan_bare_clone(
     )
 
 
-def _check_wishes(wishes: RollbackOptions) -> None:
-    if wishes.sibling:
+def _check_options(options: RollbackOptions) -> None:
+    if options.sibling:
         raise Unsupported(
             "cannot add a sibling in this layout: its writes would not match its values",
             hint="leave out --sibling",
         )
-    if wishes.as_node is not None:
+    if options.as_node is not None:
         raise Unsupported(
             "cannot use --as-node: this layout does not store what runs next",
             hint="leave it out; the application decides what runs next",
         )
-    if any(edit.kind == "set" for edit in wishes.edits):
+    if any(edit.kind == "set" for edit in options.edits):
         raise Unsupported(
             "cannot use --set: this layout does not store writes by the caller",
             hint="--replace CHANNEL=JSON stores the value itself, without the reducer",
         )
 
 
-def _target_and_head(reader: ThreadReader, checkpoint_id: str) -> tuple[Moment, Moment]:
-    target = reader.moment("", checkpoint_id, state=True)
+def _readable_target_and_head(reader: ThreadReader, checkpoint_id: str) -> tuple[Moment, Moment]:
+    target, head = target_and_head(reader, checkpoint_id)
     problem = target.body.problem
     if problem is not None:
         diff = shell.command("ckpt", "diff", "--writes", ids=[reader.thread_id])
@@ -167,8 +167,7 @@ def _target_and_head(reader: ThreadReader, checkpoint_id: str) -> tuple[Moment, 
             f"cannot roll back to checkpoint '{checkpoint_id}': {problem.reason}",
             hint=f"`{diff}` shows what its tasks wrote",
         )
-    head = reader.head("") or checkpoint_id
-    return target, target if head == checkpoint_id else reader.moment("", head, state=True)
+    return target, head
 
 
 def _new_id(reader: ThreadReader, target: str, now: datetime) -> str:

@@ -103,7 +103,7 @@ def _blame(target: Target, channel: str, steps: Path) -> Blame:
     values = read_state(reader, moment, channels).values
     (found,) = select(cast("dict[Value, Value]", dict(values)), steps)
     where, value = value_origin.traced_path(values, found.path), found.value
-    own = [] if reader.is_bare else _by_caller(moment, where, value)
+    own = [] if reader.is_values_only else _by_caller(moment, where, value)
     if own:
         return _given(target, where, value, moment, own)
     first, is_complete = _first(target, where, value)
@@ -111,7 +111,7 @@ def _blame(target: Target, channel: str, steps: Path) -> Blame:
     parent = setter.checkpoint.parent_checkpoint_id
     if setter.source == "fork" and not _is_copied(target, where, value, setter):
         return _edited(where, value, setter)
-    if reader.is_bare and setter.writes:
+    if reader.is_values_only and setter.writes:
         return _written(
             where, value, setter, reader.moment(target.checkpoint_ns, first, values=True)
         )

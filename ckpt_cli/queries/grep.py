@@ -178,7 +178,7 @@ def _namespace(
             chosen = {name: values[name] for name in _chosen(values, wanted)}
             yield _hits(key, stored.at, chosen, find, known, point.values)
         yield writes.merged_into(parent, known, is_last=children[parent] <= 0), 0
-        is_final = reader.is_bare or not children[key.checkpoint_id]
+        is_final = reader.is_values_only or not children[key.checkpoint_id]
         yield writes.stored_on(key, _time(point), point.body, known, is_final=is_final), 0
         if children[key.checkpoint_id] > 0:
             known_at[key.checkpoint_id] = known

@@ -68,7 +68,7 @@ def made_by(
     Returns None if its parent is not stored. `older` is a checkpoint that was already read and may
     be the parent; otherwise the parent is read.
     """
-    if reader.is_bare:
+    if reader.is_values_only:
         tasks = {write.task_id: write for write in moment.writes if write.task_id != NULL_TASK_ID}
         nodes = (write.node or pulled_node(write.task_path) for write in tasks.values())
         return tuple(node for node in nodes if node is not None)

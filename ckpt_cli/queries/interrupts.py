@@ -15,7 +15,7 @@ from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.heads import head_keys, some_at_once
 from ckpt_cli.threads.nested_nodes import called
 from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.threads.trigger_inference import Lessons
+from ckpt_cli.threads.trigger_inference import TriggerInference
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +36,24 @@ def open_questions(
     With `before`, only those that were asked by then. A thread's head is read only if an Interrupt
     is stored on it.
     """
-    lessons = Lessons(store)
+    inference = TriggerInference(store)
     for some in some_at_once(threads):
-        for waiting in _of_threads(store, some, lessons):
+        for waiting in _of_threads(store, some, inference):
             if before is None or (waiting.since is not None and waiting.since <= before):
                 yield _shown(store, waiting)
 
 
 def of_threads(store: Store, threads: Sequence[Thread]) -> Iterator[Waiting]:
     """Yield the open questions of a few hundred threads, in their order."""
-    lessons = Lessons(store)
-    return (_shown(store, waiting) for waiting in _of_threads(store, threads, lessons))
+    inference = TriggerInference(store)
+    return (_shown(store, waiting) for waiting in _of_threads(store, threads, inference))
 
 
-def _of_threads(store: Store, threads: Sequence[Thread], lessons: Lessons) -> Iterator[Waiting]:
+def _of_threads(
+    store: Store, threads: Sequence[Thread], inference: TriggerInference
+) -> Iterator[Waiting]:
     for thread in _that_may_ask(store, threads):
-        yield from of_thread(ThreadReader(store, thread, lessons))
+        yield from of_thread(ThreadReader(store, thread, inference))
 
 
 def _shown(store: Store, found: Waiting) -> Waiting:

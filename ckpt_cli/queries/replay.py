@@ -159,7 +159,7 @@ class _Namespace:
                     parent.writes,
                 )
                 self._checker.looked.values = parent.decoded
-        if self._reader.is_bare:
+        if self._reader.is_values_only:
             checks = self._of_its_own(moment, here, parent)
         elif moment.body.problem is not None:
             checks = [_unproven("", moment, _NO_BODY)]

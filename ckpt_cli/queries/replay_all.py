@@ -17,7 +17,7 @@ from ckpt_cli.core.state import read_body
 from ckpt_cli.queries.replay import replay_thread
 from ckpt_cli.threads.parallel import of_threads
 from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.threads.trigger_inference import Lessons
+from ckpt_cli.threads.trigger_inference import TriggerInference
 
 if TYPE_CHECKING:
     from ckpt_cli.threads.opening import Opening
@@ -59,11 +59,11 @@ class _Replay:
     """Replays the threads of a store."""
 
     def __call__(self, store: Store) -> Callable[[str], Replayed]:
-        lessons = Lessons(store)
+        inference = TriggerInference(store)
 
         def replay(thread_id: str) -> Replayed:
             try:
-                return replay_thread(ThreadReader(store, thread_id, lessons))
+                return replay_thread(ThreadReader(store, thread_id, inference))
             except NotFound:  # deleted meanwhile, or an id that can only be listed
                 return Replayed(thread_id)
 

@@ -195,13 +195,8 @@ class ChannelChecker:
         base: Held = parent.values.get(name, ABSENT)
         carried = parent.carried.get(name, {})
         is_lost = stored is ABSENT and not is_delta and _is_apart(name, moment)
-        if (
-            base is ABSENT
-            and stored is ABSENT
-            and not wrote
-            and not is_delta
-            and not (carried and is_lost)
-        ):
+        is_nothing = base is ABSENT and stored is ABSENT and not wrote and not is_delta
+        if is_nothing and not (carried and is_lost):
             return None
         if is_lost and carried and not wrote and _same_version(name, moment, parent.moment):
             here.carried[name], here.open[name] = carried, parent.open.get(name, [])
@@ -215,7 +210,7 @@ class ChannelChecker:
             base = NOT_STORED
         found = explain(base, carried, list(_with_steps(ways, bumps=made.bumps)), stored)
         lacking = made.lacking
-        if self._reader.is_bare and not wrote:
+        if self._reader.is_values_only and not wrote:
             lacking = lacking or "none of the writes to it are stored"
         is_gone = False
         if is_delta:
@@ -234,8 +229,7 @@ class ChannelChecker:
         if look is not None and look.child is moment and (wrote or not _is_kept(base, stored)):
             known = base
             if base is NOT_STORED or is_gone:
-                leaders = self.tally(name).leaders
-                known = next((one for n, one in carried.items() if leaders & 1 << n), NOT_STORED)
+                known = self._likeliest(name, carried)
             look.channels[name] = Looked(known, possible, stored, check)
         for earlier in parent.open.get(name, ()):
             earlier.confirmed |= found.by_rebuilt
@@ -244,6 +238,11 @@ class ChannelChecker:
         if is_delta or not lacking or is_unreadable(stored):
             self._carry(here, parent, found, check, is_delta=is_delta)
         return None if is_delta else check
+
+    def _likeliest(self, name: str, carried: Mapping[int, Held]) -> Held:
+        """Return the value of a channel by its likeliest reducer."""
+        leaders = self.tally(name).leaders
+        return next((value for place, value in carried.items() if leaders & 1 << place), NOT_STORED)
 
     def _carry(
         self,

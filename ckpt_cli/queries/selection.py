@@ -11,7 +11,7 @@ from ckpt_cli.queries.threads import Selection, list_threads, parse_where
 from ckpt_cli.threads.target import find_thread
 
 
-def chosen_threads(
+def selected_threads(
     store: Store, names: Sequence[str], match: str | None, where: Sequence[str]
 ) -> Iterator[Thread]:
     """Return the threads with these names; without names, all threads that match.

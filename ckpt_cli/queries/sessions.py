@@ -13,7 +13,7 @@ from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.redact import redact
 from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.threads.trigger_inference import Lessons
+from ckpt_cli.threads.trigger_inference import TriggerInference
 
 FACTS = frozenset({"session_id", "user_id", "thread_id", "created_at", "updated_at"})
 """Fields that every session has, if they are stored."""
@@ -39,8 +39,8 @@ def list_sessions(
         if thread in (None, one.thread_id) and user in (None, one.user_id)
     ]
     found.sort(key=lambda one: (one.updated_at or "", one.key), reverse=True)
-    lessons = None if threads is None else Lessons(threads)
-    return [_joined(one, threads, lessons) for one in found]
+    inference = None if threads is None else TriggerInference(threads)
+    return [_joined(one, threads, inference) for one in found]
 
 
 def find_session(
@@ -62,14 +62,16 @@ def find_session(
     (one,) = fits
     if redacted:
         one = replace(one, fields=_redacted(one.fields))
-    return _joined(one, threads, None if threads is None else Lessons(threads))
+    return _joined(one, threads, None if threads is None else TriggerInference(threads))
 
 
 def _redacted(fields: Mapping[str, Value]) -> dict[str, Value]:
     return {name: value if name in FACTS else redact(value) for name, value in fields.items()}
 
 
-def _joined(session: AppSession, threads: Store | None, lessons: Lessons | None) -> Joined:
+def _joined(
+    session: AppSession, threads: Store | None, inference: TriggerInference | None
+) -> Joined:
     if threads is None or session.thread_id is None:
         return Joined(session, None, None)
     thread = threads.thread(session.thread_id)
@@ -77,7 +79,7 @@ def _joined(session: AppSession, threads: Store | None, lessons: Lessons | None)
         return Joined(session, None, None)
     if thread.head is None:
         return Joined(session, thread, Status.EMPTY)
-    head = next(ThreadReader(threads, thread, lessons).moments("", [thread.head]), None)
+    head = next(ThreadReader(threads, thread, inference).moments("", [thread.head]), None)
     return Joined(session, thread, Status.UNKNOWN if head is None else head.status)
 
 

@@ -67,7 +67,9 @@ def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> C
         lifetime=lifetime(reader, moment.key),
         plaintext=reader.is_plaintext(moment),
         unstored=(
-            _unstored(moment, state) if reader.is_bare and channels is None else state.unstored
+            _unstored(moment, state)
+            if reader.is_values_only and channels is None
+            else state.unstored
         ),
     )
     return _redacted(found) if redaction.is_redacted(reader.store) else found
@@ -123,7 +125,7 @@ def raw_bytes(target: Target) -> bytes:
     redaction is on.
     """
     redaction.refuse_raw(target.reader.store)
-    if target.reader.is_bare:
+    if target.reader.is_values_only:
         raise Unsupported(
             "cannot print the stored bytes: this layout stores no checkpoint body",
             hint="`ckpt show --where` prints queries for the rows it stores",

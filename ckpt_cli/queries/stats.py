@@ -20,7 +20,7 @@ from ckpt_cli.core.tasks.writes import task_writes
 from ckpt_cli.core.write_counts import CALLER, UNKNOWN, UPDATE, WriteCounts
 from ckpt_cli.threads.parallel import of_threads
 from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.threads.trigger_inference import Lessons
+from ckpt_cli.threads.trigger_inference import TriggerInference
 
 if TYPE_CHECKING:
     from ckpt_cli.threads.opening import Opening
@@ -77,7 +77,7 @@ def _count_writes(
     For Sends and rows without a path, the node is found with the checkpoint's body.
     """
     open_ids: list[str] = []
-    if reader.is_bare:
+    if reader.is_values_only:
         _count_own(reader, ns, within, found)
         return
     stream = reader.store.writes(reader.thread_id, checkpoint_ns=ns, checkpoint_ids=ids)
@@ -139,11 +139,11 @@ class _Count:
     within: Range
 
     def __call__(self, store: Store) -> Callable[[str], WriteCounts]:
-        lessons = Lessons(store)
+        inference = TriggerInference(store)
 
         def count(thread_id: str) -> WriteCounts:
             try:
-                return thread_stats(ThreadReader(store, thread_id, lessons), self.within)
+                return thread_stats(ThreadReader(store, thread_id, inference), self.within)
             except NotFound:  # deleted meanwhile, or an id that can only be listed
                 return WriteCounts()
 

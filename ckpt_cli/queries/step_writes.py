@@ -88,13 +88,13 @@ class Written:
 
 
 def written(
-    target: Target, chosen: Mapping[str, str], channels: Collection[str] | None = None
+    target: Target, reducers: Mapping[str, str], channels: Collection[str] | None = None
 ) -> Written:
     """Return how a checkpoint was made from its parent; `channels` limits the channels."""
     found, look = look_at(target.reader, target.checkpoint_ns, target.checkpoint_id)
     if look.writes is None or look.writes.is_empty:
         look.child.check_readable()
-    ((_, judgements),) = judge_all([found], chosen)
+    ((_, judgements),) = judge_all([found], reducers)
     graph = namespace_kind(target.checkpoint_ns)
     answer = Written(
         look.child,

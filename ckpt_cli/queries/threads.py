@@ -24,7 +24,7 @@ from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.expiry import Lifetime, expires_at, lifetime
 from ckpt_cli.threads.heads import read_heads, some_at_once
 from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.threads.trigger_inference import Lessons
+from ckpt_cli.threads.trigger_inference import TriggerInference
 
 Sort = Literal["last", "first", "id", "checkpoints", "namespaces", "step", "bytes"]
 SORTS: tuple[Sort, ...] = ("last", "first", "id", "checkpoints", "namespaces", "step", "bytes")
@@ -139,11 +139,11 @@ def list_threads(
     as_stored = wanted == Selection() and sort == "last"
     most = skip + limit + 1 if as_stored and limit is not None else None
     threads = matching(store.threads(limit=most), wanted)
-    lessons = Lessons(store)
+    inference = TriggerInference(store)
     rows: Iterator[ListedThread]
     heads_decide = wanted.needs_heads or sort in {"step", "bytes"}
     if heads_decide:
-        rows = _detailed(store, watch(threads), lessons, sizes=sizes)
+        rows = _detailed(store, watch(threads), inference, sizes=sizes)
         rows = (row for row in rows if row.details and _fits(row.details, wanted))
     else:
         rows = (ListedThread(thread) for thread in threads)
@@ -151,7 +151,7 @@ def list_threads(
         rows = iter(sorted(rows, key=lambda row: _order(row, sort)))
     rows = islice(rows, skip, None if limit is None else skip + limit + 1)
     if details and not heads_decide:
-        rows = _detailed(store, (row.thread for row in rows), lessons, sizes=sizes)
+        rows = _detailed(store, (row.thread for row in rows), inference, sizes=sizes)
     for row in rows:
         found = row
         if first_messages:
@@ -207,12 +207,12 @@ def matching(threads: Iterable[Thread], wanted: Selection) -> Iterator[Thread]:
 
 
 def _detailed(
-    store: Store, threads: Iterable[Thread], lessons: Lessons, *, sizes: bool
+    store: Store, threads: Iterable[Thread], inference: TriggerInference, *, sizes: bool
 ) -> Iterator[ListedThread]:
     """Yield the same threads with the details from their heads."""
     for some in some_at_once(threads):
         found = {
-            head.key.thread_id: _details(store, head) for head in read_heads(store, some, lessons)
+            head.key.thread_id: _details(store, head) for head in read_heads(store, some, inference)
         }
         ids = [one.thread_id for one in some]
         bytes_of = (
@@ -313,7 +313,7 @@ def summarize(reader: ThreadReader) -> Summary:
     """Return everything that the index and the head show about a thread."""
     store = reader.store
     head = None if reader.thread.head is None else reader.moment("", reader.thread.head)
-    (row,) = _detailed(store, [reader.thread], Lessons(store), sizes=True)
+    (row,) = _detailed(store, [reader.thread], TriggerInference(store), sizes=True)
     return Summary(
         row=_shown(store, row),
         head=redaction.moment(head) if head and redaction.is_redacted(store) else head,

@@ -90,7 +90,7 @@ def read_tree(
     skeletons = [replace(one, marked=True) if one.key == keep else one for one in skeletons]
     plan = plan_tree(skeletons, unfold=unfold, nest=nest)
     details = details or _details(reader, index, plan.shown, say)
-    if reader.is_bare:
+    if reader.is_values_only:
         ran = {skeleton.key: skeleton.ran or () for skeleton in skeletons}
         details = {key: replace(node, ran=ran[key]) for key, node in details.items()}
     head = reader.head("")
@@ -108,7 +108,7 @@ def _filled(skeleton: Skeleton, node: StepDetails) -> Skeleton:
 def _skeletons(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> list[Skeleton]:
     stored = _stored(reader, index)
     # The newest comes first in each namespace.
-    places = {key: -number for number, key in enumerate(index)} if reader.is_bare else {}
+    places = {key: -number for number, key in enumerate(index)} if reader.is_values_only else {}
     found = {
         key: Skeleton(
             key[0],
@@ -116,7 +116,9 @@ def _skeletons(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> list[Sk
             one.parent_checkpoint_id,
             step=step_of(key[1]),
             ran=_ran(
-                stored.get(key if reader.is_bare else (key[0], one.parent_checkpoint_id or ""))
+                stored.get(
+                    key if reader.is_values_only else (key[0], one.parent_checkpoint_id or "")
+                )
             ),
             tasks=tuple(stored[key].tasks) if key in stored else (),
             marked=key in stored and stored[key].marked,
@@ -193,7 +195,7 @@ def _details(
     parents = {
         key: (key[0], index[key].parent_checkpoint_id or "")
         for key, node in nodes.items()
-        if key in moments and ran_here(node.source) and not reader.is_bare
+        if key in moments and ran_here(node.source) and not reader.is_values_only
     }
     for key, moment in _moments(reader, set(parents.values()) - moments.keys()):
         moments[key] = _Facts(moment.step, moment.body.seen)

@@ -54,7 +54,7 @@ def lifetime(reader: ThreadReader, key: CheckpointKey) -> Lifetime | None:
     """Return how long a checkpoint remains usable; None if nothing of it expires."""
     if not reader.store.keys_expire:
         return None
-    ancestors = _ancestors(reader, key)
+    ancestors = reader.ancestry(key.checkpoint_ns, key.checkpoint_id)[1:]
     known = _of(reader.store, key, [key.checkpoint_id, *ancestors])
     own = known.get(key.checkpoint_id)
     if own is None or all(one.at is None and one.writes_at is None for one in known.values()):
@@ -72,18 +72,6 @@ def lifetime(reader: ThreadReader, key: CheckpointKey) -> Lifetime | None:
 def _of(store: Store, key: CheckpointKey, ids: Sequence[str]) -> dict[str, Expiry]:
     found = store.expiries(key.thread_id, key.checkpoint_ns, ids)
     return {one.key.checkpoint_id: one for one in found}
-
-
-def _ancestors(reader: ThreadReader, key: CheckpointKey) -> list[str]:
-    """Return the parent, its parent, and so on."""
-    index = reader.index(key.checkpoint_ns)
-    parents = {one.key.checkpoint_id: one.parent_checkpoint_id for one in index}
-    found: dict[str, None] = {}
-    here = parents.get(key.checkpoint_id)
-    while here is not None and here in parents and here not in found:
-        found[here] = None
-        here = parents[here]
-    return list(found)
 
 
 def _is_before(one: datetime | None, other: datetime | None) -> bool:

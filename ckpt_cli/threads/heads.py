@@ -10,7 +10,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.tasks.tasks import CONTROL
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.threads.trigger_inference import Lessons
+from ckpt_cli.threads.trigger_inference import TriggerInference
 
 _AT_ONCE = 200
 
@@ -27,7 +27,9 @@ def head_keys(threads: Sequence[Thread]) -> list[CheckpointKey]:
     return [CheckpointKey(one.thread_id, "", one.head) for one in threads if one.head is not None]
 
 
-def read_heads(store: Store, threads: Sequence[Thread], lessons: Lessons) -> Iterator[Moment]:
+def read_heads(
+    store: Store, threads: Sequence[Thread], inference: TriggerInference
+) -> Iterator[Moment]:
     """Yield the root heads of some threads, in any order; missing ones are left out.
 
     Only values of writes to LangGraph's control channels are read. Values of channels are not read
@@ -42,5 +44,5 @@ def read_heads(store: Store, threads: Sequence[Thread], lessons: Lessons) -> Ite
     listed = {one.thread_id: one for one in threads}
     for checkpoint in store.checkpoints_at(keys, body=True, metadata=True):
         key = checkpoint.key
-        reader = ThreadReader(store, listed[key.thread_id], lessons)
+        reader = ThreadReader(store, listed[key.thread_id], inference)
         yield reader.with_step(checkpoint, writes[key])

@@ -77,7 +77,7 @@ def _null_writes(reader: ThreadReader, moment: DecodedCheckpoint) -> dict[str, l
         if write.task_id == NULL_TASK_ID and is_state(write.channel, moment.body)
     }
     grouped: dict[str, list[Value]] = {}
-    if not names or reader.is_bare:  # they are already part of the stored value
+    if not names or reader.is_values_only:  # they are already part of the stored value
         return grouped
     key = moment.key
     for write in reader.store.writes(

@@ -31,7 +31,7 @@ from ckpt_cli.core.tasks.tasks import CONTROL, plan_step
 from ckpt_cli.core.tasks.triggers import SENDS, learn
 from ckpt_cli.threads.checkpoint import DecodedCheckpoint, Moment, moment_time, number_of
 from ckpt_cli.threads.nested_nodes import locate
-from ckpt_cli.threads.trigger_inference import Lessons
+from ckpt_cli.threads.trigger_inference import TriggerInference
 
 NO_THREAD_HINT = (
     "`ckpt threads list --all` lists all threads;"
@@ -45,12 +45,14 @@ class ThreadReader:
     """Reads one thread, given by its id or by its entry in a list.
 
     Raises `NotFound` if the store has no such thread. Readers of several threads of one store
-    should share `lessons`.
+    should share `inference`.
     """
 
-    def __init__(self, store: Store, thread: Thread | str, lessons: Lessons | None = None) -> None:
+    def __init__(
+        self, store: Store, thread: Thread | str, inference: TriggerInference | None = None
+    ) -> None:
         self.store = store
-        self._lessons = lessons or Lessons(store)
+        self._inference = inference or TriggerInference(store)
         found = store.thread(thread) if isinstance(thread, str) else thread
         if found is None:
             raise NotFound(
@@ -64,9 +66,9 @@ class ThreadReader:
         self._own_functions: dict[str, list[str]] = {}
 
     @property
-    def is_bare(self) -> bool:
+    def is_values_only(self) -> bool:
         """Whether the layout stores only a checkpoint's values, and the writes that made them."""
-        return self._lessons.is_bare
+        return self._inference.is_values_only
 
     @cached_property
     def namespaces(self) -> list[str]:
@@ -274,7 +276,7 @@ class ThreadReader:
             parent_sends=lambda: sends_on(parent),
             own_sends=lambda: sends_on(checkpoint.key.checkpoint_id),
             learned_thread=lambda: self._learned_thread,
-            learned_store=lambda: self._lessons.readers,
+            learned_store=lambda: self._inference.readers,
             calls=lambda: self._calls.get(checkpoint.key.checkpoint_ns, {}),
             delta_channels=delta_channels(metadata),
             functions=lambda: self._functions(checkpoint.key.checkpoint_ns, body),
@@ -297,7 +299,7 @@ class ThreadReader:
                 self.namespaces, map(read_metadata, found), map(read_body, tips)
             )
         own = self._own_functions[checkpoint_ns]
-        return own if body.v >= 4 else [*own, *self._lessons.functions]
+        return own if body.v >= 4 else [*own, *self._inference.functions]
 
     @cached_property
     def _learned_thread(self) -> Mapping[str, Collection[str]]:

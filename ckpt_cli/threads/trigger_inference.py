@@ -21,14 +21,14 @@ _SMALL = 1 << 20
 """Threads with more bytes than this are not read."""
 
 
-class Lessons:
+class TriggerInference:
     """Facts from the newest threads of a store, read once and only when needed."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     @cached_property
-    def is_bare(self) -> bool:
+    def is_values_only(self) -> bool:
         """Whether the layout stores only the values of a checkpoint."""
         return Capability.VALUES_ONLY in self._store.describe().capabilities
 

@@ -21,7 +21,7 @@ from ckpt_cli.core.forking.plan import CheckpointPlan
 from ckpt_cli.core.retention.policy import RetentionRules
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval
 from ckpt_cli.core.times import parse_time
-from ckpt_cli.plans.fork_to_thread import plan_clone
+from ckpt_cli.plans.fork_to_thread import plan_fork_to_thread
 from ckpt_cli.plans.plan_file import PlanFile, write_plan
 from ckpt_cli.plans.purge import Policy, plan_named, plan_purge
 from ckpt_cli.plans.repair import plan_repair
@@ -152,7 +152,7 @@ class Planner:
         return ReviewedRemoval(plan, lambda width: list(purge_lines(plan, width)))
 
     def _forked(
-        self, store: Store, place: SelectedCheckpoint, how: Fork, wishes: RollbackOptions
+        self, store: Store, place: SelectedCheckpoint, how: Fork, options: RollbackOptions
     ) -> Proposal:
         if place.checkpoint_ns:
             raise UsageError(
@@ -162,9 +162,9 @@ class Planner:
         reader = ThreadReader(store, place.thread_id)
         with closing(self._open_rows()) as rows:
             if how.to:
-                plan = plan_clone(reader, rows, place.checkpoint_id, how.to, wishes)
+                plan = plan_fork_to_thread(reader, rows, place.checkpoint_id, how.to, options)
             else:
-                plan = plan_rollback(reader, rows, place.checkpoint_id, self._now(), wishes)
+                plan = plan_rollback(reader, rows, place.checkpoint_id, self._now(), options)
         if how.edit is not None:
             plan = replace(plan, changes=_with_edited(plan.changes, how.edit))
         return _proposal(plan, values=how.edit is not None)

@@ -8,7 +8,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.replay.report import ReplayReport, judge_all, report
 from ckpt_cli.queries.replay import replay_thread
 from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.threads.trigger_inference import Lessons
+from ckpt_cli.threads.trigger_inference import TriggerInference
 
 OWN: Mapping[str, set[str]] = {
     "__root__": {"append", "add_messages"},
@@ -32,8 +32,10 @@ CUSTOM = {"longest", "table"}
 
 def replay_store(store: Store) -> dict[str, ReplayReport]:
     """Replay all threads of a store; each is judged by the results of all of them."""
-    lessons = Lessons(store)
-    found = (replay_thread(ThreadReader(store, one.thread_id, lessons)) for one in store.threads())
+    inference = TriggerInference(store)
+    found = (
+        replay_thread(ThreadReader(store, one.thread_id, inference)) for one in store.threads()
+    )
     return {one.thread_id: report(one, judgements) for one, judgements in judge_all(found, {})}
 
 

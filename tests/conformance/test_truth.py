@@ -13,7 +13,7 @@ import pytest
 
 from ckpt_backends.encryption import DecryptingStore
 from ckpt_backends.registry import open_store
-from ckpt_cli.threads.trigger_inference import Lessons
+from ckpt_cli.threads.trigger_inference import TriggerInference
 from tests.conformance.conftest import Filled
 from tests.conformance.truth import Known, check_thread
 from tests.restore import restore, restore_documents, restore_keys, restore_rows
@@ -192,11 +192,13 @@ def test_two_generations_of_metadata_in_one_collection_read_where_the_saver_fail
             list(saver.list(None))
     with open_store(mongodb_url) as opened:
         assert "no release reads both" in opened.describe().saver
-        lessons = Lessons(opened)
+        inference = TriggerInference(opened)
         for era in ("lg-0.6.11", "lg-1.0.10"):
             threads = told_by_mongodb(era)["threads"]
             for name in ("chat", "interrupt-nested", "fork-invoke", "subgraph-stateful"):
-                check_thread(opened, f"{era} {name}", threads[name], KNOWN_ON_MONGODB[era], lessons)
+                check_thread(
+                    opened, f"{era} {name}", threads[name], KNOWN_ON_MONGODB[era], inference
+                )
 
 
 def told_by_mongodb(era: str) -> Any:
@@ -235,10 +237,10 @@ def check_store(url: str, truth: Mapping[str, Any], known: Known) -> None:
     unknown: set[tuple[str, int]] = set()
     key = truth.get("aes_key", "").encode() or None
     with DecryptingStore(open_store(url), lambda: key, failures.append) as store:
-        lessons = Lessons(store)
+        inference = TriggerInference(store)
         for thread_id, thread in truth["threads"].items():
             try:
-                unknown |= check_thread(store, thread_id, thread, known, lessons)
+                unknown |= check_thread(store, thread_id, thread, known, inference)
             except AssertionError as error:
                 failures.append(str(error)[:600])
     assert not failures, "\n\n".join(failures)

@@ -13,7 +13,7 @@ from ckpt_cli.core.channels import END, PREVIOUS, ROOT
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.threads.trigger_inference import Lessons
+from ckpt_cli.threads.trigger_inference import TriggerInference
 
 EMPTY: tuple[Any, ...] = ([], {}, 0, 0.0, "", False, None, {"$set": []})
 """Start values of channels with a reducer; no row contains them."""
@@ -46,14 +46,14 @@ def check_thread(
     thread_id: str,
     truth: Mapping[str, Any],
     known: Known,
-    lessons: Lessons | None = None,
+    inference: TriggerInference | None = None,
 ) -> set[tuple[str, int]]:
     """Assert that every checkpoint of a thread reads as its truth says.
 
-    `lessons` is what was learned from the whole store before. Returns the (thread, step) with an
+    `inference` is what was learned from the whole store before. Returns the (thread, step) with an
     unknown `next`.
     """
-    reader = ThreadReader(store, thread_id, lessons)
+    reader = ThreadReader(store, thread_id, inference)
     assert reader.namespaces == sorted(truth["history"])
     unknown: set[tuple[str, int]] = set()
     for namespace, history in truth["history"].items():

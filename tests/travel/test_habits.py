@@ -20,7 +20,7 @@ from langgraph.types import Command, interrupt
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
-from ckpt_cli.plans.fork_to_thread import plan_clone
+from ckpt_cli.plans.fork_to_thread import plan_fork_to_thread
 from ckpt_cli.plans.root_branch import RollbackOptions
 from ckpt_cli.threads.thread import ThreadReader
 from tests.support import ckpt
@@ -101,7 +101,9 @@ def test_the_metadata_of_the_application_stays(store: Path) -> None:
 def test_a_copy_is_as_it_was_planned_while_the_agent_goes_on(store: Path) -> None:
     with open_store(str(store)) as opened:
         reader = ThreadReader(opened, "t")
-        made = plan_clone(reader, opened, reader.head("") or "", "u", RollbackOptions(fork=True))
+        made = plan_fork_to_thread(
+            reader, opened, reader.head("") or "", "u", RollbackOptions(fork=True)
+        )
     with agent(store) as graph:
         graph.invoke(Command(resume="late"), config("t"))
     with open_writable(parse_url(str(store))) as writable:

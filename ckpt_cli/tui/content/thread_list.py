@@ -15,7 +15,7 @@ from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.units import age
 from ckpt_cli.threads.heads import read_heads
-from ckpt_cli.threads.trigger_inference import Lessons
+from ckpt_cli.threads.trigger_inference import TriggerInference
 from ckpt_cli.tui.content.thread_filter import ThreadFilter, text_filter
 
 Sort = Literal["last", "first", "id", "checkpoints"]
@@ -152,7 +152,7 @@ def read_threads(store: Store, before: Sequence[Thread] = ()) -> list[Thread]:
 
 def read_conditions(store: Store, threads: Sequence[Thread]) -> list[Sequence[Status]]:
     """Return the conditions of each thread, the worst first."""
-    heads = read_heads(store, threads, Lessons(store))
+    heads = read_heads(store, threads, TriggerInference(store))
     found = {one.key.thread_id: one.conditions for one in heads}
     return [
         (Status.EMPTY,) if one.head is None else found.get(one.thread_id, (Status.UNKNOWN,))

@@ -1,0 +1,206 @@
+"""Which store a name means: a profile, a file or a URL, with the options of a run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ckpt_backends.errors import UsageError
+
+if TYPE_CHECKING:
+    from ckpt_backends.url import StoreUrl
+    from ckpt_cli.config.profiles import Profile, Profiles
+
+COPY = "copy"
+"""The URL parameter that stands for --copy, in the declarations of backends that can do that."""
+
+
+class StoreNames:
+    """Finds the URL of the stores that a run names."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+        """The global options, as far as they were parsed."""
+        self._urls: list[StoreUrl] = []
+        """The stores that were named, perhaps with values from the environment."""
+
+    @cached_property
+    def profiles(self) -> Profiles:
+        """The named stores of the nearest configuration file."""
+        from ckpt_cli.config.profiles import load_profiles
+
+        return load_profiles(self._settings.get("config"), Path.cwd())
+
+    @property
+    def store_name(self) -> str | None:
+        """The store named by `-s`, or else by `CKPT_STORE`."""
+        name = self._settings.get("store") or os.environ.get("CKPT_STORE")
+        return str(name) if name else None
+
+    @cached_property
+    def store_url(self) -> StoreUrl:
+        """URL of the store of this run. Raises `UsageError` if none is named."""
+        if "config" in self._settings:
+            _ = self.profiles  # a file that cannot be read is an error even if -s names a URL
+        if self.store_name is not None:
+            url = self.url_of(self.store_name)
+        elif self.profiles.default is not None:
+            url = self._named_by_profiles("default", self.profiles.default)
+        else:
+            raise UsageError(
+                "no store given",
+                hint="use -s FILE or set CKPT_STORE; `ckpt stores` lists the stores found here,"
+                " `ckpt demo sample.db` writes a sample store",
+            )
+        if self._settings.get("copy") and COPY not in url.params:
+            from ckpt_backends.discovery import bundled
+            from ckpt_backends.registry import titles
+
+            copied = titles(one for one in bundled() if one.layouts and COPY in one.params)
+            raise UsageError(
+                f"--copy reads {copied} files only, not {url.scheme}:// stores",
+                hint="run the same command without --copy",
+            )
+        return url
+
+    @property
+    def reducers(self) -> Mapping[str, str]:
+        """Maps a channel to its reducer, from the profile of this run's store."""
+        return {} if self.profile is None else self.profile.reducers
+
+    @property
+    def retention(self) -> str | None:
+        """How long threads are kept, from the profile of this run's store.
+
+        Raises `UsageError` if its file is not trusted.
+        """
+        profile = self.profile
+        if profile is None or profile.retention is None:
+            return None
+        if self.profiles.distrust is not None:
+            from ckpt_cli.config.profiles import refusal
+
+            raise refusal(self.profiles, f"profile '{profile.name}'", "sets 'retention'")
+        return profile.retention
+
+    def other_store(
+        self, what: Literal["threads", "memory"], chosen: str | None = None
+    ) -> StoreUrl | None:
+        """Return the store of threads or of memory: the chosen one, or else the one in the
+        profile.
+        """
+        if chosen is not None:
+            return self.url_of(chosen)
+        profile = self.profile
+        name = None if profile is None else getattr(profile, what)
+        if profile is None or name is None:
+            return None
+        return self._named_by_profiles(f"{what} of profile '{profile.name}'", name)
+
+    @property
+    def profile(self) -> Profile | None:
+        """The profile of this run's store; None if a file or URL was named."""
+        if self.store_name is not None:
+            return self._profile_of(self.store_name)
+        default = self.profiles.default
+        return None if default is None else self.profiles.stores.get(default)
+
+    def url_of(self, name: str) -> StoreUrl:
+        """Return the URL for a file, a store URL or a profile that a person named.
+
+        Raises `UsageError` if the name is both a profile and a file.
+        """
+        from ckpt_backends.url import parse_url
+
+        profile = self._profile_of(name)
+        return self._copied(parse_url(name)) if profile is None else self.url_in(profile)
+
+    def url_in(self, profile: Profile) -> StoreUrl:
+        """Return the URL of a profile.
+
+        Raises `UsageError` if a variable is not set or the profile needs a trusted file.
+        """
+        from ckpt_cli.config.profiles import store_of
+
+        name = f"profile '{profile.name}'"
+        return self._copied(store_of(self.profiles, name, profile.url, profile.params))
+
+    def _named_by_profiles(self, what: str, name: str) -> StoreUrl:
+        """Return a store that the configuration names: one of its profiles, a file or a URL."""
+        from ckpt_cli.config.profiles import store_of
+
+        profile = self.profiles.stores.get(name)
+        if profile is not None:
+            return self.url_in(profile)
+        return self._copied(store_of(self.profiles, what, name))
+
+    def _profile_of(self, name: str) -> Profile | None:
+        """Return the profile that a person named; None for a file or a URL.
+
+        A name with a slash is never a profile. Raises `UsageError` if the name is a file, too.
+        """
+        if "/" in name:
+            return None
+        is_file = _is_store_file(name)
+        try:
+            profile = self.profiles.stores.get(name)
+        except UsageError:
+            if is_file and "config" not in self._settings:
+                return None  # a file needs no profile
+            raise
+        if profile is not None and is_file:
+            from ckpt_backends import shell
+
+            raise UsageError(
+                f"cannot tell which store '{name}' is: a file in this folder, or the profile in"
+                f" '{self.profiles.source}'",
+                hint=f"`-s {shell.word(f'./{name}')}` is the file; for the profile, rename one"
+                " of them, or run the command in another folder",
+            )
+        return profile
+
+    def _copied(self, url: StoreUrl) -> StoreUrl:
+        """Return a URL with the option --copy, if it was given and the store can be copied."""
+        self._urls.append(url)
+        if not self._settings.get("copy"):
+            return url
+        from ckpt_backends.discovery import backend_of
+
+        backend = backend_of(url.scheme)
+        if backend is None or COPY not in backend.params:
+            return url
+        return replace(url, params={**url.params, COPY: "1"})
+
+    def meant(self) -> str | None:
+        """Return a hint if the store's name looks like a mistyped profile."""
+        try:
+            name = self.store_name or self.profiles.default
+            if name is None or name in self.profiles.stores:
+                return None
+        except UsageError:
+            return None
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, self.profiles.stores, n=1)
+        return f"did you mean the profile '{close[0]}'?" if close else None
+
+    def without_values(self, text: str) -> str:
+        """Return a message without the values that profiles took from the environment."""
+        from ckpt_backends.url import without_values
+
+        for url in self._urls:
+            text = without_values(text, url)
+        return text
+
+
+def _is_store_file(name: str) -> bool:
+    """Whether a name in this folder may be a store: anything but a folder that contains none."""
+    from ckpt_backends.discovery import backend_claiming
+
+    if os.path.isdir(name):
+        return backend_claiming(name) is not None
+    return os.path.lexists(name)
