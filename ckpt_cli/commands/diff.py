@@ -10,7 +10,7 @@ import typer
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.core.replay.elimination import Verdict
-from ckpt_cli.core.replay.reducer_options import named_reducers
+from ckpt_cli.core.replay.reducer_options import chosen_reducers, named_reducers
 from ckpt_cli.options import Channels, ExitCode, Namespace, OptionalThread, takes
 from ckpt_cli.queries.diff import compare
 from ckpt_cli.queries.replay_all import check_channels

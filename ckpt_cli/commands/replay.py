@@ -13,7 +13,7 @@ from ckpt_backends.errors import PartlyDone, Refused, UsageError
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import write
 from ckpt_cli.core.replay.elimination import Verdict
-from ckpt_cli.core.replay.reducer_options import named_reducers
+from ckpt_cli.core.replay.reducer_options import chosen_reducers, named_reducers
 from ckpt_cli.core.replay.report import ReplayReport, judge_all, report
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.diagnostics import progress

@@ -14,6 +14,7 @@ from ckpt_backends import shell
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint
 from ckpt_backends.checkpoint_ids import make_id, step_of, ticks_at
 from ckpt_backends.codec.edits import Put
+from ckpt_backends.codec.set_keys import set_keys
 from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
 from ckpt_backends.protocol import Store

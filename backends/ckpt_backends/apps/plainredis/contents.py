@@ -13,7 +13,7 @@ from typing import Any
 
 from ckpt_backends.apps.plainredis.separate_values import SeparateValues, measured
 from ckpt_backends.apps.plainredis.stored_values import (
-    StoredCheckpoint,
+    CheckpointContents,
     stored_checkpoint,
     stored_write,
     unread_value,
@@ -180,7 +180,7 @@ class PlainContents(PlainTimelines):
         for place, stored in self._stored(places):
             yield place, list(self._blob_names(place.key, stored).values())
 
-    def _blob_names(self, key: CheckpointKey, stored: StoredCheckpoint) -> dict[str, bytes]:
+    def _blob_names(self, key: CheckpointKey, stored: CheckpointContents) -> dict[str, bytes]:
         """By channel, the key of the value that a checkpoint names."""
         return {
             channel: self.blob_name(key.thread_id, BlobKey(key.checkpoint_ns, channel, version))
@@ -191,7 +191,7 @@ class PlainContents(PlainTimelines):
 
     def _stored(
         self, places: Sequence[CheckpointEntry]
-    ) -> Iterator[tuple[CheckpointEntry, StoredCheckpoint]]:
+    ) -> Iterator[tuple[CheckpointEntry, CheckpointContents]]:
         for some in in_chunks(places, self._lengths):
             answers = self.connection.ask_all(
                 ("GET", place.name) for place, size in some if size <= MOST_BYTES

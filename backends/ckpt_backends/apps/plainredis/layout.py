@@ -14,7 +14,7 @@ from ckpt_backends.changes.change import Change
 from ckpt_backends.protocol import Store
 from ckpt_backends.redis.engine.keyspace import HASH, literally, raw, text
 from ckpt_backends.redis.engine.purge_lock import PurgeLock
-from ckpt_backends.redis.engine.recognition import FoundStore, Recogniser
+from ckpt_backends.redis.engine.recognition import RecognisedStore, Recogniser
 from ckpt_backends.url import StoreUrl
 
 
@@ -41,11 +41,11 @@ class PlainRecogniser(Recogniser):
     rank = 3
     layouts = ("redis-plain",)
 
-    def named(self, layout: str, prefix: str | None, write_prefix: str | None) -> FoundStore:  # noqa: ARG002
+    def named(self, layout: str, prefix: str | None, write_prefix: str | None) -> RecognisedStore:  # noqa: ARG002
         return self._store((prefix or USUAL_PREFIX).rstrip(":"))
 
-    def _store(self, prefix: str) -> FoundStore:
-        return FoundStore(
+    def _store(self, prefix: str) -> RecognisedStore:
+        return RecognisedStore(
             "redis-plain",
             lambda: Plain(self.connection, prefix),
             prefix,
@@ -56,12 +56,12 @@ class PlainRecogniser(Recogniser):
     def is_certain(self, layout: str) -> bool:  # noqa: ARG002
         return self.database.prefix is not None
 
-    def stores(self) -> list[FoundStore]:
+    def stores(self) -> list[RecognisedStore]:
         if self.database.write_prefix is None and self._has_threads(self._prefix):
             return [self._store(self._prefix)]
         return []
 
-    def stores_if_alone(self) -> list[FoundStore]:
+    def stores_if_alone(self) -> list[RecognisedStore]:
         """A store without threads has a counter. Also search all prefixes, if none is named."""
         names = (raw(f"{self._prefix}:threads"), raw(f"{self._prefix}:seq"))
         kinds = list(self.connection.ask_all(("TYPE", name) for name in names))

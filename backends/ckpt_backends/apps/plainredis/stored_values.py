@@ -34,7 +34,7 @@ UNKNOWN = "?"
 
 
 @dataclass(frozen=True, slots=True)
-class StoredCheckpoint:
+class CheckpointContents:
     """The contents of a checkpoint's key."""
 
     body: TypedBytes
@@ -65,7 +65,7 @@ def told_of(length: int, head: bytes, tail: bytes) -> tuple[str, int]:
     return found[1].decode("utf-8", "replace"), max(text // 4 * 3 - tail.count(b"="), 0)
 
 
-def stored_checkpoint(value: TypedBytes) -> StoredCheckpoint:
+def stored_checkpoint(value: TypedBytes) -> CheckpointContents:
     """A checkpoint's body, metadata and parent.
 
     If it cannot be read, both body and metadata have the `problem`.
@@ -78,12 +78,12 @@ def stored_checkpoint(value: TypedBytes) -> StoredCheckpoint:
         if "checkpoint" not in parts:
             raise ValueError("no checkpoint in it")
         metadata = parts.get("metadata", TypedBytes("json", b"{}"))
-        return StoredCheckpoint(
+        return CheckpointContents(
             parts["checkpoint"], metadata, parent if isinstance(parent, str) else None
         )
     except ValueError as error:
         found = _closed(value, str(error))
-        return StoredCheckpoint(found, found, None)
+        return CheckpointContents(found, found, None)
 
 
 def stored_write(value: TypedBytes) -> tuple[str, TypedBytes]:

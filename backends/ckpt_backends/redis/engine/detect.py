@@ -17,7 +17,7 @@ from ckpt_backends.memory.protocol import HINT
 from ckpt_backends.redis.engine.connection import RedisConnection
 from ckpt_backends.redis.engine.keyspace import text
 from ckpt_backends.redis.engine.layout import RedisLayout
-from ckpt_backends.redis.engine.recognition import Database, FoundStore
+from ckpt_backends.redis.engine.recognition import KeyDatabase, RecognisedStore
 from ckpt_backends.url import StoreUrl
 
 _NAMING = ("layout", "prefix", "write_prefix")
@@ -48,7 +48,7 @@ def open_layout(connection: RedisConnection, url: StoreUrl) -> RedisLayout:
 
 def _open(connection: RedisConnection, url: StoreUrl, backends: Sequence[Backend]) -> RedisLayout:
     name, prefix, write_prefix = (url.params.get(one) for one in _NAMING)
-    database = Database(connection, backends, prefix, write_prefix)
+    database = KeyDatabase(connection, backends, prefix, write_prefix)
     known = {layout: one for one in database.recognisers for layout in one.layouts}
     if name is not None and name not in known:
         raise UsageError(f"unknown Redis layout '{name}'", hint=f"known: {', '.join(known)}")
@@ -77,7 +77,7 @@ def _open(connection: RedisConnection, url: StoreUrl, backends: Sequence[Backend
     raise UnknownLayout(f"no checkpoints in '{url}'", hint=_seen(database))
 
 
-def _several(url: StoreUrl, stores: Sequence[FoundStore]) -> SeveralStores:
+def _several(url: StoreUrl, stores: Sequence[RecognisedStore]) -> SeveralStores:
     first = stores[0]
     choices = [one.params(stores) for one in stores]
     if all((one.layout, one.prefix) == (first.layout, first.prefix) for one in stores):
@@ -87,7 +87,7 @@ def _several(url: StoreUrl, stores: Sequence[FoundStore]) -> SeveralStores:
     return SeveralStores(said, choices, hint=f"name one: {_urls(url, stores)}")
 
 
-def _urls(url: StoreUrl, stores: Sequence[FoundStore]) -> str:
+def _urls(url: StoreUrl, stores: Sequence[RecognisedStore]) -> str:
     """The first stores as URLs that can be pasted."""
     shown = []
     for one in stores[:_FEW]:
@@ -96,7 +96,7 @@ def _urls(url: StoreUrl, stores: Sequence[FoundStore]) -> str:
     return " or ".join(shown) + more
 
 
-def _seen(database: Database) -> str:
+def _seen(database: KeyDatabase) -> str:
     """A hint with the keys that the database contains instead."""
     names = next(islice(database.connection.scan(b"*"), 1), [])
     if not names:

@@ -24,7 +24,7 @@ _TURNS, _SAMPLED = 10, 20
 
 
 @dataclass(frozen=True, slots=True)
-class FoundStore:
+class RecognisedStore:
     """A store, identified by the values of URL parameters."""
 
     layout: str
@@ -35,7 +35,7 @@ class FoundStore:
     is_usual: bool = True
     """Whether its saver uses the default prefixes."""
 
-    def params(self, stores: Sequence[FoundStore]) -> dict[str, str]:
+    def params(self, stores: Sequence[RecognisedStore]) -> dict[str, str]:
         """The URL parameters that select this store and none of the others."""
         others = [one for one in stores if one != self]
         found = {"layout": self.layout} if any(one.layout != self.layout for one in others) else {}
@@ -71,7 +71,7 @@ class Sample:
     hashes: Sequence[bytes]
 
 
-class Database:
+class KeyDatabase:
     """A database, with the prefixes that the URL names."""
 
     def __init__(
@@ -92,7 +92,7 @@ class Database:
         """The layouts of the sampled keys, including layouts that ckpt cannot read."""
         return {kind for found in self._samples.values() for kind in found}
 
-    def stores(self) -> list[FoundStore]:
+    def stores(self) -> list[RecognisedStore]:
         """The stores that match the URL, in the order of listing."""
         found = [store for one in self.recognisers for store in one.stores()]
         if not found and not self.kinds:
@@ -100,11 +100,11 @@ class Database:
         order = [layout for one in self.recognisers for layout in one.layouts]
         return sorted(found, key=lambda one: (order.index(one.layout), str(one)))
 
-    def elsewhere(self) -> list[FoundStore]:
+    def elsewhere(self) -> list[RecognisedStore]:
         """The stores with any prefixes, if the URL has a prefix; otherwise empty."""
         if self.prefix is None and self.write_prefix is None:
             return []
-        return Database(self.connection, self._backends, None, None).stores()
+        return KeyDatabase(self.connection, self._backends, None, None).stores()
 
     def sampled(self, prefix: str) -> Mapping[str, Sequence[bytes]]:
         """By layout, the keys of some checkpoints with this prefix.
@@ -165,7 +165,7 @@ class Recogniser(ABC):
     separators = ":"
     """The characters that may follow the default prefix in its keys."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: KeyDatabase) -> None:
         self.database = database
         self.connection = database.connection
 
@@ -177,19 +177,19 @@ class Recogniser(ABC):
         yield from ()
 
     @abstractmethod
-    def named(self, layout: str, prefix: str | None, write_prefix: str | None) -> FoundStore:
+    def named(self, layout: str, prefix: str | None, write_prefix: str | None) -> RecognisedStore:
         """The store that these URL parameters name; it may not exist."""
 
     def is_certain(self, layout: str) -> bool:  # noqa: ARG002
         """Whether the URL names one store if it names this layout, so that no search is needed."""
         return True
 
-    def stores(self) -> list[FoundStore]:
+    def stores(self) -> list[RecognisedStore]:
         """The stores that match the URL."""
         found = self.database.sampled(self.database.prefix or USUAL.checkpoint)
         return [self.named(one, None, None) for one in self.layouts if one in found]
 
-    def stores_if_alone(self) -> list[FoundStore]:
+    def stores_if_alone(self) -> list[RecognisedStore]:
         """The stores that match the URL, if no layout was found. This may search all keys."""
         return []
 
@@ -206,7 +206,7 @@ class Recogniser(ABC):
         return ""
 
 
-def recognisers(backends: Iterable[Backend], database: Database) -> list[Recogniser]:
+def recognisers(backends: Iterable[Backend], database: KeyDatabase) -> list[Recogniser]:
     """The recognisers of those backends that the engine `redis` serves, in the order of listing."""
     found: list[Recogniser] = []
     for one in backends:

@@ -31,7 +31,7 @@ from ckpt_backends.redis.engine.keyspace import (
     raw,
 )
 from ckpt_backends.redis.engine.layout import RedisLayout
-from ckpt_backends.redis.engine.thread_listing import ListedThread, namespaces_of, threads_of
+from ckpt_backends.redis.engine.thread_listing import ThreadEntry, namespaces_of, threads_of
 from ckpt_backends.url import StoreUrl
 
 _Told = TypeVar("_Told")
@@ -51,7 +51,7 @@ class RedisStore(BaseStore):
         self._connection = layout.connection
         self._url = url
         self._layout = layout
-        self._threads: list[ListedThread] | None = None
+        self._threads: list[ThreadEntry] | None = None
         self._order: dict[str, int] = {}
         self._found: dict[str, ThreadKeys] = {}
 
@@ -260,7 +260,7 @@ class RedisStore(BaseStore):
             known |= find(wanted)
         return known[thread_id]
 
-    def _after(self, thread_id: str) -> Sequence[ListedThread]:
+    def _after(self, thread_id: str) -> Sequence[ThreadEntry]:
         """The threads that were listed after this one."""
         at = self._order.get(thread_id)
         if at is None or self._threads is None:

@@ -100,7 +100,7 @@ def _listed(key: CheckpointKey, found: _Sum, head: str | None = None) -> ListedN
 
 
 @dataclass(slots=True)
-class ListedThread:
+class ThreadEntry:
     """A thread in a listing."""
 
     thread_id: str
@@ -121,13 +121,13 @@ class ListedThread:
         )
 
 
-def threads_of(namespaces: Iterable[ListedNamespace]) -> list[ListedThread]:
+def threads_of(namespaces: Iterable[ListedNamespace]) -> list[ThreadEntry]:
     """The threads of these namespaces, the one with the newest checkpoint first."""
-    known: dict[str, ListedThread] = {}
+    known: dict[str, ThreadEntry] = {}
     for one in namespaces:
         found = known.get(one.thread_id)
         if found is None:
-            found = known[one.thread_id] = ListedThread(one.thread_id, one.oldest, one.newest)
+            found = known[one.thread_id] = ThreadEntry(one.thread_id, one.oldest, one.newest)
         found.oldest, found.newest = min(found.oldest, one.oldest), max(found.newest, one.newest)
         found.checkpoints += one.checkpoints
         found.namespaces += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ckpt_backends.redis.engine.recognition import FoundStore, Recogniser, Sample
+from ckpt_backends.redis.engine.recognition import RecognisedStore, Recogniser, Sample
 from ckpt_backends.redis.hashes.layout import COLON, DOLLAR, Hashes
 
 _FIRST = "first"
@@ -31,9 +31,9 @@ class HashRecogniser(Recogniser):
             elif parent_ts is not None:
                 yield name, _FIRST
 
-    def named(self, layout: str, prefix: str | None, write_prefix: str | None) -> FoundStore:  # noqa: ARG002
+    def named(self, layout: str, prefix: str | None, write_prefix: str | None) -> RecognisedStore:  # noqa: ARG002
         separator = DOLLAR if layout == "redis-hash" else COLON
-        return FoundStore(layout, lambda: Hashes(self.connection, separator))
+        return RecognisedStore(layout, lambda: Hashes(self.connection, separator))
 
     def unreadable(self) -> str:
         if _FIRST not in self.database.kinds:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ckpt_backends.redis.engine.recognition import FoundStore, Recogniser, Sample
+from ckpt_backends.redis.engine.recognition import RecognisedStore, Recogniser, Sample
 from ckpt_backends.redis.javascript.documents import JavaScriptDocuments, ShallowJavaScriptDocuments
 
 
@@ -19,7 +19,7 @@ class JavaScriptRecogniser(Recogniser):
             if isinstance(one.has_writes, str):
                 yield one.name, self.layouts[one.name.endswith(b":shallow")]
 
-    def named(self, layout: str, prefix: str | None, write_prefix: str | None) -> FoundStore:  # noqa: ARG002
+    def named(self, layout: str, prefix: str | None, write_prefix: str | None) -> RecognisedStore:  # noqa: ARG002
         is_full = layout == JavaScriptDocuments.name
         kind = JavaScriptDocuments if is_full else ShallowJavaScriptDocuments
-        return FoundStore(layout, lambda: kind(self.connection))
+        return RecognisedStore(layout, lambda: kind(self.connection))

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from ckpt_backends.redis.engine.document_fields import USUAL, Prefixes
 from ckpt_backends.redis.engine.layout import RedisLayout
-from ckpt_backends.redis.engine.recognition import FoundStore, Recogniser, Sample
+from ckpt_backends.redis.engine.recognition import RecognisedStore, Recogniser, Sample
 from ckpt_backends.redis.official.documents import Documents
 from ckpt_backends.redis.official.old_documents import OldDocuments
 from ckpt_backends.redis.official.prefixes import (
@@ -47,10 +47,10 @@ class DocumentRecogniser(Recogniser):
     def is_certain(self, layout: str) -> bool:  # noqa: ARG002
         return False
 
-    def named(self, layout: str, prefix: str | None, write_prefix: str | None) -> FoundStore:
+    def named(self, layout: str, prefix: str | None, write_prefix: str | None) -> RecognisedStore:
         prefixes = Prefixes(prefix or USUAL.checkpoint, write_prefix or USUAL.write)
         kind = ShallowDocuments if layout == ShallowDocuments.name else Documents
-        return FoundStore(
+        return RecognisedStore(
             layout,
             lambda: kind(self.connection, prefixes),
             prefixes.checkpoint,
@@ -58,7 +58,7 @@ class DocumentRecogniser(Recogniser):
             prefixes == USUAL,
         )
 
-    def stores(self) -> list[FoundStore]:
+    def stores(self) -> list[RecognisedStore]:
         asked = self.database.prefix
         found = self._paired(self._sampled(self._known.checkpoints if asked is None else {asked}))
         return [self.named(*store, one) for store, writes in found.items() for one in writes]
