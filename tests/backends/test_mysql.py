@@ -97,6 +97,7 @@ def filled_url(mysql_server: Server) -> Iterator[str]:
         yield url
 
 
+@pytest.mark.engines
 def test_a_user_that_may_only_select_can_run_every_command(filled_url: str) -> None:
     with user(filled_url, "SELECT") as url:
         for words in COMMANDS:
@@ -273,6 +274,7 @@ def test_a_text_that_the_tables_cannot_hold_is_not_there(mysql_server: Server) -
         assert shown["values"]["items"] == ["in café", "from a", "from b"]
 
 
+@pytest.mark.engines
 def test_values_beyond_what_the_server_joins_are_read(mysql_url: str) -> None:
     """The official saver lets the server join them, which cuts them at `group_concat_max_len`."""
     long = "x" * 3_000_000
@@ -317,11 +319,11 @@ def migrated(url: str, last: int, source: str) -> None:
 @pytest.mark.parametrize(
     ("last", "says"),
     [
-        (4, "before 2.0.6"),
-        (8, "2.0.7 or 2.0.8"),
-        (14, "2.0.9"),
+        pytest.param(4, "before 2.0.6", marks=pytest.mark.engines),
+        pytest.param(8, "2.0.7 or 2.0.8", marks=pytest.mark.engines),
+        pytest.param(14, "2.0.9", marks=pytest.mark.engines),
         (17, "2.0.10 or 2.0.11"),
-        (21, "2.0.17 or later"),
+        pytest.param(21, "2.0.17 or later", marks=pytest.mark.engines),
     ],
 )
 def test_stores_of_each_release(mysql_url: str, filled_url: str, last: int, says: str) -> None:
@@ -361,6 +363,7 @@ def test_stores_of_each_release(mysql_url: str, filled_url: str, last: int, says
             open_writable(parse_url(mysql_url))
 
 
+@pytest.mark.engines
 def test_a_hash_that_the_server_computes_is_not_written(mysql_url: str, tmp_path: Path) -> None:
     """As MySQL keeps it for the savers 2.0.10 and 2.0.11; MariaDB takes it in no primary key."""
     fill(mysql_url, "trip")

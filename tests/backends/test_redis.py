@@ -203,6 +203,7 @@ def test_another_store_is_refused_with_what_was_found(redis_url: str, make: Any,
     assert says in answer.err
 
 
+@pytest.mark.engines
 def test_documents_of_the_first_releases_are_read_and_not_changed(redis_stack_url: str) -> None:
     """They are stored under the id of the checkpoint before; written by 0.0.8."""
     restore_keys(FIXTURES / "redis" / "lg-0.4.10" / "store.jsonl.gz", redis_stack_url)
@@ -273,6 +274,7 @@ def test_threads_never_leak_into_one_another(redis_stack_url: str, layout: str) 
     )
 
 
+@pytest.mark.engines
 def test_a_change_of_one_thread_leaves_all_others(redis_stack_url: str, layout: str) -> None:
     FILLS[layout](redis_stack_url, *ODD)
     before = dump(redis_stack_url)
@@ -431,6 +433,7 @@ def grow(url: str, layout: str, size: int) -> tuple[str, int]:
     return parent, size
 
 
+@pytest.mark.engines
 def test_a_value_of_50_megabytes_is_shown(redis_stack_url: str, layout: str) -> None:
     parent, size = grow(redis_stack_url, layout, 50_000_000)
     shown = ckpt("-s", redis_stack_url, "show", "trip", "-o", "json")

@@ -211,7 +211,13 @@ def emptied(its_store: Emptied) -> Iterator[Emptied]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.parametrize("name", NEIGHBOURS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in {"user", "u[s]er"} else pytest.mark.engines)
+        for name in NEIGHBOURS
+    ],
+)
 def test_delete_takes_a_thread_and_no_neighbour(emptied: Emptied, name: str) -> None:
     neighbours = [one for one in NEIGHBOURS if emptied.harness.takes(one)]
     emptied.fill(*neighbours)

@@ -277,6 +277,7 @@ def after(first: int) -> Callable[[int, Request], Said]:
     return lambda number, _: {} if number < first else None
 
 
+@pytest.mark.engines
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_server_that_closes_early(trip: int, words: list[str]) -> None:
     for first in (0, 1, 2, 4, 7):
