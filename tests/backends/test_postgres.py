@@ -47,6 +47,7 @@ CHANGES = [
 ]
 
 
+@pytest.mark.engines
 def test_a_role_that_may_only_select_can_run_every_command(filled_url: str) -> None:
     with role(filled_url) as url:
         for words in [*COMMANDS, *CHANGES]:

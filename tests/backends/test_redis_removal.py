@@ -298,6 +298,7 @@ def test_what_was_stored_after_the_first_look_is_seen(
     assert found.checkpoints + found.writes > removal.checkpoints + removal.writes
 
 
+@pytest.mark.engines
 @pytest.mark.parametrize("layout", ["redis", "redis-hash"], indirect=True)
 def test_an_agent_at_work_loses_no_checkpoint(redis_stack_url: str, layout: str) -> None:
     """It writes on while its thread is purged over and over: what it reads is always whole."""

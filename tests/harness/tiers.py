@@ -32,6 +32,10 @@ FEW = frozenset(
 """Scenarios that represent the others, for layouts on which all of them take too long."""
 
 
+FEWEST = frozenset({"linear", "chat", "subgraph", "interrupt-nested", "delta-rarely", "two\nlines"})
+"""The same for the layouts whose test server takes the most time."""
+
+
 @dataclass(frozen=True)
 class Fill:
     """How a store is filled."""
@@ -67,9 +71,9 @@ def _tiers(kind: type[Harness], *, distinct: bool) -> Iterator[tuple[frozenset[s
         yield None, "fast"
     elif distinct and not kind.bare:
         few = kind.name in SLOWEST and kind.fixture is None
-        yield FEW if few else None, "engines" if kind.name in DISTINCT else "slow"
+        yield FEWEST if few else None, "engines" if kind.name in DISTINCT else "slow"
     elif kind.name in SLOWEST and kind.fixture is None:
-        yield FEW, "fast" if kind.name in FAST else "engines"
+        yield FEWEST, "fast" if kind.name in FAST else "engines"
         yield None, "slow"
     elif kind.name in FAST:
         yield FEW, "fast"

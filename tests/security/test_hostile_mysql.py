@@ -338,7 +338,13 @@ def test_the_rest_of_an_endless_answer_is_not_read_at_the_end() -> None:
         assert next(store.threads()).thread_id == "t"
 
 
-@pytest.mark.parametrize("stage", ["greeting", "let in", "switch", "answer"])
+@pytest.mark.parametrize(
+    "stage",
+    [
+        "answer",
+        *(pytest.param(one, marks=pytest.mark.engines) for one in ("greeting", "let in", "switch")),
+    ],
+)
 def test_a_slow_drip_does_not_prolong_the_time_out(stage: str) -> None:
     gone = threading.Event()
 

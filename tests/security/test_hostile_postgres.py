@@ -225,7 +225,13 @@ def test_messages_without_end_at_the_start_are_given_up() -> None:
     assert ask(script).code == 4
 
 
-@pytest.mark.parametrize("stage", ["tls", "start", "let in", "answer"])
+@pytest.mark.parametrize(
+    "stage",
+    [
+        "answer",
+        *(pytest.param(one, marks=pytest.mark.engines) for one in ("tls", "start", "let in")),
+    ],
+)
 def test_a_slow_drip_does_not_prolong_the_time_out(stage: str) -> None:
     gone = threading.Event()
 

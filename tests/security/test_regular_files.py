@@ -92,6 +92,7 @@ def test_a_file_next_to_a_store(sample: Path, kind: str, suffix: str) -> None:
     assert os.path.lexists(beside)
 
 
+@pytest.mark.engines
 @pytest.mark.parametrize("name", ["/proc/kmsg", "/proc/self/pagemap", "/proc/self/mem"])
 def test_a_file_of_the_kernel_that_has_no_size(tmp_path: Path, name: str) -> None:
     if not os.path.exists(name):
