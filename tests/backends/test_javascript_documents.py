@@ -17,6 +17,8 @@ from tests.redis_savers import dump
 from tests.restore import restore_javascript_documents, restore_javascript_keys
 from tests.support import FIXTURES, ckpt
 
+pytestmark = pytest.mark.engines
+
 FOLDER = FIXTURES / "js-1.7.3"
 SAME = "chat"
 """A thread that both languages know."""

@@ -24,6 +24,8 @@ from tests.kaflow import MongoDBCheckpointer, thread_list
 from tests.servers import Server, mongodb_database
 from tests.support import ckpt
 
+pytestmark = pytest.mark.engines
+
 ANNA = "anna@example.com_7f0c_4"
 BEN = "ben@example.com_11aa_4_b"
 PLAIN = "no user"

@@ -13,6 +13,8 @@ from tests import servers
 from tests.conftest import started
 from tests.support import ckpt
 
+pytestmark = pytest.mark.engines
+
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:

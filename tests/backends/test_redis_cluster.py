@@ -21,6 +21,8 @@ from tests.backends.test_redis_removal import config_of, removal_of
 from tests.redis_savers import PlainRedisSaver
 from tests.support import ckpt
 
+pytestmark = pytest.mark.engines
+
 THREADS = ["a", "a:b", "b", "trip", "A", "c*", "{tag}", 'o"x']
 COMMANDS = [
     ["threads", "list", "--all"],

@@ -28,6 +28,8 @@ from tests.redis_savers import dump
 from tests.support import ckpt
 from tests.travel.official import drive, scenarios
 
+pytestmark = pytest.mark.engines
+
 SEQ = b"lg:seq"
 
 

@@ -21,6 +21,8 @@ from tests.servers import Server
 from tests.support import Answer, ckpt
 from tests.tls import Authority, tls_in_front
 
+pytestmark = pytest.mark.engines
+
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[Server]:

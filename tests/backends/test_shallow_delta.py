@@ -20,7 +20,7 @@ from tests.servers import mysql_connection
 from tests.support import ckpt
 from tests.tui.seat import Seat, sit
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = [pytest.mark.engines, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 WHY = "not stored: it is rebuilt from earlier checkpoints, and the shallow saver keeps none"
 
 

@@ -13,6 +13,8 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from tests.support import FIXTURES, ckpt
 from tests.travel.official import plain
 
+pytestmark = pytest.mark.engines
+
 ERAS = ["lg-0.2.14", "lg-0.2.70", "lg-0.6.11", "lg-1.0.10", "lg-1.2.22"]
 POLICIES = [
     ["--keep-last", "3"],

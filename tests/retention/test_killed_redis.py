@@ -22,6 +22,8 @@ from tests.redis_savers import SeeingRedisSaver
 from tests.retention.killing import run_and_kill, seconds_of
 from tests.support import ckpt
 
+pytestmark = pytest.mark.engines
+
 THREADS = 20
 LONG = "t-long"
 LENGTH = 100

@@ -29,6 +29,8 @@ from tests.retention.killing import run_and_kill, seconds_of
 from tests.servers import Server, mongodb_database, start_guarded_mongodb, start_mongodb
 from tests.support import ckpt
 
+pytestmark = pytest.mark.engines
+
 OLD = "1ef00000-0000-6000-8000-000000000000"
 TABLES = ("checkpoints", "checkpoint_writes")
 

@@ -32,6 +32,8 @@ from tests.security.test_commands_on_hostile_data import EVERY_ROW, HEAVY, OTHER
 from tests.servers import Server, mongodb_database
 from tests.support import ckpt
 
+pytestmark = pytest.mark.engines
+
 COMMANDS = [*EVERY_ROW, *OTHERS]
 METADATA = {"source": ["msgpack", packb("loop")], "step": ["msgpack", packb(1)], "parents": {}}
 LARGEST = 16 << 20

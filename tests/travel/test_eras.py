@@ -31,6 +31,8 @@ from tests.travel.official import (
     state,
 )
 
+pytestmark = pytest.mark.engines
+
 PYTHON = ["lg-0.2.14-json", "lg-0.2.14", "lg-0.2.70", "lg-0.6.11", "lg-1.0.10", "lg-1.2.22"]
 JAVASCRIPT = ["js-0.2.74", "js-1.7.3"]
 RESUMED = {"lg-0.6.11", "lg-1.0.10", "lg-1.2.22"}
