@@ -89,6 +89,7 @@ def test_every_transition_of_an_era_is_explained(folder: Path, tmp_path: Path) -
         check(replay_store(opened), folder.name)
 
 
+@pytest.mark.engines
 @pytest.mark.parametrize("folder", sorted((FIXTURES / "postgres").iterdir()), ids=lambda p: p.name)
 def test_every_transition_on_postgresql_is_explained(folder: Path, postgres_url: str) -> None:
     restore(folder / "store.sql.gz", postgres_url)
@@ -100,6 +101,7 @@ def test_every_transition_on_postgresql_is_explained(folder: Path, postgres_url:
         check(reports, folder.name)
 
 
+@pytest.mark.engines
 @pytest.mark.parametrize("folder", sorted((FIXTURES / "redis").iterdir()), ids=lambda p: p.name)
 def test_every_transition_on_redis_is_explained(folder: Path, redis_stack_url: str) -> None:
     restore_keys(folder / "store.jsonl.gz", redis_stack_url)
@@ -107,6 +109,7 @@ def test_every_transition_on_redis_is_explained(folder: Path, redis_stack_url: s
         check(replay_store(store), folder.name, DAMAGED_ON_REDIS.get(folder.name))
 
 
+@pytest.mark.engines
 @pytest.mark.parametrize("era", ["js-0.2.74", "js-1.7.3"])
 def test_every_transition_of_langgraph_js_on_postgresql_is_explained(
     era: str, postgres_url: str

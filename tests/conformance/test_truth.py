@@ -147,6 +147,7 @@ def test_a_store_of_an_older_era_reads_as_its_library_read_it(era: str, tmp_path
     check_store(str(copy_store(FIXTURES / era / "store.db", tmp_path)), truth, KNOWN[era])
 
 
+@pytest.mark.engines
 @pytest.mark.parametrize("name", KNOWN_ON_POSTGRES)
 def test_a_postgres_store_of_an_older_era_reads_as_its_library_read_it(
     name: str, postgres_url: str
@@ -157,6 +158,7 @@ def test_a_postgres_store_of_an_older_era_reads_as_its_library_read_it(
     check_store(postgres_url, truth, KNOWN_ON_POSTGRES[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("era", "suffix"),
     [*((era, "") for era in MONGODB), pytest.param("lg-0.6.11", "_aio", marks=pytest.mark.slow)],
@@ -176,6 +178,7 @@ def test_a_mongodb_store_of_an_older_era_reads_as_its_library_read_it(
     check_store(mongodb_url, told_by_mongodb(era), KNOWN_ON_MONGODB[era])
 
 
+@pytest.mark.slow
 def test_two_generations_of_metadata_in_one_collection_read_where_the_saver_fails(
     mongodb_url: str,
 ) -> None:
@@ -207,6 +210,7 @@ def told_by_mongodb(era: str) -> Any:
     return json.loads(gzip.decompress((folder / "truth.json.gz").read_bytes()))
 
 
+@pytest.mark.engines
 @pytest.mark.parametrize("name", KNOWN_ON_REDIS)
 def test_a_redis_store_of_an_older_era_reads_as_its_library_read_it(
     name: str, redis_stack_url: str
@@ -220,6 +224,7 @@ def test_a_redis_store_of_an_older_era_reads_as_its_library_read_it(
     check_store(redis_stack_url, truth, KNOWN_ON_REDIS[name])
 
 
+@pytest.mark.engines
 @pytest.mark.parametrize("era", ["js-0.2.74", "js-1.7.3"])
 def test_a_postgres_store_of_javascript_reads_as_its_library_read_it(
     era: str, postgres_url: str

@@ -29,7 +29,8 @@ SOURCE = "subgraph-stateful"
 UNCHANGED = ("changed since the plan was made", "nothing to remove")
 """What a purge says that ends with 0 and left the thread alone, which had moved."""
 MAIN = {"rollback, rollback", "delete, rollback", "import, import"}
-"""Pairs that are tried on every engine; the others on SQLite, and elsewhere in slow runs."""
+"""Pairs that are tried on every engine, by default on SQLite; the others on SQLite with
+`-m engines`, and elsewhere in slow runs."""
 ENGINES = ["sqlite", "postgres", "mysql", "mongodb", "redis", "plain_redis", "dev"]
 
 
@@ -105,8 +106,11 @@ def cases() -> Iterator[Any]:
     """Each engine with each pair once, and several times."""
     for engine in ENGINES:
         for pair in PAIRS:
-            quick = engine == "sqlite" or pair in MAIN
-            yield pytest.param(engine, pair, 1, marks=() if quick else pytest.mark.slow)
+            if pair in MAIN:
+                once: Any = () if engine == "sqlite" else pytest.mark.engines
+            else:
+                once = pytest.mark.engines if engine == "sqlite" else pytest.mark.slow
+            yield pytest.param(engine, pair, 1, marks=once)
             yield pytest.param(engine, pair, 5, marks=pytest.mark.slow)
 
 
