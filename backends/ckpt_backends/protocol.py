@@ -10,9 +10,10 @@ An adapter never raises an exception of its driver, only those of `ckpt_backends
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, TypedDict
 
 from ckpt_backends.changes.change import Change
 from ckpt_backends.changes.removal import Removal, Removed
@@ -30,7 +31,45 @@ from ckpt_backends.model import (
 )
 
 
-class Store(Protocol):
+class Closing(Protocol):
+    """An object that is closed at the end of a `with` block, also after an error."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release all resources; closing twice is allowed."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class CheckpointOptions(TypedDict, total=False):
+    """The keyword arguments of `Store.checkpoints`, for a method that passes them on."""
+
+    checkpoint_ns: str | None
+    checkpoint_ids: Collection[str] | None
+    body: bool
+    metadata: bool
+    values: bool | Collection[str]
+
+
+class WriteOptions(TypedDict, total=False):
+    """The keyword arguments of `Store.writes`, for a method that passes them on."""
+
+    checkpoint_ns: str | None
+    checkpoint_ids: Collection[str] | None
+    channels: Collection[str] | None
+    values: bool | Collection[str]
+
+
+class Store(Closing, Protocol):
     """A checkpoint store, opened for reading. Not safe to share between threads."""
 
     sums_sizes: bool
@@ -38,6 +77,7 @@ class Store(Protocol):
     keys_expire: bool
     """Whether checkpoints may have a time to live; otherwise `expiries` is empty."""
 
+    @abstractmethod
     def describe(self) -> StoreInfo:
         """The layout, size and capabilities of the store; reads at most one checkpoint."""
         ...
@@ -46,6 +86,7 @@ class Store(Protocol):
         """Notes to show to the user of the store; reads no row."""
         ...
 
+    @abstractmethod
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         """All threads, the one with the newest checkpoint first. Reads the index only.
 
@@ -86,6 +127,7 @@ class Store(Protocol):
         """The namespaces of a thread, ordered by name; the root is `''`."""
         ...
 
+    @abstractmethod
     def checkpoints(
         self,
         thread_id: str,
@@ -111,6 +153,7 @@ class Store(Protocol):
         """
         ...
 
+    @abstractmethod
     def writes(
         self,
         thread_id: str,
@@ -172,6 +215,7 @@ class Store(Protocol):
         """
         ...
 
+    @abstractmethod
     def rows(self, thread_id: str) -> Iterator[Row]:
         """All rows of a thread as stored, of any size, with one row in memory at a time.
 
@@ -203,23 +247,11 @@ class Store(Protocol):
         """
         ...
 
-    def close(self) -> None:
-        """Close the connection; closing twice is allowed."""
-        ...
 
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-
-
-class WritableStore(Protocol):
+class WritableStore(Closing, Protocol):
     """A checkpoint store, opened for changes."""
 
+    @abstractmethod
     def apply(self, change: Change) -> None:
         """Apply a change in one transaction, whole or not at all.
 
@@ -228,6 +260,7 @@ class WritableStore(Protocol):
         """
         ...
 
+    @abstractmethod
     def remove(self, removals: Sequence[Removal]) -> list[Removed]:
         """Remove the named rows of some threads, in one transaction.
 
@@ -237,6 +270,7 @@ class WritableStore(Protocol):
         """
         ...
 
+    @abstractmethod
     def restore(self, rows: Iterable[Row]) -> Restored:
         """Restore rows of one thread, all of them or none; equal rows that exist are kept.
 
@@ -255,16 +289,3 @@ class WritableStore(Protocol):
         Returns a note about data that could not be erased, or `''`.
         """
         ...
-
-    def close(self) -> None:
-        """Close the connection; closing twice is allowed."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Unpack
 
 from ckpt_backends.apps.kaflow.recognise import NEWEST_FIRST
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Usage, Write
 from ckpt_backends.mongodb.engine import pipelines
 from ckpt_backends.mongodb.engine.fields import metadata_of, storable_of, text
 from ckpt_backends.mongodb.engine.store import MongoCheckpoints
+from ckpt_backends.protocol import WriteOptions
 
 _PICKLE = "pickle"
 _NO_WRITES = "KaFlow stores no writes: questions, errors and results of tasks are unknown"
@@ -108,16 +109,9 @@ class KaflowStore(MongoCheckpoints):
         ]
         return dict(pairwise(ids))
 
-    def writes(
-        self,
-        thread_id: str,  # noqa: ARG002  (the saver stores none)
-        *,
-        checkpoint_ns: str | None = None,  # noqa: ARG002
-        checkpoint_ids: Collection[str] | None = None,  # noqa: ARG002
-        channels: Collection[str] | None = None,  # noqa: ARG002
-        values: bool | Collection[str] = False,  # noqa: ARG002
-    ) -> Iterator[Write]:
-        yield from ()
+    def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:  # noqa: ARG002
+        """None: the saver stores no writes."""
+        return iter(())
 
 
 def _body(value: object) -> TypedBytes:
