@@ -20,14 +20,22 @@ from ckpt_backends.mysql import sql
 from ckpt_backends.mysql.connect import MySQLConnection
 from ckpt_backends.mysql.database import MySQLDatabase
 from ckpt_backends.mysql.fetch import AT_ONCE, Fetcher
-from ckpt_backends.mysql.layout import MySQLLayout, MySQLTable, literal, quoted_name
+from ckpt_backends.mysql.layout import MySQLLayout, literal
 from ckpt_backends.mysql.values import SMALL, read_blobs
 from ckpt_backends.servers.answer_types import STORE, checked
 from ckpt_backends.sql.blob_tables import json_bytes, typed
-from ckpt_backends.sql.queries import STATES_AT_ONCE, RowQuery, SqlTable, SqlTables
+from ckpt_backends.sql.queries import (
+    STATES_AT_ONCE,
+    RowQuery,
+    SqlTable,
+    SqlTables,
+    tables_with_blobs,
+)
 from ckpt_backends.sql.row_changes import in_chunks
 from ckpt_backends.sql.store import Keyed, SqlStore
 from ckpt_backends.url import StoreUrl
+
+_SHALLOW_ID = "JSON_UNQUOTE(JSON_EXTRACT(checkpoint, '$.id'))"
 
 
 @checked(*STORE)
@@ -41,7 +49,7 @@ class MySQLStore(SqlStore):
         self._layout = layout
         database = MySQLDatabase(connection, url, {table.name: table for table in layout.tables})
         self._fetcher = Fetcher(database)
-        super().__init__(database, url, _tables(layout))
+        super().__init__(database, url, tables_of(layout, database))
 
     def _saver(self) -> str:
         if not self._layout.shallow:
@@ -240,22 +248,17 @@ class MySQLStore(SqlStore):
         self._merged = None
 
 
-def _tables(layout: MySQLLayout) -> SqlTables:
-    def table(found: MySQLTable, *sized: str, size: str, view: str = "") -> SqlTable:
-        columns = {name: quoted_name(name) for name in found.stored}
-        sizes = {name: size.format(name) for name in sized}
-        return SqlTable(found.name, found.sql, columns, sizes, view.format(checkpoints=found.sql))
-
-    length, row = "COALESCE(OCTET_LENGTH(c.`{}`), 0)", sql.SHALLOW if layout.shallow else ""
-    return SqlTables(
+def tables_of(layout: MySQLLayout, database: MySQLDatabase) -> SqlTables:
+    """The tables of the layout, for reading and changing."""
+    return tables_with_blobs(
+        database,
+        layout,
+        size="OCTET_LENGTH(c.{})",
+        length="COALESCE(OCTET_LENGTH(c.`{}`), 0)",
+        view=sql.SHALLOW,
         layout=layout.name,
         names=tuple(table.name for table in layout.tables),
-        checkpoints=table(
-            layout.checkpoints, "checkpoint", "metadata", size="OCTET_LENGTH(c.{})", view=row
-        ),
-        writes=table(layout.writes, "blob", size=length),
-        blobs=table(layout.blobs, "blob", size=length),
-        task_path=layout.task_path,
-        shallow=layout.shallow,
         can_add=layout.hashed and not layout.shallow and not layout.unknown,
+        own_id=_SHALLOW_ID if layout.shallow else "checkpoint_id",
+        namespace=lambda ns: {layout.ns: layout.ns_key(ns)},
     )

@@ -53,24 +53,16 @@ _DIALECT = MemoryDialect(
 
 def open_memory(connection: PostgresConnection, url: StoreUrl) -> SqlMemory:
     """Open a database for reading. Raises `UnknownLayout`."""
-    try:
-        found = _find_tables(connection, url)
-        return SqlMemory(PostgresDatabase(connection, url, found), url, _named(found), _DIALECT)
-    except BaseException:
-        connection.close()
-        raise
+    found = _find_tables(connection, url)
+    return SqlMemory(PostgresDatabase(connection, url, found), url, _named(found), _DIALECT)
 
 
 def open_writable_memory(connection: PostgresConnection, url: StoreUrl) -> WritableSqlMemory:
     """Open a database for changing. Raises `UnknownLayout` or `Unsupported`."""
-    try:
-        found = _find_tables(connection, url)
-        connection.restart()
-        database = PostgresDatabase(connection, url, found)
-        return WritableSqlMemory(database, url, _named(found), _DIALECT)
-    except BaseException:
-        connection.close()
-        raise
+    found = _find_tables(connection, url)
+    connection.restart()
+    database = PostgresDatabase(connection, url, found)
+    return WritableSqlMemory(database, url, _named(found), _DIALECT)
 
 
 def _named(tables: Sequence[PostgresTable]) -> MemoryTables:

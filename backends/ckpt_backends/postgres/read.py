@@ -15,7 +15,7 @@ from ckpt_backends.model import USERS, Blob, Checkpoint, CheckpointKey, ThreadSi
 from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.postgres.database import PostgresDatabase
-from ckpt_backends.postgres.layout import PostgresLayout, PostgresTable
+from ckpt_backends.postgres.layout import PostgresLayout
 from ckpt_backends.servers.answer_types import STORE, checked
 from ckpt_backends.sql.blob_tables import json_bytes, typed
 from ckpt_backends.sql.queries import (
@@ -23,8 +23,8 @@ from ckpt_backends.sql.queries import (
     KEYS_AT_ONCE,
     STATES_AT_ONCE,
     RowQuery,
-    SqlTable,
     SqlTables,
+    tables_with_blobs,
 )
 from ckpt_backends.sql.row_changes import in_chunks
 from ckpt_backends.sql.store import Keyed, SqlStore
@@ -46,7 +46,7 @@ class PostgresStore(SqlStore):
     ) -> None:
         self._layout = layout
         database = PostgresDatabase(connection, url, layout.tables)
-        super().__init__(database, url, _tables(layout, database))
+        super().__init__(database, url, tables_of(layout, database))
 
     def _saver(self) -> str:
         table = self._tables.checkpoints.sql
@@ -172,26 +172,18 @@ class PostgresStore(SqlStore):
         ]
 
 
-def _tables(layout: PostgresLayout, database: PostgresDatabase) -> SqlTables:
-    def table(found: PostgresTable, *sized: str, size: str, view: str = "") -> SqlTable:
-        # In a query with parameters, `%` must be written as `%%`.
-        name = found.sql.replace("%", "%%")
-        columns = {column: database.archived(found.name, column) for column in found.columns}
-        sizes = {column: size.format(column) for column in sized}
-        return SqlTable(found.name, name, columns, sizes, view.format(checkpoints=name))
-
-    length, row = "coalesce(octet_length(c.{}), 0)", sql.SHALLOW if layout.shallow else ""
-    return SqlTables(
+def tables_of(layout: PostgresLayout, database: PostgresDatabase) -> SqlTables:
+    """The tables of the layout, for reading and changing."""
+    return tables_with_blobs(
+        database,
+        layout,
+        size="pg_column_size(c.{})",
+        length="coalesce(octet_length(c.{}), 0)",
+        view=sql.SHALLOW,
         layout=layout.name,
         names=tuple(f"{table.schema}.{table.name}" for table in layout.tables),
-        checkpoints=table(
-            layout.checkpoints, "checkpoint", "metadata", size="pg_column_size(c.{})", view=row
-        ),
-        writes=table(layout.writes, "blob", size=length),
-        blobs=table(layout.blobs, "blob", size=length),
-        task_path=layout.task_path,
-        shallow=layout.shallow,
         can_add=not layout.shallow and not layout.unknown,
+        own_id="(checkpoint ->> 'id')" if layout.shallow else "checkpoint_id",
     )
 
 

@@ -61,7 +61,7 @@ class SqliteStore(SqlStore):
     def __init__(self, opened: Opened, url: StoreUrl, tables: Mapping[str, Set[str]]) -> None:
         self._layout = detect(tables, str(url), url.params.get("layout"))
         database = OpenedDatabase(opened, url)
-        super().__init__(database, url, _tables(self._layout, tables))
+        super().__init__(database, url, tables_of(self._layout, tables))
 
     def _saver(self) -> str:
         first = next(self._stream(_FIRST, {}), (None, None))
@@ -192,7 +192,9 @@ class SqliteStore(SqlStore):
         return [f"SELECT * FROM {table} WHERE {where};" for table in self._tables.names]
 
 
-def _tables(layout: SqliteLayout, tables: Mapping[str, Set[str]]) -> SqlTables:
+def tables_of(layout: SqliteLayout, tables: Mapping[str, Set[str]]) -> SqlTables:
+    """The tables of a file, for reading and changing."""
+
     def table(name: str, *sized: str) -> SqlTable:
         columns = {column: quoted_name(column) for column in tables[name]}
         sizes = {column: f"coalesce(length(c.{column}), 0)" for column in sized}

@@ -20,6 +20,7 @@ from ckpt_backends.apps.three_table.converted import (
     is_ours,
     write_of,
 )
+from ckpt_backends.apps.three_table.declaration import BACKEND
 from ckpt_backends.apps.three_table.index import (
     ChannelParts,
     CheckpointRow,
@@ -29,7 +30,6 @@ from ckpt_backends.apps.three_table.layout import HASH, LATEST, NAME, VALUE, det
 from ckpt_backends.changes.rows import Row, check_columns, own_rows, sql_key
 from ckpt_backends.channel_names import is_read
 from ckpt_backends.codec.limits import MOST_BYTES
-from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.model import (
     Blob,
     BlobKey,
@@ -45,7 +45,7 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.protocol import Store
 from ckpt_backends.servers.answer_types import STORE, checked
-from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
+from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES, check_wanted
 from ckpt_backends.sql.database import Database
 from ckpt_backends.url import StoreUrl
 
@@ -61,12 +61,8 @@ def open_tables(
     """Open a database with these tables and columns for reading. Raises `UnknownLayout`."""
     found = detect(tables, database.quoted, str(url), schema)
     store = ThreeTableStore(database, found, str(url))
-    wanted = url.params.get("layout")
-    if wanted is not None and wanted != (name := store.layout_name()):
-        raise UnknownLayout(
-            f"'{url}' does not hold the layout '{wanted}'",
-            hint=f"it holds '{name}': remove `layout` from the URL",
-        )
+    if (wanted := url.params.get("layout")) is not None:
+        check_wanted(wanted, store.layout_name(), str(url))
     return store
 
 
@@ -79,14 +75,12 @@ class ThreeTableStore(KeyedStore):
     def describe(self) -> StoreInfo:
         kinds = self._kinds()
         space = self._database.space(self._tables.stored)
-        can = Capability.HISTORY | Capability.WRITES | Capability.VALUES_ONLY
-        can |= Capability.ENFORCED_READ_ONLY
-        if kinds == {LATEST}:
-            can |= Capability.LATEST_VALUES
-        elif not self._tables.unknown:
-            can |= Capability.ADDING
+        layout = _layout_of(kinds)
+        can = BACKEND.layouts[layout]
+        if self._tables.unknown:
+            can &= ~Capability.ADDING
         return StoreInfo(
-            layout=self.layout_name(),
+            layout=layout,
             url=self._url,
             engine=self._database.engine(),
             saver="a private saver of an application: three tables, node names as task ids",
@@ -99,7 +93,7 @@ class ThreeTableStore(KeyedStore):
         )
 
     def layout_name(self) -> str:
-        return LATEST if self._kinds() == {LATEST} else NAME
+        return _layout_of(self._kinds())
 
     def _kinds(self) -> set[str]:
         """The layouts that occur in the root namespaces of all threads."""
@@ -357,3 +351,7 @@ class ThreeTableStore(KeyedStore):
 
     def close(self) -> None:
         self._database.close()
+
+
+def _layout_of(kinds: Collection[str]) -> str:
+    return LATEST if kinds == {LATEST} else NAME
