@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self, TypedDict
 
@@ -67,6 +68,27 @@ class WriteOptions(TypedDict, total=False):
     checkpoint_ids: Collection[str] | None
     channels: Collection[str] | None
     values: bool | Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointQuery:
+    """What `Store.checkpoints` was asked for, with its defaults."""
+
+    checkpoint_ns: str | None = None
+    checkpoint_ids: Collection[str] | None = None
+    body: bool = False
+    metadata: bool = False
+    values: bool | Collection[str] = False
+
+
+@dataclass(frozen=True, slots=True)
+class WriteQuery:
+    """What `Store.writes` was asked for, with its defaults."""
+
+    checkpoint_ns: str | None = None
+    checkpoint_ids: Collection[str] | None = None
+    channels: Collection[str] | None = None
+    values: bool | Collection[str] = False
 
 
 class Store(Closing, Protocol):

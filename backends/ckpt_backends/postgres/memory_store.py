@@ -19,12 +19,7 @@ from ckpt_backends.postgres.catalog import begin
 from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.postgres.database import PostgresDatabase
 from ckpt_backends.postgres.layout import PostgresTable
-from ckpt_backends.sql.memory_store import (
-    MemoryDialect,
-    MemoryTables,
-    SqlMemory,
-    WritableSqlMemory,
-)
+from ckpt_backends.sql.memory_store import MemoryDialect, MemoryTables, SqlMemory, WritableSqlMemory
 from ckpt_backends.url import StoreUrl
 
 

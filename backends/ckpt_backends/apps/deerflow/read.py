@@ -11,14 +11,7 @@ from ckpt_backends.apps.deerflow.memory_files import FACTS, MemoryFile, base_of,
 from ckpt_backends.apps.deerflow.memory_json import SECTIONS, MemoryDocument, parse
 from ckpt_backends.changes.rows import Row, no_table
 from ckpt_backends.errors import Refused, Unreadable
-from ckpt_backends.memory.protocol import (
-    Item,
-    ItemKey,
-    MemoryInfo,
-    MemoryStore,
-    Namespace,
-    begins,
-)
+from ckpt_backends.memory.protocol import Item, ItemKey, MemoryInfo, MemoryStore, Namespace, begins
 from ckpt_backends.url import StoreUrl
 
 LAYOUT = "deerflow"

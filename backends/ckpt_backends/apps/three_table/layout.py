@@ -16,7 +16,6 @@ from ckpt_backends.sql.blob_tables import (
 from ckpt_backends.sql.recognition import TableSaver
 
 NAME, LATEST = "three-table", "three-table-latest"
-LAYOUTS = (NAME, LATEST)
 HASH, VALUE, CREATED, MODIFIED = "checkpoint_ns_hash", "blob_data", "gmt_create", "gmt_modified"
 
 NEEDED: Mapping[str, frozenset[str]] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import groupby, islice
-from typing import Any
+from typing import Any, Unpack
 
 from ckpt_backends.apps.three_table.cells import digest, hash_text, moment, text
 from ckpt_backends.apps.three_table.converted import (
@@ -21,10 +21,7 @@ from ckpt_backends.apps.three_table.converted import (
     write_of,
 )
 from ckpt_backends.apps.three_table.declaration import BACKEND
-from ckpt_backends.apps.three_table.index import (
-    ChannelParts,
-    CheckpointRow,
-)
+from ckpt_backends.apps.three_table.index import ChannelParts, CheckpointRow
 from ckpt_backends.apps.three_table.keys import KeyedStore, space_of
 from ckpt_backends.apps.three_table.layout import HASH, LATEST, NAME, VALUE, detect
 from ckpt_backends.changes.rows import Row, check_columns, own_rows, sql_key
@@ -43,7 +40,13 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.protocol import Store
+from ckpt_backends.protocol import (
+    CheckpointOptions,
+    CheckpointQuery,
+    Store,
+    WriteOptions,
+    WriteQuery,
+)
 from ckpt_backends.servers.answer_types import STORE, checked
 from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES, check_wanted
 from ckpt_backends.sql.database import Database
@@ -214,34 +217,26 @@ class ThreeTableStore(KeyedStore):
                 yield Usage(name, VALUE, thread_id, ns, channel, tag, count, size)
 
     def checkpoints(
-        self,
-        thread_id: str,
-        *,
-        checkpoint_ns: str | None = None,
-        checkpoint_ids: Collection[str] | None = None,
-        body: bool = False,
-        metadata: bool = False,
-        values: bool | Collection[str] = False,
+        self, thread_id: str, **options: Unpack[CheckpointOptions]
     ) -> Iterator[Checkpoint]:
-        wanted = None if checkpoint_ids is None else set(checkpoint_ids)
+        asked = CheckpointQuery(**options)
+        wanted = None if asked.checkpoint_ids is None else set(asked.checkpoint_ids)
         for (ns, name), place in self._index(thread_id).places.items():
-            if checkpoint_ns in {None, ns} and (wanted is None or name in wanted):
-                yield self._checkpoint(place, body=body, metadata=metadata, values=values)
+            if asked.checkpoint_ns in {None, ns} and (wanted is None or name in wanted):
+                yield self._checkpoint(place, asked)
 
-    def _checkpoint(
-        self, place: CheckpointRow, *, body: bool, metadata: bool, values: bool | Collection[str]
-    ) -> Checkpoint:
+    def _checkpoint(self, place: CheckpointRow, asked: CheckpointQuery) -> Checkpoint:
         """A checkpoint. Its body is made from the rows, in the form of LangGraph's bodies."""
-        found = self.read_keys(place.key.thread_id) if body else None
+        found = self.read_keys(place.key.thread_id) if asked.body else None
         named = {} if found is None else found.named(place)
         return Checkpoint(
             place.key,
             place.parent,
             None if found is None else body_of(place, named, is_stored=found.is_stored(place)),
             TypedBytes("json", b"{}" if not is_ours(place) else fork_of(place))
-            if metadata
+            if asked.metadata
             else None,
-            None if found is None else self._blobs(place, named, values),
+            None if found is None else self._blobs(place, named, asked.values),
             at=place.at,
         )
 
@@ -258,26 +253,19 @@ class ThreeTableStore(KeyedStore):
             name: blob_of(one, fetched if name in read else None) for name, one in there.items()
         }
 
-    def writes(
-        self,
-        thread_id: str,
-        *,
-        checkpoint_ns: str | None = None,
-        checkpoint_ids: Collection[str] | None = None,
-        channels: Collection[str] | None = None,
-        values: bool | Collection[str] = False,
-    ) -> Iterator[Write]:
-        wanted = None if checkpoint_ids is None else set(checkpoint_ids)
+    def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:
+        asked = WriteQuery(**options)
+        wanted = None if asked.checkpoint_ids is None else set(asked.checkpoint_ids)
         if not self._database.storable(thread_id):
             return
         index = self._index(thread_id)
         chosen = sorted(
             (ns, name)
             for ns, name in self._written(thread_id, index)
-            if checkpoint_ns in {None, ns} and (wanted is None or name in wanted)
+            if asked.checkpoint_ns in {None, ns} and (wanted is None or name in wanted)
         )
-        for write in self._read_writes(thread_id, chosen, values):
-            if channels is None or write.channel in channels:
+        for write in self._read_writes(thread_id, chosen, asked.values):
+            if asked.channels is None or write.channel in asked.channels:
                 yield write
 
     def _read_writes(

@@ -23,7 +23,7 @@ from ckpt_backends.changes.rows import Row, not_of
 from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.errors import Refused
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Usage, Write
-from ckpt_backends.protocol import Store
+from ckpt_backends.protocol import CheckpointQuery, Store
 from ckpt_backends.redis.engine.archived_keys import row_name
 from ckpt_backends.redis.engine.connection import RedisConnection, in_chunks
 from ckpt_backends.redis.engine.key_removal import KeyRemoval
@@ -187,18 +187,13 @@ class Hashes(RedisLayout):
         return CheckpointKey(thread_id, ns, checkpoint_id) if separator else None
 
     def checkpoints(
-        self,
-        places: Sequence[CheckpointEntry],
-        *,
-        body: bool,
-        metadata: bool,
-        values: bool | Collection[str],  # noqa: ARG002  (they are in the body)
+        self, places: Sequence[CheckpointEntry], asked: CheckpointQuery
     ) -> Iterator[Checkpoint]:
         for some in in_chunks(places, partial(self._lengths, "checkpoint")):
             fields = [
                 [
-                    *(("type", "checkpoint") if body and size <= MOST_BYTES else ("type",)),
-                    *(("metadata", "metadata_type") if metadata else ()),
+                    *(("type", "checkpoint") if asked.body and size <= MOST_BYTES else ("type",)),
+                    *(("metadata", "metadata_type") if asked.metadata else ()),
                 ]
                 for _, size in some
             ]
@@ -209,7 +204,7 @@ class Hashes(RedisLayout):
             for (place, size), names, answer in zip(some, fields, answers, strict=True):
                 stored = dict(zip(names, answer or (), strict=False))
                 if stored.get("type") is not None:  # expired or deleted since
-                    yield _checkpoint(place, stored, size, body, metadata)
+                    yield _checkpoint(place, stored, size, asked.body, asked.metadata)
 
     def _lengths(
         self, field: str, places: Sequence[CheckpointEntry] | Sequence[WriteEntry]

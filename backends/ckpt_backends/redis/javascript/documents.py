@@ -33,15 +33,8 @@ from typing import Any
 from ckpt_backends.changes.change import Change
 from ckpt_backends.channel_names import is_read
 from ckpt_backends.codec.limits import MOST_BYTES, unread
-from ckpt_backends.model import (
-    Blob,
-    BlobKey,
-    Checkpoint,
-    CheckpointKey,
-    TypedBytes,
-    Usage,
-    Write,
-)
+from ckpt_backends.model import Blob, BlobKey, Checkpoint, CheckpointKey, TypedBytes, Usage, Write
+from ckpt_backends.protocol import CheckpointQuery
 from ckpt_backends.redis.engine.connection import RedisConnection, in_chunks
 from ckpt_backends.redis.engine.document_fields import USUAL, fields_of, meant_ns
 from ckpt_backends.redis.engine.json_documents import JsonDocuments
@@ -106,15 +99,10 @@ class JavaScriptDocuments(JsonDocuments):
         return not paths
 
     def checkpoints(
-        self,
-        places: Sequence[CheckpointEntry],
-        *,
-        body: bool,
-        metadata: bool,
-        values: bool | Collection[str],
+        self, places: Sequence[CheckpointEntry], asked: CheckpointQuery
     ) -> Iterator[Checkpoint]:
-        found = super().checkpoints(places, body=body, metadata=metadata, values=values)
-        return self._with_blobs(found, values) if body else found
+        found = super().checkpoints(places, asked)
+        return self._with_blobs(found, asked.values) if asked.body else found
 
     def _with_blobs(
         self, checkpoints: Iterator[Checkpoint], values: bool | Collection[str]
