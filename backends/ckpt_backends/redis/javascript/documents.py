@@ -52,6 +52,7 @@ from ckpt_backends.redis.engine.keyspace import (
     raw,
 )
 from ckpt_backends.redis.engine.purge_lock import PurgeLock
+from ckpt_backends.redis.engine.recognition import RecognisedStore, Recogniser, Sample
 from ckpt_backends.redis.engine.thread_listing import namespaces_of
 from ckpt_backends.redis.javascript.declaration import BACKEND
 from ckpt_backends.redis.javascript.stored_values import blob_name, part_of, versions_of
@@ -258,3 +259,20 @@ def _write(
         len(value.data) if value.whole is None else value.whole,
         value if read else None,
     )
+
+
+class JavaScriptRecogniser(Recogniser):
+    """Finds the stores of LangGraph.js: only its savers store `has_writes` as a text."""
+
+    rank = 1
+    layouts = (JavaScriptDocuments.name, ShallowJavaScriptDocuments.name)
+
+    def recognise(self, sample: Sample) -> Iterator[tuple[bytes, str]]:
+        for one in sample.documents:
+            if isinstance(one.has_writes, str):
+                yield one.name, self.layouts[one.name.endswith(b":shallow")]
+
+    def named(self, layout: str, prefix: str | None, write_prefix: str | None) -> RecognisedStore:  # noqa: ARG002
+        is_full = layout == JavaScriptDocuments.name
+        kind = JavaScriptDocuments if is_full else ShallowJavaScriptDocuments
+        return RecognisedStore(layout, lambda: kind(self.connection))
