@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from ckpt_backends.codec.values import Value
+from ckpt_backends.protocol import Closing
 
 NO_SESSIONS = "applications store no sessions in them"
 """Why a store has no sessions."""
@@ -35,22 +36,10 @@ class AppSession:
     """All stored fields by name."""
 
 
-class SessionStore(Protocol):
+class SessionStore(Closing, Protocol):
     """A store of sessions, opened for reading."""
 
+    @abstractmethod
     def sessions(self) -> Iterator[AppSession]:
         """All sessions, unsorted. Keys that do not look like a session are left out."""
         ...
-
-    def close(self) -> None:
-        """Release the connection; closing twice is allowed."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...

@@ -6,88 +6,32 @@ as sums over an index instead of a read of every value.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Self
 
-from ckpt_backends.changes.change import Change
-from ckpt_backends.changes.removal import Removal, Removed
-from ckpt_backends.changes.rows import Restored, Row, not_of, sql_key
+from ckpt_backends.changes.rows import Row, not_of, sql_key
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import (
     BlobKey,
     Checkpoint,
     CheckpointKey,
     Expiry,
-    StoreInfo,
     Thread,
     ThreadSize,
     TypedBytes,
     Usage,
     Write,
 )
+from ckpt_backends.protocol import Store, WritableStore
 
 _Column = tuple[str, str, str, str | None, str]
 """Table, column, namespace, channel and type of stored values; see `Usage`."""
 
 
-class Closing(ABC):
-    """An object that is closed at the end of a `with` block, also after an error."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Release all resources; closing twice is allowed."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class BaseStore(Closing):
+class BaseStore(Store):
     """A `Store` that needs five queries. Their promises are those of `ckpt_backends.protocol`."""
 
     sums_sizes: bool = False
     keys_expire: bool = False
-
-    @abstractmethod
-    def describe(self) -> StoreInfo: ...
-
-    @abstractmethod
-    def threads(self, *, limit: int | None = None) -> Iterator[Thread]: ...
-
-    @abstractmethod
-    def checkpoints(
-        self,
-        thread_id: str,
-        *,
-        checkpoint_ns: str | None = None,
-        checkpoint_ids: Collection[str] | None = None,
-        body: bool = False,
-        metadata: bool = False,
-        values: bool | Collection[str] = False,
-    ) -> Iterator[Checkpoint]: ...
-
-    @abstractmethod
-    def writes(
-        self,
-        thread_id: str,
-        *,
-        checkpoint_ns: str | None = None,
-        checkpoint_ids: Collection[str] | None = None,
-        channels: Collection[str] | None = None,
-        values: bool | Collection[str] = False,
-    ) -> Iterator[Write]: ...
-
-    @abstractmethod
-    def rows(self, thread_id: str) -> Iterator[Row]: ...
 
     def notes(self) -> Sequence[str]:
         return ()
@@ -193,17 +137,8 @@ class BaseStore(Closing):
         """Nothing to do: each read sees the present state."""
 
 
-class BaseWritableStore(Closing):
+class BaseWritableStore(WritableStore):
     """A `WritableStore` without a place where removed data may be left."""
-
-    @abstractmethod
-    def apply(self, change: Change) -> None: ...
-
-    @abstractmethod
-    def remove(self, removals: Sequence[Removal]) -> list[Removed]: ...
-
-    @abstractmethod
-    def restore(self, rows: Iterable[Row]) -> Restored: ...
 
     def vacuum(self) -> None:
         raise Unsupported(

@@ -13,11 +13,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Unpack
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.files.regular_file import read_regular
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
-from ckpt_backends.protocol import Store
+from ckpt_backends.protocol import CheckpointOptions, Store, WriteOptions
 from ckpt_backends.wrapper import WrappedStore
 
 KEY_VARIABLE = "LANGGRAPH_AES_KEY"
@@ -95,24 +96,14 @@ class DecryptingStore(WrappedStore):
             return True
 
     def checkpoints(
-        self,
-        thread_id: str,
-        *,
-        checkpoint_ns: str | None = None,
-        checkpoint_ids: Collection[str] | None = None,
-        body: bool = False,
-        metadata: bool = False,
-        values: bool | Collection[str] = False,
+        self, thread_id: str, **options: Unpack[CheckpointOptions]
     ) -> Iterator[Checkpoint]:
-        found = self.inner.checkpoints(
-            thread_id,
-            checkpoint_ns=checkpoint_ns,
-            checkpoint_ids=checkpoint_ids,
-            body=body,
-            metadata=metadata,
-            values=values,
+        found = self.inner.checkpoints(thread_id, **options)
+        return (
+            map(self._checkpoint, found)
+            if options.get("body") or options.get("metadata")
+            else found
         )
-        return map(self._checkpoint, found) if body or metadata else found
 
     def _checkpoint(self, found: Checkpoint) -> Checkpoint:
         if found.metadata is not None and found.metadata.type == "bson":
@@ -144,23 +135,9 @@ class DecryptingStore(WrappedStore):
             return TypedBytes("bson", data, encrypted=True)
         return metadata
 
-    def writes(
-        self,
-        thread_id: str,
-        *,
-        checkpoint_ns: str | None = None,
-        checkpoint_ids: Collection[str] | None = None,
-        channels: Collection[str] | None = None,
-        values: bool | Collection[str] = False,
-    ) -> Iterator[Write]:
-        found = self.inner.writes(
-            thread_id,
-            checkpoint_ns=checkpoint_ns,
-            checkpoint_ids=checkpoint_ids,
-            channels=channels,
-            values=values,
-        )
-        return map(self._write, found) if values else found
+    def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:
+        found = self.inner.writes(thread_id, **options)
+        return map(self._write, found) if options.get("values") else found
 
     def checkpoints_at(
         self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False

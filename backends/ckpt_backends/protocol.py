@@ -10,9 +10,11 @@ An adapter never raises an exception of its driver, only those of `ckpt_backends
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, TypedDict
 
 from ckpt_backends.changes.change import Change
 from ckpt_backends.changes.removal import Removal, Removed
@@ -30,7 +32,66 @@ from ckpt_backends.model import (
 )
 
 
-class Store(Protocol):
+class Closing(Protocol):
+    """An object that is closed at the end of a `with` block, also after an error."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release all resources; closing twice is allowed."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class CheckpointOptions(TypedDict, total=False):
+    """The keyword arguments of `Store.checkpoints`, for a method that passes them on."""
+
+    checkpoint_ns: str | None
+    checkpoint_ids: Collection[str] | None
+    body: bool
+    metadata: bool
+    values: bool | Collection[str]
+
+
+class WriteOptions(TypedDict, total=False):
+    """The keyword arguments of `Store.writes`, for a method that passes them on."""
+
+    checkpoint_ns: str | None
+    checkpoint_ids: Collection[str] | None
+    channels: Collection[str] | None
+    values: bool | Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointQuery:
+    """What `Store.checkpoints` was asked for, with its defaults."""
+
+    checkpoint_ns: str | None = None
+    checkpoint_ids: Collection[str] | None = None
+    body: bool = False
+    metadata: bool = False
+    values: bool | Collection[str] = False
+
+
+@dataclass(frozen=True, slots=True)
+class WriteQuery:
+    """What `Store.writes` was asked for, with its defaults."""
+
+    checkpoint_ns: str | None = None
+    checkpoint_ids: Collection[str] | None = None
+    channels: Collection[str] | None = None
+    values: bool | Collection[str] = False
+
+
+class Store(Closing, Protocol):
     """A checkpoint store, opened for reading. Not safe to share between threads."""
 
     sums_sizes: bool
@@ -38,6 +99,7 @@ class Store(Protocol):
     keys_expire: bool
     """Whether checkpoints may have a time to live; otherwise `expiries` is empty."""
 
+    @abstractmethod
     def describe(self) -> StoreInfo:
         """The layout, size and capabilities of the store; reads at most one checkpoint."""
         ...
@@ -46,6 +108,7 @@ class Store(Protocol):
         """Notes to show to the user of the store; reads no row."""
         ...
 
+    @abstractmethod
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         """All threads, the one with the newest checkpoint first. Reads the index only.
 
@@ -86,6 +149,7 @@ class Store(Protocol):
         """The namespaces of a thread, ordered by name; the root is `''`."""
         ...
 
+    @abstractmethod
     def checkpoints(
         self,
         thread_id: str,
@@ -111,6 +175,7 @@ class Store(Protocol):
         """
         ...
 
+    @abstractmethod
     def writes(
         self,
         thread_id: str,
@@ -172,6 +237,7 @@ class Store(Protocol):
         """
         ...
 
+    @abstractmethod
     def rows(self, thread_id: str) -> Iterator[Row]:
         """All rows of a thread as stored, of any size, with one row in memory at a time.
 
@@ -203,23 +269,11 @@ class Store(Protocol):
         """
         ...
 
-    def close(self) -> None:
-        """Close the connection; closing twice is allowed."""
-        ...
 
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-
-
-class WritableStore(Protocol):
+class WritableStore(Closing, Protocol):
     """A checkpoint store, opened for changes."""
 
+    @abstractmethod
     def apply(self, change: Change) -> None:
         """Apply a change in one transaction, whole or not at all.
 
@@ -228,6 +282,7 @@ class WritableStore(Protocol):
         """
         ...
 
+    @abstractmethod
     def remove(self, removals: Sequence[Removal]) -> list[Removed]:
         """Remove the named rows of some threads, in one transaction.
 
@@ -237,6 +292,7 @@ class WritableStore(Protocol):
         """
         ...
 
+    @abstractmethod
     def restore(self, rows: Iterable[Row]) -> Restored:
         """Restore rows of one thread, all of them or none; equal rows that exist are kept.
 
@@ -255,16 +311,3 @@ class WritableStore(Protocol):
         Returns a note about data that could not be erased, or `''`.
         """
         ...
-
-    def close(self) -> None:
-        """Close the connection; closing twice is allowed."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...

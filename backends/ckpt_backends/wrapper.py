@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from typing import Unpack
 
-from ckpt_backends.base import Closing
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.model import (
     BlobKey,
@@ -17,7 +17,7 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.protocol import Store
+from ckpt_backends.protocol import CheckpointOptions, Closing, Store, WriteOptions
 
 
 class WrappedStore(Closing):
@@ -56,40 +56,12 @@ class WrappedStore(Closing):
         return self.inner.namespaces(thread_id)
 
     def checkpoints(
-        self,
-        thread_id: str,
-        *,
-        checkpoint_ns: str | None = None,
-        checkpoint_ids: Collection[str] | None = None,
-        body: bool = False,
-        metadata: bool = False,
-        values: bool | Collection[str] = False,
+        self, thread_id: str, **options: Unpack[CheckpointOptions]
     ) -> Iterator[Checkpoint]:
-        return self.inner.checkpoints(
-            thread_id,
-            checkpoint_ns=checkpoint_ns,
-            checkpoint_ids=checkpoint_ids,
-            body=body,
-            metadata=metadata,
-            values=values,
-        )
+        return self.inner.checkpoints(thread_id, **options)
 
-    def writes(
-        self,
-        thread_id: str,
-        *,
-        checkpoint_ns: str | None = None,
-        checkpoint_ids: Collection[str] | None = None,
-        channels: Collection[str] | None = None,
-        values: bool | Collection[str] = False,
-    ) -> Iterator[Write]:
-        return self.inner.writes(
-            thread_id,
-            checkpoint_ns=checkpoint_ns,
-            checkpoint_ids=checkpoint_ids,
-            channels=channels,
-            values=values,
-        )
+    def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:
+        return self.inner.writes(thread_id, **options)
 
     def checkpoints_at(
         self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Unpack
 
 import pytest
 
@@ -12,7 +13,7 @@ from ckpt_backends.base import BaseStore
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import Refused
 from ckpt_backends.model import Checkpoint, CheckpointKey, StoreInfo, Thread, Write
-from ckpt_backends.protocol import Store
+from ckpt_backends.protocol import CheckpointOptions, Store, WriteOptions
 from ckpt_backends.registry import open_store
 
 
@@ -29,40 +30,12 @@ class FiveQueries(BaseStore):
         return self._inner.threads(limit=limit)
 
     def checkpoints(
-        self,
-        thread_id: str,
-        *,
-        checkpoint_ns: str | None = None,
-        checkpoint_ids: Collection[str] | None = None,
-        body: bool = False,
-        metadata: bool = False,
-        values: bool | Collection[str] = False,
+        self, thread_id: str, **options: Unpack[CheckpointOptions]
     ) -> Iterator[Checkpoint]:
-        return self._inner.checkpoints(
-            thread_id,
-            checkpoint_ns=checkpoint_ns,
-            checkpoint_ids=checkpoint_ids,
-            body=body,
-            metadata=metadata,
-            values=values,
-        )
+        return self._inner.checkpoints(thread_id, **options)
 
-    def writes(
-        self,
-        thread_id: str,
-        *,
-        checkpoint_ns: str | None = None,
-        checkpoint_ids: Collection[str] | None = None,
-        channels: Collection[str] | None = None,
-        values: bool | Collection[str] = False,
-    ) -> Iterator[Write]:
-        return self._inner.writes(
-            thread_id,
-            checkpoint_ns=checkpoint_ns,
-            checkpoint_ids=checkpoint_ids,
-            channels=channels,
-            values=values,
-        )
+    def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:
+        return self._inner.writes(thread_id, **options)
 
     def rows(self, thread_id: str) -> Iterator[Row]:
         return self._inner.rows(thread_id)

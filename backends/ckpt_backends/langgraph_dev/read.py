@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Unpack
 
 from ckpt_backends.base import BaseStore
 from ckpt_backends.changes.rows import Row, own_rows
@@ -32,6 +33,7 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
+from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
 from ckpt_backends.sql.blob_tables import BLOBS as BLOB_TABLE
 from ckpt_backends.sql.blob_tables import CHECKPOINTS as CHECKPOINT_TABLE
 from ckpt_backends.sql.blob_tables import WRITES as WRITE_TABLE
@@ -127,60 +129,52 @@ class DevStore(BaseStore):
         for one in sorted(asked) if thread_id is None else [thread_id]:
             yield from super().usage(one)
 
-    def _used(self, thread_id: str) -> Iterator[tuple[str, str, str, str | None, str, int]]:
+    def _lengths(
+        self, thread_id: str
+    ) -> Iterator[tuple[tuple[str, str, str, str | None, str], int]]:
         tables = self._tables
         for ns, in_ns in tables.checkpoints.get(thread_id, {}).items():
             for row in in_ns.values():
                 for column, part in (("checkpoint", row.body), ("metadata", row.metadata)):
-                    yield CHECKPOINT_TABLE, column, ns, None, part.type, part.size
+                    yield (CHECKPOINT_TABLE, column, ns, None, part.type), part.size
         for place in tables.blobs_of.get(thread_id, ()):
             _, ns, channel, _ = place
             blob = tables.blobs[place]
-            yield BLOB_TABLE, "blob", ns, channel, blob.type, blob.size
+            yield (BLOB_TABLE, "blob", ns, channel, blob.type), blob.size
         for key, _, write in self._writes_of(thread_id):
             value = write.value
-            yield WRITE_TABLE, "blob", key[1], write.channel, value.type, value.size
+            yield (WRITE_TABLE, "blob", key[1], write.channel, value.type), value.size
 
     def namespaces(self, thread_id: str) -> list[str]:
         found = self._tables.checkpoints.get(thread_id, {})
         return sorted(ns for ns, rows in found.items() if rows)
 
     def checkpoints(
-        self,
-        thread_id: str,
-        *,
-        checkpoint_ns: str | None = None,
-        checkpoint_ids: Collection[str] | None = None,
-        body: bool = False,
-        metadata: bool = False,
-        values: bool | Collection[str] = False,
+        self, thread_id: str, **options: Unpack[CheckpointOptions]
     ) -> Iterator[Checkpoint]:
+        asked = CheckpointQuery(**options)
         found = self._tables.checkpoints.get(thread_id, {})
-        wanted = None if checkpoint_ids is None else set(checkpoint_ids)
-        for ns in self.namespaces(thread_id) if checkpoint_ns is None else [checkpoint_ns]:
+        wanted = None if asked.checkpoint_ids is None else set(asked.checkpoint_ids)
+        space = asked.checkpoint_ns
+        for ns in self.namespaces(thread_id) if space is None else [space]:
             rows = found.get(ns, {})
             for one in sorted(rows if wanted is None else rows.keys() & wanted, reverse=True):
                 key = CheckpointKey(thread_id, ns, one)
-                yield self._checkpoint(key, rows[one], body, metadata, values)
+                yield self._checkpoint(key, rows[one], asked)
 
     def _checkpoint(
-        self,
-        key: CheckpointKey,
-        row: StoredCheckpoint,
-        body: bool,
-        metadata: bool,
-        values: bool | Collection[str],
+        self, key: CheckpointKey, row: StoredCheckpoint, asked: CheckpointQuery
     ) -> Checkpoint:
         value = self._tables.value
         found = Checkpoint(
             key,
             row.parent,
-            value(CHECKPOINTS, row.body) if body else None,
-            value(CHECKPOINTS, row.metadata) if metadata else None,
+            value(CHECKPOINTS, row.body) if asked.body else None,
+            value(CHECKPOINTS, row.metadata) if asked.metadata else None,
         )
         if found.body is None or BLOBS not in self._tables.files.opened:
             return found
-        return replace(found, blobs=self._blobs(key, found.body, values))
+        return replace(found, blobs=self._blobs(key, found.body, asked.values))
 
     def _blobs(
         self, key: CheckpointKey, body: TypedBytes, values: bool | Collection[str]
@@ -201,27 +195,20 @@ class DevStore(BaseStore):
             found[channel] = blob
         return found
 
-    def writes(
-        self,
-        thread_id: str,
-        *,
-        checkpoint_ns: str | None = None,
-        checkpoint_ids: Collection[str] | None = None,
-        channels: Collection[str] | None = None,
-        values: bool | Collection[str] = False,
-    ) -> Iterator[Write]:
-        tables = self._tables
+    def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:
+        asked = WriteQuery(**options)
+        tables, values = self._tables, asked.values
         keys: Collection[WriteKey] = tables.writes_of.get(thread_id, ())
-        ids = None if checkpoint_ids is None else set(checkpoint_ids)
-        if ids is not None and checkpoint_ns is not None:
-            keys = tables.writes.keys() & {(thread_id, checkpoint_ns, one) for one in ids}
+        ids = None if asked.checkpoint_ids is None else set(asked.checkpoint_ids)
+        if ids is not None and asked.checkpoint_ns is not None:
+            keys = tables.writes.keys() & {(thread_id, asked.checkpoint_ns, one) for one in ids}
         for key in sorted(keys):
-            if checkpoint_ns not in {None, key[1]} or (ids is not None and key[2] not in ids):
+            if asked.checkpoint_ns not in {None, key[1]} or (ids is not None and key[2] not in ids):
                 continue
             rows = [
                 (write.task_path or "", task_id, idx, write)
                 for (task_id, idx), write in tables.writes[key].items()
-                if channels is None or write.channel in channels
+                if asked.channels is None or write.channel in asked.channels
             ]
             for path, task_id, idx, write in sorted(rows, key=lambda row: row[:3]):
                 is_read = values if isinstance(values, bool) else write.channel in values

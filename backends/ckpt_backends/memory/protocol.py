@@ -6,15 +6,17 @@ value in a namespace. DeerFlow's memory files have the same form here: each fact
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from types import TracebackType
-from typing import Any, Protocol, Self
+from itertools import groupby
+from typing import Any, Protocol
 
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.errors import StoreChanged
 from ckpt_backends.model import TypedBytes
+from ckpt_backends.protocol import Closing
 from ckpt_backends.url import StoreUrl
 
 Namespace = tuple[str, ...]
@@ -133,17 +135,21 @@ def _near(one: datetime | None, other: datetime | None) -> bool:
     return abs(one - other) <= _NEAR
 
 
-class MemoryStore(Protocol):
+class MemoryStore(Closing, Protocol):
     """A store of items, opened for reading. No method changes anything."""
 
+    @abstractmethod
     def describe(self) -> MemoryInfo:
         """Facts about the memory; reads no value."""
         ...
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[NamespaceSize]:
         """Namespaces that hold items, sorted; only those that begin with `prefix`."""
-        ...
+        for namespace, group in groupby(self.items(prefix=prefix), lambda item: item.key.namespace):
+            sizes = [item.size for item in group]
+            yield NamespaceSize(namespace, len(sizes), sum(sizes))
 
+    @abstractmethod
     def items(
         self,
         *,
@@ -159,10 +165,12 @@ class MemoryStore(Protocol):
         """
         ...
 
+    @abstractmethod
     def rows(self, key: ItemKey) -> Iterator[Row]:
         """All rows of an item as stored, including its vectors, for archives."""
         ...
 
+    @abstractmethod
     def key_of(self, row: Row) -> ItemKey:
         """The key of the item that an archived row is of; anyone may have written the archive.
 
@@ -172,26 +180,13 @@ class MemoryStore(Protocol):
         ...
 
     def refresh(self) -> None:
-        """Make later reads see later changes."""
-        ...
-
-    def close(self) -> None:
-        """Release the connection; closing twice is allowed."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+        """Make later reads see later changes; nothing to do if each read sees the present state."""
 
 
-class WritableMemoryStore(Protocol):
+class WritableMemoryStore(Closing, Protocol):
     """A store of items, opened for changing."""
 
+    @abstractmethod
     def remove(self, items: Sequence[Item]) -> int:
         """Remove items and their vectors, all or none. Returns the number of removed items.
 
@@ -200,6 +195,7 @@ class WritableMemoryStore(Protocol):
         """
         ...
 
+    @abstractmethod
     def restore(self, rows: Iterable[Row]) -> Restored:
         """Restore missing rows, all or none.
 
@@ -210,20 +206,7 @@ class WritableMemoryStore(Protocol):
 
     def finish_removal(self) -> str:
         """Erase removed data from other places; see `WritableStore.finish_removal`."""
-        ...
-
-    def close(self) -> None:
-        """Release the connection; closing twice is allowed."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+        return ""
 
 
 class EditableMemoryStore(WritableMemoryStore, Protocol):

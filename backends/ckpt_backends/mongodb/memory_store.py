@@ -9,13 +9,14 @@ from pymongo.client_session import ClientSession
 
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.errors import PartlyDone, StoreChanged
-from ckpt_backends.memory.base import BaseMemoryStore, BaseWritableMemoryStore
 from ckpt_backends.memory.protocol import (
     Item,
     ItemKey,
     MemoryInfo,
+    MemoryStore,
     Namespace,
     NamespaceSize,
+    WritableMemoryStore,
     begins,
     check_unchanged,
 )
@@ -31,7 +32,7 @@ from ckpt_backends.url import StoreUrl
 _VALUES_AT_ONCE = 20
 
 
-class MongoMemory(MongoDatabase, BaseMemoryStore):
+class MongoMemory(MongoDatabase, MemoryStore):
     """A MongoDBStore's collection, opened for reading."""
 
     def __init__(self, connection: MongoConnection, url: StoreUrl) -> None:
@@ -98,7 +99,7 @@ class MongoMemory(MongoDatabase, BaseMemoryStore):
         self._connection.restart()
 
 
-class WritableMongoMemory(MongoDatabase, BaseWritableMemoryStore):
+class WritableMongoMemory(MongoDatabase, WritableMemoryStore):
     """A MongoDBStore's collection, opened for changing."""
 
     def __init__(self, connection: MongoConnection, url: StoreUrl) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from ckpt_backends.discovery import load
 from ckpt_backends.memory.protocol import MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Store, WritableStore
-from ckpt_backends.servers.answer_errors import understanding, understood
+from ckpt_backends.servers.answer_errors import opening, understanding
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
@@ -54,10 +54,5 @@ def _opened(url: StoreUrl, make: Callable[[MongoConnection], _Opened]) -> _Opene
     """What `make` returns for a new connection, which is closed if it fails."""
     from ckpt_backends.mongodb.engine.connect import connect
 
-    connection = connect(url)
-    try:
-        with understood(url):
-            return understanding(make(connection), url)
-    except BaseException:
-        connection.close()
-        raise
+    with opening(connect(url), url) as connection:
+        return understanding(make(connection), url)

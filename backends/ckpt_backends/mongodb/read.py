@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from heapq import merge
 from itertools import groupby
-from typing import Any
+from typing import Any, Unpack
 
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Usage, Write
 from ckpt_backends.mongodb import pipelines
@@ -18,6 +18,7 @@ from ckpt_backends.mongodb.engine.fields import metadata_of, storable, storable_
 from ckpt_backends.mongodb.engine.pipelines import Stage, length
 from ckpt_backends.mongodb.engine.store import MongoCheckpoints, key_in
 from ckpt_backends.mongodb.recognise import JAVASCRIPT
+from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
 
 _IDS_PER_QUERY = 20_000
 """Ids in one query. They take about 1 MB; MongoDB's limit for a query is 16 MB."""
@@ -95,31 +96,28 @@ class MongoStore(MongoCheckpoints):
         return [text(row["_id"]) for row in rows]
 
     def checkpoints(
-        self,
-        thread_id: str,
-        *,
-        checkpoint_ns: str | None = None,
-        checkpoint_ids: Collection[str] | None = None,
-        body: bool = False,
-        metadata: bool = False,
-        values: bool | Collection[str] = False,  # noqa: ARG002  (they are in the body)
+        self, thread_id: str, **options: Unpack[CheckpointOptions]
     ) -> Iterator[Checkpoint]:
-        fields = _fields(body=body, metadata=metadata)
-        for match in self._matches(thread_id, checkpoint_ns, checkpoint_ids):
+        asked = CheckpointQuery(**options)
+        fields = _fields(asked)
+        for match in self._matches(thread_id, asked.checkpoint_ns, asked.checkpoint_ids):
             stages = [
                 {"$match": match},
                 {"$sort": {"checkpoint_ns": 1, "checkpoint_id": -1}},
                 {"$project": fields},
             ]
-            for row in self._connection.aggregate(self._layout.checkpoints, stages, raw=metadata):
-                yield _checkpoint(key_in(thread_id, row), row, body=body, metadata=metadata)
+            for row in self._connection.aggregate(
+                self._layout.checkpoints, stages, raw=asked.metadata
+            ):
+                yield _checkpoint(key_in(thread_id, row), row, asked)
 
     def checkpoints_at(
         self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
     ) -> Iterator[Checkpoint]:
-        stages: list[Stage] = [{"$project": _fields(body=body, metadata=metadata)}]
+        asked = CheckpointQuery(body=body, metadata=metadata)
+        stages: list[Stage] = [{"$project": _fields(asked)}]
         for key, row in self._at(keys, self._layout.checkpoints, stages, raw=metadata):
-            yield _checkpoint(key, row, body=body, metadata=metadata)
+            yield _checkpoint(key, row, asked)
 
     def _at(
         self,
@@ -142,22 +140,17 @@ class MongoStore(MongoCheckpoints):
             if (key := stored.get(found)) is not None:
                 yield key, row
 
-    def writes(
-        self,
-        thread_id: str,
-        *,
-        checkpoint_ns: str | None = None,
-        checkpoint_ids: Collection[str] | None = None,
-        channels: Collection[str] | None = None,
-        values: bool | Collection[str] = False,
-    ) -> Iterator[Write]:
+    def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:
+        asked = WriteQuery(**options)
         if self._layout.writes is None:
             return
-        only = {} if channels is None else {"channel": {"$in": storable_of(channels)}}
+        only = {} if asked.channels is None else {"channel": {"$in": storable_of(asked.channels)}}
         # This order uses the index. The writes of each checkpoint are sorted below.
         order = {"checkpoint_id": 1, "task_id": -1, "idx": -1}
-        for match in self._matches(thread_id, checkpoint_ns, checkpoint_ids, writes=True):
-            stages = [{"$match": {**match, **only}}, {"$sort": order}, _read_writes(values)]
+        for match in self._matches(
+            thread_id, asked.checkpoint_ns, asked.checkpoint_ids, writes=True
+        ):
+            stages = [{"$match": {**match, **only}}, {"$sort": order}, _read_writes(asked.values)]
             rows = self._connection.aggregate(self._layout.writes, stages)
             for _, group in groupby(rows, key=lambda row: text(row.get("checkpoint_id"))):
                 yield from sorted(
@@ -208,21 +201,21 @@ class MongoStore(MongoCheckpoints):
                 yield {**of_ns, "checkpoint_id": {"$in": chunk}}
 
 
-def _fields(*, body: bool, metadata: bool) -> Stage:
+def _fields(asked: CheckpointQuery) -> Stage:
     """The fields of a checkpoint."""
     fields = ["thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id"]
-    fields += ["type", "checkpoint"] if body else []
-    fields += ["metadata"] if metadata else []
+    fields += ["type", "checkpoint"] if asked.body else []
+    fields += ["metadata"] if asked.metadata else []
     return {"_id": 0, **dict.fromkeys(fields, 1)}
 
 
-def _checkpoint(key: CheckpointKey, row: Any, *, body: bool, metadata: bool) -> Checkpoint:
+def _checkpoint(key: CheckpointKey, row: Any, asked: CheckpointQuery) -> Checkpoint:
     parent = row.get("parent_checkpoint_id")
     return Checkpoint(
         key,
         text(parent) if parent else None,
-        _typed(row.get("type"), row.get("checkpoint")) if body else None,
-        metadata_of(row.get("metadata")) if metadata else None,
+        _typed(row.get("type"), row.get("checkpoint")) if asked.body else None,
+        metadata_of(row.get("metadata")) if asked.metadata else None,
     )
 
 

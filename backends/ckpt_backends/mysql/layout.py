@@ -24,9 +24,13 @@ from ckpt_backends.sql.blob_tables import (
     BLOBS,
     CHECKPOINTS,
     NAMES,
+    NEEDED,
     WRITES,
+    BlobLayout,
+    check_wanted,
     missing_columns,
     unknown_columns,
+    unknown_tables,
 )
 
 FULL, SHALLOW = "mysql", "mysql-shallow"
@@ -83,17 +87,11 @@ class MySQLTable:
 
 
 @dataclass(frozen=True, slots=True)
-class MySQLLayout:
-    """The layout as found in one database."""
+class MySQLLayout(BlobLayout[MySQLTable]):
+    """The layout as found in one database. Migrations may be unknown, too."""
 
-    checkpoints: MySQLTable
-    blobs: MySQLTable
-    writes: MySQLTable
-    shallow: bool
     migration: int | None
     """The last migration of the database; None if it cannot be read."""
-    unknown: tuple[str, ...]
-    """Columns and migrations that no known saver creates. A newer saver may have done so."""
 
     @property
     def name(self) -> str:
@@ -108,15 +106,6 @@ class MySQLLayout:
     def ns(self) -> str:
         """The column with which rows of a namespace are found."""
         return HASH if self.hashed else "checkpoint_ns"
-
-    @property
-    def task_path(self) -> bool:
-        """Whether the writes have the column `task_path`."""
-        return "task_path" in self.writes.columns
-
-    @property
-    def tables(self) -> tuple[MySQLTable, MySQLTable, MySQLTable]:
-        return self.checkpoints, self.blobs, self.writes
 
     @property
     def merging(self) -> str:
@@ -161,14 +150,11 @@ def detect(
         raise UnknownLayout(f"no checkpoint tables in '{where}'", hint=f"found {found}")
     columns = {name: tables[name].columns.keys() for name in NAMES if name in tables}
     shallow = "checkpoint_id" not in columns[CHECKPOINTS]
-    missing = missing_columns(columns, shallow=shallow)
+    missing = missing_columns(columns, NEEDED[shallow])
     if shallow and not missing and not all(HASH in columns[name] for name in NAMES):
         missing = [HASH]
     if missing:
-        raise UnknownLayout(
-            f"unknown layout of the checkpoint tables in '{where}'",
-            hint=f"missing {', '.join(missing)}",
-        )
+        raise unknown_tables(where, missing)
     unknown = [f"column {name}" for name in unknown_columns(columns, _ALSO)]
     if migration is not None and migration > _NEWEST[SHALLOW if shallow else FULL]:
         unknown.append(f"migration {migration}")
@@ -180,11 +166,7 @@ def detect(
         migration=migration,
         unknown=tuple(unknown),
     )
-    if wanted not in {None, layout.name}:
-        raise UnknownLayout(
-            f"'{where}' does not hold the layout '{wanted}'",
-            hint=f"it holds '{layout.name}': remove `layout` from the URL",
-        )
+    check_wanted(wanted, layout.name, where)
     return layout
 
 

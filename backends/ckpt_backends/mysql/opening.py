@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ckpt_backends.protocol import Store, WritableStore
-from ckpt_backends.servers.answer_errors import understood
+from ckpt_backends.servers.answer_errors import opening
 from ckpt_backends.url import StoreUrl
 
 
@@ -13,21 +13,16 @@ def open_store(url: StoreUrl) -> Store:
     from ckpt_backends.mysql.connect import connect
     from ckpt_backends.sql.recognition import recognised
 
-    connection = connect(url)
-    try:
-        with understood(url):
-            tables = find_tables(connection)
-            columns = {name: set(one.columns) for name, one in tables.items()}
-            if saver := recognised(columns):
-                from ckpt_backends.mysql.database import MySQLDatabase
+    with opening(connect(url), url) as connection:
+        tables = find_tables(connection)
+        columns = {name: set(one.columns) for name, one in tables.items()}
+        if saver := recognised(columns):
+            from ckpt_backends.mysql.database import MySQLDatabase
 
-                return saver.open(MySQLDatabase(connection, url, tables), columns, url)
-            from ckpt_backends.mysql.read import MySQLStore
+            return saver.open(MySQLDatabase(connection, url, tables), columns, url)
+        from ckpt_backends.mysql.read import MySQLStore
 
-            return MySQLStore(connection, url, find_layout(connection, tables, url))
-    except BaseException:
-        connection.close()
-        raise
+        return MySQLStore(connection, url, find_layout(connection, tables, url))
 
 
 def open_writable(url: StoreUrl) -> WritableStore:
@@ -36,21 +31,16 @@ def open_writable(url: StoreUrl) -> WritableStore:
     from ckpt_backends.mysql.connect import connect
     from ckpt_backends.sql.recognition import recognised
 
-    connection = connect(url, writable=True)
-    try:
-        with understood(url):
-            tables = find_tables(connection)
-            columns = {name: set(one.columns) for name, one in tables.items()}
-            if saver := recognised(columns):
-                from ckpt_backends.mysql.database import MySQLDatabase
+    with opening(connect(url, writable=True), url) as connection:
+        tables = find_tables(connection)
+        columns = {name: set(one.columns) for name, one in tables.items()}
+        if saver := recognised(columns):
+            from ckpt_backends.mysql.database import MySQLDatabase
 
-                connection.restart()
-                return saver.open_writable(MySQLDatabase(connection, url, tables), columns, url)
-            from ckpt_backends.mysql.write import WritableMySQLStore
-
-            layout = find_layout(connection, tables, url)
             connection.restart()
-            return WritableMySQLStore(connection, url, layout)
-    except BaseException:
-        connection.close()
-        raise
+            return saver.open_writable(MySQLDatabase(connection, url, tables), columns, url)
+        from ckpt_backends.mysql.write import WritableMySQLStore
+
+        layout = find_layout(connection, tables, url)
+        connection.restart()
+        return WritableMySQLStore(connection, url, layout)

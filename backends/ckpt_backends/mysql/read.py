@@ -20,14 +20,23 @@ from ckpt_backends.mysql import sql
 from ckpt_backends.mysql.connect import MySQLConnection
 from ckpt_backends.mysql.database import MySQLDatabase
 from ckpt_backends.mysql.fetch import AT_ONCE, Fetcher
-from ckpt_backends.mysql.layout import MySQLLayout, MySQLTable, literal, quoted_name
+from ckpt_backends.mysql.layout import MySQLLayout, literal
 from ckpt_backends.mysql.values import SMALL, read_blobs
+from ckpt_backends.protocol import CheckpointQuery
 from ckpt_backends.servers.answer_types import STORE, checked
 from ckpt_backends.sql.blob_tables import json_bytes, typed
-from ckpt_backends.sql.queries import STATES_AT_ONCE, RowQuery, SqlTable, SqlTables
+from ckpt_backends.sql.queries import (
+    STATES_AT_ONCE,
+    RowQuery,
+    SqlTable,
+    SqlTables,
+    tables_with_blobs,
+)
 from ckpt_backends.sql.row_changes import in_chunks
 from ckpt_backends.sql.store import Keyed, SqlStore
 from ckpt_backends.url import StoreUrl
+
+_SHALLOW_ID = "JSON_UNQUOTE(JSON_EXTRACT(checkpoint, '$.id'))"
 
 
 @checked(*STORE)
@@ -41,7 +50,7 @@ class MySQLStore(SqlStore):
         self._layout = layout
         database = MySQLDatabase(connection, url, {table.name: table for table in layout.tables})
         self._fetcher = Fetcher(database)
-        super().__init__(database, url, _tables(layout))
+        super().__init__(database, url, tables_of(layout, database))
 
     def _saver(self) -> str:
         if not self._layout.shallow:
@@ -98,16 +107,10 @@ class MySQLStore(SqlStore):
         key = self._layout.ns_key(checkpoint_ns)
         return f"c.{self._layout.ns} = %(ns_key)s AND {where}", {**values, "ns_key": key}
 
-    def _select_checkpoints(
-        self,
-        *,
-        body: bool,
-        metadata: bool,
-        values: bool | Collection[str],  # noqa: ARG002
-    ) -> RowQuery:
+    def _select_checkpoints(self, asked: CheckpointQuery) -> RowQuery:
         """The query for keys, parents, and the size of the columns to read later."""
         table = self._tables.checkpoints
-        wanted = {"checkpoint": body, "metadata": metadata}
+        wanted = {"checkpoint": asked.body, "metadata": asked.metadata}
         size = " + ".join(table.sizes[name] for name, is_read in wanted.items() if is_read)
         return RowQuery(
             table=table,
@@ -115,25 +118,23 @@ class MySQLStore(SqlStore):
             order="c.checkpoint_id DESC",
         )
 
-    def _read_checkpoints(
-        self, rows: Keyed, *, body: bool, metadata: bool, values: bool | Collection[str]
-    ) -> Iterator[Checkpoint]:
-        for some in in_chunks(rows, STATES_AT_ONCE if body and values else AT_ONCE):
-            read = self._with_bodies(some, body=body, metadata=metadata)
-            if body:
-                yield from read_blobs(self._fetcher, self._layout, list(read), values)
+    def _read_checkpoints(self, rows: Keyed, asked: CheckpointQuery) -> Iterator[Checkpoint]:
+        for some in in_chunks(rows, STATES_AT_ONCE if asked.body and asked.values else AT_ONCE):
+            read = self._with_bodies(some, asked)
+            if asked.body:
+                yield from read_blobs(self._fetcher, self._layout, list(read), asked.values)
             else:
                 yield from read
 
     def _with_bodies(
-        self, listed: Sequence[tuple[CheckpointKey, Sequence[Any]]], *, body: bool, metadata: bool
+        self, listed: Sequence[tuple[CheckpointKey, Sequence[Any]]], asked: CheckpointQuery
     ) -> Iterator[Checkpoint]:
         """The listed checkpoints, with the bodies and metadata that are asked for."""
         found: dict[CheckpointKey, Sequence[Any]] = {}
-        if body or metadata:
+        if asked.body or asked.metadata:
             columns = [
                 *("thread_id", "checkpoint_ns", "checkpoint_id"),
-                *("checkpoint" if body else "NULL", "metadata" if metadata else "NULL"),
+                *("checkpoint" if asked.body else "NULL", "metadata" if asked.metadata else "NULL"),
             ]
             places = [
                 (key.thread_id, ns, key.checkpoint_id)
@@ -150,8 +151,8 @@ class MySQLStore(SqlStore):
             yield Checkpoint(
                 key,
                 parent,
-                (too_long or json_bytes(text)) if body else None,
-                (too_long or json_bytes(meta)) if metadata else None,
+                (too_long or json_bytes(text)) if asked.body else None,
+                (too_long or json_bytes(meta)) if asked.metadata else None,
             )
 
     def _select_writes(
@@ -240,22 +241,17 @@ class MySQLStore(SqlStore):
         self._merged = None
 
 
-def _tables(layout: MySQLLayout) -> SqlTables:
-    def table(found: MySQLTable, *sized: str, size: str, view: str = "") -> SqlTable:
-        columns = {name: quoted_name(name) for name in found.stored}
-        sizes = {name: size.format(name) for name in sized}
-        return SqlTable(found.name, found.sql, columns, sizes, view.format(checkpoints=found.sql))
-
-    length, row = "COALESCE(OCTET_LENGTH(c.`{}`), 0)", sql.SHALLOW if layout.shallow else ""
-    return SqlTables(
+def tables_of(layout: MySQLLayout, database: MySQLDatabase) -> SqlTables:
+    """The tables of the layout, for reading and changing."""
+    return tables_with_blobs(
+        database,
+        layout,
+        size="OCTET_LENGTH(c.{})",
+        length="COALESCE(OCTET_LENGTH(c.`{}`), 0)",
+        view=sql.SHALLOW,
         layout=layout.name,
         names=tuple(table.name for table in layout.tables),
-        checkpoints=table(
-            layout.checkpoints, "checkpoint", "metadata", size="OCTET_LENGTH(c.{})", view=row
-        ),
-        writes=table(layout.writes, "blob", size=length),
-        blobs=table(layout.blobs, "blob", size=length),
-        task_path=layout.task_path,
-        shallow=layout.shallow,
         can_add=layout.hashed and not layout.shallow and not layout.unknown,
+        own_id=_SHALLOW_ID if layout.shallow else "checkpoint_id",
+        namespace=lambda ns: {layout.ns: layout.ns_key(ns)},
     )

@@ -8,8 +8,8 @@ from ckpt_backends.errors import UnknownLayout, Unsupported
 from ckpt_backends.mysql.connect import MySQLConnection
 from ckpt_backends.mysql.database import MySQLDatabase
 from ckpt_backends.mysql.layout import HASH, MySQLLayout, bound
+from ckpt_backends.mysql.read import tables_of
 from ckpt_backends.mysql.sql import exact
-from ckpt_backends.sql.saver_tables import SaverTables
 from ckpt_backends.sql.write import WritableSqlStore
 from ckpt_backends.url import StoreUrl
 
@@ -18,7 +18,6 @@ _RIVAL = f"""
     WHERE thread_id = {{mark}} AND {exact("thread_id")} <> {exact("%(thread)s")} LIMIT 1
 """
 """Another thread with an id that is equal in the collation."""
-_SHALLOW_ID = "JSON_UNQUOTE(JSON_EXTRACT(checkpoint, '$.id'))"
 
 
 class WritableMySQLStore(WritableSqlStore):
@@ -35,18 +34,8 @@ class WritableMySQLStore(WritableSqlStore):
                 f"'{url}' was written by a saver older than 2.0.10, so ckpt only reads it",
                 hint="run setup() of langgraph-checkpoint-mysql 3.0 once",
             )
-        tables = {table.name: table for table in layout.tables}
-        found = SaverTables(
-            names={name: table.sql for name, table in tables.items()},
-            columns={name: table.stored for name, table in tables.items()},
-            checkpoints=layout.checkpoints.name,
-            writes=layout.writes.name,
-            blobs=layout.blobs.name,
-            own_id=_SHALLOW_ID if layout.shallow else "checkpoint_id",
-            keeps_history=not layout.shallow,
-            namespace=lambda ns: {HASH: layout.ns_key(ns)},
-        )
-        super().__init__(MySQLDatabase(connection, url, tables), url, found)
+        database = MySQLDatabase(connection, url, {table.name: table for table in layout.tables})
+        super().__init__(database, url, tables_of(layout, database))
         self._layout = layout
 
     def _check_thread(self, thread_id: str) -> None:

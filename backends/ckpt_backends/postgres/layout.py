@@ -11,7 +11,7 @@ The columns are used, because the number in `checkpoint_migrations` is ambiguous
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -23,9 +23,14 @@ from ckpt_backends.sql.blob_tables import (
     BLOBS,
     CHECKPOINTS,
     NAMES,
+    NEEDED,
     WRITES,
+    BlobLayout,
+    check_wanted,
     missing_columns,
+    too_old,
     unknown_columns,
+    unknown_tables,
 )
 
 FULL, SHALLOW = "postgres", "postgres-shallow"
@@ -47,34 +52,22 @@ class PostgresTable:
     """By column, its type, such as `jsonb` or `public.vector`."""
 
     @property
+    def stored(self) -> Collection[str]:
+        return self.columns
+
+    @property
     def sql(self) -> str:
         """The quoted name with schema for a query."""
         return f"{quoted_name(self.schema)}.{quoted_name(self.name)}"
 
 
 @dataclass(frozen=True, slots=True)
-class PostgresLayout:
+class PostgresLayout(BlobLayout[PostgresTable]):
     """The layout as found in one database."""
-
-    checkpoints: PostgresTable
-    blobs: PostgresTable
-    writes: PostgresTable
-    shallow: bool
-    unknown: tuple[str, ...]
-    """Columns that no known saver creates, as `table.column`. A newer saver may have done so."""
 
     @property
     def name(self) -> str:
         return SHALLOW if self.shallow else FULL
-
-    @property
-    def task_path(self) -> bool:
-        """Whether the writes have the column `task_path`."""
-        return "task_path" in self.writes.columns
-
-    @property
-    def tables(self) -> tuple[PostgresTable, PostgresTable, PostgresTable]:
-        return self.checkpoints, self.blobs, self.writes
 
 
 def detect(
@@ -96,12 +89,9 @@ def detect(
         raise _no_tables(every, schemas, where)
     columns = {name: table.columns.keys() for name, table in found.items()}
     if "thread_ts" in columns[CHECKPOINTS]:
-        raise UnknownLayout(
-            f"'{where}' was written by LangGraph 0.1 or earlier (column 'thread_ts')",
-            hint="ckpt cannot read this layout",
-        )
+        raise too_old(where, hint="ckpt cannot read this layout")
     shallow = "checkpoint_id" not in columns[CHECKPOINTS]
-    missing = missing_columns(columns, shallow=shallow)
+    missing = missing_columns(columns, NEEDED[shallow])
     if not missing:
         missing = [
             f"{CHECKPOINTS}.{column} of type jsonb"
@@ -109,23 +99,15 @@ def detect(
             if found[CHECKPOINTS].columns[column] != "jsonb"
         ]
     if missing:
-        raise UnknownLayout(
-            f"unknown layout of the checkpoint tables in '{where}'",
-            hint=f"missing {', '.join(missing)}",
-        )
-    unknown = unknown_columns(columns, _ALSO)
+        raise unknown_tables(where, missing)
     layout = PostgresLayout(
         found[CHECKPOINTS],
         found[BLOBS],
         found[WRITES],
         shallow=shallow,
-        unknown=tuple(unknown),
+        unknown=unknown_columns(columns, _ALSO),
     )
-    if wanted not in {None, layout.name}:
-        raise UnknownLayout(
-            f"'{where}' does not hold the layout '{wanted}'",
-            hint=f"it holds '{layout.name}': remove `layout` from the URL",
-        )
+    check_wanted(wanted, layout.name, where)
     return layout
 
 

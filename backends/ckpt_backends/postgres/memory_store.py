@@ -19,12 +19,7 @@ from ckpt_backends.postgres.catalog import begin
 from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.postgres.database import PostgresDatabase
 from ckpt_backends.postgres.layout import PostgresTable
-from ckpt_backends.sql.memory_store import (
-    MemoryDialect,
-    MemoryTables,
-    SqlMemory,
-    WritableSqlMemory,
-)
+from ckpt_backends.sql.memory_store import MemoryDialect, MemoryTables, SqlMemory, WritableSqlMemory
 from ckpt_backends.url import StoreUrl
 
 
@@ -53,24 +48,16 @@ _DIALECT = MemoryDialect(
 
 def open_memory(connection: PostgresConnection, url: StoreUrl) -> SqlMemory:
     """Open a database for reading. Raises `UnknownLayout`."""
-    try:
-        found = _find_tables(connection, url)
-        return SqlMemory(PostgresDatabase(connection, url, found), url, _named(found), _DIALECT)
-    except BaseException:
-        connection.close()
-        raise
+    found = _find_tables(connection, url)
+    return SqlMemory(PostgresDatabase(connection, url, found), url, _named(found), _DIALECT)
 
 
 def open_writable_memory(connection: PostgresConnection, url: StoreUrl) -> WritableSqlMemory:
     """Open a database for changing. Raises `UnknownLayout` or `Unsupported`."""
-    try:
-        found = _find_tables(connection, url)
-        connection.restart()
-        database = PostgresDatabase(connection, url, found)
-        return WritableSqlMemory(database, url, _named(found), _DIALECT)
-    except BaseException:
-        connection.close()
-        raise
+    found = _find_tables(connection, url)
+    connection.restart()
+    database = PostgresDatabase(connection, url, found)
+    return WritableSqlMemory(database, url, _named(found), _DIALECT)
 
 
 def _named(tables: Sequence[PostgresTable]) -> MemoryTables:

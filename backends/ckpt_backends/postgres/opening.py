@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ckpt_backends.memory.protocol import MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Store, WritableStore
-from ckpt_backends.servers.answer_errors import understood
+from ckpt_backends.servers.answer_errors import opening
 from ckpt_backends.url import StoreUrl
 
 
@@ -13,24 +13,19 @@ def open_store(url: StoreUrl) -> Store:
     from ckpt_backends.postgres.catalog import find_tables, of_application
     from ckpt_backends.postgres.connect import connect
 
-    connection = connect(url)
-    try:
-        with understood(url):
-            tables, schemas = find_tables(connection, url)
-            if found := of_application(tables, schemas):
-                from ckpt_backends.postgres.database import PostgresDatabase
+    with opening(connect(url), url) as connection:
+        tables, schemas = find_tables(connection, url)
+        if found := of_application(tables, schemas):
+            from ckpt_backends.postgres.database import PostgresDatabase
 
-                saver, own = found
-                database = PostgresDatabase(connection, url, own)
-                return saver.open(database, database.columns, url, own[0].schema)
-            from ckpt_backends.postgres.layout import detect
-            from ckpt_backends.postgres.read import PostgresStore
+            saver, own = found
+            database = PostgresDatabase(connection, url, own)
+            return saver.open(database, database.columns, url, own[0].schema)
+        from ckpt_backends.postgres.layout import detect
+        from ckpt_backends.postgres.read import PostgresStore
 
-            layout = detect(tables, schemas, url.params.get("layout"), str(url))
-            return PostgresStore(connection, url, layout)
-    except BaseException:
-        connection.close()
-        raise
+        layout = detect(tables, schemas, url.params.get("layout"), str(url))
+        return PostgresStore(connection, url, layout)
 
 
 def open_writable(url: StoreUrl) -> WritableStore:
@@ -38,25 +33,20 @@ def open_writable(url: StoreUrl) -> WritableStore:
     from ckpt_backends.postgres.catalog import find_tables, of_application
     from ckpt_backends.postgres.connect import connect
 
-    connection = connect(url, writable=True)
-    try:
-        with understood(url):
-            tables, schemas = find_tables(connection, url)
-            connection.restart()
-            if found := of_application(tables, schemas):
-                from ckpt_backends.postgres.database import PostgresDatabase
+    with opening(connect(url, writable=True), url) as connection:
+        tables, schemas = find_tables(connection, url)
+        connection.restart()
+        if found := of_application(tables, schemas):
+            from ckpt_backends.postgres.database import PostgresDatabase
 
-                saver, own = found
-                database = PostgresDatabase(connection, url, own)
-                return saver.open_writable(database, database.columns, url, own[0].schema)
-            from ckpt_backends.postgres.layout import detect
-            from ckpt_backends.postgres.write import WritablePostgresStore
+            saver, own = found
+            database = PostgresDatabase(connection, url, own)
+            return saver.open_writable(database, database.columns, url, own[0].schema)
+        from ckpt_backends.postgres.layout import detect
+        from ckpt_backends.postgres.write import WritablePostgresStore
 
-            layout = detect(tables, schemas, url.params.get("layout"), str(url))
-            return WritablePostgresStore(connection, url, layout)
-    except BaseException:
-        connection.close()
-        raise
+        layout = detect(tables, schemas, url.params.get("layout"), str(url))
+        return WritablePostgresStore(connection, url, layout)
 
 
 def open_memory(url: StoreUrl) -> MemoryStore:
@@ -64,8 +54,7 @@ def open_memory(url: StoreUrl) -> MemoryStore:
     from ckpt_backends.postgres import memory_store
     from ckpt_backends.postgres.connect import connect
 
-    connection = connect(url)
-    with understood(url):
+    with opening(connect(url), url) as connection:
         return memory_store.open_memory(connection, url)
 
 
@@ -74,6 +63,5 @@ def open_writable_memory(url: StoreUrl) -> WritableMemoryStore:
     from ckpt_backends.postgres import memory_store
     from ckpt_backends.postgres.connect import connect
 
-    connection = connect(url, writable=True)
-    with understood(url):
+    with opening(connect(url, writable=True), url) as connection:
         return memory_store.open_writable_memory(connection, url)

@@ -6,7 +6,7 @@ channel and version. All checkpoints with the same version of a channel share th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -15,7 +15,8 @@ from ckpt_backends.model import USERS, Blob, Checkpoint, CheckpointKey, ThreadSi
 from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.postgres.database import PostgresDatabase
-from ckpt_backends.postgres.layout import PostgresLayout, PostgresTable
+from ckpt_backends.postgres.layout import PostgresLayout
+from ckpt_backends.protocol import CheckpointQuery
 from ckpt_backends.servers.answer_types import STORE, checked
 from ckpt_backends.sql.blob_tables import json_bytes, typed
 from ckpt_backends.sql.queries import (
@@ -23,8 +24,8 @@ from ckpt_backends.sql.queries import (
     KEYS_AT_ONCE,
     STATES_AT_ONCE,
     RowQuery,
-    SqlTable,
     SqlTables,
+    tables_with_blobs,
 )
 from ckpt_backends.sql.row_changes import in_chunks
 from ckpt_backends.sql.store import Keyed, SqlStore
@@ -46,7 +47,7 @@ class PostgresStore(SqlStore):
     ) -> None:
         self._layout = layout
         database = PostgresDatabase(connection, url, layout.tables)
-        super().__init__(database, url, _tables(layout, database))
+        super().__init__(database, url, tables_of(layout, database))
 
     def _saver(self) -> str:
         table = self._tables.checkpoints.sql
@@ -89,18 +90,16 @@ class PostgresStore(SqlStore):
         }
         return [found.get(one, ThreadSize(0, 0, 0)) for one in thread_ids]
 
-    def _select_checkpoints(
-        self, *, body: bool, metadata: bool, values: bool | Collection[str]
-    ) -> RowQuery:
+    def _select_checkpoints(self, asked: CheckpointQuery) -> RowQuery:
         columns = ["c.parent_checkpoint_id"]
-        columns += ["c.checkpoint::text" if body else "NULL"]
-        columns += ["c.metadata::text" if metadata else "NULL"]
+        columns += ["c.checkpoint::text" if asked.body else "NULL"]
+        columns += ["c.metadata::text" if asked.metadata else "NULL"]
         join, bound = "", dict[str, object]()
-        if body:
+        if asked.body:
             columns += ["kept.channels", "kept.types", "kept.sizes", "kept.wanted", "kept.blobs"]
             wanted, bound = "true", {"users": sorted(USERS)}
-            if values is not True:
-                among, names = self._database.among("b.channel", "names", values or ())
+            if asked.values is not True:
+                among, names = self._database.among("b.channel", "names", asked.values or ())
                 wanted, bound = f"{sql.CONTROL} OR {among}", bound | names
             join = sql.BLOBS.format(
                 blobs=self._layout.blobs.sql.replace("%", "%%"),
@@ -108,31 +107,25 @@ class PostgresStore(SqlStore):
                 short=f"octet_length(b.blob) <= {MOST_BYTES}",
                 same_version="" if self._layout.shallow else "AND b.version = v.version",
             )
+        at_once = STATES_AT_ONCE if asked.values else BODIES_AT_ONCE
         return RowQuery(
             table=self._tables.checkpoints,
             columns=", ".join(columns),
             order="c.checkpoint_id DESC",
             join=join,
             values=bound,
-            at_once=STATES_AT_ONCE if body and values else BODIES_AT_ONCE if body else KEYS_AT_ONCE,
-            has_bodies=body or metadata,
+            at_once=at_once if asked.body else KEYS_AT_ONCE,
+            has_bodies=asked.body or asked.metadata,
         )
 
-    def _read_checkpoints(
-        self,
-        rows: Keyed,
-        *,
-        body: bool,
-        metadata: bool,
-        values: bool | Collection[str],  # noqa: ARG002
-    ) -> Iterator[Checkpoint]:
+    def _read_checkpoints(self, rows: Keyed, asked: CheckpointQuery) -> Iterator[Checkpoint]:
         for key, (parent, text, meta, *blobs) in rows:
             yield Checkpoint(
                 key,
                 parent,
-                json_bytes(text) if body else None,
-                json_bytes(meta) if metadata else None,
-                _blobs(*blobs) if body else None,
+                json_bytes(text) if asked.body else None,
+                json_bytes(meta) if asked.metadata else None,
+                _blobs(*blobs) if asked.body else None,
             )
 
     def _at(self, query: RowQuery, keys: Sequence[CheckpointKey]) -> Keyed:
@@ -172,26 +165,18 @@ class PostgresStore(SqlStore):
         ]
 
 
-def _tables(layout: PostgresLayout, database: PostgresDatabase) -> SqlTables:
-    def table(found: PostgresTable, *sized: str, size: str, view: str = "") -> SqlTable:
-        # In a query with parameters, `%` must be written as `%%`.
-        name = found.sql.replace("%", "%%")
-        columns = {column: database.archived(found.name, column) for column in found.columns}
-        sizes = {column: size.format(column) for column in sized}
-        return SqlTable(found.name, name, columns, sizes, view.format(checkpoints=name))
-
-    length, row = "coalesce(octet_length(c.{}), 0)", sql.SHALLOW if layout.shallow else ""
-    return SqlTables(
+def tables_of(layout: PostgresLayout, database: PostgresDatabase) -> SqlTables:
+    """The tables of the layout, for reading and changing."""
+    return tables_with_blobs(
+        database,
+        layout,
+        size="pg_column_size(c.{})",
+        length="coalesce(octet_length(c.{}), 0)",
+        view=sql.SHALLOW,
         layout=layout.name,
         names=tuple(f"{table.schema}.{table.name}" for table in layout.tables),
-        checkpoints=table(
-            layout.checkpoints, "checkpoint", "metadata", size="pg_column_size(c.{})", view=row
-        ),
-        writes=table(layout.writes, "blob", size=length),
-        blobs=table(layout.blobs, "blob", size=length),
-        task_path=layout.task_path,
-        shallow=layout.shallow,
         can_add=not layout.shallow and not layout.unknown,
+        own_id="(checkpoint ->> 'id')" if layout.shallow else "checkpoint_id",
     )
 
 

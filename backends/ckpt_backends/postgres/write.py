@@ -7,7 +7,7 @@ from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.postgres.database import PostgresDatabase
 from ckpt_backends.postgres.layout import PostgresLayout
-from ckpt_backends.sql.saver_tables import SaverTables
+from ckpt_backends.postgres.read import tables_of
 from ckpt_backends.sql.write import WritableSqlStore
 from ckpt_backends.url import StoreUrl
 
@@ -24,14 +24,5 @@ class WritablePostgresStore(WritableSqlStore):
                 hint=f"unknown columns: {', '.join(map(shell.word, layout.unknown))}",
             )
         tables = (layout.blobs, layout.checkpoints, layout.writes)
-        found = SaverTables(
-            # In a query with parameters, `%` must be written as `%%`.
-            names={table.name: table.sql.replace("%", "%%") for table in tables},
-            columns={table.name: list(table.columns) for table in tables},
-            checkpoints=layout.checkpoints.name,
-            writes=layout.writes.name,
-            blobs=layout.blobs.name,
-            own_id="(checkpoint ->> 'id')" if layout.shallow else "checkpoint_id",
-            keeps_history=not layout.shallow,
-        )
-        super().__init__(PostgresDatabase(connection, url, tables), url, found)
+        database = PostgresDatabase(connection, url, tables)
+        super().__init__(database, url, tables_of(layout, database))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ckpt_backends.app_sessions import SessionStore
 from ckpt_backends.memory.protocol import MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Store, WritableStore
-from ckpt_backends.servers.answer_errors import understanding, understood
+from ckpt_backends.servers.answer_errors import opening, understanding, understood
 from ckpt_backends.url import StoreUrl
 
 
@@ -14,13 +14,8 @@ def open_store(url: StoreUrl) -> Store:
     from ckpt_backends.redis.engine.connect import connect
     from ckpt_backends.redis.engine.detect import open_layout
 
-    connection = connect(url)
-    try:
-        with understood(url):
-            return understanding(open_layout(connection, url).open(url), url)
-    except BaseException:
-        connection.close()
-        raise
+    with opening(connect(url), url) as connection:
+        return understanding(open_layout(connection, url).open(url), url)
 
 
 def open_writable(url: StoreUrl) -> WritableStore:
@@ -29,15 +24,10 @@ def open_writable(url: StoreUrl) -> WritableStore:
     from ckpt_backends.redis.engine.detect import open_layout
     from ckpt_backends.redis.engine.write import WritableRedisStore
 
-    connection = connect(url)
-    try:
-        with understood(url):
-            layout = open_layout(connection, url)
+    with opening(connect(url), url) as connection:
+        layout = open_layout(connection, url)
         layout.check_writable(url)
         return understanding(WritableRedisStore(layout, url), url)
-    except BaseException:
-        connection.close()
-        raise
 
 
 def open_sessions(url: StoreUrl) -> SessionStore:

@@ -14,6 +14,7 @@ from ckpt_backends.errors import Unreadable
 from ckpt_backends.url import StoreUrl
 
 _Store = TypeVar("_Store")
+_Connection = TypeVar("_Connection", bound=Any)
 _AMISS = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError),
     *(MemoryError, RecursionError, TypeError, ValueError, StructError),
@@ -38,6 +39,17 @@ def understood(url: StoreUrl) -> Iterator[None]:
         yield
     except _AMISS as error:
         raise unexpected(url) from error
+
+
+@contextmanager
+def opening(connection: _Connection, url: StoreUrl) -> Iterator[_Connection]:
+    """`understood`, with a new connection that is closed after any error."""
+    try:
+        with understood(url):
+            yield connection
+    except BaseException:
+        connection.close()
+        raise
 
 
 def understanding(store: _Store, url: StoreUrl) -> _Store:

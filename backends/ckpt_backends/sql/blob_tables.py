@@ -6,9 +6,12 @@ version of each channel's value; the value itself is in the blobs table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from ckpt_backends.codec.limits import MOST_BYTES, unread
+from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.model import TypedBytes
 
 CHECKPOINTS, BLOBS, WRITES = "checkpoints", "checkpoint_blobs", "checkpoint_writes"
@@ -28,30 +31,82 @@ _FULL: Mapping[str, frozenset[str]] = {
 }
 
 
-def missing_columns(columns: Mapping[str, Set[str]], *, shallow: bool) -> list[str]:
-    """The required columns that are missing from these tables, as `table.column`.
+Table = TypeVar("Table", bound=Any)
 
-    A column is required if every release of the saver creates it.
-    """
+
+@dataclass(frozen=True, slots=True)
+class BlobLayout(Generic[Table]):
+    """The layout as found in one database."""
+
+    checkpoints: Table
+    blobs: Table
+    writes: Table
+    shallow: bool
+    """Whether it stores only the newest state, without checkpoint ids and versions."""
+    unknown: tuple[str, ...]
+    """What no known saver creates, such as `table.column`. A newer saver may have done so."""
+
+    @property
+    def task_path(self) -> bool:
+        """Whether the writes have the column `task_path`."""
+        return bool("task_path" in self.writes.columns)
+
+    @property
+    def tables(self) -> tuple[Table, Table, Table]:
+        return self.checkpoints, self.blobs, self.writes
+
+
+NEEDED = {True: _SHALLOW, False: _FULL}
+"""By whether a layout is shallow, the columns that every release of its saver creates."""
+
+
+def missing_columns(columns: Mapping[str, Set[str]], needed: Mapping[str, Set[str]]) -> list[str]:
+    """The needed columns that are missing from these tables, as `table.column`."""
     return [
         f"{name}.{column}"
-        for name, needed in (_SHALLOW if shallow else _FULL).items()
-        for column in sorted(needed - columns.get(name, frozenset()))
+        for name, wanted in needed.items()
+        for column in sorted(wanted - columns.get(name, frozenset()))
     ]
 
 
 def unknown_columns(
-    columns: Mapping[str, Set[str]], also: Mapping[str, frozenset[str]]
-) -> list[str]:
+    columns: Mapping[str, Set[str]],
+    also: Mapping[str, Set[str]],
+    needed: Mapping[str, Set[str]] = _FULL,
+) -> tuple[str, ...]:
     """The columns that no release of the saver creates, as `table.column`.
 
     `also` lists by table the columns that only some releases create.
     """
-    return [
+    return tuple(
         f"{name}.{column}"
-        for name, known in _FULL.items()
-        for column in sorted(columns[name] - known - also[name])
-    ]
+        for name, known in needed.items()
+        for column in sorted(columns[name] - known - also.get(name, frozenset()))
+    )
+
+
+def unknown_tables(where: str, missing: Iterable[str]) -> UnknownLayout:
+    """The error for tables that lack something."""
+    return UnknownLayout(
+        f"unknown layout of the checkpoint tables in '{where}'",
+        hint=f"missing {', '.join(missing)}",
+    )
+
+
+def too_old(where: str, hint: str) -> UnknownLayout:
+    """The error for tables of LangGraph 0.1."""
+    return UnknownLayout(
+        f"'{where}' was written by LangGraph 0.1 or earlier (column 'thread_ts')", hint=hint
+    )
+
+
+def check_wanted(wanted: str | None, layout: str, where: str) -> None:
+    """Raise `UnknownLayout` if the URL names another layout than that of the tables."""
+    if wanted not in {None, layout}:
+        raise UnknownLayout(
+            f"'{where}' does not hold the layout '{wanted}'",
+            hint=f"it holds '{layout}': remove `layout` from the URL",
+        )
 
 
 def typed(tag: str, size: int, blob: bytes | None) -> TypedBytes:

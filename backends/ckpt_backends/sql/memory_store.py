@@ -14,15 +14,16 @@ from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.codec.limits import unread
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.memory import dotted_namespaces
-from ckpt_backends.memory.base import BaseMemoryStore, BaseWritableMemoryStore
 from ckpt_backends.memory.dotted_namespaces import STORE, VECTORS
 from ckpt_backends.memory.protocol import (
     Item,
     ItemKey,
     MemoryInfo,
+    MemoryStore,
     Namespace,
     NamespaceSize,
     Vector,
+    WritableMemoryStore,
     begins,
     check_unchanged,
 )
@@ -147,7 +148,7 @@ _KEY = ("prefix", "key")
 
 
 @checked(*MEMORY)
-class SqlMemory(BaseMemoryStore):
+class SqlMemory(MemoryStore):
     """A Store's database, opened for reading."""
 
     def __init__(
@@ -232,7 +233,7 @@ class SqlMemory(BaseMemoryStore):
 
 
 @checked("remove")
-class WritableSqlMemory(BaseWritableMemoryStore):
+class WritableSqlMemory(WritableMemoryStore):
     """A Store's database, opened for changing."""
 
     def __init__(

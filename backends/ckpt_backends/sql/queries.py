@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ckpt_backends.model import Capability
+from ckpt_backends.sql.blob_tables import BlobLayout
 from ckpt_backends.sql.database import Database
 
 KEYS_AT_ONCE, BODIES_AT_ONCE, STATES_AT_ONCE = 5000, 200, 4
@@ -38,6 +40,11 @@ class SqlTable:
         return " + ".join(self.sizes.values())
 
 
+def by_name(ns: str) -> Mapping[str, object]:
+    """The cells with which most savers find the rows of a namespace."""
+    return {"checkpoint_ns": ns}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlTables:
     """The layout as found in one database."""
@@ -55,6 +62,10 @@ class SqlTables:
     """Whether the layout stores only the newest state, without checkpoint ids and versions."""
     can_add: bool
     """Whether `ckpt` can add checkpoints."""
+    own_id: str = "checkpoint_id"
+    """The expression for the id of a row of `checkpoints`."""
+    namespace: Callable[[str], Mapping[str, object]] = by_name
+    """The cells with which the rows of a namespace are found."""
 
     @property
     def capabilities(self) -> Capability:
@@ -69,6 +80,40 @@ class SqlTables:
     def all(self) -> tuple[SqlTable, ...]:
         """The tables, checkpoints last."""
         return (*([self.blobs] if self.blobs else []), self.writes, self.checkpoints)
+
+
+def tables_with_blobs(
+    database: Database,
+    layout: BlobLayout[Any],
+    /,
+    *,
+    size: str,
+    length: str,
+    view: str,
+    **rest: Any,
+) -> SqlTables:
+    """The tables of a saver that keeps values in a table of blobs.
+
+    `size` and `length` are expressions for the bytes of JSON and of a value, with `{}` for the
+    column; `view` is the subquery for a shallow layout, and `rest` the other fields of `SqlTables`.
+    """
+
+    def table(found: Any, *sized: str, size: str = length, view: str = "") -> SqlTable:
+        # In a query with parameters, `%` must be written as `%%`.
+        name = found.sql.replace("%", "%%")
+        columns = {column: database.archived(found.name, column) for column in found.stored}
+        sizes = {column: size.format(column) for column in sized}
+        return SqlTable(found.name, name, columns, sizes, view.format(checkpoints=name))
+
+    row = view if layout.shallow else ""
+    return SqlTables(
+        checkpoints=table(layout.checkpoints, "checkpoint", "metadata", size=size, view=row),
+        writes=table(layout.writes, "blob"),
+        blobs=table(layout.blobs, "blob"),
+        task_path=layout.task_path,
+        shallow=layout.shallow,
+        **rest,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ckpt_backends.changes.removal import GONE, MOVED, Inside, Removal, Removed
+from ckpt_backends.changes.removal import Inside, Removal, Removed
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.sql.database import WritableDatabase, text
+from ckpt_backends.sql.queries import SqlTables
 from ckpt_backends.sql.row_changes import RowChanges, in_chunks
-from ckpt_backends.sql.saver_tables import SaverTables
 
 _NONE = (0, "")
 """The state of a thread without rows in a table."""
@@ -23,7 +23,7 @@ _Place = tuple[str, Mapping[str, str], Sequence[str]]
 
 
 def remove_threads(
-    database: WritableDatabase, rows: RowChanges, tables: SaverTables, removals: Sequence[Removal]
+    database: WritableDatabase, rows: RowChanges, tables: SqlTables, removals: Sequence[Removal]
 ) -> list[Removed]:
     """Remove the planned rows of each thread that has not changed."""
     remover = _Remover(database, rows, tables)
@@ -33,28 +33,27 @@ def remove_threads(
 class _Remover:
     """Removes rows of threads from the tables of a saver."""
 
-    def __init__(self, database: WritableDatabase, rows: RowChanges, tables: SaverTables) -> None:
+    def __init__(self, database: WritableDatabase, rows: RowChanges, tables: SqlTables) -> None:
         self._database = database
         self._rows = rows
         self._tables = tables
-        blobs = [tables.blobs] if tables.blobs else []
-        self._to_lock = (*blobs, tables.checkpoints, tables.writes)
-        self._to_remove = (tables.writes, *blobs, tables.checkpoints)
+        self._checkpoints, self._writes = tables.checkpoints.name, tables.writes.name
+        self._blobs = tables.blobs.name if tables.blobs else ""
+        blobs = [self._blobs] if tables.blobs else []
+        self._to_lock = (*blobs, self._checkpoints, self._writes)
+        self._to_remove = (self._writes, *blobs, self._checkpoints)
 
     def remove(self, removals: Sequence[Removal]) -> Iterator[Removed]:
         """Remove some threads, or parts of them."""
-        tables = self._tables
         ids = [one.thread_id for one in removals if self._database.storable(one.thread_id)]
         states = {table: self._states(table, ids) for table in self._to_lock}
         whole = []
         for one in removals:
             found = {table: states[table].get(one.thread_id, _NONE) for table in self._to_remove}
-            checkpoints, newest = found[tables.checkpoints]
-            state = (time_of(newest), checkpoints, found[tables.writes][0])
-            if one.checkpoints and not checkpoints:
-                yield Removed(one.thread_id, skipped=GONE)
-            elif state != (one.last_at, one.checkpoints, one.writes):
-                yield Removed(one.thread_id, skipped=MOVED)
+            checkpoints, newest = found[self._checkpoints]
+            writes, _ = found[self._writes]
+            if reason := one.reason_to_skip(time_of(newest), checkpoints, writes):
+                yield Removed(one.thread_id, skipped=reason)
             elif one.inside is not None:
                 yield Removed(one.thread_id, self._remove_inside(one.thread_id, one.inside))
             else:
@@ -69,7 +68,7 @@ class _Remover:
         """By thread, its number of rows and its newest checkpoint. Locks these rows."""
         if not thread_ids:
             return {}
-        exact, is_head = self._database.exact, table == self._tables.checkpoints
+        exact, is_head = self._database.exact, table == self._checkpoints
         newest = f"max({exact(self._tables.own_id)})" if is_head else "NULL"
         found = self._rows.select(
             table,
@@ -91,15 +90,13 @@ class _Remover:
             (ns, {"channel": channel}, some) for (ns, channel), some in versions.items()
         ]
         for table, column, places in (
-            (tables.writes, "checkpoint_id", by_ns),
-            (tables.blobs, "version", by_channel),
-            (tables.checkpoints, tables.own_id, by_ns),
+            (self._writes, "checkpoint_id", by_ns),
+            (self._blobs, "version", by_channel),
+            (self._checkpoints, tables.own_id, by_ns),
         ):
             for ns, channel, wanted in places:
                 if all(map(storable, (ns, *channel.values()))):
                     where = {"thread_id": thread_id, **tables.namespace(ns), **channel}
                     for chunk in in_chunks(filter(storable, wanted)):
-                        removed[table or ""] += self._rows.remove(
-                            table or "", {**where, column: chunk}
-                        )
+                        removed[table] += self._rows.remove(table, {**where, column: chunk})
         return removed

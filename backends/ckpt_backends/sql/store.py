@@ -6,14 +6,8 @@ A query for rows always names its table `c`.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import (
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from typing import Any, ClassVar
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Unpack
 
 from ckpt_backends.base import BaseStore
 from ckpt_backends.changes.rows import Row, own_rows
@@ -29,6 +23,7 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
+from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
 from ckpt_backends.sql.blob_tables import typed
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.queries import (
@@ -83,15 +78,11 @@ class SqlStore(BaseStore):
         """The row for `thread`, if there is one."""
 
     @abstractmethod
-    def _select_checkpoints(
-        self, *, body: bool, metadata: bool, values: bool | Collection[str]
-    ) -> RowQuery:
+    def _select_checkpoints(self, asked: CheckpointQuery) -> RowQuery:
         """The query for checkpoints, for `_read_checkpoints`."""
 
     @abstractmethod
-    def _read_checkpoints(
-        self, rows: Keyed, *, body: bool, metadata: bool, values: bool | Collection[str]
-    ) -> Iterator[Checkpoint]:
+    def _read_checkpoints(self, rows: Keyed, asked: CheckpointQuery) -> Iterator[Checkpoint]:
         """The checkpoints of these rows."""
 
     @abstractmethod
@@ -224,38 +215,24 @@ class SqlStore(BaseStore):
         return [self._text(ns) for (ns,) in self._database.rows(query, self._of(thread_id))]
 
     def checkpoints(
-        self,
-        thread_id: str,
-        *,
-        checkpoint_ns: str | None = None,
-        checkpoint_ids: Collection[str] | None = None,
-        body: bool = False,
-        metadata: bool = False,
-        values: bool | Collection[str] = False,
+        self, thread_id: str, **options: Unpack[CheckpointOptions]
     ) -> Iterator[Checkpoint]:
-        query = self._select_checkpoints(body=body, metadata=metadata, values=values)
-        rows = self._of_thread(query, thread_id, checkpoint_ns, checkpoint_ids)
-        yield from self._read_checkpoints(rows, body=body, metadata=metadata, values=values)
+        asked = CheckpointQuery(**options)
+        query = self._select_checkpoints(asked)
+        rows = self._of_thread(query, thread_id, asked.checkpoint_ns, asked.checkpoint_ids)
+        yield from self._read_checkpoints(rows, asked)
 
     def checkpoints_at(
         self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
     ) -> Iterator[Checkpoint]:
-        query = self._select_checkpoints(body=body, metadata=metadata, values=False)
-        rows = self._at(query, keys)
-        yield from self._read_checkpoints(rows, body=body, metadata=metadata, values=False)
+        asked = CheckpointQuery(body=body, metadata=metadata)
+        yield from self._read_checkpoints(self._at(self._select_checkpoints(asked), keys), asked)
 
-    def writes(
-        self,
-        thread_id: str,
-        *,
-        checkpoint_ns: str | None = None,
-        checkpoint_ids: Collection[str] | None = None,
-        channels: Collection[str] | None = None,
-        values: bool | Collection[str] = False,
-    ) -> Iterator[Write]:
-        query = self._select_writes(channels, values)
-        rows = self._of_thread(query, thread_id, checkpoint_ns, checkpoint_ids)
-        yield from self._read_writes(rows, values)
+    def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:
+        asked = WriteQuery(**options)
+        query = self._select_writes(asked.channels, asked.values)
+        rows = self._of_thread(query, thread_id, asked.checkpoint_ns, asked.checkpoint_ids)
+        yield from self._read_writes(rows, asked.values)
 
     def writes_at(
         self,

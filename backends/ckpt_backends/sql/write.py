@@ -19,9 +19,9 @@ from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.servers.answer_types import CHANGES, checked
 from ckpt_backends.sql.database import WritableDatabase, text
+from ckpt_backends.sql.queries import SqlTables
 from ckpt_backends.sql.removal import remove_threads
 from ckpt_backends.sql.row_changes import RowChanges, in_chunks
-from ckpt_backends.sql.saver_tables import SaverTables
 from ckpt_backends.url import StoreUrl
 
 
@@ -29,14 +29,17 @@ from ckpt_backends.url import StoreUrl
 class WritableSqlStore(BaseWritableStore):
     """A database with the tables of a saver, opened for changing."""
 
-    def __init__(self, database: WritableDatabase, url: StoreUrl, tables: SaverTables) -> None:
+    def __init__(self, database: WritableDatabase, url: StoreUrl, tables: SqlTables) -> None:
         self._database = database
         self._url = url
         self._tables = tables
-        self._rows = RowChanges(database, tables.names, tables.columns)
+        names = {table.name: table.sql for table in tables.all}
+        self._rows = RowChanges(database, names, {one.name: one.columns for one in tables.all})
+        self._checkpoints, self._writes = tables.checkpoints.name, tables.writes.name
+        self._blobs = tables.blobs.name if tables.blobs else ""
 
     def apply(self, change: Change) -> None:
-        if not self._tables.keeps_history:
+        if self._tables.shallow:
             raise Unsupported(f"'{self._url}' keeps no history, so no checkpoint can be added")
         with self._database.transaction(change.thread_id):
             heads = self._heads(change.thread_id)
@@ -75,7 +78,7 @@ class WritableSqlStore(BaseWritableStore):
         return self._database.finish_removal()
 
     def vacuum(self) -> None:
-        self._database.vacuum(list(self._tables.names.values()))
+        self._database.vacuum([table.sql for table in self._tables.all])
 
     def close(self) -> None:
         self._database.close()
@@ -111,7 +114,7 @@ class WritableSqlStore(BaseWritableStore):
         """By namespace, the id of the newest checkpoint and the number of checkpoints."""
         ns = self._database.exact("checkpoint_ns")
         rows = self._rows.select(
-            self._tables.checkpoints,
+            self._checkpoints,
             f"{ns} AS ns, max(checkpoint_id), count(*)",
             {"thread_id": thread_id},
             "GROUP BY ns",
@@ -119,35 +122,34 @@ class WritableSqlStore(BaseWritableStore):
         return {text(found): (text(head), number) for found, head, number in rows}
 
     def _remove(self, change: Change) -> None:
-        tables, thread = self._tables, {"thread_id": change.thread_id}
+        thread = {"thread_id": change.thread_id}
         for key, writes in (change.removed or {}).items():
-            if self._rows.remove(tables.writes, self._at(key)) != writes:
+            if self._rows.remove(self._writes, self._at(key)) != writes:
                 raise moved(change)
-            if self._rows.remove(tables.checkpoints, self._at(key)) != 1:
+            if self._rows.remove(self._checkpoints, self._at(key)) != 1:
                 raise gone(key)
-        if not tables.blobs:
+        if not self._blobs:
             return
         for ns, channel, version in change.removed_blobs:
             where = {**thread, **self._tables.namespace(ns), "channel": channel, "version": version}
-            self._rows.remove(tables.blobs, where)
+            self._rows.remove(self._blobs, where)
         if change.removed and not self._heads(change.thread_id):
             # The last checkpoint of the thread was removed, so remove all its values.
-            self._rows.remove(tables.blobs, thread)
+            self._rows.remove(self._blobs, thread)
 
     def _add(self, change: Change) -> None:
-        tables = self._tables
         for one in change.checkpoints:
             parent = {"parent_checkpoint_id": one.parent_checkpoint_id}
             cells = {**self._new(one.key), **parent, **self._body(one.body, one.metadata)}
-            self._rows.add(tables.checkpoints, cells)
-        for blob in change.blobs if tables.blobs else ():
+            self._rows.add(self._checkpoints, cells)
+        for blob in change.blobs if self._blobs else ():
             place = self._new(CheckpointKey(change.thread_id, blob.checkpoint_ns, ""))
             named = {"channel": blob.channel, "version": blob.version}
-            self._rows.add(tables.blobs, {**place, **named, **self._value(blob.value)})
+            self._rows.add(self._blobs, {**place, **named, **self._value(blob.value)})
         for write in change.writes:
             task = {"task_id": write.task_id, "idx": write.idx, "channel": write.channel}
             self._rows.add(
-                tables.writes, {**self._new(write.key), **task, **self._value(write.value)}
+                self._writes, {**self._new(write.key), **task, **self._value(write.value)}
             )
 
     def _new(self, key: CheckpointKey) -> dict[str, object]:
@@ -161,19 +163,19 @@ class WritableSqlStore(BaseWritableStore):
         """
         new = {"thread_id": thread_id}
         for where, some in self._places(one for one in copies if not (one.body or one.metadata)):
-            if self._rows.copy(self._tables.checkpoints, new, where) != len(some):
+            if self._rows.copy(self._checkpoints, new, where) != len(some):
                 raise gone(some[0].source)
         for one in copies:
             if one.body or one.metadata:
                 cells = {**new, **self._body(one.body, one.metadata)}
-                if self._rows.copy(self._tables.checkpoints, cells, self._at(one.source)) != 1:
+                if self._rows.copy(self._checkpoints, cells, self._at(one.source)) != 1:
                     raise gone(one.source)
         for where, _ in self._places(one for one in copies if one.writes is None):
-            self._rows.copy(self._tables.writes, new, where)
+            self._rows.copy(self._writes, new, where)
         for one in copies:
             target = CheckpointKey(thread_id, one.source.checkpoint_ns, one.source.checkpoint_id)
             self._copy_tasks(one.source, target, one.writes or ())
-        if self._tables.blobs:
+        if self._blobs:
             self._copy_blobs(thread_id, copies)
 
     def _copy_blobs(self, thread_id: str, copies: Sequence[CopyOfCheckpoint]) -> None:
@@ -181,7 +183,7 @@ class WritableSqlStore(BaseWritableStore):
         for where, some in self._places(copies):
             of_new = {**where, "thread_id": thread_id}
             versions = self._database.json_member("checkpoint", "channel_versions")
-            for (found,) in self._rows.select(self._tables.checkpoints, versions, of_new):
+            for (found,) in self._rows.select(self._checkpoints, versions, of_new):
                 for channel, version in _items(found):
                     place = some[0].source.checkpoint_ns, channel
                     named.setdefault(place, set()).add(version)
@@ -193,7 +195,7 @@ class WritableSqlStore(BaseWritableStore):
                     "channel": channel,
                     "version": chunk,
                 }
-                self._rows.copy(self._tables.blobs, {"thread_id": thread_id}, where)
+                self._rows.copy(self._blobs, {"thread_id": thread_id}, where)
 
     def _copy_tasks(
         self, source: CheckpointKey, target: CheckpointKey, tasks: Sequence[tuple[str, int]]
@@ -202,7 +204,7 @@ class WritableSqlStore(BaseWritableStore):
         new = {"thread_id": target.thread_id, "checkpoint_id": target.checkpoint_id}
         for task_id, idx in tasks:
             where = {**self._at(source), "task_id": task_id, "idx": idx}
-            if self._rows.copy(self._tables.writes, new, where) != 1:
+            if self._rows.copy(self._writes, new, where) != 1:
                 raise gone(source)
 
     def _places(

@@ -15,16 +15,20 @@ from ckpt_backends import shell
 from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.memory.dotted_namespaces import COLUMNS, STORE
 from ckpt_backends.memory.protocol import HINT
+from ckpt_backends.sql.blob_tables import missing_columns, too_old, unknown_columns
 from ckpt_backends.sqlite.binding import text
 
-CHECKPOINTS = frozenset(
-    {"thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "type"}
-    | {"checkpoint", "metadata"}
-)
-WRITES = frozenset(
-    {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel", "type", "value"}
-)
-_LATER = frozenset({"task_path"})
+_COLUMNS = {
+    "checkpoints": frozenset(
+        {"thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "type"}
+        | {"checkpoint", "metadata"}
+    ),
+    "writes": frozenset(
+        {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel"}
+        | {"type", "value"}
+    ),
+}
+_LATER = {"writes": frozenset({"task_path"})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +53,8 @@ def detect(tables: Mapping[str, Set[str]], where: str, wanted: str | None = None
         is_memory = tables.get(STORE, frozenset()) >= COLUMNS
         raise UnknownLayout(f"no checkpoint tables in '{where}'", hint=HINT if is_memory else hint)
     if "thread_ts" in columns:
-        raise UnknownLayout(
-            f"'{where}' was written by LangGraph 0.1 or earlier (column 'thread_ts')",
-            hint="open it once with langgraph 0.2, which converts it",
-        )
-    missing = [f"checkpoints.{name}" for name in sorted(CHECKPOINTS - columns)]
-    missing += [f"writes.{name}" for name in sorted(WRITES - tables.get("writes", frozenset()))]
-    if missing:
+        raise too_old(where, hint="open it once with langgraph 0.2, which converts it")
+    if missing := missing_columns(tables, _COLUMNS):
         raise UnknownLayout(
             f"unknown layout of the checkpoint tables in '{where}'",
             hint=f"missing columns: {', '.join(missing)}",
@@ -65,9 +64,8 @@ def detect(tables: Mapping[str, Set[str]], where: str, wanted: str | None = None
             f"'{where}' does not have the layout '{wanted}'",
             hint="it has the layout 'sqlite'; leave out the parameter 'layout'",
         )
-    unknown = [f"checkpoints.{name}" for name in sorted(columns - CHECKPOINTS)]
-    unknown += [f"writes.{name}" for name in sorted(tables["writes"] - WRITES - _LATER)]
-    return SqliteLayout(task_path="task_path" in tables["writes"], unknown=tuple(unknown))
+    unknown = unknown_columns(tables, _LATER, _COLUMNS)
+    return SqliteLayout("task_path" in tables["writes"], unknown)
 
 
 def tables_of(connection: sqlite3.Connection) -> dict[str, KeysView[str]]:

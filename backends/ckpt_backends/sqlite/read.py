@@ -13,6 +13,7 @@ from typing import Any
 
 from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.model import Checkpoint, CheckpointKey
+from ckpt_backends.protocol import CheckpointQuery
 from ckpt_backends.sql.blob_tables import typed
 from ckpt_backends.sql.queries import RowQuery, SqlTable, SqlTables
 from ckpt_backends.sql.row_changes import in_chunks
@@ -61,7 +62,7 @@ class SqliteStore(SqlStore):
     def __init__(self, opened: Opened, url: StoreUrl, tables: Mapping[str, Set[str]]) -> None:
         self._layout = detect(tables, str(url), url.params.get("layout"))
         database = OpenedDatabase(opened, url)
-        super().__init__(database, url, _tables(self._layout, tables))
+        super().__init__(database, url, tables_of(self._layout, tables))
 
     def _saver(self) -> str:
         first = next(self._stream(_FIRST, {}), (None, None))
@@ -82,37 +83,24 @@ class SqliteStore(SqlStore):
         query = _THREADS.format(where=f"WHERE {self._thread_is}")
         return self._stream(query, {**self._of(thread_id), "limit": 1})
 
-    def _select_checkpoints(
-        self,
-        *,
-        body: bool,
-        metadata: bool,
-        values: bool | Collection[str],  # noqa: ARG002  (they are in the body)
-    ) -> RowQuery:
+    def _select_checkpoints(self, asked: CheckpointQuery) -> RowQuery:
         columns = ["c.parent_checkpoint_id"]
-        columns += ["c.type", *_sized("c.checkpoint")] if body else ["NULL"] * 3
-        columns += _sized("c.metadata") if metadata else ["NULL"] * 2
+        columns += ["c.type", *_sized("c.checkpoint")] if asked.body else ["NULL"] * 3
+        columns += _sized("c.metadata") if asked.metadata else ["NULL"] * 2
         return RowQuery(
             table=self._tables.checkpoints,
             columns=", ".join(columns),
             order="c.checkpoint_id DESC",
-            has_bodies=body or metadata,
+            has_bodies=asked.body or asked.metadata,
         )
 
-    def _read_checkpoints(
-        self,
-        rows: Keyed,
-        *,
-        body: bool,
-        metadata: bool,
-        values: bool | Collection[str],  # noqa: ARG002
-    ) -> Iterator[Checkpoint]:
+    def _read_checkpoints(self, rows: Keyed, asked: CheckpointQuery) -> Iterator[Checkpoint]:
         for key, (parent, tag, length, stored, meta_length, meta) in rows:
             yield Checkpoint(
                 key,
                 None if parent is None else text(parent),
-                typed(text(tag), length or 0, stored_bytes(stored)) if body else None,
-                typed("json", meta_length or 0, stored_bytes(meta)) if metadata else None,
+                typed(text(tag), length or 0, stored_bytes(stored)) if asked.body else None,
+                typed("json", meta_length or 0, stored_bytes(meta)) if asked.metadata else None,
             )
 
     def _at(self, query: RowQuery, keys: Sequence[CheckpointKey]) -> Keyed:
@@ -192,7 +180,9 @@ class SqliteStore(SqlStore):
         return [f"SELECT * FROM {table} WHERE {where};" for table in self._tables.names]
 
 
-def _tables(layout: SqliteLayout, tables: Mapping[str, Set[str]]) -> SqlTables:
+def tables_of(layout: SqliteLayout, tables: Mapping[str, Set[str]]) -> SqlTables:
+    """The tables of a file, for reading and changing."""
+
     def table(name: str, *sized: str) -> SqlTable:
         columns = {column: quoted_name(column) for column in tables[name]}
         sizes = {column: f"coalesce(length(c.{column}), 0)" for column in sized}

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Set
 
 from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.model import TypedBytes
-from ckpt_backends.sql.saver_tables import SaverTables
 from ckpt_backends.sql.write import WritableSqlStore
 from ckpt_backends.sqlite.database import SqliteDatabase
 from ckpt_backends.sqlite.layout import detect
+from ckpt_backends.sqlite.read import tables_of
 from ckpt_backends.url import StoreUrl
 
 
@@ -29,14 +29,7 @@ class WritableSqliteStore(WritableSqlStore):
                 f"cannot write to '{url}': it was written by an unknown saver, maybe a newer one",
                 hint=f"unknown columns: {', '.join(layout.unknown)}",
             )
-        names = ("checkpoints", "writes")
-        found = SaverTables(
-            names={name: name for name in names},
-            columns={name: list(tables[name]) for name in names},
-            checkpoints="checkpoints",
-            writes="writes",
-        )
-        super().__init__(SqliteDatabase(connection, url), url, found)
+        super().__init__(SqliteDatabase(connection, url), url, tables_of(layout, tables))
 
     def _body(self, body: TypedBytes | None, metadata: TypedBytes | None) -> dict[str, object]:
         cells: dict[str, object] = {}

@@ -11,14 +11,7 @@ from ckpt_backends.apps.deerflow.memory_files import FACTS, MemoryFile, base_of,
 from ckpt_backends.apps.deerflow.memory_json import SECTIONS, MemoryDocument, parse
 from ckpt_backends.changes.rows import Row, no_table
 from ckpt_backends.errors import Refused, Unreadable
-from ckpt_backends.memory.base import BaseMemoryStore
-from ckpt_backends.memory.protocol import (
-    Item,
-    ItemKey,
-    MemoryInfo,
-    Namespace,
-    begins,
-)
+from ckpt_backends.memory.protocol import Item, ItemKey, MemoryInfo, MemoryStore, Namespace, begins
 from ckpt_backends.url import StoreUrl
 
 LAYOUT = "deerflow"
@@ -29,7 +22,7 @@ TABLE = "memory"
 """Table of the rows in archives."""
 
 
-class DeerFlowMemory(BaseMemoryStore):
+class DeerFlowMemory(MemoryStore):
     """The memory files of a folder, or one of them."""
 
     def __init__(self, url: StoreUrl) -> None:

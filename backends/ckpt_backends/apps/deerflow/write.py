@@ -16,14 +16,19 @@ from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.errors import CkptError, StoreChanged, Unsupported, UsageError
 from ckpt_backends.files.atomic_write import remove_unfinished
 from ckpt_backends.files.folder_lock import locked
-from ckpt_backends.memory.base import BaseWritableMemoryStore
-from ckpt_backends.memory.protocol import Item, ItemKey, Namespace, check_unchanged
+from ckpt_backends.memory.protocol import (
+    Item,
+    ItemKey,
+    Namespace,
+    WritableMemoryStore,
+    check_unchanged,
+)
 from ckpt_backends.url import StoreUrl
 
 _HINT = "change it in DeerFlow, in its settings or by its API"
 
 
-class WritableDeerFlowMemory(BaseWritableMemoryStore):
+class WritableDeerFlowMemory(WritableMemoryStore):
     """The memory.json files of a folder, or one of them."""
 
     def __init__(self, url: StoreUrl) -> None:

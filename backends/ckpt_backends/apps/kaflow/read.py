@@ -13,15 +13,16 @@ It has one collection with the fields `thread_id`, `checkpoint_id`, `parent_chec
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Unpack
 
 from ckpt_backends.apps.kaflow.recognise import NEWEST_FIRST
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Usage, Write
 from ckpt_backends.mongodb.engine import pipelines
 from ckpt_backends.mongodb.engine.fields import metadata_of, storable_of, text
 from ckpt_backends.mongodb.engine.store import MongoCheckpoints
+from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions
 
 _PICKLE = "pickle"
 _NO_WRITES = "KaFlow stores no writes: questions, errors and results of tasks are unknown"
@@ -64,35 +65,29 @@ class KaflowStore(MongoCheckpoints):
         return [] if self.thread(thread_id) is None else [""]
 
     def checkpoints(
-        self,
-        thread_id: str,
-        *,
-        checkpoint_ns: str | None = None,
-        checkpoint_ids: Collection[str] | None = None,
-        body: bool = False,
-        metadata: bool = False,
-        values: bool | Collection[str] = False,  # noqa: ARG002  (they are in the body)
+        self, thread_id: str, **options: Unpack[CheckpointOptions]
     ) -> Iterator[Checkpoint]:
+        asked = CheckpointQuery(**options)
         match = self._of(thread_id)
-        if match is None or checkpoint_ns:
+        if match is None or asked.checkpoint_ns:
             return
         before = self._before(match)
-        if checkpoint_ids is not None:
-            match = {**match, "checkpoint_id": {"$in": storable_of(checkpoint_ids)}}
+        if asked.checkpoint_ids is not None:
+            match = {**match, "checkpoint_id": {"$in": storable_of(asked.checkpoint_ids)}}
         fields = dict.fromkeys(("checkpoint_id", "parent_checkpoint_id"), 1)
-        fields |= {"checkpoint_data": 1} if body else {}
-        fields |= {"metadata": 1} if metadata else {}
+        fields |= {"checkpoint_data": 1} if asked.body else {}
+        fields |= {"metadata": 1} if asked.metadata else {}
         for row in self._connection.aggregate(
             self._layout.checkpoints,
             [{"$match": match}, {"$sort": NEWEST_FIRST}, {"$project": {"_id": 0, **fields}}],
-            raw=metadata,
+            raw=asked.metadata,
         ):
             checkpoint_id, parent = text(row.get("checkpoint_id")), row.get("parent_checkpoint_id")
             yield Checkpoint(
                 CheckpointKey(thread_id, "", checkpoint_id),
                 text(parent) if parent else before.get(checkpoint_id),
-                _body(row.get("checkpoint_data")) if body else None,
-                metadata_of(row.get("metadata")) if metadata else None,
+                _body(row.get("checkpoint_data")) if asked.body else None,
+                metadata_of(row.get("metadata")) if asked.metadata else None,
                 begins_run=not parent,
             )
 
@@ -108,16 +103,9 @@ class KaflowStore(MongoCheckpoints):
         ]
         return dict(pairwise(ids))
 
-    def writes(
-        self,
-        thread_id: str,  # noqa: ARG002  (the saver stores none)
-        *,
-        checkpoint_ns: str | None = None,  # noqa: ARG002
-        checkpoint_ids: Collection[str] | None = None,  # noqa: ARG002
-        channels: Collection[str] | None = None,  # noqa: ARG002
-        values: bool | Collection[str] = False,  # noqa: ARG002
-    ) -> Iterator[Write]:
-        yield from ()
+    def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:  # noqa: ARG002
+        """None: the saver stores no writes."""
+        return iter(())
 
 
 def _body(value: object) -> TypedBytes:

@@ -28,6 +28,7 @@ from ckpt_backends.apps.plainredis.timelines import (
 from ckpt_backends.codec import decode_checkpoint
 from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.model import BlobKey, Checkpoint, CheckpointKey, TypedBytes, Usage, Write
+from ckpt_backends.protocol import CheckpointQuery
 from ckpt_backends.redis.engine.connection import in_chunks
 from ckpt_backends.redis.engine.keyspace import (
     CALL,
@@ -206,25 +207,20 @@ class PlainContents(PlainTimelines):
         return self.connection.ask_all(("STRLEN", one.name) for one in places)
 
     def checkpoints(
-        self,
-        places: Sequence[CheckpointEntry],
-        *,
-        body: bool,
-        metadata: bool,
-        values: bool | Collection[str] = False,
+        self, places: Sequence[CheckpointEntry], asked: CheckpointQuery
     ) -> Iterator[Checkpoint]:
-        apart = SeparateValues(self.connection, values)
+        apart = SeparateValues(self.connection, asked.values)
         stream = self._stored(places)
         while some := list(islice(stream, _CHECKPOINTS_AT_ONCE)):
-            named = [self._blob_names(one.key, stored) for one, stored in some if body]
+            named = [self._blob_names(one.key, stored) for one, stored in some if asked.body]
             apart.prepare(named)
             for number, (place, stored) in enumerate(some):
                 yield Checkpoint(
                     place.key,
                     stored.parent,
-                    stored.body if body else None,
-                    stored.metadata if metadata else None,
-                    apart.blobs(named[number]) if body else None,
+                    stored.body if asked.body else None,
+                    stored.metadata if asked.metadata else None,
+                    apart.blobs(named[number]) if asked.body else None,
                 )
 
     def fields(self, places: Sequence[WriteEntry]) -> Iterator[tuple[WriteEntry, bytes]]:

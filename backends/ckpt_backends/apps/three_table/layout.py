@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 
-from ckpt_backends.errors import UnknownLayout
-from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
+from ckpt_backends.sql.blob_tables import (
+    BLOBS,
+    CHECKPOINTS,
+    WRITES,
+    missing_columns,
+    unknown_columns,
+    unknown_tables,
+)
 from ckpt_backends.sql.recognition import TableSaver
 
 NAME, LATEST = "three-table", "three-table-latest"
-LAYOUTS = (NAME, LATEST)
 HASH, VALUE, CREATED, MODIFIED = "checkpoint_ns_hash", "blob_data", "gmt_create", "gmt_modified"
 
 NEEDED: Mapping[str, frozenset[str]] = {
@@ -67,26 +72,13 @@ def detect(
 
     `where` names the store in the error.
     """
-    missing = [
-        f"{table}.{column}"
-        for table, needed in NEEDED.items()
-        for column in sorted(needed - columns.get(table, frozenset()))
-    ]
-    if missing:
-        raise UnknownLayout(
-            f"unknown layout of the checkpoint tables in '{where}'",
-            hint=f"missing {', '.join(missing)}",
-        )
-    unknown = [
-        f"{table}.{column}"
-        for table, needed in NEEDED.items()
-        for column in sorted(columns[table] - needed - _ALSO[table])
-    ]
+    if missing := missing_columns(columns, NEEDED):
+        raise unknown_tables(where, missing)
     known = {table: frozenset(columns[table]) - {SURROGATE} for table in NEEDED}
     prefix = "" if schema is None else f"{quoted(schema)}."
     return ThreeTables(
         known,
         {table: prefix + quoted(table) for table in NEEDED},
         tuple(table if schema is None else f"{schema}.{table}" for table in NEEDED),
-        tuple(unknown),
+        unknown_columns(columns, _ALSO, NEEDED),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import groupby, islice
-from typing import Any
+from typing import Any, Unpack
 
 from ckpt_backends.apps.three_table.cells import digest, hash_text, moment, text
 from ckpt_backends.apps.three_table.converted import (
@@ -20,16 +20,13 @@ from ckpt_backends.apps.three_table.converted import (
     is_ours,
     write_of,
 )
-from ckpt_backends.apps.three_table.index import (
-    ChannelParts,
-    CheckpointRow,
-)
+from ckpt_backends.apps.three_table.declaration import BACKEND
+from ckpt_backends.apps.three_table.index import ChannelParts, CheckpointRow
 from ckpt_backends.apps.three_table.keys import KeyedStore, space_of
 from ckpt_backends.apps.three_table.layout import HASH, LATEST, NAME, VALUE, detect
 from ckpt_backends.changes.rows import Row, check_columns, own_rows, sql_key
 from ckpt_backends.channel_names import is_read
 from ckpt_backends.codec.limits import MOST_BYTES
-from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.model import (
     Blob,
     BlobKey,
@@ -43,9 +40,15 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.protocol import Store
+from ckpt_backends.protocol import (
+    CheckpointOptions,
+    CheckpointQuery,
+    Store,
+    WriteOptions,
+    WriteQuery,
+)
 from ckpt_backends.servers.answer_types import STORE, checked
-from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
+from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES, check_wanted
 from ckpt_backends.sql.database import Database
 from ckpt_backends.url import StoreUrl
 
@@ -61,12 +64,8 @@ def open_tables(
     """Open a database with these tables and columns for reading. Raises `UnknownLayout`."""
     found = detect(tables, database.quoted, str(url), schema)
     store = ThreeTableStore(database, found, str(url))
-    wanted = url.params.get("layout")
-    if wanted is not None and wanted != (name := store.layout_name()):
-        raise UnknownLayout(
-            f"'{url}' does not hold the layout '{wanted}'",
-            hint=f"it holds '{name}': remove `layout` from the URL",
-        )
+    if (wanted := url.params.get("layout")) is not None:
+        check_wanted(wanted, store.layout_name(), str(url))
     return store
 
 
@@ -79,14 +78,12 @@ class ThreeTableStore(KeyedStore):
     def describe(self) -> StoreInfo:
         kinds = self._kinds()
         space = self._database.space(self._tables.stored)
-        can = Capability.HISTORY | Capability.WRITES | Capability.VALUES_ONLY
-        can |= Capability.ENFORCED_READ_ONLY
-        if kinds == {LATEST}:
-            can |= Capability.LATEST_VALUES
-        elif not self._tables.unknown:
-            can |= Capability.ADDING
+        layout = _layout_of(kinds)
+        can = BACKEND.layouts[layout]
+        if self._tables.unknown:
+            can &= ~Capability.ADDING
         return StoreInfo(
-            layout=self.layout_name(),
+            layout=layout,
             url=self._url,
             engine=self._database.engine(),
             saver="a private saver of an application: three tables, node names as task ids",
@@ -99,7 +96,7 @@ class ThreeTableStore(KeyedStore):
         )
 
     def layout_name(self) -> str:
-        return LATEST if self._kinds() == {LATEST} else NAME
+        return _layout_of(self._kinds())
 
     def _kinds(self) -> set[str]:
         """The layouts that occur in the root namespaces of all threads."""
@@ -220,34 +217,26 @@ class ThreeTableStore(KeyedStore):
                 yield Usage(name, VALUE, thread_id, ns, channel, tag, count, size)
 
     def checkpoints(
-        self,
-        thread_id: str,
-        *,
-        checkpoint_ns: str | None = None,
-        checkpoint_ids: Collection[str] | None = None,
-        body: bool = False,
-        metadata: bool = False,
-        values: bool | Collection[str] = False,
+        self, thread_id: str, **options: Unpack[CheckpointOptions]
     ) -> Iterator[Checkpoint]:
-        wanted = None if checkpoint_ids is None else set(checkpoint_ids)
+        asked = CheckpointQuery(**options)
+        wanted = None if asked.checkpoint_ids is None else set(asked.checkpoint_ids)
         for (ns, name), place in self._index(thread_id).places.items():
-            if checkpoint_ns in {None, ns} and (wanted is None or name in wanted):
-                yield self._checkpoint(place, body=body, metadata=metadata, values=values)
+            if asked.checkpoint_ns in {None, ns} and (wanted is None or name in wanted):
+                yield self._checkpoint(place, asked)
 
-    def _checkpoint(
-        self, place: CheckpointRow, *, body: bool, metadata: bool, values: bool | Collection[str]
-    ) -> Checkpoint:
+    def _checkpoint(self, place: CheckpointRow, asked: CheckpointQuery) -> Checkpoint:
         """A checkpoint. Its body is made from the rows, in the form of LangGraph's bodies."""
-        found = self.read_keys(place.key.thread_id) if body else None
+        found = self.read_keys(place.key.thread_id) if asked.body else None
         named = {} if found is None else found.named(place)
         return Checkpoint(
             place.key,
             place.parent,
             None if found is None else body_of(place, named, is_stored=found.is_stored(place)),
             TypedBytes("json", b"{}" if not is_ours(place) else fork_of(place))
-            if metadata
+            if asked.metadata
             else None,
-            None if found is None else self._blobs(place, named, values),
+            None if found is None else self._blobs(place, named, asked.values),
             at=place.at,
         )
 
@@ -264,26 +253,19 @@ class ThreeTableStore(KeyedStore):
             name: blob_of(one, fetched if name in read else None) for name, one in there.items()
         }
 
-    def writes(
-        self,
-        thread_id: str,
-        *,
-        checkpoint_ns: str | None = None,
-        checkpoint_ids: Collection[str] | None = None,
-        channels: Collection[str] | None = None,
-        values: bool | Collection[str] = False,
-    ) -> Iterator[Write]:
-        wanted = None if checkpoint_ids is None else set(checkpoint_ids)
+    def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:
+        asked = WriteQuery(**options)
+        wanted = None if asked.checkpoint_ids is None else set(asked.checkpoint_ids)
         if not self._database.storable(thread_id):
             return
         index = self._index(thread_id)
         chosen = sorted(
             (ns, name)
             for ns, name in self._written(thread_id, index)
-            if checkpoint_ns in {None, ns} and (wanted is None or name in wanted)
+            if asked.checkpoint_ns in {None, ns} and (wanted is None or name in wanted)
         )
-        for write in self._read_writes(thread_id, chosen, values):
-            if channels is None or write.channel in channels:
+        for write in self._read_writes(thread_id, chosen, asked.values):
+            if asked.channels is None or write.channel in asked.channels:
                 yield write
 
     def _read_writes(
@@ -357,3 +339,7 @@ class ThreeTableStore(KeyedStore):
 
     def close(self) -> None:
         self._database.close()
+
+
+def _layout_of(kinds: Collection[str]) -> str:
+    return LATEST if kinds == {LATEST} else NAME

@@ -25,7 +25,7 @@ from ckpt_backends.apps.three_table.layout import (
 from ckpt_backends.apps.three_table.read import ThreeTableStore
 from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, NewBlob, gone, moved
-from ckpt_backends.changes.removal import GONE, MOVED, Inside, Removal, Removed
+from ckpt_backends.changes.removal import GONE, Inside, Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.errors import StoreChanged, UnknownLayout, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey
@@ -238,11 +238,9 @@ class WritableThreeTableStore(BaseWritableStore):
         if not self._database.storable(name):
             return Removed(name, skipped=GONE if removal.checkpoints else "")
         thread, size = self._store.thread(name), self._store.size(name)
-        if removal.checkpoints and thread is None:
-            return Removed(name, skipped=GONE)
-        state = None if thread is None else thread.last_at, size.checkpoints, size.writes
-        if state != (removal.last_at, removal.checkpoints, removal.writes):
-            return Removed(name, skipped=MOVED)
+        last_at = None if thread is None else thread.last_at
+        if reason := removal.reason_to_skip(last_at, size.checkpoints, size.writes):
+            return Removed(name, skipped=reason)
         if removal.inside is not None:
             return Removed(name, self._remove_inside(name, removal.inside))
         rows = {table: self._rows.remove(table, {"thread_id": name}) for table in _TABLES}

@@ -23,10 +23,10 @@ from pymongo.database import Database
 from pymongo.errors import ConfigurationError, InvalidURI
 from pymongo.read_concern import ReadConcern
 
-from ckpt_backends.base import Closing
 from ckpt_backends.errors import Refused, StoreUnavailable, UsageError
 from ckpt_backends.mongodb.engine import bounds  # noqa: F401  (sets limits in the driver)
 from ckpt_backends.mongodb.engine.driver_errors import driver_words, explained
+from ckpt_backends.protocol import Closing
 from ckpt_backends.servers.answer_errors import understood, unexpected
 from ckpt_backends.url import StoreUrl, split_url
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Usage
-from ckpt_backends.protocol import Store
+from ckpt_backends.protocol import CheckpointQuery, Store
 from ckpt_backends.redis.engine.connection import RedisConnection, in_chunks
 from ckpt_backends.redis.engine.document_fields import (
     LISTS,
@@ -251,14 +251,10 @@ class JsonDocuments(RedisLayout):
             yield from zip(some, told, strict=True)
 
     def checkpoints(
-        self,
-        places: Sequence[CheckpointEntry],
-        *,
-        body: bool,
-        metadata: bool,
-        values: bool | Collection[str],  # noqa: ARG002  (they are in the body)
+        self, places: Sequence[CheckpointEntry], asked: CheckpointQuery
     ) -> Iterator[Checkpoint]:
-        paths = (["$.checkpoint"] if body else []) + (["$.metadata"] if metadata else [])
+        paths = ["$.checkpoint"] if asked.body else []
+        paths += ["$.metadata"] if asked.metadata else []
         for some in in_chunks(places, self._sizes):
             answers = self._members(some, paths)
             for place, _ in some:

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from ckpt_backends.changes.change import Change
 from ckpt_backends.changes.rows import Cell, Row
 from ckpt_backends.model import BlobKey, Capability, Checkpoint, CheckpointKey, Usage, Write
-from ckpt_backends.protocol import Store
+from ckpt_backends.protocol import CheckpointQuery, Store
 from ckpt_backends.redis.engine.command_plan import CommandPlan
 from ckpt_backends.redis.engine.connection import Command, RedisConnection
 from ckpt_backends.redis.engine.key_rows import rows_of, stored_of
@@ -106,12 +106,7 @@ class RedisLayout(ABC):
 
     @abstractmethod
     def checkpoints(
-        self,
-        places: Sequence[CheckpointEntry],
-        *,
-        body: bool,
-        metadata: bool,
-        values: bool | Collection[str],
+        self, places: Sequence[CheckpointEntry], asked: CheckpointQuery
     ) -> Iterator[Checkpoint]:
         """The checkpoints in the order of `places`, without those removed meanwhile."""
 

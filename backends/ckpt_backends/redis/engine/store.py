@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from ckpt_backends.base import BaseStore
 from ckpt_backends.changes.rows import Row
@@ -24,12 +24,8 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.redis.engine.keyspace import (
-    CheckpointEntry,
-    ThreadKeys,
-    WriteEntry,
-    raw,
-)
+from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
+from ckpt_backends.redis.engine.keyspace import CheckpointEntry, ThreadKeys, WriteEntry, raw
 from ckpt_backends.redis.engine.layout import RedisLayout
 from ckpt_backends.redis.engine.thread_listing import ThreadEntry, namespaces_of, threads_of
 from ckpt_backends.url import StoreUrl
@@ -121,57 +117,39 @@ class RedisStore(BaseStore):
         return sorted({ns for ns, _ in self._places_of(thread_id)})
 
     def checkpoints(
-        self,
-        thread_id: str,
-        *,
-        checkpoint_ns: str | None = None,
-        checkpoint_ids: Collection[str] | None = None,
-        body: bool = False,
-        metadata: bool = False,
-        values: bool | Collection[str] = False,
+        self, thread_id: str, **options: Unpack[CheckpointOptions]
     ) -> Iterator[Checkpoint]:
-        places = self._places(thread_id, checkpoint_ns, checkpoint_ids)
+        asked = CheckpointQuery(**options)
+        places = self._places(thread_id, asked.checkpoint_ns, asked.checkpoint_ids)
         places.sort(key=lambda one: (one.rank, one.key.checkpoint_id), reverse=True)
         places.sort(key=lambda one: one.key.checkpoint_ns)
-        return self._load(places, body=body, metadata=metadata, values=values)
+        return self._load(places, asked)
 
     def _load(
-        self,
-        places: Sequence[CheckpointEntry],
-        *,
-        body: bool,
-        metadata: bool,
-        values: bool | Collection[str] = False,
+        self, places: Sequence[CheckpointEntry], asked: CheckpointQuery
     ) -> Iterator[Checkpoint]:
-        if body or metadata or not self._layout.lists_parents:
-            return self._layout.checkpoints(places, body=body, metadata=metadata, values=values)
+        if asked.body or asked.metadata or not self._layout.lists_parents:
+            return self._layout.checkpoints(places, asked)
         return map(_bare, places)
 
-    def writes(
-        self,
-        thread_id: str,
-        *,
-        checkpoint_ns: str | None = None,
-        checkpoint_ids: Collection[str] | None = None,
-        channels: Collection[str] | None = None,
-        values: bool | Collection[str] = False,
-    ) -> Iterator[Write]:
-        wanted = None if checkpoint_ids is None else set(checkpoint_ids)
+    def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:
+        asked = WriteQuery(**options)
+        wanted = None if asked.checkpoint_ids is None else set(asked.checkpoint_ids)
         places = self._write_places(thread_id, wanted)
         places.sort(key=lambda one: one.checkpoint_id)
         yield from self._sorted(
             write
-            for write in self._layout.writes(places, values)
+            for write in self._layout.writes(places, asked.values)
             if write.key.thread_id == thread_id
-            and (checkpoint_ns is None or write.key.checkpoint_ns == checkpoint_ns)
+            and (asked.checkpoint_ns is None or write.key.checkpoint_ns == asked.checkpoint_ns)
             and (wanted is None or write.key.checkpoint_id in wanted)
-            and (channels is None or write.channel in channels)
+            and (asked.channels is None or write.channel in asked.channels)
         )
 
     def checkpoints_at(
         self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
     ) -> Iterator[Checkpoint]:
-        return self._load(self._named(keys), body=body, metadata=metadata)
+        return self._load(self._named(keys), CheckpointQuery(body=body, metadata=metadata))
 
     def writes_at(
         self,

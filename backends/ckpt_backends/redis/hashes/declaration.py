@@ -15,5 +15,5 @@ BACKEND = Backend(
     title="Redis",
     layouts={"redis-hash": _ANY, "redis-hash-colon": _ANY},
     engine="redis",
-    recognise="ckpt_backends.redis.hashes.recognise:HashRecogniser",
+    recognise="ckpt_backends.redis.hashes.layout:HashRecogniser",
 )

@@ -23,7 +23,7 @@ from ckpt_backends.changes.rows import Row, not_of
 from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.errors import Refused
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Usage, Write
-from ckpt_backends.protocol import Store
+from ckpt_backends.protocol import CheckpointQuery, Store
 from ckpt_backends.redis.engine.archived_keys import row_name
 from ckpt_backends.redis.engine.connection import RedisConnection, in_chunks
 from ckpt_backends.redis.engine.key_removal import KeyRemoval
@@ -45,6 +45,7 @@ from ckpt_backends.redis.engine.keyspace import (
 )
 from ckpt_backends.redis.engine.layout import KeyFinder, RedisLayout
 from ckpt_backends.redis.engine.purge_lock import PurgeLock
+from ckpt_backends.redis.engine.recognition import RecognisedStore, Recogniser, Sample
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.redis.engine.thread_listing import namespaces_by_name
 from ckpt_backends.redis.hashes.declaration import BACKEND
@@ -187,18 +188,13 @@ class Hashes(RedisLayout):
         return CheckpointKey(thread_id, ns, checkpoint_id) if separator else None
 
     def checkpoints(
-        self,
-        places: Sequence[CheckpointEntry],
-        *,
-        body: bool,
-        metadata: bool,
-        values: bool | Collection[str],  # noqa: ARG002  (they are in the body)
+        self, places: Sequence[CheckpointEntry], asked: CheckpointQuery
     ) -> Iterator[Checkpoint]:
         for some in in_chunks(places, partial(self._lengths, "checkpoint")):
             fields = [
                 [
-                    *(("type", "checkpoint") if body and size <= MOST_BYTES else ("type",)),
-                    *(("metadata", "metadata_type") if metadata else ()),
+                    *(("type", "checkpoint") if asked.body and size <= MOST_BYTES else ("type",)),
+                    *(("metadata", "metadata_type") if asked.metadata else ()),
                 ]
                 for _, size in some
             ]
@@ -209,7 +205,7 @@ class Hashes(RedisLayout):
             for (place, size), names, answer in zip(some, fields, answers, strict=True):
                 stored = dict(zip(names, answer or (), strict=False))
                 if stored.get("type") is not None:  # expired or deleted since
-                    yield _checkpoint(place, stored, size, body, metadata)
+                    yield _checkpoint(place, stored, size, asked.body, asked.metadata)
 
     def _lengths(
         self, field: str, places: Sequence[CheckpointEntry] | Sequence[WriteEntry]
@@ -338,3 +334,40 @@ class HashFinder(KeyFinder[Hashes]):
             if isinstance(own, bytes) and own != raw(key.checkpoint_id):
                 raise Refused(f"a hash of '{row.table}' has the key of another one: {name}")
             yield row
+
+
+_FIRST = "first"
+
+
+class HashRecogniser(Recogniser):
+    """Finds the stores of hashes, with either separator.
+
+    A key `checkpoint:...` may be of another layout, so its hash must have the field `type`.
+    """
+
+    rank = 2
+    layouts = ("redis-hash", "redis-hash-colon")
+    separators = DOLLAR + COLON
+
+    def recognise(self, sample: Sample) -> Iterator[tuple[bytes, str]]:
+        told = self.connection.ask_all(("HMGET", one, "type", "parent_ts") for one in sample.hashes)
+        for name, fields in zip(sample.hashes, told, strict=True):
+            tag, parent_ts = fields or (None, None)
+            if name.startswith(b"checkpoint$"):
+                yield name, "redis-hash"
+            elif tag is not None:
+                yield name, "redis-hash-colon"
+            elif parent_ts is not None:
+                yield name, _FIRST
+
+    def named(self, layout: str, prefix: str | None, write_prefix: str | None) -> RecognisedStore:  # noqa: ARG002
+        separator = DOLLAR if layout == "redis-hash" else COLON
+        return RecognisedStore(layout, lambda: Hashes(self.connection, separator))
+
+    def unreadable(self) -> str:
+        if _FIRST not in self.database.kinds:
+            return ""
+        return "hashes of LangGraph's guide of early 2024, with 'parent_ts'"
+
+    def expected(self, prefix: str | None) -> str:  # noqa: ARG002
+        return "checkpoint$*"

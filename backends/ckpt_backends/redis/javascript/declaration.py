@@ -12,5 +12,5 @@ BACKEND = Backend(
         "redis-js-shallow": Capability.INLINE_VALUES | _ANY,
     },
     engine="redis",
-    recognise="ckpt_backends.redis.javascript.recognise:JavaScriptRecogniser",
+    recognise="ckpt_backends.redis.javascript.documents:JavaScriptRecogniser",
 )

@@ -33,15 +33,8 @@ from typing import Any
 from ckpt_backends.changes.change import Change
 from ckpt_backends.channel_names import is_read
 from ckpt_backends.codec.limits import MOST_BYTES, unread
-from ckpt_backends.model import (
-    Blob,
-    BlobKey,
-    Checkpoint,
-    CheckpointKey,
-    TypedBytes,
-    Usage,
-    Write,
-)
+from ckpt_backends.model import Blob, BlobKey, Checkpoint, CheckpointKey, TypedBytes, Usage, Write
+from ckpt_backends.protocol import CheckpointQuery
 from ckpt_backends.redis.engine.connection import RedisConnection, in_chunks
 from ckpt_backends.redis.engine.document_fields import USUAL, fields_of, meant_ns
 from ckpt_backends.redis.engine.json_documents import JsonDocuments
@@ -59,6 +52,7 @@ from ckpt_backends.redis.engine.keyspace import (
     raw,
 )
 from ckpt_backends.redis.engine.purge_lock import PurgeLock
+from ckpt_backends.redis.engine.recognition import RecognisedStore, Recogniser, Sample
 from ckpt_backends.redis.engine.thread_listing import namespaces_of
 from ckpt_backends.redis.javascript.declaration import BACKEND
 from ckpt_backends.redis.javascript.stored_values import blob_name, part_of, versions_of
@@ -106,15 +100,10 @@ class JavaScriptDocuments(JsonDocuments):
         return not paths
 
     def checkpoints(
-        self,
-        places: Sequence[CheckpointEntry],
-        *,
-        body: bool,
-        metadata: bool,
-        values: bool | Collection[str],
+        self, places: Sequence[CheckpointEntry], asked: CheckpointQuery
     ) -> Iterator[Checkpoint]:
-        found = super().checkpoints(places, body=body, metadata=metadata, values=values)
-        return self._with_blobs(found, values) if body else found
+        found = super().checkpoints(places, asked)
+        return self._with_blobs(found, asked.values) if asked.body else found
 
     def _with_blobs(
         self, checkpoints: Iterator[Checkpoint], values: bool | Collection[str]
@@ -270,3 +259,20 @@ def _write(
         len(value.data) if value.whole is None else value.whole,
         value if read else None,
     )
+
+
+class JavaScriptRecogniser(Recogniser):
+    """Finds the stores of LangGraph.js: only its savers store `has_writes` as a text."""
+
+    rank = 1
+    layouts = (JavaScriptDocuments.name, ShallowJavaScriptDocuments.name)
+
+    def recognise(self, sample: Sample) -> Iterator[tuple[bytes, str]]:
+        for one in sample.documents:
+            if isinstance(one.has_writes, str):
+                yield one.name, self.layouts[one.name.endswith(b":shallow")]
+
+    def named(self, layout: str, prefix: str | None, write_prefix: str | None) -> RecognisedStore:  # noqa: ARG002
+        is_full = layout == JavaScriptDocuments.name
+        kind = JavaScriptDocuments if is_full else ShallowJavaScriptDocuments
+        return RecognisedStore(layout, lambda: kind(self.connection))

@@ -29,14 +29,15 @@ from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.codec.values import REDIS_JSON
 from ckpt_backends.errors import Refused, StoreChanged, UnknownLayout
 from ckpt_backends.memory import dotted_namespaces
-from ckpt_backends.memory.base import BaseMemoryStore, BaseWritableMemoryStore
 from ckpt_backends.memory.dotted_namespaces import STORE, VECTORS
 from ckpt_backends.memory.protocol import (
     Item,
     ItemKey,
     MemoryInfo,
+    MemoryStore,
     Namespace,
     Vector,
+    WritableMemoryStore,
     begins,
     check_unchanged,
 )
@@ -172,7 +173,7 @@ class _Documents:
         return [(STORE, place.name), (vector, name)]
 
 
-class RedisMemory(BaseMemoryStore):
+class RedisMemory(MemoryStore):
     """A RedisStore's database, opened for reading. There is no snapshot of the values."""
 
     def __init__(self, connection: RedisConnection, url: StoreUrl) -> None:
@@ -239,7 +240,7 @@ class RedisMemory(BaseMemoryStore):
         self._connection.close()
 
 
-class WritableRedisMemory(BaseWritableMemoryStore):
+class WritableRedisMemory(WritableMemoryStore):
     """A RedisStore's database, opened for changing."""
 
     def __init__(self, connection: RedisConnection, url: StoreUrl) -> None:
