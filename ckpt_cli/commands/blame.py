@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ckpt_cli.options import At, Namespace, Thread
+from ckpt_cli.options import At, Namespace, Thread, argument
 from ckpt_cli.queries.blame import blame as find_origin
 from ckpt_cli.render.blame import blame_columns, blame_lines, blame_record
 from ckpt_cli.session import Session
@@ -16,10 +16,7 @@ from ckpt_cli.threads.target import TargetArguments, find_checkpoint
 def blame(
     ctx: typer.Context,
     thread: Thread,
-    path: Annotated[
-        str,
-        typer.Argument(metavar="CHANNEL[.PATH]", help="A value, such as 'messages[-1].content'."),
-    ],
+    path: Annotated[str, argument("CHANNEL[.PATH]", "A value, such as 'messages[-1].content'.")],
     at: At = None,
     ns: Namespace = None,
 ) -> None:

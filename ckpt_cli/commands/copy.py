@@ -9,7 +9,7 @@ import typer
 from ckpt_backends.errors import UsageError
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import write
-from ckpt_cli.options import DryRun, Yes
+from ckpt_cli.options import DryRun, Yes, argument
 from ckpt_cli.plans.thread_copy import plan_thread_copy
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import line
@@ -21,8 +21,8 @@ from ckpt_cli.threads.thread import ThreadReader
 
 def copy(
     ctx: typer.Context,
-    thread: Annotated[str, typer.Argument(metavar="THREAD", help="The thread to copy.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The id of the copy.")],
+    thread: Annotated[str, argument("THREAD", "The thread to copy.")],
+    new: Annotated[str, argument("NEW", "The id of the copy.")],
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:

@@ -12,11 +12,12 @@ from ckpt_backends import shell
 from ckpt_backends.errors import Refused, UsageError
 from ckpt_backends.files.atomic_write import writing
 from ckpt_cli import diagnostics
+from ckpt_cli.options import argument
 
 
 def demo(
     ctx: typer.Context,
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="File to create.")],
+    path: Annotated[Path, argument("PATH", "File to create.")],
 ) -> None:
     """Create a small sample store.
 

@@ -9,6 +9,7 @@ import typer
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.diagnostics import progress
+from ckpt_cli.options import argument, option
 from ckpt_cli.queries.disk_usage import BYS, By, survey
 from ckpt_cli.render.disk_usage import (
     SURVEY_COLUMNS,
@@ -28,16 +29,11 @@ _TOP, _TOP_OF_ALL = 20, 8
 
 def du(
     ctx: typer.Context,
-    thread: Annotated[
-        str | None, typer.Argument(metavar="[THREAD]", help="Only this thread.")
-    ] = None,
+    thread: Annotated[str | None, argument("[THREAD]", "Only this thread.")] = None,
     by: Annotated[
-        str | None,
-        typer.Option("--by", metavar="KEY", help=f"Group by {', '.join(BYS[:-1])} or {BYS[-1]}."),
+        str | None, option("KEY", f"Group by {', '.join(BYS[:-1])} or {BYS[-1]}.")
     ] = None,
-    top: Annotated[
-        int | None, typer.Option("--top", min=1, help="Show the N largest.", metavar="N")
-    ] = None,
+    top: Annotated[int | None, option("N", "Show the N largest.", min=1)] = None,
 ) -> None:
     """Show disk usage by thread, channel and type.
 

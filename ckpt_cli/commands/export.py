@@ -14,6 +14,7 @@ from ckpt_backends.changes.signatures import SigningKey
 from ckpt_backends.errors import UsageError
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.diagnostics import progress
+from ckpt_cli.options import argument, option
 from ckpt_cli.queries.export import views
 from ckpt_cli.render.records import show_record
 from ckpt_cli.render.terminal.table import Column
@@ -33,18 +34,13 @@ COLUMNS = (
 
 def export(
     ctx: typer.Context,
-    threads: Annotated[list[str], typer.Argument(metavar="THREAD...", help="Thread ids.")],
+    threads: Annotated[list[str], argument("THREAD...", "Thread ids.")],
     format_: Annotated[
-        str,
-        typer.Option("--format", metavar="FORMAT", help="File format: bundle or jsonl."),
+        str, option("FORMAT", "File format: bundle or jsonl.", "--format")
     ] = "bundle",
     to: Annotated[
         Path | None,
-        typer.Option(
-            "--to",
-            metavar="DIR",
-            help="Write one file per thread to DIR. [default: bundle: ., jsonl: stdout]",
-        ),
+        option("DIR", "Write one file per thread to DIR. [default: bundle: ., jsonl: stdout]"),
     ] = None,
     sign_key: SignKey = None,
 ) -> None:

@@ -12,7 +12,7 @@ import typer
 from ckpt_backends.errors import NotFound, PartlyDone
 from ckpt_cli.core.search.patterns import FASTER, compile_pattern, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import Channels, Jobs, Match, Where, takes
+from ckpt_cli.options import Channels, Jobs, Match, Where, argument, flag, option, takes
 from ckpt_cli.queries.grep import GrepHit, GrepQuery, grep_threads
 from ckpt_cli.queries.replay_all import check_channels
 from ckpt_cli.queries.selection import selected_threads
@@ -24,33 +24,22 @@ from ckpt_cli.session import Session
 class GrepOptions:
     """The arguments and options of `ckpt grep`."""
 
-    pattern: Annotated[
-        str, typer.Argument(metavar="PATTERN", help="Regular expression in Python's syntax.")
-    ]
+    pattern: Annotated[str, argument("PATTERN", "Regular expression in Python's syntax.")]
     threads: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[THREAD]...", help="Threads to search. [default: all]"),
+        list[str] | None, argument("[THREAD]...", "Threads to search. [default: all]")
     ] = None
-    ignore_case: Annotated[
-        bool, typer.Option("-i", "--ignore-case", help="Ignore upper and lower case.")
-    ] = False
+    ignore_case: Annotated[bool, flag("Ignore upper and lower case.", "-i", "--ignore-case")] = (
+        False
+    )
     fixed: Annotated[
-        bool,
-        typer.Option("-F", "--fixed-strings", help="PATTERN is plain text, not an expression."),
+        bool, flag("PATTERN is plain text, not an expression.", "-F", "--fixed-strings")
     ] = False
     match: Match = None
     where: Where = None
     channel: Channels = None
-    ns: Annotated[
-        str | None,
-        typer.Option("--ns", metavar="NAMESPACE", help="Only this namespace; '' is the root."),
-    ] = None
-    head_only: Annotated[
-        bool, typer.Option("--head-only", help="Search only the newest checkpoints.")
-    ] = False
-    limit: Annotated[
-        int | None, typer.Option("-n", "--limit", min=1, metavar="N", help="Show at most N.")
-    ] = None
+    ns: Annotated[str | None, option("NAMESPACE", "Only this namespace; '' is the root.")] = None
+    head_only: Annotated[bool, flag("Search only the newest checkpoints.", "--head-only")] = False
+    limit: Annotated[int | None, option("N", "Show at most N.", "-n", "--limit", min=1)] = None
     jobs: Jobs = 1
 
 

@@ -10,7 +10,7 @@ import typer
 from ckpt_backends.errors import NotFound, Unreadable
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.short_refs import short_refs
-from ckpt_cli.options import Namespace
+from ckpt_cli.options import Namespace, argument, flag, option
 from ckpt_cli.queries.history import history_entries
 from ckpt_cli.queries.messages import conversation
 from ckpt_cli.render.history import history_columns
@@ -25,18 +25,14 @@ from ckpt_cli.threads.thread import ThreadReader
 
 def history(
     ctx: typer.Context,
-    thread: Annotated[
-        str | None, typer.Argument(metavar="[THREAD]", help="Thread id. [default: the newest]")
-    ] = None,
+    thread: Annotated[str | None, argument("[THREAD]", "Thread id. [default: the newest]")] = None,
     ns: Namespace = None,
-    all_ns: Annotated[bool, typer.Option("--all-ns", help="List all namespaces.")] = False,
+    all_ns: Annotated[bool, flag("List all namespaces.", "--all-ns")] = False,
     limit: Annotated[
-        int | None,
-        typer.Option("-n", "--limit", metavar="N", min=1, help="Show at most N. [default: all]"),
+        int | None, option("N", "Show at most N. [default: all]", "-n", "--limit", min=1)
     ] = None,
     messages: Annotated[
-        bool,
-        typer.Option("--messages", help="Add the conversation at each checkpoint, in JSON."),
+        bool, flag("Add the conversation at each checkpoint, in JSON.", "--messages")
     ] = False,
 ) -> None:
     """List a thread's checkpoints, newest first.

@@ -21,7 +21,7 @@ from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.signatures import AllowPickle, Trust, TrustedKeys, signed_by
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import DryRun, Yes
+from ckpt_cli.options import DryRun, Yes, argument
 from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
@@ -37,9 +37,7 @@ _COLUMNS = (
 
 def import_(
     ctx: typer.Context,
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Bundles, or folders of bundles.")
-    ],
+    files: Annotated[list[Path], argument("FILE...", "Bundles, or folders of bundles.")],
     trusted_key: TrustedKeys = None,
     allow_pickle: AllowPickle = False,
     dry_run: DryRun = False,

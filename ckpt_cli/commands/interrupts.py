@@ -9,7 +9,7 @@ import typer
 
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import ExitCode, Match
+from ckpt_cli.options import ExitCode, Match, argument, option
 from ckpt_cli.queries.interrupts import open_questions
 from ckpt_cli.queries.selection import selected_threads
 from ckpt_cli.render.history import interrupt_columns
@@ -20,17 +20,11 @@ from ckpt_cli.session import Session
 def interrupts(
     ctx: typer.Context,
     threads: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[THREAD]...", help="Thread ids; all threads if none is given."),
+        list[str] | None, argument("[THREAD]...", "Thread ids; all threads if none is given.")
     ] = None,
     match: Match = None,
     older_than: Annotated[
-        str | None,
-        typer.Option(
-            "--older-than",
-            metavar="AGE",
-            help="Only questions older than AGE: 2h, 30d or a date.",
-        ),
+        str | None, option("AGE", "Only questions older than AGE: 2h, 30d or a date.")
     ] = None,
     exit_code: ExitCode = False,
 ) -> None:

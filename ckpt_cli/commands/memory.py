@@ -19,7 +19,7 @@ from ckpt_cli.core.memory.item_filter import ItemFilter, parse_namespace
 from ckpt_cli.core.search.patterns import FASTER, compile_pattern, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.lazy import CommandRef
-from ckpt_cli.options import Threads, takes
+from ckpt_cli.options import Threads, argument, flag, option, takes
 from ckpt_cli.queries.memory import (
     find_key,
     list_items,
@@ -75,16 +75,9 @@ COMMANDS = {
 }
 
 Under = Annotated[
-    str,
-    typer.Option(
-        "--namespace",
-        metavar="NAMESPACE",
-        help="Only in NAMESPACE and below it, such as users/anna.",
-    ),
+    str, option("NAMESPACE", "Only in NAMESPACE and below it, such as users/anna.", "--namespace")
 ]
-Match = Annotated[
-    str | None, typer.Option(metavar="GLOB", help="Only keys matching GLOB, such as 'fact-*'.")
-]
+Match = Annotated[str | None, option("GLOB", "Only keys matching GLOB, such as 'fact-*'.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,44 +85,30 @@ class MemoryListOptions:
     """The options of `ckpt memory list`."""
 
     namespace: Annotated[
-        str,
-        typer.Argument(
-            metavar="[NAMESPACE]", help="Namespace and all below it, such as users/anna."
-        ),
+        str, argument("[NAMESPACE]", "Namespace and all below it, such as users/anna.")
     ] = ""
-    flat: Annotated[bool, typer.Option("--flat", help="Show a table, not a tree.")] = False
-    limit: Annotated[
-        int, typer.Option("-n", "--limit", metavar="N", min=1, help="Show at most N.")
-    ] = 50
-    everything: Annotated[bool, typer.Option("--all", help="Show all.")] = False
+    flat: Annotated[bool, flag("Show a table, not a tree.", "--flat")] = False
+    limit: Annotated[int, option("N", "Show at most N.", "-n", "--limit", min=1)] = 50
+    everything: Annotated[bool, flag("Show all.", "--all")] = False
     match: Match = None
     since: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Only items updated since TIME: 2h, 2026-04-07."),
+        str | None, option("TIME", "Only items updated since TIME: 2h, 2026-04-07.")
     ] = None
-    until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only items not updated after TIME.")
-    ] = None
+    until: Annotated[str | None, option("TIME", "Only items not updated after TIME.")] = None
     expired: Annotated[
-        bool | None,
-        typer.Option("--expired/--no-expired", help="Only expired items, or only others."),
+        bool | None, flag("Only expired items, or only others.", "--expired/--no-expired")
     ] = None
-    category: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only facts of this category.")
-    ] = None
+    category: Annotated[str | None, option("NAME", "Only facts of this category.")] = None
     min_confidence: Annotated[
-        float | None,
-        typer.Option(metavar="F", min=0, max=1, help="Only facts with a confidence of at least F."),
+        float | None, option("F", "Only facts with a confidence of at least F.", min=0, max=1)
     ] = None
-    source: Annotated[
-        str | None, typer.Option(metavar="THREAD", help="Only items that came from THREAD.")
-    ] = None
-    duplicates: Annotated[
-        bool, typer.Option("--duplicates", help="Only facts that repeat an older fact.")
-    ] = False
-    orphans: Annotated[
-        bool, typer.Option("--orphans", help="Only facts from threads that no longer exist.")
-    ] = False
+    source: Annotated[str | None, option("THREAD", "Only items that came from THREAD.")] = None
+    duplicates: Annotated[bool, flag("Only facts that repeat an older fact.", "--duplicates")] = (
+        False
+    )
+    orphans: Annotated[bool, flag("Only facts from threads that no longer exist.", "--orphans")] = (
+        False
+    )
     threads: Threads = None
 
 
@@ -190,13 +169,9 @@ def list_(ctx: typer.Context, options: MemoryListOptions) -> None:
 
 def show(
     ctx: typer.Context,
-    key: Annotated[
-        str | None, typer.Argument(metavar="[KEY]", help="Key, or NAMESPACE/KEY.")
-    ] = None,
+    key: Annotated[str | None, argument("[KEY]", "Key, or NAMESPACE/KEY.")] = None,
     namespace: Under = "",
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Print the stored bytes of the value.")
-    ] = False,
+    raw: Annotated[bool, flag("Print the stored bytes of the value.", "--raw")] = False,
     threads: Threads = None,
 ) -> None:
     """Show one item with its value, or all items.
@@ -255,15 +230,12 @@ def _show_all(session: Session, memory: MemoryStore, prefix: Namespace) -> None:
 
 def search(
     ctx: typer.Context,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text to search for.")],
+    text: Annotated[str, argument("TEXT", "Text to search for.")],
     namespace: Under = "",
-    regex: Annotated[
-        bool, typer.Option("-E", "--regex", help="TEXT is a Python regular expression.")
-    ] = False,
-    ignore_case: Annotated[bool, typer.Option("-i", "--ignore-case", help="Ignore case.")] = False,
+    regex: Annotated[bool, flag("TEXT is a Python regular expression.", "-E", "--regex")] = False,
+    ignore_case: Annotated[bool, flag("Ignore case.", "-i", "--ignore-case")] = False,
     limit: Annotated[
-        int | None,
-        typer.Option("-n", "--limit", metavar="N", min=1, help="Stop after N matching lines."),
+        int | None, option("N", "Stop after N matching lines.", "-n", "--limit", min=1)
     ] = None,
 ) -> None:
     """Search namespaces, keys and values.
@@ -325,9 +297,7 @@ def export(
     ctx: typer.Context,
     namespace: Under = "",
     match: Match = None,
-    to: Annotated[
-        Path | None, typer.Option("--to", metavar="FILE", help="Write to FILE, replacing it.")
-    ] = None,
+    to: Annotated[Path | None, option("FILE", "Write to FILE, replacing it.")] = None,
 ) -> None:
     """Export items with their values as JSON.
 

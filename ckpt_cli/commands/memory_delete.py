@@ -19,7 +19,7 @@ from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.memory import Match, Under, opened_memory
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.memory.item_filter import ItemFilter, parse_namespace
-from ckpt_cli.options import DryRun, Yes, takes
+from ckpt_cli.options import DryRun, Yes, argument, flag, option, takes
 from ckpt_cli.queries.memory import list_items, named_items, without_values
 from ckpt_cli.render.memory.items import (
     amount,
@@ -34,8 +34,7 @@ from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 
 Write = Annotated[
-    bool,
-    typer.Option("--write", help="Write to memory.json even though DeerFlow may overwrite it."),
+    bool, flag("Write to memory.json even though DeerFlow may overwrite it.", "--write")
 ]
 
 
@@ -44,25 +43,17 @@ class MemoryDeleteOptions:
     """The arguments and options of `ckpt memory delete`."""
 
     keys: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[KEY]...", help="Key, or NAMESPACE/KEY; repeatable."),
+        list[str] | None, argument("[KEY]...", "Key, or NAMESPACE/KEY; repeatable.")
     ] = None
     namespace: Under = ""
     match: Match = None
-    expired: Annotated[bool, typer.Option("--expired", help="Select expired items.")] = False
+    expired: Annotated[bool, flag("Select expired items.", "--expired")] = False
     older_than: Annotated[
-        str | None,
-        typer.Option(metavar="AGE", help="Select items not updated for AGE: 30d, 2h or a date."),
+        str | None, option("AGE", "Select items not updated for AGE: 30d, 2h or a date.")
     ] = None
-    everything: Annotated[bool, typer.Option("--all", help="Select all items of --namespace.")] = (
-        False
-    )
-    limit: Annotated[
-        int, typer.Option("-n", "--limit", metavar="N", min=1, help="Delete at most N.")
-    ] = 100_000
-    archive: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Archive the items in DIR first.")
-    ] = None
+    everything: Annotated[bool, flag("Select all items of --namespace.", "--all")] = False
+    limit: Annotated[int, option("N", "Delete at most N.", "-n", "--limit", min=1)] = 100_000
+    archive: Annotated[Path | None, option("DIR", "Archive the items in DIR first.")] = None
     sign_key: SignKey = None
     dry_run: DryRun = False
     yes: Yes = False

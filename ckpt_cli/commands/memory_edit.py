@@ -15,6 +15,7 @@ from ckpt_cli.commands.memory import Under
 from ckpt_cli.core.memory.edit_fact import changes, parse_fields, refuse_duplicate
 from ckpt_cli.core.memory.item_filter import parse_namespace
 from ckpt_cli.core.redact import redact
+from ckpt_cli.options import argument, flag, option
 from ckpt_cli.queries.memory import find_key, stored_item
 from ckpt_cli.render.terminal.fields import field
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
@@ -31,14 +32,10 @@ _COLUMNS = (
 
 def edit(
     ctx: typer.Context,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Key, or NAMESPACE/KEY.")],
-    fields: Annotated[
-        list[str], typer.Option("--set", metavar="FIELD=VALUE", help="Set a field; repeatable.")
-    ],
+    key: Annotated[str, argument("KEY", "Key, or NAMESPACE/KEY.")],
+    fields: Annotated[list[str], option("FIELD=VALUE", "Set a field; repeatable.", "--set")],
     namespace: Under = "",
-    write: Annotated[
-        bool, typer.Option("--write", help="Write the change. [default: only show it]")
-    ] = False,
+    write: Annotated[bool, flag("Write the change. [default: only show it]", "--write")] = False,
 ) -> None:
     """Edit a fact or a section of DeerFlow's memory.
 

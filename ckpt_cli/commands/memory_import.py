@@ -23,7 +23,7 @@ from ckpt_cli.commands.memory import opened_memory
 from ckpt_cli.commands.memory_delete import Write, check_allowed
 from ckpt_cli.commands.signatures import AllowPickle, Trust, TrustedKeys, signed_by
 from ckpt_cli.core.memory.item_filter import format_namespace
-from ckpt_cli.options import DryRun, Yes
+from ckpt_cli.options import DryRun, Yes, argument
 from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
@@ -51,9 +51,7 @@ class _Checked:
 
 def import_(
     ctx: typer.Context,
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Archives of memory delete --archive.")
-    ],
+    files: Annotated[list[Path], argument("FILE...", "Archives of memory delete --archive.")],
     trusted_key: TrustedKeys = None,
     allow_pickle: AllowPickle = False,
     dry_run: DryRun = False,

@@ -8,6 +8,7 @@ import typer
 
 from ckpt_backends.registry import open_sessions
 from ckpt_cli.lazy import CommandRef
+from ckpt_cli.options import argument, option
 from ckpt_cli.queries.sessions import find_session, list_sessions, threads_beside
 from ckpt_cli.render.sessions import session_columns, session_lines, session_record
 from ckpt_cli.session import Session
@@ -28,12 +29,8 @@ COMMANDS = {
 
 def list_(
     ctx: typer.Context,
-    thread: Annotated[
-        str | None, typer.Option("--thread", metavar="THREAD", help="Only sessions of this thread.")
-    ] = None,
-    user: Annotated[
-        str | None, typer.Option("--user", metavar="USER", help="Only sessions of this user.")
-    ] = None,
+    thread: Annotated[str | None, option("THREAD", "Only sessions of this thread.")] = None,
+    user: Annotated[str | None, option("USER", "Only sessions of this user.")] = None,
 ) -> None:
     """List the sessions of an application, newest first.
 
@@ -56,9 +53,7 @@ def list_(
 
 def show(
     ctx: typer.Context,
-    name: Annotated[
-        str, typer.Argument(metavar="SESSION", help="Session id, USER:ID, or the key in the store.")
-    ],
+    name: Annotated[str, argument("SESSION", "Session id, USER:ID, or the key in the store.")],
 ) -> None:
     """Show one session and the status of its thread.
 

@@ -15,7 +15,7 @@ from ckpt_backends.model import Status
 from ckpt_cli.commands.thread_memory import remembered
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.lazy import CommandRef
-from ckpt_cli.options import ExitCode, Match, Memory, Where, takes
+from ckpt_cli.options import ExitCode, Match, Memory, Where, argument, flag, option, takes
 from ckpt_cli.queries.threads import (
     SORTS,
     Selection,
@@ -55,41 +55,27 @@ COMMANDS = {
 class ThreadListOptions:
     """The options of `ckpt threads list`."""
 
-    limit: Annotated[
-        int, typer.Option("-n", "--limit", metavar="N", min=1, help="Show at most N.")
-    ] = 50
-    everything: Annotated[
-        bool, typer.Option("--all", help="Show all threads, without their status.")
-    ] = False
-    long: Annotated[
-        bool, typer.Option("--long", help="Show status, size and error, also with --all.")
-    ] = False
-    sort: Annotated[str, typer.Option(metavar="KEY", help=f"Sort by {', '.join(SORTS)}.")] = "last"
+    limit: Annotated[int, option("N", "Show at most N.", "-n", "--limit", min=1)] = 50
+    everything: Annotated[bool, flag("Show all threads, without their status.", "--all")] = False
+    long: Annotated[bool, flag("Show status, size and error, also with --all.", "--long")] = False
+    sort: Annotated[str, option("KEY", f"Sort by {', '.join(SORTS)}.")] = "last"
     since: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Only threads active since TIME: 2h, 2026-04-07."),
+        str | None, option("TIME", "Only threads active since TIME: 2h, 2026-04-07.")
     ] = None
-    until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only threads last active before TIME.")
-    ] = None
+    until: Annotated[str | None, option("TIME", "Only threads last active before TIME.")] = None
     status: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="STATUS", help=f"Only threads that are {', '.join(Status)}; repeatable."
-        ),
+        option("STATUS", f"Only threads that are {', '.join(Status)}; repeatable."),
     ] = None
     match: Match = None
     where: Where = None
     user: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Only threads of this user, in stores that record users."
-        ),
+        str | None, option("NAME", "Only threads of this user, in stores that record users.")
     ] = None
     first_message: Annotated[
-        bool, typer.Option("--first-message", help="Show the first message by a human.")
+        bool, flag("Show the first message by a human.", "--first-message")
     ] = False
-    page: Annotated[int, typer.Option(min=1, metavar="N", help="Page number.")] = 1
+    page: Annotated[int, option("N", "Page number.", min=1)] = 1
     exit_code: ExitCode = False
 
     def selection(self, session: Session) -> Selection:
@@ -176,7 +162,7 @@ def _why_none(wanted: Selection, page: int) -> str:
 
 def show(
     ctx: typer.Context,
-    thread: Annotated[str, typer.Argument(metavar="THREAD", help="Thread id.")],
+    thread: Annotated[str, argument("THREAD", "Thread id.")],
     memory: Memory = None,
 ) -> None:
     """Show what is wrong with a thread, and how to resume it.

@@ -11,6 +11,7 @@ import typer
 from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout, Unsupported, UsageError
 from ckpt_backends.registry import open_memory
 from ckpt_cli.commands.apply_plan import store_words
+from ckpt_cli.options import flag, option
 from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
@@ -25,14 +26,9 @@ if TYPE_CHECKING:
 def tui(
     ctx: typer.Context,
     pause: Annotated[
-        float,
-        typer.Option(
-            "--refresh", metavar="SECONDS", min=0, help="Refresh every SECONDS; 0: only on r."
-        ),
+        float, option("SECONDS", "Refresh every SECONDS; 0: only on r.", "--refresh", min=0)
     ] = 2.0,
-    write: Annotated[
-        bool, typer.Option("--write", help="Enable the keys that change the store.")
-    ] = False,
+    write: Annotated[bool, flag("Enable the keys that change the store.", "--write")] = False,
 ) -> None:
     """Browse threads, checkpoints and long-term memory in the terminal.
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ckpt_cli.commands.apply_plan import show_and_apply
-from ckpt_cli.options import DryRun, Force, Yes
+from ckpt_cli.options import DryRun, Force, Yes, argument
 from ckpt_cli.plans.undo import plan_undo
 from ckpt_cli.session import Session
 from ckpt_cli.threads.target import find_thread
@@ -15,7 +15,7 @@ from ckpt_cli.threads.target import find_thread
 
 def undo(
     ctx: typer.Context,
-    thread: Annotated[str, typer.Argument(metavar="THREAD", help="Thread id.")],
+    thread: Annotated[str, argument("THREAD", "Thread id.")],
     force: Force = False,
     dry_run: DryRun = False,
     yes: Yes = False,
