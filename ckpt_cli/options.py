@@ -12,6 +12,7 @@ import typer
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.lazy import GlobalOption
+from ckpt_cli.session import Session
 
 OptionsT = TypeVar("OptionsT")
 
@@ -65,28 +66,22 @@ def option(metavar: str, text: str, *names: str, **more: Any) -> Any:
 
 def takes(
     options: type[OptionsT],
-) -> Callable[[Callable[[typer.Context, OptionsT], None]], Callable[..., None]]:
+) -> Callable[[Callable[[Session, OptionsT], None]], Callable[..., None]]:
     """Return a decorator for a command that takes a dataclass: each field is an option of it."""
     hints = get_type_hints(options, include_extras=True)
-    params = [Parameter("ctx", Parameter.POSITIONAL_ONLY, annotation=typer.Context)]
+    params = [Parameter("session", Parameter.POSITIONAL_ONLY)]
     for one in fields(options):  # type: ignore[arg-type]
         default = Parameter.empty if one.default is MISSING else one.default
-        params.append(
-            Parameter(
-                one.name,
-                Parameter.KEYWORD_ONLY,
-                default=default,
-                annotation=hints[one.name],
-            )
-        )
+        kind, hint = Parameter.KEYWORD_ONLY, hints[one.name]
+        params.append(Parameter(one.name, kind, default=default, annotation=hint))
 
-    def decorate(command: Callable[[typer.Context, OptionsT], None]) -> Callable[..., None]:
+    def decorate(command: Callable[[Session, OptionsT], None]) -> Callable[..., None]:
         @wraps(command)
-        def run(ctx: typer.Context, **values: Any) -> None:
-            command(ctx, options(**values))
+        def run(session: Session, **values: Any) -> None:
+            command(session, options(**values))
 
         run.__signature__ = Signature(params)  # type: ignore[attr-defined]
-        run.__annotations__ = {one.name: one.annotation for one in params}
+        run.__annotations__ = hints
         return run
 
     return decorate

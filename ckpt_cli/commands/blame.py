@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from ckpt_cli.options import At, Namespace, Thread, argument
 from ckpt_cli.queries.blame import blame as find_origin
 from ckpt_cli.render.blame import blame_columns, blame_lines, blame_record
@@ -14,7 +12,7 @@ from ckpt_cli.threads.target import TargetArguments, find_checkpoint
 
 
 def blame(
-    ctx: typer.Context,
+    session: Session,
     thread: Thread,
     path: Annotated[str, argument("CHANNEL[.PATH]", "A value, such as 'messages[-1].content'.")],
     at: At = None,
@@ -30,7 +28,6 @@ def blame(
       ckpt -s agent.db blame user-42@step:7 'messages[-1].content'
       ckpt -s agent.db blame user-42 'files["main.py"]' -o json | jq .node
     """
-    session: Session = ctx.obj
     words = TargetArguments(thread, at, ns)
     target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
     found = find_origin(target, path)

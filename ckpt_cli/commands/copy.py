@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from ckpt_backends.errors import UsageError
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import write
@@ -20,7 +18,7 @@ from ckpt_cli.threads.thread import ThreadReader
 
 
 def copy(
-    ctx: typer.Context,
+    session: Session,
     thread: Annotated[str, argument("THREAD", "The thread to copy.")],
     new: Annotated[str, argument("NEW", "The id of the copy.")],
     dry_run: DryRun = False,
@@ -35,7 +33,6 @@ def copy(
       ckpt -s agent.db threads copy user-42 user-42-try
       ckpt -s agent.db threads copy user-42 before-migration --yes
     """
-    session: Session = ctx.obj
     if not new:
         raise UsageError("the new thread id is empty", hint="ckpt threads copy THREAD NEW")
     if not dry_run:

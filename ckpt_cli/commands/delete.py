@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from ckpt_backends.errors import (
     NotFound,
     PartlyDone,
@@ -52,7 +50,7 @@ class ThreadDeleteOptions:
 
 
 @takes(ThreadDeleteOptions)
-def delete(ctx: typer.Context, options: ThreadDeleteOptions) -> None:
+def delete(session: Session, options: ThreadDeleteOptions) -> None:
     """Remove threads by id, whatever their status.
 
     Removes every row of these threads, in all namespaces. Ids that do not exist are named at the
@@ -66,7 +64,6 @@ def delete(ctx: typer.Context, options: ThreadDeleteOptions) -> None:
       ckpt -s agent.db threads list --all -o tsv --match 'test-*' | tail -n +2 | cut -f1 \\
         | ckpt -s agent.db threads delete --from - --yes
     """
-    session: Session = ctx.obj
     key = signing_key(options.sign_key, options.archive)
     terms = Terms(
         archive=options.archive,

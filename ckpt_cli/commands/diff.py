@@ -63,7 +63,7 @@ class DiffOptions:
 
 
 @takes(DiffOptions)
-def diff(ctx: typer.Context, options: DiffOptions) -> None:
+def diff(session: Session, options: DiffOptions) -> None:
     """Show what changed between two checkpoints.
 
     THREAD alone, or THREAD@REF, is compared with its parent. THREAD REF shows what changed from
@@ -81,7 +81,6 @@ def diff(ctx: typer.Context, options: DiffOptions) -> None:
       ckpt -s agent.db diff user-42@f169 other-thread@head
       ckpt -s agent.db diff --writes user-42@step:7
     """
-    session: Session = ctx.obj
     if options.writes:
         if options.first is not None or options.stat:
             raise UsageError(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-import typer
-
 from ckpt_backends.errors import UsageError
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import argument, option
@@ -28,7 +26,7 @@ _TOP, _TOP_OF_ALL = 20, 8
 
 
 def du(
-    ctx: typer.Context,
+    session: Session,
     thread: Annotated[str | None, argument("[THREAD]", "Only this thread.")] = None,
     by: Annotated[
         str | None, option("KEY", f"Group by {', '.join(BYS[:-1])} or {BYS[-1]}.")
@@ -45,7 +43,6 @@ def du(
       ckpt -s agent.db du user-42 --by channel
       ckpt -s agent.db du --by thread --top 100 -o json
     """
-    session: Session = ctx.obj
     output = session.output
     if by is not None and by not in BYS:
         raise UsageError(f"cannot group by '{by}'", hint=f"use --by {', --by '.join(BYS)}")

@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from ckpt_backends.changes.bundle import Header, bundle_name, make_folder, write_bundle
 from ckpt_backends.changes.signatures import SigningKey
 from ckpt_backends.errors import UsageError
@@ -33,7 +31,7 @@ COLUMNS = (
 
 
 def export(
-    ctx: typer.Context,
+    session: Session,
     threads: Annotated[list[str], argument("THREAD...", "Thread ids.")],
     format_: Annotated[
         str, option("FORMAT", "File format: bundle or jsonl.", "--format")
@@ -54,7 +52,6 @@ def export(
       ckpt -s agent.db export user-42 user-43 --to backups
       ckpt -s agent.db export user-42 --format jsonl | jq -c .values
     """
-    session: Session = ctx.obj
     if format_ not in FORMATS:
         raise UsageError(f"no format '{format_}'", hint=f"use {' or '.join(FORMATS)}")
     if format_ != "bundle" and sign_key is not None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from ckpt_backends.errors import UsageError
 from ckpt_cli.commands.apply_plan import show_and_apply
 from ckpt_cli.core.forking.edit_state import parse_edit
@@ -18,7 +16,7 @@ from ckpt_cli.session import Session
 
 
 def fork(
-    ctx: typer.Context,
+    session: Session,
     thread: Annotated[str, argument("THREAD[@REF]", "Thread id, optionally with a checkpoint.")],
     ref: Annotated[
         str | None, argument("[REF]", "Checkpoint to fork from. [default with --to: head]")
@@ -58,7 +56,6 @@ def fork(
       ckpt -s agent.db fork user-42 step:3 --replace 'hotel={"name": "Ryokan"}' --dry-run
       ckpt -s agent.db fork user-42 f169 --append 'notes="checked"' --as-node review
     """
-    session: Session = ctx.obj
     if to == "":
         raise UsageError("the new thread id is empty", hint="ckpt fork THREAD --to NEW")
     edits = [parse_edit("set", text) for text in set_ or ()]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, cast
 
-import typer
-
 from ckpt_backends.errors import UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_cli.apply.purge import Pace
@@ -21,7 +19,7 @@ from ckpt_cli.session import Session
 
 
 def gc(
-    ctx: typer.Context,
+    session: Session,
     scope: Annotated[
         list[str] | None, option("KIND", f"Kind of rows: {', '.join(SCOPES)} or all; repeatable.")
     ] = None,
@@ -44,7 +42,6 @@ def gc(
       ckpt -s agent.db gc --scope all --dry-run
       ckpt -s prod gc --scope blobs --scope writes --grace 1d --yes
     """
-    session: Session = ctx.obj
     chosen = set(scope or ())
     if not chosen or not chosen <= {*SCOPES, "all"}:
         wrong = ", ".join(sorted(chosen - {*SCOPES, "all"}))

@@ -44,7 +44,7 @@ class GrepOptions:
 
 
 @takes(GrepOptions)
-def grep(ctx: typer.Context, options: GrepOptions) -> None:
+def grep(session: Session, options: GrepOptions) -> None:
     """Search threads for a text.
 
     Searches values, questions, errors and what tasks wrote. IN says where the text is: in a value,
@@ -58,7 +58,6 @@ def grep(ctx: typer.Context, options: GrepOptions) -> None:
       ckpt -s agent.db grep -F 'order 4711' --match 'user-*' --channel messages
       ckpt -s agent.db grep 'Traceback' user-42 --head-only
     """
-    session: Session = ctx.obj
     wanted = GrepQuery(
         options.pattern,
         options.fixed,

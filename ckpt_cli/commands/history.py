@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-import typer
-
 from ckpt_backends.errors import NotFound, Unreadable
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.short_refs import short_refs
@@ -24,7 +22,7 @@ from ckpt_cli.threads.thread import ThreadReader
 
 
 def history(
-    ctx: typer.Context,
+    session: Session,
     thread: Annotated[str | None, argument("[THREAD]", "Thread id. [default: the newest]")] = None,
     ns: Namespace = None,
     all_ns: Annotated[bool, flag("List all namespaces.", "--all-ns")] = False,
@@ -47,7 +45,6 @@ def history(
       ckpt -s agent.db history user-42 -o ndjson | jq .next
       ckpt -s agent.db history user-42 --messages -o json
     """
-    session: Session = ctx.obj
     reader = find_thread(session.store, thread, session.note)
     entries = history_entries(reader, ns, all_ns=all_ns, limit=limit)
     ids = [one.key.checkpoint_id for name in reader.namespaces for one in reader.index(name)]

@@ -9,8 +9,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from ckpt_backends import shell
 from ckpt_backends.changes.bundle import Bundle, Header, bundles_in, read_header
 from ckpt_backends.changes.rows import Restored, Row, compare
@@ -36,7 +34,7 @@ _COLUMNS = (
 
 
 def import_(
-    ctx: typer.Context,
+    session: Session,
     files: Annotated[list[Path], argument("FILE...", "Bundles, or folders of bundles.")],
     trusted_key: TrustedKeys = None,
     allow_pickle: AllowPickle = False,
@@ -61,7 +59,6 @@ def import_(
       ckpt -s agent.db import backups/user-42-*.ckpt.gz --yes
       ckpt -s agent.db import backups --trusted-key backup-key.pub --yes
     """
-    session: Session = ctx.obj
     if not dry_run:
         refuse_copy(session.names.store_url)
     info = session.store.describe()

@@ -18,7 +18,7 @@ from ckpt_cli.session import Session
 
 
 def interrupts(
-    ctx: typer.Context,
+    session: Session,
     threads: Annotated[
         list[str] | None, argument("[THREAD]...", "Thread ids; all threads if none is given.")
     ] = None,
@@ -39,7 +39,6 @@ def interrupts(
       ckpt -s agent.db interrupts user-42 user-43
       ckpt -s agent.db interrupts --match 'user-*' --older-than 1d --exit-code
     """
-    session: Session = ctx.obj
     before = None
     if older_than is not None:
         before = parse_time(older_than, session.now, session.zone)

@@ -47,31 +47,13 @@ from ckpt_cli.session import Session
 from ckpt_cli.threads.redaction import no_raw
 
 COMMANDS = {
-    "list": CommandRef(
-        "ckpt_cli.commands.memory:list_", "List items by namespace, without values.", "Commands"
-    ),
-    "show": CommandRef(
-        "ckpt_cli.commands.memory:show", "Show one item with its value, or all items.", "Commands"
-    ),
-    "search": CommandRef(
-        "ckpt_cli.commands.memory:search", "Search namespaces, keys and values.", "Commands"
-    ),
-    "export": CommandRef(
-        "ckpt_cli.commands.memory:export", "Export items with their values as JSON.", "Commands"
-    ),
-    "edit": CommandRef(
-        "ckpt_cli.commands.memory_edit:edit",
-        "Edit a fact or a section of DeerFlow's memory.",
-        "Commands",
-    ),
-    "delete": CommandRef(
-        "ckpt_cli.commands.memory_delete:delete", "Delete items and their vectors.", "Commands"
-    ),
-    "import": CommandRef(
-        "ckpt_cli.commands.memory_import:import_",
-        "Restore archived items.",
-        "Commands",
-    ),
+    "list": CommandRef("memory:list_", "List items by namespace, without values."),
+    "show": CommandRef("memory:show", "Show one item with its value, or all items."),
+    "search": CommandRef("memory:search", "Search namespaces, keys and values."),
+    "export": CommandRef("memory:export", "Export items with their values as JSON."),
+    "edit": CommandRef("memory_edit:edit", "Edit a fact or a section of DeerFlow's memory."),
+    "delete": CommandRef("memory_delete:delete", "Delete items and their vectors."),
+    "import": CommandRef("memory_import:import_", "Restore archived items."),
 }
 
 Under = Annotated[
@@ -113,7 +95,7 @@ class MemoryListOptions:
 
 
 @takes(MemoryListOptions)
-def list_(ctx: typer.Context, options: MemoryListOptions) -> None:
+def list_(session: Session, options: MemoryListOptions) -> None:
     """List items by namespace, without values.
 
     Prints a tree on a terminal, else one row per item. Marks expired items, which stay until the
@@ -124,7 +106,6 @@ def list_(ctx: typer.Context, options: MemoryListOptions) -> None:
       ckpt -s memory.db memory list users/anna --since 2d
       ckpt -s memory.db memory list --expired --all -o json | jq -r '.[].key'
     """
-    session: Session = ctx.obj
     wanted = ItemFilter(
         match=options.match,
         since=session.time(options.since),
@@ -168,7 +149,7 @@ def list_(ctx: typer.Context, options: MemoryListOptions) -> None:
 
 
 def show(
-    ctx: typer.Context,
+    session: Session,
     key: Annotated[str | None, argument("[KEY]", "Key, or NAMESPACE/KEY.")] = None,
     namespace: Under = "",
     raw: Annotated[bool, flag("Print the stored bytes of the value.", "--raw")] = False,
@@ -185,7 +166,6 @@ def show(
       ckpt -s memory.db memory show users/anna/profile
       ckpt -s memory.db memory show profile --namespace users/anna -o json
     """
-    session: Session = ctx.obj
     redacted = _is_redacted(session)
     if raw and redacted:
         raise no_raw()
@@ -229,7 +209,7 @@ def _show_all(session: Session, memory: MemoryStore, prefix: Namespace) -> None:
 
 
 def search(
-    ctx: typer.Context,
+    session: Session,
     text: Annotated[str, argument("TEXT", "Text to search for.")],
     namespace: Under = "",
     regex: Annotated[bool, flag("TEXT is a Python regular expression.", "-E", "--regex")] = False,
@@ -248,7 +228,6 @@ def search(
       ckpt -s memory.db memory search 'likes tea'
       ckpt -s memory.db memory search -iE 'tea|coffee' --namespace users/anna
     """
-    session: Session = ctx.obj
     find = compile_pattern(
         text,
         fixed=not regex,
@@ -294,7 +273,7 @@ def search(
 
 
 def export(
-    ctx: typer.Context,
+    session: Session,
     namespace: Under = "",
     match: Match = None,
     to: Annotated[Path | None, option("FILE", "Write to FILE, replacing it.")] = None,
@@ -308,7 +287,6 @@ def export(
       ckpt -s memory.db memory export > memory.ndjson
       ckpt -s memory.db memory export --namespace users/anna --to anna.ndjson
     """
-    session: Session = ctx.obj
     with opened_memory(session) as memory:
         found = read_items(
             memory,

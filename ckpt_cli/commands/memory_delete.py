@@ -7,8 +7,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from ckpt_backends.changes.bundle import make_folder
 from ckpt_backends.errors import PartlyDone, Refused, Unsupported, UsageError
 from ckpt_backends.memory.protocol import Item, MemoryInfo, MemoryStore
@@ -61,7 +59,7 @@ class MemoryDeleteOptions:
 
 
 @takes(MemoryDeleteOptions)
-def delete(ctx: typer.Context, options: MemoryDeleteOptions) -> None:
+def delete(session: Session, options: MemoryDeleteOptions) -> None:
     """Delete items and their vectors.
 
     Select items by key, or by rules that must all match. If an item changes after the plan was
@@ -72,7 +70,6 @@ def delete(ctx: typer.Context, options: MemoryDeleteOptions) -> None:
       ckpt -s memory.db memory delete --expired --archive backups --yes
       ckpt -s memory.db memory delete --namespace users/anna --all --archive backups
     """
-    session: Session = ctx.obj
     wanted = ItemFilter(
         match=options.match,
         until=session.time(options.older_than),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-import typer
-
 from ckpt_backends.codec import decode, to_json
 from ckpt_backends.memory.protocol import Item
 from ckpt_backends.registry import open_memory
@@ -31,7 +29,7 @@ _COLUMNS = (
 
 
 def edit(
-    ctx: typer.Context,
+    session: Session,
     key: Annotated[str, argument("KEY", "Key, or NAMESPACE/KEY.")],
     fields: Annotated[list[str], option("FIELD=VALUE", "Set a field; repeatable.", "--set")],
     namespace: Under = "",
@@ -48,7 +46,6 @@ def edit(
       ckpt -s memory.json memory edit fact_a1b2c3d4 --set confidence=0.5 --write
       ckpt -s memory.json memory edit workContext --set summary='Writes Go.' --write
     """
-    session: Session = ctx.obj
     check_editable(session.names.store_url)
     with open_memory(session.names.store_url) as memory:
         address = find_key(memory, key, parse_namespace(namespace))

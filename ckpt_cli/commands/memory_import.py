@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from ckpt_backends import shell
 from ckpt_backends.changes.bundle import Bundle, Header
 from ckpt_backends.changes.rows import Row
@@ -50,7 +48,7 @@ class _Checked:
 
 
 def import_(
-    ctx: typer.Context,
+    session: Session,
     files: Annotated[list[Path], argument("FILE...", "Archives of memory delete --archive.")],
     trusted_key: TrustedKeys = None,
     allow_pickle: AllowPickle = False,
@@ -69,7 +67,6 @@ def import_(
     \b
       ckpt -s memory.db memory import backups/memory-*.ckpt.gz --dry-run
     """
-    session: Session = ctx.obj
     if not dry_run:
         refuse_copy(session.names.store_url)
     trust = Trust.of(trusted_key, allow_pickle=allow_pickle)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from ckpt_cli.core.conversation.transcript import statistics
 from ckpt_cli.options import At, Namespace, OptionalThread, flag, option
 from ckpt_cli.queries.messages import conversation
@@ -23,7 +21,7 @@ from ckpt_cli.threads.target import TargetArguments, find_checkpoint
 
 
 def messages(
-    ctx: typer.Context,
+    session: Session,
     thread: OptionalThread = None,
     at: At = None,
     ns: Namespace = None,
@@ -48,7 +46,6 @@ def messages(
       ckpt -s agent.db messages user-42 --stat
       ckpt -s agent.db messages user-42 -o json | jq -r '.[].content'
     """
-    session: Session = ctx.obj
     output = session.output
     words = TargetArguments(thread, at, ns)
     target = find_checkpoint(session.store, words, session.now, session.zone, session.note)

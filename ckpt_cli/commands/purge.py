@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from ckpt_backends import shell
 from ckpt_backends.errors import UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
@@ -113,7 +111,7 @@ class PurgeOptions:
 
 
 @takes(PurgeOptions)
-def purge(ctx: typer.Context, options: PurgeOptions) -> None:
+def purge(session: Session, options: PurgeOptions) -> None:
     """Remove old threads, or prune old checkpoints inside them.
 
     Removes whole threads that match all of --older-than, --expired, --match, --where and
@@ -133,7 +131,6 @@ def purge(ctx: typer.Context, options: PurgeOptions) -> None:
     In a crontab, every night, for at most half an hour:
       17 3 * * *  ckpt -s prod purge --older-than 90d --max-duration 30m --yes -q
     """
-    session: Session = ctx.obj
     policy, terms = options.policy(session), options.terms()
     check_terms(session, terms)
     if options.plan is not None:

@@ -106,7 +106,7 @@ class ReplayOptions:
 
 
 @takes(ReplayOptions)
-def replay(ctx: typer.Context, options: ReplayOptions) -> None:
+def replay(session: Session, options: ReplayOptions) -> None:
     """Verify checkpoints against recorded writes.
 
     Rebuilds each checkpoint from its parent's state and the tasks' writes, and compares the
@@ -125,7 +125,6 @@ def replay(ctx: typer.Context, options: ReplayOptions) -> None:
       ckpt -s agent.db replay --all --strict --jobs 4 -o ndjson
       ckpt -s postgresql://db/agents replay user-42 --repair --dry-run
     """
-    session: Session = ctx.obj
     reducers = chosen_reducers(session.names.reducers, options.reducer or [])
     named = named_reducers(options.reducer or ())
     options.check()

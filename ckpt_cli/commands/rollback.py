@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from ckpt_cli.commands.apply_plan import show_and_apply
 from ckpt_cli.options import AsOf, At, DryRun, Force, Reason, Yes, argument, flag, option
 from ckpt_cli.plans.rollback import plan_rollback
@@ -15,7 +13,7 @@ from ckpt_cli.session import Session
 
 
 def rollback(
-    ctx: typer.Context,
+    session: Session,
     thread: Annotated[str, argument("THREAD[@REF]", "Thread id, optionally with a checkpoint.")],
     ref: Annotated[str | None, argument("[REF]", "Checkpoint to roll back to.")] = None,
     at: At = None,
@@ -54,7 +52,6 @@ def rollback(
       ckpt -s agent.db rollback user-42 --to-last done --yes --reason 'wrong hotel'
       ckpt -s agent.db rollback alice@example.com --at step:3
     """
-    session: Session = ctx.obj
     target_options = TargetOptions(ref, at, as_of, steps, to_last, last_good)
     check_store(session.rows)
     target = find_target(

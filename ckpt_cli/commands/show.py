@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import typer
-
 from ckpt_backends.errors import UsageError
 from ckpt_cli.options import (
     AsOf,
@@ -90,7 +88,7 @@ class ShowOptions:
 
 
 @takes(ShowOptions)
-def show(ctx: typer.Context, options: ShowOptions) -> None:
+def show(session: Session, options: ShowOptions) -> None:
     """Show the state at a checkpoint, or the tree of a thread.
 
     Without REF, show the thread's head. Without THREAD, show the newest thread.
@@ -102,7 +100,6 @@ def show(ctx: typer.Context, options: ShowOptions) -> None:
       ckpt -s agent.db show alice@example.com --at step:3 --writes
       ckpt -s agent.db show user-42 --as-of yesterday --channel messages -o json
     """
-    session: Session = ctx.obj
     store = session.store
     options.check()
     words = TargetArguments(options.thread, options.at, options.ns, options.as_of, options.ref)

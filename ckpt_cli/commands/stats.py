@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from ckpt_backends.errors import UsageError
 from ckpt_cli.core.write_counts import WriteCounts
 from ckpt_cli.diagnostics import progress
@@ -20,7 +18,7 @@ _TOP = 20
 
 
 def stats(
-    ctx: typer.Context,
+    session: Session,
     thread: Annotated[str | None, argument("[THREAD]", "Thread id. [default: all threads]")] = None,
     match: Match = None,
     where: Where = None,
@@ -45,7 +43,6 @@ def stats(
       ckpt -s agent.db stats --match 'user-*' --since 7d
       ckpt -s agent.db stats -o json | jq '.by[:5]'
     """
-    session: Session = ctx.obj
     within = Range(
         session.time(since),
         session.time(until),

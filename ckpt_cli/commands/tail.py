@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-import typer
-
 from ckpt_backends.errors import UsageError
 from ckpt_cli.options import Namespace, argument, flag, option
 from ckpt_cli.queries.tail import Tail
@@ -20,7 +18,7 @@ _DAY = 86_400.0
 
 
 def tail(
-    ctx: typer.Context,
+    session: Session,
     thread: Annotated[str | None, argument("[THREAD]", "Thread id. [default: the newest]")] = None,
     lines: Annotated[
         int, option("N", "Begin with the last N checkpoints.", "-n", "--lines", min=0)
@@ -40,7 +38,6 @@ def tail(
       ckpt -s agent.db tail user-42
       ckpt -s agent.db tail user-42 -n 0 --all-ns -o ndjson | jq .next
     """
-    session: Session = ctx.obj
     if session.settings.get("output") == "json":
         raise UsageError(
             "cannot print an endless answer as one JSON document", hint="use -o ndjson"

@@ -32,22 +32,10 @@ from ckpt_cli.session import Session
 from ckpt_cli.threads.target import find_thread
 
 COMMANDS = {
-    "list": CommandRef(
-        "ckpt_cli.commands.threads:list_", "List threads, newest first.", "Commands"
-    ),
-    "show": CommandRef(
-        "ckpt_cli.commands.threads:show",
-        "Show what is wrong with a thread, and how to resume it.",
-        "Commands",
-    ),
-    "copy": CommandRef(
-        "ckpt_cli.commands.copy:copy", "Copy a thread with all its history.", "Commands"
-    ),
-    "delete": CommandRef(
-        "ckpt_cli.commands.delete:delete",
-        "Remove threads by id, whatever their status.",
-        "Commands",
-    ),
+    "list": CommandRef("threads:list_", "List threads, newest first."),
+    "show": CommandRef("threads:show", "Show what is wrong with a thread, and how to resume it."),
+    "copy": CommandRef("copy:copy", "Copy a thread with all its history."),
+    "delete": CommandRef("delete:delete", "Remove threads by id, whatever their status."),
 }
 
 
@@ -91,7 +79,7 @@ class ThreadListOptions:
 
 
 @takes(ThreadListOptions)
-def list_(ctx: typer.Context, options: ThreadListOptions) -> None:
+def list_(session: Session, options: ThreadListOptions) -> None:
     """List threads, newest first.
 
     STATUS: error (a task failed), interrupted (a question waits for an answer), pending (a run is
@@ -106,7 +94,6 @@ def list_(ctx: typer.Context, options: ThreadListOptions) -> None:
       ckpt -s agent.db threads list --user anna --first-message -n 20 --page 2
       ckpt -s agent.db threads list --all -o json | jq -r '.[].thread_id'
     """
-    session: Session = ctx.obj
     if options.sort not in SORTS:
         raise UsageError(f"cannot sort by '{options.sort}'", hint=f"use one of {', '.join(SORTS)}")
     wanted = options.selection(session)
@@ -161,7 +148,7 @@ def _why_none(wanted: Selection, page: int) -> str:
 
 
 def show(
-    ctx: typer.Context,
+    session: Session,
     thread: Annotated[str, argument("THREAD", "Thread id.")],
     memory: Memory = None,
 ) -> None:
@@ -175,7 +162,6 @@ def show(
       ckpt -s .deer-flow/data/deerflow.db threads show user-42
       ckpt -s agent.db threads show user-42 -o json
     """
-    session: Session = ctx.obj
     summary = summarize(find_thread(session.store, thread, session.note))
     record = summary_record(summary)
     memories = remembered(session, memory, lambda thread_id: thread_id == thread)

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from ckpt_backends.errors import NotFound, UsageError
 from ckpt_backends.url import VARIABLE, printable_param, printable_written, split_url
 from ckpt_cli.config import trust
@@ -29,7 +27,7 @@ _FILES = (Column("PATH", "path", style="head"), Column("STATUS", "status"))
 
 
 def trust_(
-    ctx: typer.Context,
+    session: Session,
     file: Annotated[
         Path | None, argument("[FILE]", "Configuration file. [default: the nearest]")
     ] = None,
@@ -51,7 +49,6 @@ def trust_(
       ckpt trust --list
       ckpt trust --remove
     """
-    session: Session = ctx.obj
     if show_list and (remove or file is not None):
         raise UsageError("--list cannot be combined with --remove or a file", hint="leave them out")
     if show_list:

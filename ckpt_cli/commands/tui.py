@@ -6,8 +6,6 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout, Unsupported, UsageError
 from ckpt_backends.registry import open_memory
 from ckpt_cli.commands.apply_plan import store_words
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def tui(
-    ctx: typer.Context,
+    session: Session,
     pause: Annotated[
         float, option("SECONDS", "Refresh every SECONDS; 0: only on r.", "--refresh", min=0)
     ] = 2.0,
@@ -40,7 +38,6 @@ def tui(
       ckpt -s prod tui --refresh 10
       ckpt -s agent.db tui --write
     """
-    session: Session = ctx.obj
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
             "cannot start the screen: not a terminal",

@@ -201,9 +201,9 @@ class ChannelChecker:
         if is_lost and carried and not wrote and _same_version(name, moment, parent.moment):
             here.carried[name], here.open[name] = carried, parent.open.get(name, [])
             return None  # this missing value was reported before
-        if stored is ABSENT and _takes_none_for_nothing(moment):
-            if [value for batch in ways[0][0] for value in batch][-1:] == [None]:
-                stored, is_lost = None, False
+        last = [value for batch in ways[0][0] for value in batch][-1:]
+        if stored is ABSENT and last == [None] and _takes_none_for_nothing(moment):
+            stored, is_lost = None, False
         if base is ABSENT and carried and self.is_delta(name, parent.moment):
             # For a DeltaChannel between two snapshots, only the results of the reducers are known.
             base = NOT_STORED
