@@ -11,7 +11,7 @@ from ckpt_cli.options import DryRun, Yes, argument
 from ckpt_cli.plans.thread_copy import plan_thread_copy
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import line
-from ckpt_cli.render.terminal.table import Column
+from ckpt_cli.render.terminal.table import plain_columns
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 from ckpt_cli.threads.thread import ThreadReader
@@ -54,7 +54,7 @@ def copy(
         lambda: record,
         lambda: [line(text, (safe_text(new), "head"))],
         rows=lambda: [record],
-        columns=[Column(key.upper(), key) for key in record],
+        columns=plain_columns(*record),
     )
     if dry_run:
         session.note("dry run: nothing was written")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -70,7 +70,7 @@ def grep(session: Session, options: GrepOptions) -> None:
     store = session.store
     chosen = selected_threads(store, options.threads or (), options.match, options.where or ())
     watched = progress(chosen, total=None, label="searching threads")
-    counted = unread = stopped = 0
+    unread = stopped = 0
 
     def hits() -> Iterator[GrepHit]:
         nonlocal unread, stopped
@@ -79,14 +79,9 @@ def grep(session: Session, options: GrepOptions) -> None:
             stopped += searched.stopped
             yield from searched.hits
 
-    def records() -> Iterator[dict[str, Any]]:
-        nonlocal counted
-        for hit in islice(hits(), options.limit):
-            counted += 1
-            yield as_record(hit)
-
     as_record = table_record if session.output.table else hit_record
-    session.output.records(records(), hit_columns())
+    found = map(as_record, islice(hits(), options.limit))
+    counted = session.output.records(found, hit_columns())
     hint = FASTER if stopped else None
     if gave_up(stopped):
         raise PartlyDone(f"search stopped: {stopped_text(stopped)}", hint=hint)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ckpt_cli.core.times import parse_time
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import ExitCode, Match, argument, option
 from ckpt_cli.queries.interrupts import open_questions
@@ -39,21 +37,11 @@ def interrupts(
       ckpt -s agent.db interrupts user-42 user-43
       ckpt -s agent.db interrupts --match 'user-*' --older-than 1d --exit-code
     """
-    before = None
-    if older_than is not None:
-        before = parse_time(older_than, session.now, session.zone)
     wanted = selected_threads(session.store, threads or [], match, ())
     if not threads:
         wanted = progress(wanted, total=None, label="reading heads")
-    counted = 0
-
-    def records() -> Iterator[dict[str, Any]]:
-        nonlocal counted
-        for found in open_questions(session.store, wanted, before):
-            counted += 1
-            yield interrupt_record(found)
-
-    session.output.records(records(), interrupt_columns(session.now))
+    found = open_questions(session.store, wanted, session.time(older_than))
+    counted = session.output.records(map(interrupt_record, found), interrupt_columns(session.now))
     if not counted:
         session.note("no question waits for an answer")
     if exit_code and counted:

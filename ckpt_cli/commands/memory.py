@@ -136,7 +136,7 @@ def list_(session: Session, options: MemoryListOptions) -> None:
                 yield one
 
         if output.table and not options.flat:
-            output.document(dict, lambda: tree_lines(items(), now, marks), rows=tuple, columns=())
+            output.document(dict, lambda: tree_lines(items(), now, marks))
         else:
             record = item_record if output.machine else row_record
             rows = ({**record(one, now), **marks.get(one.key, {})} for one in items())
@@ -202,7 +202,7 @@ def _show_all(session: Session, memory: MemoryStore, prefix: Namespace) -> None:
     now, output = session.now, session.output
     found = read_items(memory, prefix, ItemFilter(), now, redacted=_is_redacted(session))
     if output.text:
-        output.document(dict, lambda: full_text_lines(found, output.width), rows=tuple, columns=())
+        output.document(dict, lambda: full_text_lines(found, output.width))
     else:
         records = (read_record(one, now) for one in found)
         output.records(records, [*item_columns(now), Column("VALUE", "value")])
@@ -235,7 +235,7 @@ def search(
         hint="leave out -E to search for the text as it is",
     )
     output = session.output
-    counted = unread = 0
+    unread = 0
     with opened_memory(session) as memory:
         found = search_items(
             memory,
@@ -253,13 +253,7 @@ def search(
                 else:
                     yield hit_record(hit) if output.machine else hit_row(hit, table=output.table)
 
-        def records() -> Iterator[dict[str, Any]]:
-            nonlocal counted
-            for one in islice(hits(), limit):
-                counted += 1
-                yield one
-
-        output.records(records(), hit_columns())
+        counted = output.records(islice(hits(), limit), hit_columns())
     hint = FASTER if find.stopped else None
     if gave_up(find.stopped):
         raise PartlyDone(f"search stopped: {stopped_text(find.stopped)}", hint=hint)

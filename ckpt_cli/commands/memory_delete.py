@@ -166,12 +166,7 @@ def check_allowed(info: MemoryInfo, *, write: bool) -> None:
 def _show_and_ask(session: Session, items: list[Item], *, more: bool) -> None:
     output = session.output
     if not output.machine:
-        output.document(
-            dict,
-            lambda: removal_lines(items, session.now, more=more),
-            rows=tuple,
-            columns=(),
-        )
+        output.document(dict, lambda: removal_lines(items, session.now, more=more))
     confirm(f"Delete {amount(items)}?")
 
 

@@ -114,14 +114,6 @@ def list_(session: Session, options: ThreadListOptions) -> None:
     if not options.everything:
         found, more = first(rows, options.limit)
         rows = iter(found)
-    counted = 0
-
-    def records() -> object:
-        nonlocal counted
-        for row in rows:
-            counted += 1
-            yield thread_record(row)
-
     columns = thread_columns(
         session.now,
         details=details,
@@ -130,7 +122,7 @@ def list_(session: Session, options: ThreadListOptions) -> None:
         first_message=options.first_message,
         expires=details and session.store.keys_expire,
     )
-    session.output.records(records(), columns)  # type: ignore[arg-type]
+    counted = session.output.records(map(thread_record, rows), columns)
     if not counted:
         session.note(_why_none(wanted, options.page))
     elif options.everything and not details and session.output.terminal:
