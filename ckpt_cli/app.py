@@ -32,50 +32,48 @@ CLEAN = "Clean up and archive"
 STORES = "Stores"
 
 
-def _command(target: str, summary: str, panel: str) -> CommandRef:
-    return CommandRef(f"ckpt_cli.commands.{target}", summary, panel)
-
-
 COMMANDS = {
-    "threads": _command("threads:COMMANDS", "List, show, copy or delete threads.", INSPECT),
-    "show": _command(
+    "threads": CommandRef("threads:COMMANDS", "List, show, copy or delete threads.", INSPECT),
+    "show": CommandRef(
         "show:show", "Show the state at a checkpoint, or the tree of a thread.", INSPECT
     ),
-    "history": _command("history:history", "List a thread's checkpoints, newest first.", INSPECT),
-    "diff": _command("diff:diff", "Show what changed between two checkpoints.", INSPECT),
-    "interrupts": _command(
+    "history": CommandRef("history:history", "List a thread's checkpoints, newest first.", INSPECT),
+    "diff": CommandRef("diff:diff", "Show what changed between two checkpoints.", INSPECT),
+    "interrupts": CommandRef(
         "interrupts:interrupts", "List the questions that wait for an answer.", INSPECT
     ),
-    "messages": _command("messages:messages", "Print the conversation of a thread.", INSPECT),
-    "grep": _command("grep:grep", "Search threads for a text.", INSPECT),
-    "blame": _command("blame:blame", "Show which step and task set a value.", INSPECT),
-    "tail": _command("tail:tail", "Print new checkpoints of a thread as they are saved.", INSPECT),
-    "tui": _command(
+    "messages": CommandRef("messages:messages", "Print the conversation of a thread.", INSPECT),
+    "grep": CommandRef("grep:grep", "Search threads for a text.", INSPECT),
+    "blame": CommandRef("blame:blame", "Show which step and task set a value.", INSPECT),
+    "tail": CommandRef(
+        "tail:tail", "Print new checkpoints of a thread as they are saved.", INSPECT
+    ),
+    "tui": CommandRef(
         "tui:tui", "Browse threads, checkpoints and long-term memory in the terminal.", INSPECT
     ),
-    "sessions": _command("sessions:COMMANDS", "List or show an application's sessions.", INSPECT),
-    "memory": _command(
+    "sessions": CommandRef("sessions:COMMANDS", "List or show an application's sessions.", INSPECT),
+    "memory": CommandRef(
         "memory:COMMANDS", "List, search, edit or delete long-term memory.", INSPECT
     ),
-    "replay": _command("replay:replay", "Verify checkpoints against recorded writes.", VERIFY),
-    "stats": _command("stats:stats", "Show how much each node writes to each channel.", VERIFY),
-    "rollback": _command(
+    "replay": CommandRef("replay:replay", "Verify checkpoints against recorded writes.", VERIFY),
+    "stats": CommandRef("stats:stats", "Show how much each node writes to each channel.", VERIFY),
+    "rollback": CommandRef(
         "rollback:rollback", "Roll a thread back to an earlier checkpoint.", CHANGE
     ),
-    "fork": _command("fork:fork", "Fork a branch or a new thread from a checkpoint.", CHANGE),
-    "undo": _command("undo:undo", "Undo the last rollback or fork of a thread.", CHANGE),
-    "purge": _command(
+    "fork": CommandRef("fork:fork", "Fork a branch or a new thread from a checkpoint.", CHANGE),
+    "undo": CommandRef("undo:undo", "Undo the last rollback or fork of a thread.", CHANGE),
+    "purge": CommandRef(
         "purge:purge", "Remove old threads, or prune old checkpoints inside them.", CLEAN
     ),
-    "gc": _command("gc:gc", "Delete orphaned rows.", CLEAN),
-    "export": _command("export:export", "Write threads to archive files, or as JSON.", CLEAN),
-    "import": _command("import_:import_", "Restore archived threads, row for row.", CLEAN),
-    "du": _command("du:du", "Show disk usage by thread, channel and type.", STORES),
-    "stores": _command("stores:stores", "List stores with their layout, size and saver.", STORES),
-    "trust": _command(
+    "gc": CommandRef("gc:gc", "Delete orphaned rows.", CLEAN),
+    "export": CommandRef("export:export", "Write threads to archive files, or as JSON.", CLEAN),
+    "import": CommandRef("import_:import_", "Restore archived threads, row for row.", CLEAN),
+    "du": CommandRef("du:du", "Show disk usage by thread, channel and type.", STORES),
+    "stores": CommandRef("stores:stores", "List stores with their layout, size and saver.", STORES),
+    "trust": CommandRef(
         "trust:trust_", "Show what a configuration file would do, and trust it.", STORES
     ),
-    "demo": _command("demo:demo", "Create a small sample store.", STORES),
+    "demo": CommandRef("demo:demo", "Create a small sample store.", STORES),
 }
 
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from importlib import import_module
+from inspect import Parameter, Signature, signature
 from itertools import groupby
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast, get_type_hints
 
 import typer
 import typer.core
@@ -25,10 +27,10 @@ class CommandRef:
     """Where a command is implemented, and its line in the help."""
 
     target: str
-    """`package.module:function`, or `package.module:GROUP` for a group of commands."""
+    """`module:function` in `ckpt_cli.commands`, or `module:GROUP` for a group of commands."""
     summary: str
     """The first line of the command's docstring; a test compares them."""
-    panel: str
+    panel: str = "Commands"
     """The heading above it in the help."""
 
 
@@ -106,11 +108,27 @@ class LazyGroup(typer.core.TyperGroup):
 def load_command(name: str, ref: CommandRef, options: Callable[[], list[GlobalOption]]) -> Command:
     """Import one command and add the global options."""
     module, _, attribute = ref.target.partition(":")
-    found: Any = getattr(import_module(module), attribute)
+    found: Any = getattr(import_module(f"ckpt_cli.commands.{module}"), attribute)
     if isinstance(found, Mapping):
         return LazyGroup(name=name, refs=found, help=ref.summary, options=options)
     single = typer.Typer(add_completion=False, rich_markup_mode=None)
-    single.command(name, cls=SectionedCommand, context_settings=HELP_NAMES)(found)
+    single.command(name, cls=SectionedCommand, context_settings=HELP_NAMES)(_parsed(found))
     command = cast("typer.core.TyperCommand", typer.main.get_command(single))
     command.params.extend(options())
     return command
+
+
+def _parsed(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command as the parser calls it: with a context, which holds the session."""
+    hints = get_type_hints(command, include_extras=True)
+    _, *options = signature(command).parameters.values()
+
+    @wraps(command)
+    def run(ctx: typer.Context, **values: Any) -> None:
+        command(ctx.obj, **values)
+
+    params = [one.replace(annotation=hints[one.name]) for one in options]
+    context = Parameter("ctx", Parameter.POSITIONAL_ONLY, annotation=typer.Context)
+    run.__signature__ = Signature([context, *params])  # type: ignore[attr-defined]
+    run.__annotations__ = {"ctx": typer.Context, **hints}
+    return run

@@ -12,6 +12,7 @@ import typer
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.lazy import GlobalOption
+from ckpt_cli.session import Session
 
 OptionsT = TypeVar("OptionsT")
 
@@ -48,30 +49,39 @@ def global_options() -> list[GlobalOption]:
     ]
 
 
+def argument(metavar: str, text: str) -> Any:
+    """Return an argument of a command, with its line in the help."""
+    return typer.Argument(metavar=metavar, help=text)
+
+
+def flag(text: str, *names: str) -> Any:
+    """Return an option without a value."""
+    return typer.Option(*names, help=text)
+
+
+def option(metavar: str, text: str, *names: str, **more: Any) -> Any:
+    """Return an option with a value; without names, it has the name of its parameter."""
+    return typer.Option(*names, metavar=metavar, help=text, **more)
+
+
 def takes(
     options: type[OptionsT],
-) -> Callable[[Callable[[typer.Context, OptionsT], None]], Callable[..., None]]:
+) -> Callable[[Callable[[Session, OptionsT], None]], Callable[..., None]]:
     """Return a decorator for a command that takes a dataclass: each field is an option of it."""
     hints = get_type_hints(options, include_extras=True)
-    params = [Parameter("ctx", Parameter.POSITIONAL_ONLY, annotation=typer.Context)]
+    params = [Parameter("session", Parameter.POSITIONAL_ONLY)]
     for one in fields(options):  # type: ignore[arg-type]
         default = Parameter.empty if one.default is MISSING else one.default
-        params.append(
-            Parameter(
-                one.name,
-                Parameter.KEYWORD_ONLY,
-                default=default,
-                annotation=hints[one.name],
-            )
-        )
+        kind, hint = Parameter.KEYWORD_ONLY, hints[one.name]
+        params.append(Parameter(one.name, kind, default=default, annotation=hint))
 
-    def decorate(command: Callable[[typer.Context, OptionsT], None]) -> Callable[..., None]:
+    def decorate(command: Callable[[Session, OptionsT], None]) -> Callable[..., None]:
         @wraps(command)
-        def run(ctx: typer.Context, **values: Any) -> None:
-            command(ctx, options(**values))
+        def run(session: Session, **values: Any) -> None:
+            command(session, options(**values))
 
         run.__signature__ = Signature(params)  # type: ignore[attr-defined]
-        run.__annotations__ = {one.name: one.annotation for one in params}
+        run.__annotations__ = hints
         return run
 
     return decorate
@@ -106,66 +116,51 @@ def _remember(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Non
     ctx.find_root().obj.settings[param.name] = value
 
 
-Thread = Annotated[
-    str,
-    typer.Argument(metavar="THREAD[@REF]", help="Thread id, optionally with a checkpoint."),
-]
+Thread = Annotated[str, argument("THREAD[@REF]", "Thread id, optionally with a checkpoint.")]
 OptionalThread = Annotated[
-    str | None,
-    typer.Argument(metavar="[THREAD[@REF]]", help="Thread id, optionally with a checkpoint."),
+    str | None, argument("[THREAD[@REF]]", "Thread id, optionally with a checkpoint.")
 ]
 At = Annotated[
-    str | None,
-    typer.Option("--at", metavar="REF", help="Checkpoint; use it if the thread id contains '@'."),
+    str | None, option("REF", "Checkpoint; use it if the thread id contains '@'.", "--at")
 ]
 Namespace = Annotated[
-    str | None,
-    typer.Option("--ns", metavar="NAMESPACE", help="Checkpoint namespace. [default: the root]"),
+    str | None, option("NAMESPACE", "Checkpoint namespace. [default: the root]", "--ns")
 ]
 AsOf = Annotated[
-    str | None,
-    typer.Option(
-        "--as-of", metavar="TIME", help="The head at TIME, such as 2h, yesterday or 2026-04-07."
-    ),
+    str | None, option("TIME", "The head at TIME, such as 2h, yesterday or 2026-04-07.", "--as-of")
 ]
 Match = Annotated[
-    str | None,
-    typer.Option(
-        "--match", metavar="GLOB", help="Only thread ids matching GLOB, such as 'user-*'."
-    ),
+    str | None, option("GLOB", "Only thread ids matching GLOB, such as 'user-*'.", "--match")
 ]
 Where = Annotated[
     list[str] | None,
-    typer.Option(
-        "--where",
-        metavar="metadata.KEY=VALUE",
-        help="Only threads with this metadata at the head; repeatable.",
+    option(
+        "metadata.KEY=VALUE", "Only threads with this metadata at the head; repeatable.", "--where"
     ),
 ]
 Channels = Annotated[
-    list[str] | None,
-    typer.Option("--channel", metavar="CHANNEL", help="Only this channel; repeatable."),
+    list[str] | None, option("CHANNEL", "Only this channel; repeatable.", "--channel")
 ]
-Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=1, max=64, help="Use N processes.")]
-ExitCode = Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if anything is found.")]
+Jobs = Annotated[int, option("N", "Use N processes.", "--jobs", min=1, max=64)]
+ExitCode = Annotated[bool, flag("Exit with 1 if anything is found.", "--exit-code")]
 Memory = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "STORE",
+        "Long-term memory of these threads. [default: from the profile or DeerFlow]",
         "--memory",
-        metavar="STORE",
-        help="Long-term memory of these threads. [default: from the profile or DeerFlow]",
     ),
 ]
 Threads = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "STORE",
+        "Store of the threads of this memory. [default: from the profile or DeerFlow]",
         "--threads",
-        metavar="STORE",
-        help="Store of the threads of this memory. [default: from the profile or DeerFlow]",
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan; write nothing.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+DryRun = Annotated[bool, flag("Show the plan; write nothing.", "--dry-run")]
+Yes = Annotated[bool, flag("Do not ask for confirmation.", "--yes")]
 
 
 def _storable(text: str | None) -> str | None:
@@ -179,12 +174,8 @@ def _storable(text: str | None) -> str | None:
 
 
 Reason = Annotated[
-    str | None,
-    typer.Option(
-        "--reason", metavar="TEXT", callback=_storable, help="Record TEXT in the new metadata."
-    ),
+    str | None, option("TEXT", "Record TEXT in the new metadata.", "--reason", callback=_storable)
 ]
 Force = Annotated[
-    bool,
-    typer.Option("--force", help="Proceed even if the newest checkpoint is dated in the future."),
+    bool, flag("Proceed even if the newest checkpoint is dated in the future.", "--force")
 ]

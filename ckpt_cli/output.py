@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from itertools import chain, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -104,10 +104,12 @@ class Output:
         columns: Sequence[Column],
         *,
         rest: Callable[[], str] | None = None,
-    ) -> None:
-        """Print a list. `rest`, if given, returns a line below the table about what it leaves
-        out.
+    ) -> int:
+        """Print a list, and return its length. `rest`, if given, returns a line below the table
+        about what it leaves out.
         """
+        number = count()
+        rows = (row for row, _ in zip(rows, number, strict=False))
         if self._chosen == "json":
             self._print(_json_array(rows))
         elif self._chosen == "ndjson":
@@ -118,6 +120,7 @@ class Output:
             self._page(
                 chain(table_lines(rows, columns, self.width), folded(_below(rest), self.width))
             )
+        return next(number)
 
     def live(
         self,
@@ -153,8 +156,8 @@ class Output:
         record: Callable[[], Any],
         text: Callable[[], Iterable[StyledLine]],
         *,
-        rows: Callable[[], Iterable[Record]],
-        columns: Sequence[Column],
+        rows: Callable[[], Iterable[Record]] = tuple,
+        columns: Sequence[Column] = (),
     ) -> None:
         """Print one object: as JSON, as text, or its parts as TSV."""
         if self._chosen == "json":

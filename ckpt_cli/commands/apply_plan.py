@@ -54,9 +54,9 @@ def show_and_apply(
         write(session, plan.change, question, yes=False)
     if output.machine:
         record = plan_record(shown, undo, dry_run=False, rows=False)
-        output.document(lambda: record, tuple, rows=tuple, columns=())
+        output.document(lambda: record, tuple)
     elif output.text:
-        output.document(tuple, lambda: done_lines(shown, undo), rows=tuple, columns=())
+        output.document(tuple, lambda: done_lines(shown, undo))
 
 
 def store_words(session: Session) -> list[str]:

@@ -160,7 +160,7 @@ def _show_and_ask(session: Session, plan: PlanFile, memories: list[dict[str, Any
     if not output.machine:
         width = output.width
         lines = partial(chain, plan_lines(plan, width), _going_lines(memories, width))
-        output.document(dict, lines, rows=tuple, columns=())
+        output.document(dict, lines)
     confirm(question(plan.sums))
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from ckpt_cli.options import At, Namespace, Thread
+from ckpt_cli.options import At, Namespace, Thread, argument
 from ckpt_cli.queries.blame import blame as find_origin
 from ckpt_cli.render.blame import blame_columns, blame_lines, blame_record
 from ckpt_cli.session import Session
@@ -14,12 +12,9 @@ from ckpt_cli.threads.target import TargetArguments, find_checkpoint
 
 
 def blame(
-    ctx: typer.Context,
+    session: Session,
     thread: Thread,
-    path: Annotated[
-        str,
-        typer.Argument(metavar="CHANNEL[.PATH]", help="A value, such as 'messages[-1].content'."),
-    ],
+    path: Annotated[str, argument("CHANNEL[.PATH]", "A value, such as 'messages[-1].content'.")],
     at: At = None,
     ns: Namespace = None,
 ) -> None:
@@ -33,7 +28,6 @@ def blame(
       ckpt -s agent.db blame user-42@step:7 'messages[-1].content'
       ckpt -s agent.db blame user-42 'files["main.py"]' -o json | jq .node
     """
-    session: Session = ctx.obj
     words = TargetArguments(thread, at, ns)
     target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
     found = find_origin(target, path)

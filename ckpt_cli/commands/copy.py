@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from ckpt_backends.errors import UsageError
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import write
-from ckpt_cli.options import DryRun, Yes
+from ckpt_cli.options import DryRun, Yes, argument
 from ckpt_cli.plans.thread_copy import plan_thread_copy
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import line
-from ckpt_cli.render.terminal.table import Column
+from ckpt_cli.render.terminal.table import plain_columns
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 from ckpt_cli.threads.thread import ThreadReader
 
 
 def copy(
-    ctx: typer.Context,
-    thread: Annotated[str, typer.Argument(metavar="THREAD", help="The thread to copy.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The id of the copy.")],
+    session: Session,
+    thread: Annotated[str, argument("THREAD", "The thread to copy.")],
+    new: Annotated[str, argument("NEW", "The id of the copy.")],
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
@@ -35,7 +33,6 @@ def copy(
       ckpt -s agent.db threads copy user-42 user-42-try
       ckpt -s agent.db threads copy user-42 before-migration --yes
     """
-    session: Session = ctx.obj
     if not new:
         raise UsageError("the new thread id is empty", hint="ckpt threads copy THREAD NEW")
     if not dry_run:
@@ -57,7 +54,7 @@ def copy(
         lambda: record,
         lambda: [line(text, (safe_text(new), "head"))],
         rows=lambda: [record],
-        columns=[Column(key.upper(), key) for key in record],
+        columns=plain_columns(*record),
     )
     if dry_run:
         session.note("dry run: nothing was written")

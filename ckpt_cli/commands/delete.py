@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from ckpt_backends.errors import (
     NotFound,
     PartlyDone,
@@ -21,7 +19,7 @@ from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_cli.commands.apply_removal import Terms, check_terms, show_and_remove
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.retention.purge_plan import NOT_FOUND
-from ckpt_cli.options import DryRun, Memory, Yes, takes
+from ckpt_cli.options import DryRun, Memory, Yes, argument, option, takes
 from ckpt_cli.plans.plan_file import write_plan
 from ckpt_cli.plans.purge import plan_named
 from ckpt_cli.queries.threads import Selection, list_threads
@@ -37,21 +35,13 @@ _HINT = "`ckpt threads list --all` lists all threads; add --match 'PART*' to sea
 class ThreadDeleteOptions:
     """The arguments and options of `ckpt threads delete`."""
 
-    threads: Annotated[
-        list[str] | None, typer.Argument(metavar="[THREAD]...", help="Thread ids.")
-    ] = None
+    threads: Annotated[list[str] | None, argument("[THREAD]...", "Thread ids.")] = None
     from_: Annotated[
-        str | None,
-        typer.Option(
-            "--from", metavar="FILE", help="Also read ids from FILE, one per line; - is stdin."
-        ),
+        str | None, option("FILE", "Also read ids from FILE, one per line; - is stdin.", "--from")
     ] = None
-    match: Annotated[
-        str | None, typer.Option(metavar="GLOB", help="Also thread ids matching GLOB.")
-    ] = None
+    match: Annotated[str | None, option("GLOB", "Also thread ids matching GLOB.")] = None
     archive: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Archive each thread in DIR before removing it."),
+        Path | None, option("DIR", "Archive each thread in DIR before removing it.")
     ] = None
     sign_key: SignKey = None
     memory: Memory = None
@@ -60,7 +50,7 @@ class ThreadDeleteOptions:
 
 
 @takes(ThreadDeleteOptions)
-def delete(ctx: typer.Context, options: ThreadDeleteOptions) -> None:
+def delete(session: Session, options: ThreadDeleteOptions) -> None:
     """Remove threads by id, whatever their status.
 
     Removes every row of these threads, in all namespaces. Ids that do not exist are named at the
@@ -74,7 +64,6 @@ def delete(ctx: typer.Context, options: ThreadDeleteOptions) -> None:
       ckpt -s agent.db threads list --all -o tsv --match 'test-*' | tail -n +2 | cut -f1 \\
         | ckpt -s agent.db threads delete --from - --yes
     """
-    session: Session = ctx.obj
     key = signing_key(options.sign_key, options.archive)
     terms = Terms(
         archive=options.archive,

@@ -6,17 +6,17 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from ckpt_backends import shell
 from ckpt_backends.errors import Refused, UsageError
 from ckpt_backends.files.atomic_write import writing
 from ckpt_cli import diagnostics
+from ckpt_cli.options import argument
+from ckpt_cli.session import Session
 
 
 def demo(
-    ctx: typer.Context,
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="File to create.")],
+    session: Session,
+    path: Annotated[Path, argument("PATH", "File to create.")],
 ) -> None:
     """Create a small sample store.
 
@@ -40,6 +40,6 @@ def demo(
         reason = (error.strerror or str(error)).lower()
         hint = "give a file in a folder that is writable"
         raise UsageError(f"cannot create '{path}': {reason}", hint=hint) from error
-    if not ctx.obj.settings.get("quiet"):
+    if not session.settings.get("quiet"):
         look = shell.command("ckpt", "-s", str(path), "threads", "list")
         diagnostics.note(f"created '{path}'; now try: {look}")

@@ -11,7 +11,16 @@ import typer
 from ckpt_backends.errors import UsageError
 from ckpt_cli.core.replay.elimination import Verdict
 from ckpt_cli.core.replay.reducer_options import chosen_reducers, named_reducers
-from ckpt_cli.options import Channels, ExitCode, Namespace, OptionalThread, takes
+from ckpt_cli.options import (
+    Channels,
+    ExitCode,
+    Namespace,
+    OptionalThread,
+    argument,
+    flag,
+    option,
+    takes,
+)
 from ckpt_cli.queries.diff import compare
 from ckpt_cli.queries.replay_all import check_channels
 from ckpt_cli.queries.step_writes import written
@@ -34,36 +43,27 @@ class DiffOptions:
     """The arguments and options of `ckpt diff`."""
 
     thread: OptionalThread = None
-    first: Annotated[
-        str | None,
-        typer.Argument(metavar="[REF]", help="Compare from this checkpoint to the head."),
-    ] = None
-    second: Annotated[
-        str | None,
-        typer.Argument(metavar="[REF]", help="Compare from the first REF to this one."),
-    ] = None
+    first: Annotated[str | None, argument("[REF]", "Compare from this checkpoint to the head.")] = (
+        None
+    )
+    second: Annotated[str | None, argument("[REF]", "Compare from the first REF to this one.")] = (
+        None
+    )
     ns: Namespace = None
     channel: Channels = None
-    stat: Annotated[bool, typer.Option("--stat", help="Show one line per channel, with sizes.")] = (
-        False
-    )
+    stat: Annotated[bool, flag("Show one line per channel, with sizes.", "--stat")] = False
     writes: Annotated[
-        bool,
-        typer.Option("--writes", help="Show what each task wrote to make this checkpoint."),
+        bool, flag("Show what each task wrote to make this checkpoint.", "--writes")
     ] = False
     reducer: Annotated[
         list[str] | None,
-        typer.Option(
-            "--reducer",
-            metavar="CHANNEL=NAME",
-            help="With --writes: reducer of CHANNEL, not inferred; repeatable.",
-        ),
+        option("CHANNEL=NAME", "With --writes: reducer of CHANNEL, not inferred; repeatable."),
     ] = None
     exit_code: ExitCode = False
 
 
 @takes(DiffOptions)
-def diff(ctx: typer.Context, options: DiffOptions) -> None:
+def diff(session: Session, options: DiffOptions) -> None:
     """Show what changed between two checkpoints.
 
     THREAD alone, or THREAD@REF, is compared with its parent. THREAD REF shows what changed from
@@ -81,7 +81,6 @@ def diff(ctx: typer.Context, options: DiffOptions) -> None:
       ckpt -s agent.db diff user-42@f169 other-thread@head
       ckpt -s agent.db diff --writes user-42@step:7
     """
-    session: Session = ctx.obj
     if options.writes:
         if options.first is not None or options.stat:
             raise UsageError(

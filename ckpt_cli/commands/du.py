@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-import typer
-
 from ckpt_backends.errors import UsageError
 from ckpt_cli.diagnostics import progress
+from ckpt_cli.options import argument, option
 from ckpt_cli.queries.disk_usage import BYS, By, survey
 from ckpt_cli.render.disk_usage import (
     SURVEY_COLUMNS,
@@ -27,17 +26,12 @@ _TOP, _TOP_OF_ALL = 20, 8
 
 
 def du(
-    ctx: typer.Context,
-    thread: Annotated[
-        str | None, typer.Argument(metavar="[THREAD]", help="Only this thread.")
-    ] = None,
+    session: Session,
+    thread: Annotated[str | None, argument("[THREAD]", "Only this thread.")] = None,
     by: Annotated[
-        str | None,
-        typer.Option("--by", metavar="KEY", help=f"Group by {', '.join(BYS[:-1])} or {BYS[-1]}."),
+        str | None, option("KEY", f"Group by {', '.join(BYS[:-1])} or {BYS[-1]}.")
     ] = None,
-    top: Annotated[
-        int | None, typer.Option("--top", min=1, help="Show the N largest.", metavar="N")
-    ] = None,
+    top: Annotated[int | None, option("N", "Show the N largest.", min=1)] = None,
 ) -> None:
     """Show disk usage by thread, channel and type.
 
@@ -49,7 +43,6 @@ def du(
       ckpt -s agent.db du user-42 --by channel
       ckpt -s agent.db du --by thread --top 100 -o json
     """
-    session: Session = ctx.obj
     output = session.output
     if by is not None and by not in BYS:
         raise UsageError(f"cannot group by '{by}'", hint=f"use --by {', --by '.join(BYS)}")

@@ -7,13 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from ckpt_backends.changes.bundle import Header, bundle_name, make_folder, write_bundle
 from ckpt_backends.changes.signatures import SigningKey
 from ckpt_backends.errors import UsageError
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.diagnostics import progress
+from ckpt_cli.options import argument, option
 from ckpt_cli.queries.export import views
 from ckpt_cli.render.records import show_record
 from ckpt_cli.render.terminal.table import Column
@@ -32,19 +31,14 @@ COLUMNS = (
 
 
 def export(
-    ctx: typer.Context,
-    threads: Annotated[list[str], typer.Argument(metavar="THREAD...", help="Thread ids.")],
+    session: Session,
+    threads: Annotated[list[str], argument("THREAD...", "Thread ids.")],
     format_: Annotated[
-        str,
-        typer.Option("--format", metavar="FORMAT", help="File format: bundle or jsonl."),
+        str, option("FORMAT", "File format: bundle or jsonl.", "--format")
     ] = "bundle",
     to: Annotated[
         Path | None,
-        typer.Option(
-            "--to",
-            metavar="DIR",
-            help="Write one file per thread to DIR. [default: bundle: ., jsonl: stdout]",
-        ),
+        option("DIR", "Write one file per thread to DIR. [default: bundle: ., jsonl: stdout]"),
     ] = None,
     sign_key: SignKey = None,
 ) -> None:
@@ -58,7 +52,6 @@ def export(
       ckpt -s agent.db export user-42 user-43 --to backups
       ckpt -s agent.db export user-42 --format jsonl | jq -c .values
     """
-    session: Session = ctx.obj
     if format_ not in FORMATS:
         raise UsageError(f"no format '{format_}'", hint=f"use {' or '.join(FORMATS)}")
     if format_ != "bundle" and sign_key is not None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from ckpt_backends.errors import UsageError
 from ckpt_cli.commands.apply_plan import show_and_apply
 from ckpt_cli.core.forking.edit_state import parse_edit
-from ckpt_cli.options import AsOf, At, DryRun, Force, Reason, Yes
+from ckpt_cli.options import AsOf, At, DryRun, Force, Reason, Yes, argument, option
 from ckpt_cli.plans.fork_to_thread import plan_fork_to_thread
 from ckpt_cli.plans.rollback import plan_rollback
 from ckpt_cli.plans.rollback_target import FORK_OPTIONS, TargetOptions, find_target
@@ -18,48 +16,25 @@ from ckpt_cli.session import Session
 
 
 def fork(
-    ctx: typer.Context,
-    thread: Annotated[
-        str, typer.Argument(metavar="THREAD[@REF]", help="Thread id, optionally with a checkpoint.")
-    ],
+    session: Session,
+    thread: Annotated[str, argument("THREAD[@REF]", "Thread id, optionally with a checkpoint.")],
     ref: Annotated[
-        str | None,
-        typer.Argument(metavar="[REF]", help="Checkpoint to fork from. [default with --to: head]"),
+        str | None, argument("[REF]", "Checkpoint to fork from. [default with --to: head]")
     ] = None,
-    to: Annotated[
-        str | None,
-        typer.Option("--to", metavar="NEW", help="Fork to a new thread with the id NEW."),
-    ] = None,
+    to: Annotated[str | None, option("NEW", "Fork to a new thread with the id NEW.")] = None,
     at: At = None,
     as_of: AsOf = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="CHANNEL=JSON",
-            help="Merge a value with the channel's reducer; repeatable.",
-        ),
+        option("CHANNEL=JSON", "Merge a value with the channel's reducer; repeatable.", "--set"),
     ] = None,
     append: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--append",
-            metavar="CHANNEL=JSON",
-            help="Append an item to a list; repeatable.",
-        ),
+        list[str] | None, option("CHANNEL=JSON", "Append an item to a list; repeatable.")
     ] = None,
     replace: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--replace",
-            metavar="CHANNEL=JSON",
-            help="Replace the stored value; repeatable.",
-        ),
+        list[str] | None, option("CHANNEL=JSON", "Replace the stored value; repeatable.")
     ] = None,
-    as_node: Annotated[
-        str | None,
-        typer.Option("--as-node", metavar="NODE", help="Continue as if NODE had just run."),
-    ] = None,
+    as_node: Annotated[str | None, option("NODE", "Continue as if NODE had just run.")] = None,
     reason: Reason = None,
     force: Force = False,
     dry_run: DryRun = False,
@@ -81,7 +56,6 @@ def fork(
       ckpt -s agent.db fork user-42 step:3 --replace 'hotel={"name": "Ryokan"}' --dry-run
       ckpt -s agent.db fork user-42 f169 --append 'notes="checked"' --as-node review
     """
-    session: Session = ctx.obj
     if to == "":
         raise UsageError("the new thread id is empty", hint="ckpt fork THREAD --to NEW")
     edits = [parse_edit("set", text) for text in set_ or ()]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, cast
 
-import typer
-
 from ckpt_backends.errors import UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_cli.apply.purge import Pace
@@ -14,27 +12,23 @@ from ckpt_cli.commands.apply_removal import Terms, check_terms, show_and_remove
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.times import parse_duration
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import DryRun, Yes
+from ckpt_cli.options import DryRun, Yes, option
 from ckpt_cli.plans.gc import SCOPES, Scope, plan_gc
 from ckpt_cli.plans.plan_file import write_plan
 from ckpt_cli.session import Session
 
 
 def gc(
-    ctx: typer.Context,
+    session: Session,
     scope: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KIND", help=f"Kind of rows: {', '.join(SCOPES)} or all; repeatable."),
+        list[str] | None, option("KIND", f"Kind of rows: {', '.join(SCOPES)} or all; repeatable.")
     ] = None,
-    grace: Annotated[
-        str, typer.Option(metavar="AGE", help="Keep rows that are younger than AGE.")
-    ] = "1h",
+    grace: Annotated[str, option("AGE", "Keep rows that are younger than AGE.")] = "1h",
     archive: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Archive each thread in DIR before changing it."),
+        Path | None, option("DIR", "Archive each thread in DIR before changing it.")
     ] = None,
     sign_key: SignKey = None,
-    batch: Annotated[int, typer.Option(metavar="N", min=1, help="Threads per transaction.")] = 100,
+    batch: Annotated[int, option("N", "Threads per transaction.", min=1)] = 100,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
@@ -48,7 +42,6 @@ def gc(
       ckpt -s agent.db gc --scope all --dry-run
       ckpt -s prod gc --scope blobs --scope writes --grace 1d --yes
     """
-    session: Session = ctx.obj
     chosen = set(scope or ())
     if not chosen or not chosen <= {*SCOPES, "all"}:
         wrong = ", ".join(sorted(chosen - {*SCOPES, "all"}))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ckpt_backends.errors import NotFound, PartlyDone
 from ckpt_cli.core.search.patterns import FASTER, compile_pattern, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import Channels, Jobs, Match, Where, takes
+from ckpt_cli.options import Channels, Jobs, Match, Where, argument, flag, option, takes
 from ckpt_cli.queries.grep import GrepHit, GrepQuery, grep_threads
 from ckpt_cli.queries.replay_all import check_channels
 from ckpt_cli.queries.selection import selected_threads
@@ -24,38 +24,27 @@ from ckpt_cli.session import Session
 class GrepOptions:
     """The arguments and options of `ckpt grep`."""
 
-    pattern: Annotated[
-        str, typer.Argument(metavar="PATTERN", help="Regular expression in Python's syntax.")
-    ]
+    pattern: Annotated[str, argument("PATTERN", "Regular expression in Python's syntax.")]
     threads: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[THREAD]...", help="Threads to search. [default: all]"),
+        list[str] | None, argument("[THREAD]...", "Threads to search. [default: all]")
     ] = None
-    ignore_case: Annotated[
-        bool, typer.Option("-i", "--ignore-case", help="Ignore upper and lower case.")
-    ] = False
+    ignore_case: Annotated[bool, flag("Ignore upper and lower case.", "-i", "--ignore-case")] = (
+        False
+    )
     fixed: Annotated[
-        bool,
-        typer.Option("-F", "--fixed-strings", help="PATTERN is plain text, not an expression."),
+        bool, flag("PATTERN is plain text, not an expression.", "-F", "--fixed-strings")
     ] = False
     match: Match = None
     where: Where = None
     channel: Channels = None
-    ns: Annotated[
-        str | None,
-        typer.Option("--ns", metavar="NAMESPACE", help="Only this namespace; '' is the root."),
-    ] = None
-    head_only: Annotated[
-        bool, typer.Option("--head-only", help="Search only the newest checkpoints.")
-    ] = False
-    limit: Annotated[
-        int | None, typer.Option("-n", "--limit", min=1, metavar="N", help="Show at most N.")
-    ] = None
+    ns: Annotated[str | None, option("NAMESPACE", "Only this namespace; '' is the root.")] = None
+    head_only: Annotated[bool, flag("Search only the newest checkpoints.", "--head-only")] = False
+    limit: Annotated[int | None, option("N", "Show at most N.", "-n", "--limit", min=1)] = None
     jobs: Jobs = 1
 
 
 @takes(GrepOptions)
-def grep(ctx: typer.Context, options: GrepOptions) -> None:
+def grep(session: Session, options: GrepOptions) -> None:
     """Search threads for a text.
 
     Searches values, questions, errors and what tasks wrote. IN says where the text is: in a value,
@@ -69,7 +58,6 @@ def grep(ctx: typer.Context, options: GrepOptions) -> None:
       ckpt -s agent.db grep -F 'order 4711' --match 'user-*' --channel messages
       ckpt -s agent.db grep 'Traceback' user-42 --head-only
     """
-    session: Session = ctx.obj
     wanted = GrepQuery(
         options.pattern,
         options.fixed,
@@ -82,7 +70,7 @@ def grep(ctx: typer.Context, options: GrepOptions) -> None:
     store = session.store
     chosen = selected_threads(store, options.threads or (), options.match, options.where or ())
     watched = progress(chosen, total=None, label="searching threads")
-    counted = unread = stopped = 0
+    unread = stopped = 0
 
     def hits() -> Iterator[GrepHit]:
         nonlocal unread, stopped
@@ -91,14 +79,9 @@ def grep(ctx: typer.Context, options: GrepOptions) -> None:
             stopped += searched.stopped
             yield from searched.hits
 
-    def records() -> Iterator[dict[str, Any]]:
-        nonlocal counted
-        for hit in islice(hits(), options.limit):
-            counted += 1
-            yield as_record(hit)
-
     as_record = table_record if session.output.table else hit_record
-    session.output.records(records(), hit_columns())
+    found = map(as_record, islice(hits(), options.limit))
+    counted = session.output.records(found, hit_columns())
     hint = FASTER if stopped else None
     if gave_up(stopped):
         raise PartlyDone(f"search stopped: {stopped_text(stopped)}", hint=hint)

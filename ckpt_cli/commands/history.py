@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-import typer
-
 from ckpt_backends.errors import NotFound, Unreadable
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.short_refs import short_refs
-from ckpt_cli.options import Namespace
+from ckpt_cli.options import Namespace, argument, flag, option
 from ckpt_cli.queries.history import history_entries
 from ckpt_cli.queries.messages import conversation
 from ckpt_cli.render.history import history_columns
@@ -24,19 +22,15 @@ from ckpt_cli.threads.thread import ThreadReader
 
 
 def history(
-    ctx: typer.Context,
-    thread: Annotated[
-        str | None, typer.Argument(metavar="[THREAD]", help="Thread id. [default: the newest]")
-    ] = None,
+    session: Session,
+    thread: Annotated[str | None, argument("[THREAD]", "Thread id. [default: the newest]")] = None,
     ns: Namespace = None,
-    all_ns: Annotated[bool, typer.Option("--all-ns", help="List all namespaces.")] = False,
+    all_ns: Annotated[bool, flag("List all namespaces.", "--all-ns")] = False,
     limit: Annotated[
-        int | None,
-        typer.Option("-n", "--limit", metavar="N", min=1, help="Show at most N. [default: all]"),
+        int | None, option("N", "Show at most N. [default: all]", "-n", "--limit", min=1)
     ] = None,
     messages: Annotated[
-        bool,
-        typer.Option("--messages", help="Add the conversation at each checkpoint, in JSON."),
+        bool, flag("Add the conversation at each checkpoint, in JSON.", "--messages")
     ] = False,
 ) -> None:
     """List a thread's checkpoints, newest first.
@@ -51,7 +45,6 @@ def history(
       ckpt -s agent.db history user-42 -o ndjson | jq .next
       ckpt -s agent.db history user-42 --messages -o json
     """
-    session: Session = ctx.obj
     reader = find_thread(session.store, thread, session.note)
     entries = history_entries(reader, ns, all_ns=all_ns, limit=limit)
     ids = [one.key.checkpoint_id for name in reader.namespaces for one in reader.index(name)]

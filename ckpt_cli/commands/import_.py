@@ -9,8 +9,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from ckpt_backends import shell
 from ckpt_backends.changes.bundle import Bundle, Header, bundles_in, read_header
 from ckpt_backends.changes.rows import Restored, Row, compare
@@ -21,7 +19,7 @@ from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.signatures import AllowPickle, Trust, TrustedKeys, signed_by
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import DryRun, Yes
+from ckpt_cli.options import DryRun, Yes, argument
 from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
@@ -36,10 +34,8 @@ _COLUMNS = (
 
 
 def import_(
-    ctx: typer.Context,
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Bundles, or folders of bundles.")
-    ],
+    session: Session,
+    files: Annotated[list[Path], argument("FILE...", "Bundles, or folders of bundles.")],
     trusted_key: TrustedKeys = None,
     allow_pickle: AllowPickle = False,
     dry_run: DryRun = False,
@@ -63,7 +59,6 @@ def import_(
       ckpt -s agent.db import backups/user-42-*.ckpt.gz --yes
       ckpt -s agent.db import backups --trusted-key backup-key.pub --yes
     """
-    session: Session = ctx.obj
     if not dry_run:
         refuse_copy(session.names.store_url)
     info = session.store.describe()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ckpt_cli.core.times import parse_time
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import ExitCode, Match
+from ckpt_cli.options import ExitCode, Match, argument, option
 from ckpt_cli.queries.interrupts import open_questions
 from ckpt_cli.queries.selection import selected_threads
 from ckpt_cli.render.history import interrupt_columns
@@ -18,19 +16,13 @@ from ckpt_cli.session import Session
 
 
 def interrupts(
-    ctx: typer.Context,
+    session: Session,
     threads: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[THREAD]...", help="Thread ids; all threads if none is given."),
+        list[str] | None, argument("[THREAD]...", "Thread ids; all threads if none is given.")
     ] = None,
     match: Match = None,
     older_than: Annotated[
-        str | None,
-        typer.Option(
-            "--older-than",
-            metavar="AGE",
-            help="Only questions older than AGE: 2h, 30d or a date.",
-        ),
+        str | None, option("AGE", "Only questions older than AGE: 2h, 30d or a date.")
     ] = None,
     exit_code: ExitCode = False,
 ) -> None:
@@ -45,22 +37,11 @@ def interrupts(
       ckpt -s agent.db interrupts user-42 user-43
       ckpt -s agent.db interrupts --match 'user-*' --older-than 1d --exit-code
     """
-    session: Session = ctx.obj
-    before = None
-    if older_than is not None:
-        before = parse_time(older_than, session.now, session.zone)
     wanted = selected_threads(session.store, threads or [], match, ())
     if not threads:
         wanted = progress(wanted, total=None, label="reading heads")
-    counted = 0
-
-    def records() -> Iterator[dict[str, Any]]:
-        nonlocal counted
-        for found in open_questions(session.store, wanted, before):
-            counted += 1
-            yield interrupt_record(found)
-
-    session.output.records(records(), interrupt_columns(session.now))
+    found = open_questions(session.store, wanted, session.time(older_than))
+    counted = session.output.records(map(interrupt_record, found), interrupt_columns(session.now))
     if not counted:
         session.note("no question waits for an answer")
     if exit_code and counted:

@@ -19,7 +19,7 @@ from ckpt_cli.core.memory.item_filter import ItemFilter, parse_namespace
 from ckpt_cli.core.search.patterns import FASTER, compile_pattern, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.lazy import CommandRef
-from ckpt_cli.options import Threads, takes
+from ckpt_cli.options import Threads, argument, flag, option, takes
 from ckpt_cli.queries.memory import (
     find_key,
     list_items,
@@ -47,44 +47,19 @@ from ckpt_cli.session import Session
 from ckpt_cli.threads.redaction import no_raw
 
 COMMANDS = {
-    "list": CommandRef(
-        "ckpt_cli.commands.memory:list_", "List items by namespace, without values.", "Commands"
-    ),
-    "show": CommandRef(
-        "ckpt_cli.commands.memory:show", "Show one item with its value, or all items.", "Commands"
-    ),
-    "search": CommandRef(
-        "ckpt_cli.commands.memory:search", "Search namespaces, keys and values.", "Commands"
-    ),
-    "export": CommandRef(
-        "ckpt_cli.commands.memory:export", "Export items with their values as JSON.", "Commands"
-    ),
-    "edit": CommandRef(
-        "ckpt_cli.commands.memory_edit:edit",
-        "Edit a fact or a section of DeerFlow's memory.",
-        "Commands",
-    ),
-    "delete": CommandRef(
-        "ckpt_cli.commands.memory_delete:delete", "Delete items and their vectors.", "Commands"
-    ),
-    "import": CommandRef(
-        "ckpt_cli.commands.memory_import:import_",
-        "Restore archived items.",
-        "Commands",
-    ),
+    "list": CommandRef("memory:list_", "List items by namespace, without values."),
+    "show": CommandRef("memory:show", "Show one item with its value, or all items."),
+    "search": CommandRef("memory:search", "Search namespaces, keys and values."),
+    "export": CommandRef("memory:export", "Export items with their values as JSON."),
+    "edit": CommandRef("memory_edit:edit", "Edit a fact or a section of DeerFlow's memory."),
+    "delete": CommandRef("memory_delete:delete", "Delete items and their vectors."),
+    "import": CommandRef("memory_import:import_", "Restore archived items."),
 }
 
 Under = Annotated[
-    str,
-    typer.Option(
-        "--namespace",
-        metavar="NAMESPACE",
-        help="Only in NAMESPACE and below it, such as users/anna.",
-    ),
+    str, option("NAMESPACE", "Only in NAMESPACE and below it, such as users/anna.", "--namespace")
 ]
-Match = Annotated[
-    str | None, typer.Option(metavar="GLOB", help="Only keys matching GLOB, such as 'fact-*'.")
-]
+Match = Annotated[str | None, option("GLOB", "Only keys matching GLOB, such as 'fact-*'.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,49 +67,35 @@ class MemoryListOptions:
     """The options of `ckpt memory list`."""
 
     namespace: Annotated[
-        str,
-        typer.Argument(
-            metavar="[NAMESPACE]", help="Namespace and all below it, such as users/anna."
-        ),
+        str, argument("[NAMESPACE]", "Namespace and all below it, such as users/anna.")
     ] = ""
-    flat: Annotated[bool, typer.Option("--flat", help="Show a table, not a tree.")] = False
-    limit: Annotated[
-        int, typer.Option("-n", "--limit", metavar="N", min=1, help="Show at most N.")
-    ] = 50
-    everything: Annotated[bool, typer.Option("--all", help="Show all.")] = False
+    flat: Annotated[bool, flag("Show a table, not a tree.", "--flat")] = False
+    limit: Annotated[int, option("N", "Show at most N.", "-n", "--limit", min=1)] = 50
+    everything: Annotated[bool, flag("Show all.", "--all")] = False
     match: Match = None
     since: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Only items updated since TIME: 2h, 2026-04-07."),
+        str | None, option("TIME", "Only items updated since TIME: 2h, 2026-04-07.")
     ] = None
-    until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only items not updated after TIME.")
-    ] = None
+    until: Annotated[str | None, option("TIME", "Only items not updated after TIME.")] = None
     expired: Annotated[
-        bool | None,
-        typer.Option("--expired/--no-expired", help="Only expired items, or only others."),
+        bool | None, flag("Only expired items, or only others.", "--expired/--no-expired")
     ] = None
-    category: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only facts of this category.")
-    ] = None
+    category: Annotated[str | None, option("NAME", "Only facts of this category.")] = None
     min_confidence: Annotated[
-        float | None,
-        typer.Option(metavar="F", min=0, max=1, help="Only facts with a confidence of at least F."),
+        float | None, option("F", "Only facts with a confidence of at least F.", min=0, max=1)
     ] = None
-    source: Annotated[
-        str | None, typer.Option(metavar="THREAD", help="Only items that came from THREAD.")
-    ] = None
-    duplicates: Annotated[
-        bool, typer.Option("--duplicates", help="Only facts that repeat an older fact.")
-    ] = False
-    orphans: Annotated[
-        bool, typer.Option("--orphans", help="Only facts from threads that no longer exist.")
-    ] = False
+    source: Annotated[str | None, option("THREAD", "Only items that came from THREAD.")] = None
+    duplicates: Annotated[bool, flag("Only facts that repeat an older fact.", "--duplicates")] = (
+        False
+    )
+    orphans: Annotated[bool, flag("Only facts from threads that no longer exist.", "--orphans")] = (
+        False
+    )
     threads: Threads = None
 
 
 @takes(MemoryListOptions)
-def list_(ctx: typer.Context, options: MemoryListOptions) -> None:
+def list_(session: Session, options: MemoryListOptions) -> None:
     """List items by namespace, without values.
 
     Prints a tree on a terminal, else one row per item. Marks expired items, which stay until the
@@ -145,7 +106,6 @@ def list_(ctx: typer.Context, options: MemoryListOptions) -> None:
       ckpt -s memory.db memory list users/anna --since 2d
       ckpt -s memory.db memory list --expired --all -o json | jq -r '.[].key'
     """
-    session: Session = ctx.obj
     wanted = ItemFilter(
         match=options.match,
         since=session.time(options.since),
@@ -176,7 +136,7 @@ def list_(ctx: typer.Context, options: MemoryListOptions) -> None:
                 yield one
 
         if output.table and not options.flat:
-            output.document(dict, lambda: tree_lines(items(), now, marks), rows=tuple, columns=())
+            output.document(dict, lambda: tree_lines(items(), now, marks))
         else:
             record = item_record if output.machine else row_record
             rows = ({**record(one, now), **marks.get(one.key, {})} for one in items())
@@ -189,14 +149,10 @@ def list_(ctx: typer.Context, options: MemoryListOptions) -> None:
 
 
 def show(
-    ctx: typer.Context,
-    key: Annotated[
-        str | None, typer.Argument(metavar="[KEY]", help="Key, or NAMESPACE/KEY.")
-    ] = None,
+    session: Session,
+    key: Annotated[str | None, argument("[KEY]", "Key, or NAMESPACE/KEY.")] = None,
     namespace: Under = "",
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Print the stored bytes of the value.")
-    ] = False,
+    raw: Annotated[bool, flag("Print the stored bytes of the value.", "--raw")] = False,
     threads: Threads = None,
 ) -> None:
     """Show one item with its value, or all items.
@@ -210,7 +166,6 @@ def show(
       ckpt -s memory.db memory show users/anna/profile
       ckpt -s memory.db memory show profile --namespace users/anna -o json
     """
-    session: Session = ctx.obj
     redacted = _is_redacted(session)
     if raw and redacted:
         raise no_raw()
@@ -247,23 +202,20 @@ def _show_all(session: Session, memory: MemoryStore, prefix: Namespace) -> None:
     now, output = session.now, session.output
     found = read_items(memory, prefix, ItemFilter(), now, redacted=_is_redacted(session))
     if output.text:
-        output.document(dict, lambda: full_text_lines(found, output.width), rows=tuple, columns=())
+        output.document(dict, lambda: full_text_lines(found, output.width))
     else:
         records = (read_record(one, now) for one in found)
         output.records(records, [*item_columns(now), Column("VALUE", "value")])
 
 
 def search(
-    ctx: typer.Context,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text to search for.")],
+    session: Session,
+    text: Annotated[str, argument("TEXT", "Text to search for.")],
     namespace: Under = "",
-    regex: Annotated[
-        bool, typer.Option("-E", "--regex", help="TEXT is a Python regular expression.")
-    ] = False,
-    ignore_case: Annotated[bool, typer.Option("-i", "--ignore-case", help="Ignore case.")] = False,
+    regex: Annotated[bool, flag("TEXT is a Python regular expression.", "-E", "--regex")] = False,
+    ignore_case: Annotated[bool, flag("Ignore case.", "-i", "--ignore-case")] = False,
     limit: Annotated[
-        int | None,
-        typer.Option("-n", "--limit", metavar="N", min=1, help="Stop after N matching lines."),
+        int | None, option("N", "Stop after N matching lines.", "-n", "--limit", min=1)
     ] = None,
 ) -> None:
     """Search namespaces, keys and values.
@@ -276,7 +228,6 @@ def search(
       ckpt -s memory.db memory search 'likes tea'
       ckpt -s memory.db memory search -iE 'tea|coffee' --namespace users/anna
     """
-    session: Session = ctx.obj
     find = compile_pattern(
         text,
         fixed=not regex,
@@ -284,7 +235,7 @@ def search(
         hint="leave out -E to search for the text as it is",
     )
     output = session.output
-    counted = unread = 0
+    unread = 0
     with opened_memory(session) as memory:
         found = search_items(
             memory,
@@ -302,13 +253,7 @@ def search(
                 else:
                     yield hit_record(hit) if output.machine else hit_row(hit, table=output.table)
 
-        def records() -> Iterator[dict[str, Any]]:
-            nonlocal counted
-            for one in islice(hits(), limit):
-                counted += 1
-                yield one
-
-        output.records(records(), hit_columns())
+        counted = output.records(islice(hits(), limit), hit_columns())
     hint = FASTER if find.stopped else None
     if gave_up(find.stopped):
         raise PartlyDone(f"search stopped: {stopped_text(find.stopped)}", hint=hint)
@@ -322,12 +267,10 @@ def search(
 
 
 def export(
-    ctx: typer.Context,
+    session: Session,
     namespace: Under = "",
     match: Match = None,
-    to: Annotated[
-        Path | None, typer.Option("--to", metavar="FILE", help="Write to FILE, replacing it.")
-    ] = None,
+    to: Annotated[Path | None, option("FILE", "Write to FILE, replacing it.")] = None,
 ) -> None:
     """Export items with their values as JSON.
 
@@ -338,7 +281,6 @@ def export(
       ckpt -s memory.db memory export > memory.ndjson
       ckpt -s memory.db memory export --namespace users/anna --to anna.ndjson
     """
-    session: Session = ctx.obj
     with opened_memory(session) as memory:
         found = read_items(
             memory,

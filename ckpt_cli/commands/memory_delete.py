@@ -7,8 +7,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from ckpt_backends.changes.bundle import make_folder
 from ckpt_backends.errors import PartlyDone, Refused, Unsupported, UsageError
 from ckpt_backends.memory.protocol import Item, MemoryInfo, MemoryStore
@@ -19,7 +17,7 @@ from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.memory import Match, Under, opened_memory
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.memory.item_filter import ItemFilter, parse_namespace
-from ckpt_cli.options import DryRun, Yes, takes
+from ckpt_cli.options import DryRun, Yes, argument, flag, option, takes
 from ckpt_cli.queries.memory import list_items, named_items, without_values
 from ckpt_cli.render.memory.items import (
     amount,
@@ -34,8 +32,7 @@ from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 
 Write = Annotated[
-    bool,
-    typer.Option("--write", help="Write to memory.json even though DeerFlow may overwrite it."),
+    bool, flag("Write to memory.json even though DeerFlow may overwrite it.", "--write")
 ]
 
 
@@ -44,25 +41,17 @@ class MemoryDeleteOptions:
     """The arguments and options of `ckpt memory delete`."""
 
     keys: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[KEY]...", help="Key, or NAMESPACE/KEY; repeatable."),
+        list[str] | None, argument("[KEY]...", "Key, or NAMESPACE/KEY; repeatable.")
     ] = None
     namespace: Under = ""
     match: Match = None
-    expired: Annotated[bool, typer.Option("--expired", help="Select expired items.")] = False
+    expired: Annotated[bool, flag("Select expired items.", "--expired")] = False
     older_than: Annotated[
-        str | None,
-        typer.Option(metavar="AGE", help="Select items not updated for AGE: 30d, 2h or a date."),
+        str | None, option("AGE", "Select items not updated for AGE: 30d, 2h or a date.")
     ] = None
-    everything: Annotated[bool, typer.Option("--all", help="Select all items of --namespace.")] = (
-        False
-    )
-    limit: Annotated[
-        int, typer.Option("-n", "--limit", metavar="N", min=1, help="Delete at most N.")
-    ] = 100_000
-    archive: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Archive the items in DIR first.")
-    ] = None
+    everything: Annotated[bool, flag("Select all items of --namespace.", "--all")] = False
+    limit: Annotated[int, option("N", "Delete at most N.", "-n", "--limit", min=1)] = 100_000
+    archive: Annotated[Path | None, option("DIR", "Archive the items in DIR first.")] = None
     sign_key: SignKey = None
     dry_run: DryRun = False
     yes: Yes = False
@@ -70,7 +59,7 @@ class MemoryDeleteOptions:
 
 
 @takes(MemoryDeleteOptions)
-def delete(ctx: typer.Context, options: MemoryDeleteOptions) -> None:
+def delete(session: Session, options: MemoryDeleteOptions) -> None:
     """Delete items and their vectors.
 
     Select items by key, or by rules that must all match. If an item changes after the plan was
@@ -81,7 +70,6 @@ def delete(ctx: typer.Context, options: MemoryDeleteOptions) -> None:
       ckpt -s memory.db memory delete --expired --archive backups --yes
       ckpt -s memory.db memory delete --namespace users/anna --all --archive backups
     """
-    session: Session = ctx.obj
     wanted = ItemFilter(
         match=options.match,
         until=session.time(options.older_than),
@@ -178,12 +166,7 @@ def check_allowed(info: MemoryInfo, *, write: bool) -> None:
 def _show_and_ask(session: Session, items: list[Item], *, more: bool) -> None:
     output = session.output
     if not output.machine:
-        output.document(
-            dict,
-            lambda: removal_lines(items, session.now, more=more),
-            rows=tuple,
-            columns=(),
-        )
+        output.document(dict, lambda: removal_lines(items, session.now, more=more))
     confirm(f"Delete {amount(items)}?")
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-import typer
-
 from ckpt_backends.codec import decode, to_json
 from ckpt_backends.memory.protocol import Item
 from ckpt_backends.registry import open_memory
@@ -15,6 +13,7 @@ from ckpt_cli.commands.memory import Under
 from ckpt_cli.core.memory.edit_fact import changes, parse_fields, refuse_duplicate
 from ckpt_cli.core.memory.item_filter import parse_namespace
 from ckpt_cli.core.redact import redact
+from ckpt_cli.options import argument, flag, option
 from ckpt_cli.queries.memory import find_key, stored_item
 from ckpt_cli.render.terminal.fields import field
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
@@ -30,15 +29,11 @@ _COLUMNS = (
 
 
 def edit(
-    ctx: typer.Context,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Key, or NAMESPACE/KEY.")],
-    fields: Annotated[
-        list[str], typer.Option("--set", metavar="FIELD=VALUE", help="Set a field; repeatable.")
-    ],
+    session: Session,
+    key: Annotated[str, argument("KEY", "Key, or NAMESPACE/KEY.")],
+    fields: Annotated[list[str], option("FIELD=VALUE", "Set a field; repeatable.", "--set")],
     namespace: Under = "",
-    write: Annotated[
-        bool, typer.Option("--write", help="Write the change. [default: only show it]")
-    ] = False,
+    write: Annotated[bool, flag("Write the change. [default: only show it]", "--write")] = False,
 ) -> None:
     """Edit a fact or a section of DeerFlow's memory.
 
@@ -51,7 +46,6 @@ def edit(
       ckpt -s memory.json memory edit fact_a1b2c3d4 --set confidence=0.5 --write
       ckpt -s memory.json memory edit workContext --set summary='Writes Go.' --write
     """
-    session: Session = ctx.obj
     check_editable(session.names.store_url)
     with open_memory(session.names.store_url) as memory:
         address = find_key(memory, key, parse_namespace(namespace))

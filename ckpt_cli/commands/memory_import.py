@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from ckpt_backends import shell
 from ckpt_backends.changes.bundle import Bundle, Header
 from ckpt_backends.changes.rows import Row
@@ -23,7 +21,7 @@ from ckpt_cli.commands.memory import opened_memory
 from ckpt_cli.commands.memory_delete import Write, check_allowed
 from ckpt_cli.commands.signatures import AllowPickle, Trust, TrustedKeys, signed_by
 from ckpt_cli.core.memory.item_filter import format_namespace
-from ckpt_cli.options import DryRun, Yes
+from ckpt_cli.options import DryRun, Yes, argument
 from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
@@ -50,10 +48,8 @@ class _Checked:
 
 
 def import_(
-    ctx: typer.Context,
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Archives of memory delete --archive.")
-    ],
+    session: Session,
+    files: Annotated[list[Path], argument("FILE...", "Archives of memory delete --archive.")],
     trusted_key: TrustedKeys = None,
     allow_pickle: AllowPickle = False,
     dry_run: DryRun = False,
@@ -71,7 +67,6 @@ def import_(
     \b
       ckpt -s memory.db memory import backups/memory-*.ckpt.gz --dry-run
     """
-    session: Session = ctx.obj
     if not dry_run:
         refuse_copy(session.names.store_url)
     trust = Trust.of(trusted_key, allow_pickle=allow_pickle)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from ckpt_cli.core.conversation.transcript import statistics
-from ckpt_cli.options import At, Namespace, OptionalThread
+from ckpt_cli.options import At, Namespace, OptionalThread, flag, option
 from ckpt_cli.queries.messages import conversation
 from ckpt_cli.render.messages import (
     STAT_COLUMNS,
@@ -23,29 +21,19 @@ from ckpt_cli.threads.target import TargetArguments, find_checkpoint
 
 
 def messages(
-    ctx: typer.Context,
+    session: Session,
     thread: OptionalThread = None,
     at: At = None,
     ns: Namespace = None,
     channel: Annotated[
         str | None,
-        typer.Option(
-            "--channel",
-            metavar="CHANNEL",
-            help="Channel with the messages. [default: messages, else the one with the most]",
+        option(
+            "CHANNEL", "Channel with the messages. [default: messages, else the one with the most]"
         ),
     ] = None,
-    last: Annotated[
-        int | None,
-        typer.Option("--last", metavar="N", min=1, help="Print the last N messages."),
-    ] = None,
-    full: Annotated[
-        bool, typer.Option("--full", help="Print all fields of each message, uncut.")
-    ] = False,
-    stat: Annotated[
-        bool,
-        typer.Option("--stat", help="Count messages, tokens and tool calls."),
-    ] = False,
+    last: Annotated[int | None, option("N", "Print the last N messages.", min=1)] = None,
+    full: Annotated[bool, flag("Print all fields of each message, uncut.", "--full")] = False,
+    stat: Annotated[bool, flag("Count messages, tokens and tool calls.", "--stat")] = False,
 ) -> None:
     """Print the conversation of a thread.
 
@@ -58,7 +46,6 @@ def messages(
       ckpt -s agent.db messages user-42 --stat
       ckpt -s agent.db messages user-42 -o json | jq -r '.[].content'
     """
-    session: Session = ctx.obj
     output = session.output
     words = TargetArguments(thread, at, ns)
     target = find_checkpoint(session.store, words, session.now, session.zone, session.note)

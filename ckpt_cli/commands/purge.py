@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from ckpt_backends import shell
 from ckpt_backends.errors import UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
@@ -19,7 +17,7 @@ from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.retention.policy import RetentionRules
 from ckpt_cli.core.times import parse_duration
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import DryRun, Match, Memory, Where, Yes, takes
+from ckpt_cli.options import DryRun, Match, Memory, Where, Yes, flag, option, takes
 from ckpt_cli.plans.plan_file import PlanFile, read_plan, write_plan
 from ckpt_cli.plans.purge import Policy, plan_purge
 from ckpt_cli.queries.threads import Selection, parse_status, parse_where
@@ -32,73 +30,49 @@ _STATUSES = ", ".join(Status)
 class PurgeOptions:
     """The options of `ckpt purge`."""
 
-    older_than: Annotated[
-        str | None,
-        typer.Option("--older-than", metavar="AGE", help="Only threads idle for AGE, such as 30d."),
-    ] = None
-    expired: Annotated[
-        bool, typer.Option("--expired", help="Only threads past the profile's retention.")
-    ] = False
+    older_than: Annotated[str | None, option("AGE", "Only threads idle for AGE, such as 30d.")] = (
+        None
+    )
+    expired: Annotated[bool, flag("Only threads past the profile's retention.", "--expired")] = (
+        False
+    )
     match: Match = None
     where: Where = None
     status: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="STATUS", help=f"Only threads with this status: {_STATUSES}; repeatable."
-        ),
+        option("STATUS", f"Only threads with this status: {_STATUSES}; repeatable."),
     ] = None
-    keep_last: Annotated[
-        int | None,
-        typer.Option("--keep-last", metavar="N", min=1, help="Prune: keep the newest N."),
-    ] = None
-    keep_within: Annotated[
-        str | None,
-        typer.Option("--keep-within", metavar="AGE", help="Prune: keep what is younger than AGE."),
-    ] = None
-    keep_tips: Annotated[
-        bool, typer.Option("--keep-tips", help="Prune: keep the tip of each branch.")
-    ] = False
+    keep_last: Annotated[int | None, option("N", "Prune: keep the newest N.", min=1)] = None
+    keep_within: Annotated[str | None, option("AGE", "Prune: keep what is younger than AGE.")] = (
+        None
+    )
+    keep_tips: Annotated[bool, flag("Prune: keep the tip of each branch.", "--keep-tips")] = False
     protect: Annotated[
-        list[str] | None,
-        typer.Option(metavar="GLOB", help="Never touch these threads; repeatable."),
+        list[str] | None, option("GLOB", "Never touch these threads; repeatable.")
     ] = None
     include_interrupted: Annotated[
-        bool, typer.Option("--include-interrupted", help="Remove interrupted threads too.")
+        bool, flag("Remove interrupted threads too.", "--include-interrupted")
     ] = False
     include_pending: Annotated[
-        bool,
-        typer.Option(
-            "--include-pending", help="Remove threads with a pending or unknown status too."
-        ),
+        bool, flag("Remove threads with a pending or unknown status too.", "--include-pending")
     ] = False
     include_error: Annotated[
-        bool, typer.Option("--include-error", help="Remove threads with status error too.")
+        bool, flag("Remove threads with status error too.", "--include-error")
     ] = False
     archive: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Archive each thread in DIR before removing it."),
+        Path | None, option("DIR", "Archive each thread in DIR before removing it.")
     ] = None
     sign_key: SignKey = None
-    plan_out: Annotated[
-        Path | None,
-        typer.Option("--plan-out", metavar="FILE", help="Write the plan to FILE; remove nothing."),
-    ] = None
-    plan: Annotated[
-        Path | None, typer.Option("--plan", metavar="FILE", help="Carry out the plan in FILE.")
-    ] = None
+    plan_out: Annotated[Path | None, option("FILE", "Write the plan to FILE; remove nothing.")] = (
+        None
+    )
+    plan: Annotated[Path | None, option("FILE", "Carry out the plan in FILE.")] = None
     max_duration: Annotated[
-        str | None,
-        typer.Option(
-            "--max-duration", metavar="TIME", help="Start no batch after TIME, such as 30m."
-        ),
+        str | None, option("TIME", "Start no batch after TIME, such as 30m.")
     ] = None
-    batch: Annotated[int, typer.Option(metavar="N", min=1, help="Threads per transaction.")] = 100
-    sleep: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="Pause between transactions.")
-    ] = 0.0
-    vacuum: Annotated[
-        bool, typer.Option("--vacuum", help="Reclaim disk space afterwards (VACUUM).")
-    ] = False
+    batch: Annotated[int, option("N", "Threads per transaction.", min=1)] = 100
+    sleep: Annotated[float, option("SECONDS", "Pause between transactions.", min=0)] = 0.0
+    vacuum: Annotated[bool, flag("Reclaim disk space afterwards (VACUUM).", "--vacuum")] = False
     memory: Memory = None
     dry_run: DryRun = False
     yes: Yes = False
@@ -137,7 +111,7 @@ class PurgeOptions:
 
 
 @takes(PurgeOptions)
-def purge(ctx: typer.Context, options: PurgeOptions) -> None:
+def purge(session: Session, options: PurgeOptions) -> None:
     """Remove old threads, or prune old checkpoints inside them.
 
     Removes whole threads that match all of --older-than, --expired, --match, --where and
@@ -157,7 +131,6 @@ def purge(ctx: typer.Context, options: PurgeOptions) -> None:
     In a crontab, every night, for at most half an hour:
       17 3 * * *  ckpt -s prod purge --older-than 90d --max-duration 30m --yes -q
     """
-    session: Session = ctx.obj
     policy, terms = options.policy(session), options.terms()
     check_terms(session, terms)
     if options.plan is not None:

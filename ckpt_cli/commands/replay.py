@@ -17,7 +17,18 @@ from ckpt_cli.core.replay.reducer_options import chosen_reducers, named_reducers
 from ckpt_cli.core.replay.report import ReplayReport, judge_all, report
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import At, DryRun, Jobs, Match, OptionalThread, Where, Yes, takes
+from ckpt_cli.options import (
+    At,
+    DryRun,
+    Jobs,
+    Match,
+    OptionalThread,
+    Where,
+    Yes,
+    flag,
+    option,
+    takes,
+)
 from ckpt_cli.plans.repair import plan_repair
 from ckpt_cli.queries.replay import replay_thread
 from ckpt_cli.queries.replay_all import check_channels, replay_threads
@@ -37,15 +48,11 @@ from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 from ckpt_cli.threads.target import TargetArguments, find_checkpoint, find_thread
 
-VerifyOption = Annotated[
-    bool, typer.Option("--verify", help="Print a summary; exit 1 on any mismatch.")
-]
+VerifyOption = Annotated[bool, flag("Print a summary; exit 1 on any mismatch.", "--verify")]
 ReducerOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--reducer",
-        metavar="CHANNEL=NAME",
-        help="Reducer of a channel, instead of inferring it; repeatable.",
+    option(
+        "CHANNEL=NAME", "Reducer of a channel, instead of inferring it; repeatable.", "--reducer"
     ),
 ]
 
@@ -56,24 +63,19 @@ class ReplayOptions:
 
     thread: OptionalThread = None
     at: At = None
-    ns: Annotated[
-        str | None,
-        typer.Option("--ns", metavar="NAMESPACE", help="Only this namespace; '' is the root."),
-    ] = None
+    ns: Annotated[str | None, option("NAMESPACE", "Only this namespace; '' is the root.")] = None
     verify: VerifyOption = False
     strict: Annotated[
-        bool,
-        typer.Option("--strict", help="As --verify; exit 1 also if anything cannot be verified."),
+        bool, flag("As --verify; exit 1 also if anything cannot be verified.", "--strict")
     ] = False
-    all_threads: Annotated[bool, typer.Option("--all", help="Replay all threads.")] = False
+    all_threads: Annotated[bool, flag("Replay all threads.", "--all")] = False
     match: Match = None
     where: Where = None
     jobs: Jobs = 1
     reducer: ReducerOption = None
-    repair: Annotated[
-        bool,
-        typer.Option("--repair", help="Restore values that are missing or unreadable."),
-    ] = False
+    repair: Annotated[bool, flag("Restore values that are missing or unreadable.", "--repair")] = (
+        False
+    )
     dry_run: DryRun = False
     yes: Yes = False
 
@@ -104,7 +106,7 @@ class ReplayOptions:
 
 
 @takes(ReplayOptions)
-def replay(ctx: typer.Context, options: ReplayOptions) -> None:
+def replay(session: Session, options: ReplayOptions) -> None:
     """Verify checkpoints against recorded writes.
 
     Rebuilds each checkpoint from its parent's state and the tasks' writes, and compares the
@@ -123,7 +125,6 @@ def replay(ctx: typer.Context, options: ReplayOptions) -> None:
       ckpt -s agent.db replay --all --strict --jobs 4 -o ndjson
       ckpt -s postgresql://db/agents replay user-42 --repair --dry-run
     """
-    session: Session = ctx.obj
     reducers = chosen_reducers(session.names.reducers, options.reducer or [])
     named = named_reducers(options.reducer or ())
     options.check()

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from ckpt_cli.commands.apply_plan import show_and_apply
-from ckpt_cli.options import AsOf, At, DryRun, Force, Reason, Yes
+from ckpt_cli.options import AsOf, At, DryRun, Force, Reason, Yes, argument, flag, option
 from ckpt_cli.plans.rollback import plan_rollback
 from ckpt_cli.plans.rollback_target import TargetOptions, find_target
 from ckpt_cli.plans.root_branch import RollbackOptions, check_store
@@ -15,33 +13,23 @@ from ckpt_cli.session import Session
 
 
 def rollback(
-    ctx: typer.Context,
-    thread: Annotated[
-        str, typer.Argument(metavar="THREAD[@REF]", help="Thread id, optionally with a checkpoint.")
-    ],
-    ref: Annotated[
-        str | None, typer.Argument(metavar="[REF]", help="Checkpoint to roll back to.")
-    ] = None,
+    session: Session,
+    thread: Annotated[str, argument("THREAD[@REF]", "Thread id, optionally with a checkpoint.")],
+    ref: Annotated[str | None, argument("[REF]", "Checkpoint to roll back to.")] = None,
     at: At = None,
-    steps: Annotated[
-        int | None, typer.Option("--steps", metavar="N", min=1, help="Go N steps back.")
-    ] = None,
+    steps: Annotated[int | None, option("N", "Go N steps back.", min=1)] = None,
     to_last: Annotated[
-        str | None,
-        typer.Option(
-            "--to-last", metavar="STATUS", help="Newest earlier checkpoint with this status."
-        ),
+        str | None, option("STATUS", "Newest earlier checkpoint with this status.")
     ] = None,
     last_good: Annotated[
-        bool, typer.Option("--last-good", help="Input of the newest step that failed.")
+        bool, flag("Input of the newest step that failed.", "--last-good")
     ] = False,
     as_of: AsOf = None,
     sibling: Annotated[
-        bool,
-        typer.Option("--sibling", help="Add the copy as a sibling of the checkpoint, not a child."),
+        bool, flag("Add the copy as a sibling of the checkpoint, not a child.", "--sibling")
     ] = False,
     root_only: Annotated[
-        bool, typer.Option("--root-only", help="Leave the state of stateful subgraphs as it is.")
+        bool, flag("Leave the state of stateful subgraphs as it is.", "--root-only")
     ] = False,
     reason: Reason = None,
     force: Force = False,
@@ -64,7 +52,6 @@ def rollback(
       ckpt -s agent.db rollback user-42 --to-last done --yes --reason 'wrong hotel'
       ckpt -s agent.db rollback alice@example.com --at step:3
     """
-    session: Session = ctx.obj
     target_options = TargetOptions(ref, at, as_of, steps, to_last, last_good)
     check_store(session.rows)
     target = find_target(

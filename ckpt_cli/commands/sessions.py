@@ -4,36 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from ckpt_backends.registry import open_sessions
 from ckpt_cli.lazy import CommandRef
+from ckpt_cli.options import argument, option
 from ckpt_cli.queries.sessions import find_session, list_sessions, threads_beside
 from ckpt_cli.render.sessions import session_columns, session_lines, session_record
 from ckpt_cli.session import Session
 
 COMMANDS = {
-    "list": CommandRef(
-        "ckpt_cli.commands.sessions:list_",
-        "List the sessions of an application, newest first.",
-        "Commands",
-    ),
-    "show": CommandRef(
-        "ckpt_cli.commands.sessions:show",
-        "Show one session and the status of its thread.",
-        "Commands",
-    ),
+    "list": CommandRef("sessions:list_", "List the sessions of an application, newest first."),
+    "show": CommandRef("sessions:show", "Show one session and the status of its thread."),
 }
 
 
 def list_(
-    ctx: typer.Context,
-    thread: Annotated[
-        str | None, typer.Option("--thread", metavar="THREAD", help="Only sessions of this thread.")
-    ] = None,
-    user: Annotated[
-        str | None, typer.Option("--user", metavar="USER", help="Only sessions of this user.")
-    ] = None,
+    session: Session,
+    thread: Annotated[str | None, option("THREAD", "Only sessions of this thread.")] = None,
+    user: Annotated[str | None, option("USER", "Only sessions of this user.")] = None,
 ) -> None:
     """List the sessions of an application, newest first.
 
@@ -45,7 +32,6 @@ def list_(
       ckpt -s redis://localhost/0 sessions list
       ckpt -s redis://localhost/0 sessions list --thread user-42
     """
-    session: Session = ctx.obj
     with open_sessions(session.names.store_url) as sessions:
         threads = threads_beside(lambda: session.store)
         found = list_sessions(sessions, threads, thread=thread, user=user)
@@ -55,17 +41,14 @@ def list_(
 
 
 def show(
-    ctx: typer.Context,
-    name: Annotated[
-        str, typer.Argument(metavar="SESSION", help="Session id, USER:ID, or the key in the store.")
-    ],
+    session: Session,
+    name: Annotated[str, argument("SESSION", "Session id, USER:ID, or the key in the store.")],
 ) -> None:
     """Show one session and the status of its thread.
 
     \b
       ckpt -s redis://localhost/0 sessions show 8d1f
     """
-    session: Session = ctx.obj
     redacted = bool(session.settings.get("redact"))
     with open_sessions(session.names.store_url) as sessions:
         threads = threads_beside(lambda: session.store)

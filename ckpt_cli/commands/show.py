@@ -6,10 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import typer
-
 from ckpt_backends.errors import UsageError
-from ckpt_cli.options import AsOf, At, Channels, Namespace, OptionalThread, takes
+from ckpt_cli.options import (
+    AsOf,
+    At,
+    Channels,
+    Namespace,
+    OptionalThread,
+    argument,
+    flag,
+    option,
+    takes,
+)
 from ckpt_cli.queries.show import CheckpointView, picked, raw_bytes, view
 from ckpt_cli.render.history import channel_columns, history_columns, write_columns
 from ckpt_cli.render.records import channel_rows, entry_record, picked_rows, show_record
@@ -34,47 +42,33 @@ class ShowOptions:
     """The arguments and options of `ckpt show`."""
 
     thread: OptionalThread = None
-    ref: Annotated[
-        str | None,
-        typer.Argument(metavar="[REF]", help="Checkpoint of the thread, in place of @REF."),
-    ] = None
+    ref: Annotated[str | None, argument("[REF]", "Checkpoint of the thread, in place of @REF.")] = (
+        None
+    )
     at: At = None
     ns: Namespace = None
     as_of: AsOf = None
     channel: Channels = None
     path: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH", help="Show one part of the state, such as 'messages[-1].content'."
-        ),
+        str | None, option("PATH", "Show one part of the state, such as 'messages[-1].content'.")
     ] = None
     writes: Annotated[
-        bool, typer.Option("--writes", help="Also show what the tasks of its next step wrote.")
+        bool, flag("Also show what the tasks of its next step wrote.", "--writes")
     ] = False
-    metadata: Annotated[
-        bool, typer.Option("--metadata", help="Also show the metadata of the checkpoint.")
-    ] = False
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Print the stored bytes of the checkpoint, undecoded.")
-    ] = False
-    where: Annotated[
-        bool, typer.Option("--where", help="Print the queries that find it in the store.")
-    ] = False
-    tree: Annotated[
-        bool, typer.Option("--tree", help="Draw the checkpoints of the thread as a tree.")
-    ] = False
-    unfold: Annotated[bool, typer.Option("--unfold", help="Show every step, also plain ones.")] = (
+    metadata: Annotated[bool, flag("Also show the metadata of the checkpoint.", "--metadata")] = (
         False
     )
-    all_ns: Annotated[
-        bool, typer.Option("--all-ns", help="Also draw the tree of each subgraph call.")
-    ] = False
-    mermaid: Annotated[
-        bool, typer.Option("--mermaid", help="Print the tree as a Mermaid flowchart.")
-    ] = False
-    ascii_only: Annotated[
-        bool, typer.Option("--ascii", help="Draw the tree with ASCII characters only.")
-    ] = False
+    raw: Annotated[bool, flag("Print the stored bytes of the checkpoint, undecoded.", "--raw")] = (
+        False
+    )
+    where: Annotated[bool, flag("Print the queries that find it in the store.", "--where")] = False
+    tree: Annotated[bool, flag("Draw the checkpoints of the thread as a tree.", "--tree")] = False
+    unfold: Annotated[bool, flag("Show every step, also plain ones.", "--unfold")] = False
+    all_ns: Annotated[bool, flag("Also draw the tree of each subgraph call.", "--all-ns")] = False
+    mermaid: Annotated[bool, flag("Print the tree as a Mermaid flowchart.", "--mermaid")] = False
+    ascii_only: Annotated[bool, flag("Draw the tree with ASCII characters only.", "--ascii")] = (
+        False
+    )
 
     def check(self) -> None:
         """Raise `UsageError` for options that exclude each other."""
@@ -94,7 +88,7 @@ class ShowOptions:
 
 
 @takes(ShowOptions)
-def show(ctx: typer.Context, options: ShowOptions) -> None:
+def show(session: Session, options: ShowOptions) -> None:
     """Show the state at a checkpoint, or the tree of a thread.
 
     Without REF, show the thread's head. Without THREAD, show the newest thread.
@@ -106,7 +100,6 @@ def show(ctx: typer.Context, options: ShowOptions) -> None:
       ckpt -s agent.db show alice@example.com --at step:3 --writes
       ckpt -s agent.db show user-42 --as-of yesterday --channel messages -o json
     """
-    session: Session = ctx.obj
     store = session.store
     options.check()
     words = TargetArguments(options.thread, options.at, options.ns, options.as_of, options.ref)

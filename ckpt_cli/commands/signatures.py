@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from ckpt_backends.changes.bundle import Bundle, Check, check_bundle
 from ckpt_backends.changes.pickles_in_rows import Pickles
 from ckpt_backends.changes.signatures import (
@@ -20,24 +18,19 @@ from ckpt_backends.changes.signatures import (
 )
 from ckpt_backends.errors import Refused, UsageError
 from ckpt_cli import diagnostics
+from ckpt_cli.options import flag, option
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 
 SignKey = Annotated[
-    Path | None,
-    typer.Option("--sign-key", metavar="FILE", help="Sign archives with this Ed25519 private key."),
+    Path | None, option("FILE", "Sign archives with this Ed25519 private key.", "--sign-key")
 ]
 TrustedKeys = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--trusted-key",
-        metavar="FILE",
-        help="Only archives signed by a public key in FILE; repeatable.",
-    ),
+    option("FILE", "Only archives signed by a public key in FILE; repeatable.", "--trusted-key"),
 ]
 AllowPickle = Annotated[
-    bool,
-    typer.Option("--allow-pickle", help="Also restore pickles, which run code when loaded."),
+    bool, flag("Also restore pickles, which run code when loaded.", "--allow-pickle")
 ]
 
 

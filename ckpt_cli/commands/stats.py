@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from ckpt_backends.errors import UsageError
 from ckpt_cli.core.write_counts import WriteCounts
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import Jobs, Match, Where
+from ckpt_cli.options import Jobs, Match, Where, argument, option
 from ckpt_cli.queries.selection import selected_threads
 from ckpt_cli.queries.stats import Range, thread_stats, threads_stats
 from ckpt_cli.render.stats import STATS_COLUMNS, pair_records, stats_lines, stats_record
@@ -20,28 +18,18 @@ _TOP = 20
 
 
 def stats(
-    ctx: typer.Context,
-    thread: Annotated[
-        str | None, typer.Argument(metavar="[THREAD]", help="Thread id. [default: all threads]")
-    ] = None,
+    session: Session,
+    thread: Annotated[str | None, argument("[THREAD]", "Thread id. [default: all threads]")] = None,
     match: Match = None,
     where: Where = None,
     ns: Annotated[
-        str | None,
-        typer.Option(
-            "--ns", metavar="NAMESPACE", help="With THREAD: only this namespace; '' is the root."
-        ),
+        str | None, option("NAMESPACE", "With THREAD: only this namespace; '' is the root.")
     ] = None,
     since: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Only checkpoints from TIME on: 2h, 2026-04-07."),
+        str | None, option("TIME", "Only checkpoints from TIME on: 2h, 2026-04-07.")
     ] = None,
-    until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only checkpoints up to TIME.")
-    ] = None,
-    top: Annotated[
-        int, typer.Option("--top", min=1, metavar="N", help="Show the N largest.")
-    ] = _TOP,
+    until: Annotated[str | None, option("TIME", "Only checkpoints up to TIME.")] = None,
+    top: Annotated[int, option("N", "Show the N largest.", min=1)] = _TOP,
     jobs: Jobs = 1,
 ) -> None:
     """Show how much each node writes to each channel.
@@ -55,7 +43,6 @@ def stats(
       ckpt -s agent.db stats --match 'user-*' --since 7d
       ckpt -s agent.db stats -o json | jq '.by[:5]'
     """
-    session: Session = ctx.obj
     within = Range(
         session.time(since),
         session.time(until),

@@ -6,8 +6,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import typer
-
 from ckpt_backends.errors import CkptError
 from ckpt_cli.config.trust import NotOurs
 from ckpt_cli.queries.stores import FoundStore, broken, in_folder, inspect
@@ -28,7 +26,7 @@ COLUMNS = (
 )
 
 
-def stores(ctx: typer.Context) -> None:
+def stores(session: Session) -> None:
     """List stores with their layout, size and saver.
 
     With -s or CKPT_STORE, only that store. Otherwise all profiles and the stores in this folder:
@@ -38,7 +36,6 @@ def stores(ctx: typer.Context) -> None:
       ckpt stores
       ckpt -s agent.db stores -o json
     """
-    session: Session = ctx.obj
     if session.names.store_name is not None:
         found = inspect(session.names.store_name, session.names.url_of(session.names.store_name))
         if len(found) == 1 and found[0].error is not None:

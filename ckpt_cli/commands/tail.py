@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-import typer
-
 from ckpt_backends.errors import UsageError
-from ckpt_cli.options import Namespace
+from ckpt_cli.options import Namespace, argument, flag, option
 from ckpt_cli.queries.tail import Tail
 from ckpt_cli.render.history import history_columns, history_line
 from ckpt_cli.render.records import entry_record
@@ -20,26 +18,15 @@ _DAY = 86_400.0
 
 
 def tail(
-    ctx: typer.Context,
-    thread: Annotated[
-        str | None, typer.Argument(metavar="[THREAD]", help="Thread id. [default: the newest]")
-    ] = None,
+    session: Session,
+    thread: Annotated[str | None, argument("[THREAD]", "Thread id. [default: the newest]")] = None,
     lines: Annotated[
-        int,
-        typer.Option(
-            "-n", "--lines", min=0, metavar="N", help="Begin with the last N checkpoints."
-        ),
+        int, option("N", "Begin with the last N checkpoints.", "-n", "--lines", min=0)
     ] = 5,
     ns: Namespace = None,
-    all_ns: Annotated[bool, typer.Option("--all-ns", help="Follow all namespaces.")] = False,
+    all_ns: Annotated[bool, flag("Follow all namespaces.", "--all-ns")] = False,
     interval: Annotated[
-        float,
-        typer.Option(
-            "--interval",
-            min=0.05,
-            metavar="SECONDS",
-            help="Look for new checkpoints every SECONDS.",
-        ),
+        float, option("SECONDS", "Look for new checkpoints every SECONDS.", min=0.05)
     ] = 1.0,
 ) -> None:
     """Print new checkpoints of a thread as they are saved.
@@ -51,7 +38,6 @@ def tail(
       ckpt -s agent.db tail user-42
       ckpt -s agent.db tail user-42 -n 0 --all-ns -o ndjson | jq .next
     """
-    session: Session = ctx.obj
     if session.settings.get("output") == "json":
         raise UsageError(
             "cannot print an endless answer as one JSON document", hint="use -o ndjson"

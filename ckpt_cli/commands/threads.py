@@ -15,7 +15,7 @@ from ckpt_backends.model import Status
 from ckpt_cli.commands.thread_memory import remembered
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.lazy import CommandRef
-from ckpt_cli.options import ExitCode, Match, Memory, Where, takes
+from ckpt_cli.options import ExitCode, Match, Memory, Where, argument, flag, option, takes
 from ckpt_cli.queries.threads import (
     SORTS,
     Selection,
@@ -32,22 +32,10 @@ from ckpt_cli.session import Session
 from ckpt_cli.threads.target import find_thread
 
 COMMANDS = {
-    "list": CommandRef(
-        "ckpt_cli.commands.threads:list_", "List threads, newest first.", "Commands"
-    ),
-    "show": CommandRef(
-        "ckpt_cli.commands.threads:show",
-        "Show what is wrong with a thread, and how to resume it.",
-        "Commands",
-    ),
-    "copy": CommandRef(
-        "ckpt_cli.commands.copy:copy", "Copy a thread with all its history.", "Commands"
-    ),
-    "delete": CommandRef(
-        "ckpt_cli.commands.delete:delete",
-        "Remove threads by id, whatever their status.",
-        "Commands",
-    ),
+    "list": CommandRef("threads:list_", "List threads, newest first."),
+    "show": CommandRef("threads:show", "Show what is wrong with a thread, and how to resume it."),
+    "copy": CommandRef("copy:copy", "Copy a thread with all its history."),
+    "delete": CommandRef("delete:delete", "Remove threads by id, whatever their status."),
 }
 
 
@@ -55,41 +43,27 @@ COMMANDS = {
 class ThreadListOptions:
     """The options of `ckpt threads list`."""
 
-    limit: Annotated[
-        int, typer.Option("-n", "--limit", metavar="N", min=1, help="Show at most N.")
-    ] = 50
-    everything: Annotated[
-        bool, typer.Option("--all", help="Show all threads, without their status.")
-    ] = False
-    long: Annotated[
-        bool, typer.Option("--long", help="Show status, size and error, also with --all.")
-    ] = False
-    sort: Annotated[str, typer.Option(metavar="KEY", help=f"Sort by {', '.join(SORTS)}.")] = "last"
+    limit: Annotated[int, option("N", "Show at most N.", "-n", "--limit", min=1)] = 50
+    everything: Annotated[bool, flag("Show all threads, without their status.", "--all")] = False
+    long: Annotated[bool, flag("Show status, size and error, also with --all.", "--long")] = False
+    sort: Annotated[str, option("KEY", f"Sort by {', '.join(SORTS)}.")] = "last"
     since: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Only threads active since TIME: 2h, 2026-04-07."),
+        str | None, option("TIME", "Only threads active since TIME: 2h, 2026-04-07.")
     ] = None
-    until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only threads last active before TIME.")
-    ] = None
+    until: Annotated[str | None, option("TIME", "Only threads last active before TIME.")] = None
     status: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="STATUS", help=f"Only threads that are {', '.join(Status)}; repeatable."
-        ),
+        option("STATUS", f"Only threads that are {', '.join(Status)}; repeatable."),
     ] = None
     match: Match = None
     where: Where = None
     user: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Only threads of this user, in stores that record users."
-        ),
+        str | None, option("NAME", "Only threads of this user, in stores that record users.")
     ] = None
     first_message: Annotated[
-        bool, typer.Option("--first-message", help="Show the first message by a human.")
+        bool, flag("Show the first message by a human.", "--first-message")
     ] = False
-    page: Annotated[int, typer.Option(min=1, metavar="N", help="Page number.")] = 1
+    page: Annotated[int, option("N", "Page number.", min=1)] = 1
     exit_code: ExitCode = False
 
     def selection(self, session: Session) -> Selection:
@@ -105,7 +79,7 @@ class ThreadListOptions:
 
 
 @takes(ThreadListOptions)
-def list_(ctx: typer.Context, options: ThreadListOptions) -> None:
+def list_(session: Session, options: ThreadListOptions) -> None:
     """List threads, newest first.
 
     STATUS: error (a task failed), interrupted (a question waits for an answer), pending (a run is
@@ -120,7 +94,6 @@ def list_(ctx: typer.Context, options: ThreadListOptions) -> None:
       ckpt -s agent.db threads list --user anna --first-message -n 20 --page 2
       ckpt -s agent.db threads list --all -o json | jq -r '.[].thread_id'
     """
-    session: Session = ctx.obj
     if options.sort not in SORTS:
         raise UsageError(f"cannot sort by '{options.sort}'", hint=f"use one of {', '.join(SORTS)}")
     wanted = options.selection(session)
@@ -141,14 +114,6 @@ def list_(ctx: typer.Context, options: ThreadListOptions) -> None:
     if not options.everything:
         found, more = first(rows, options.limit)
         rows = iter(found)
-    counted = 0
-
-    def records() -> object:
-        nonlocal counted
-        for row in rows:
-            counted += 1
-            yield thread_record(row)
-
     columns = thread_columns(
         session.now,
         details=details,
@@ -157,7 +122,7 @@ def list_(ctx: typer.Context, options: ThreadListOptions) -> None:
         first_message=options.first_message,
         expires=details and session.store.keys_expire,
     )
-    session.output.records(records(), columns)  # type: ignore[arg-type]
+    counted = session.output.records(map(thread_record, rows), columns)
     if not counted:
         session.note(_why_none(wanted, options.page))
     elif options.everything and not details and session.output.terminal:
@@ -175,8 +140,8 @@ def _why_none(wanted: Selection, page: int) -> str:
 
 
 def show(
-    ctx: typer.Context,
-    thread: Annotated[str, typer.Argument(metavar="THREAD", help="Thread id.")],
+    session: Session,
+    thread: Annotated[str, argument("THREAD", "Thread id.")],
     memory: Memory = None,
 ) -> None:
     """Show what is wrong with a thread, and how to resume it.
@@ -189,7 +154,6 @@ def show(
       ckpt -s .deer-flow/data/deerflow.db threads show user-42
       ckpt -s agent.db threads show user-42 -o json
     """
-    session: Session = ctx.obj
     summary = summarize(find_thread(session.store, thread, session.note))
     record = summary_record(summary)
     memories = remembered(session, memory, lambda thread_id: thread_id == thread)

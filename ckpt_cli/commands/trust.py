@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from ckpt_backends.errors import NotFound, UsageError
 from ckpt_backends.url import VARIABLE, printable_param, printable_written, split_url
 from ckpt_cli.config import trust
 from ckpt_cli.config.profiles import Profile, Profiles, discover, parse, table_of
+from ckpt_cli.options import argument, flag
 from ckpt_cli.render.terminal.table import Column, table_lines
 from ckpt_cli.session import Session
 
@@ -28,13 +27,12 @@ _FILES = (Column("PATH", "path", style="head"), Column("STATUS", "status"))
 
 
 def trust_(
-    ctx: typer.Context,
+    session: Session,
     file: Annotated[
-        Path | None,
-        typer.Argument(metavar="[FILE]", help="Configuration file. [default: the nearest]"),
+        Path | None, argument("[FILE]", "Configuration file. [default: the nearest]")
     ] = None,
-    show_list: Annotated[bool, typer.Option("--list", help="List the trusted files.")] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Stop trusting the file.")] = False,
+    show_list: Annotated[bool, flag("List the trusted files.", "--list")] = False,
+    remove: Annotated[bool, flag("Stop trusting the file.", "--remove")] = False,
 ) -> None:
     """Show what a configuration file would do, and trust it.
 
@@ -51,7 +49,6 @@ def trust_(
       ckpt trust --list
       ckpt trust --remove
     """
-    session: Session = ctx.obj
     if show_list and (remove or file is not None):
         raise UsageError("--list cannot be combined with --remove or a file", hint="leave them out")
     if show_list:

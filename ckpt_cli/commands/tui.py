@@ -6,11 +6,10 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout, Unsupported, UsageError
 from ckpt_backends.registry import open_memory
 from ckpt_cli.commands.apply_plan import store_words
+from ckpt_cli.options import flag, option
 from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
@@ -23,16 +22,11 @@ if TYPE_CHECKING:
 
 
 def tui(
-    ctx: typer.Context,
+    session: Session,
     pause: Annotated[
-        float,
-        typer.Option(
-            "--refresh", metavar="SECONDS", min=0, help="Refresh every SECONDS; 0: only on r."
-        ),
+        float, option("SECONDS", "Refresh every SECONDS; 0: only on r.", "--refresh", min=0)
     ] = 2.0,
-    write: Annotated[
-        bool, typer.Option("--write", help="Enable the keys that change the store.")
-    ] = False,
+    write: Annotated[bool, flag("Enable the keys that change the store.", "--write")] = False,
 ) -> None:
     """Browse threads, checkpoints and long-term memory in the terminal.
 
@@ -44,7 +38,6 @@ def tui(
       ckpt -s prod tui --refresh 10
       ckpt -s agent.db tui --write
     """
-    session: Session = ctx.obj
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
             "cannot start the screen: not a terminal",

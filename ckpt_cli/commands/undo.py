@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from ckpt_cli.commands.apply_plan import show_and_apply
-from ckpt_cli.options import DryRun, Force, Yes
+from ckpt_cli.options import DryRun, Force, Yes, argument
 from ckpt_cli.plans.undo import plan_undo
 from ckpt_cli.session import Session
 from ckpt_cli.threads.target import find_thread
 
 
 def undo(
-    ctx: typer.Context,
-    thread: Annotated[str, typer.Argument(metavar="THREAD", help="Thread id.")],
+    session: Session,
+    thread: Annotated[str, argument("THREAD", "Thread id.")],
     force: Force = False,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -30,7 +28,6 @@ def undo(
       ckpt -s agent.db undo user-42
       ckpt -s agent.db undo user-42 --dry-run
     """
-    session: Session = ctx.obj
     reader = find_thread(session.store, thread, session.note)
     plan = plan_undo(reader, session.rows, session.now, force=force)
     question = f"Undo the last change of thread '{reader.thread_id}'?"

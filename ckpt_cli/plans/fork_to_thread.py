@@ -78,7 +78,6 @@ def plan_fork_to_thread(
         again=() if is_head or edges is not None else finished_nodes(target),
         asked=() if is_head or edges is not None else asking_nodes(target),
         changes=diff_channels(read_state(reader, head).values, preview),
-        also=(),
         configurable=at,
         change=Change(
             thread_id,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
 from ckpt_backends.errors import StoreChanged, Unsupported
@@ -69,11 +69,7 @@ def target_and_head(reader: ThreadReader, checkpoint_id: str) -> tuple[Moment, M
 
 def configurable(key: CheckpointKey) -> dict[str, str]:
     """Return the config with which a graph resumes from a checkpoint."""
-    return {
-        "thread_id": key.thread_id,
-        "checkpoint_ns": key.checkpoint_ns,
-        "checkpoint_id": key.checkpoint_id,
-    }
+    return asdict(key)
 
 
 def heads_of(reader: ThreadReader) -> dict[str, str]:

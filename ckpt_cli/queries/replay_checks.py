@@ -201,23 +201,19 @@ class ChannelChecker:
         if is_lost and carried and not wrote and _same_version(name, moment, parent.moment):
             here.carried[name], here.open[name] = carried, parent.open.get(name, [])
             return None  # this missing value was reported before
-        if stored is ABSENT and _takes_none_for_nothing(moment):
-            last = [value for batch in ways[0][0] for value in batch][-1:]
-            if last == [None]:
-                stored, is_lost = None, False
+        last = [value for batch in ways[0][0] for value in batch][-1:]
+        if stored is ABSENT and last == [None] and _takes_none_for_nothing(moment):
+            stored, is_lost = None, False
         if base is ABSENT and carried and self.is_delta(name, parent.moment):
             # For a DeltaChannel between two snapshots, only the results of the reducers are known.
             base = NOT_STORED
         found = explain(base, carried, list(_with_steps(ways, bumps=made.bumps)), stored)
-        lacking = made.lacking
-        if self._reader.is_values_only and not wrote:
-            lacking = lacking or "none of the writes to it are stored"
-        is_gone = False
-        if is_delta:
-            lacking = NO_DELTA
-        else:
-            written_values = [value for batches, _ in ways for b in batches for value in b]
-            is_gone = base is ABSENT and _is_apart(name, parent.moment)
+        is_gone = not is_delta and base is ABSENT and _is_apart(name, parent.moment)
+        written_values = (value for batches, _ in ways for batch in batches for value in batch)
+        lacking = NO_DELTA if is_delta else made.lacking
+        if not is_delta:
+            if self._reader.is_values_only and not wrote:
+                lacking = lacking or "none of the writes to it are stored"
             lacking = _unread(base, stored, carried, written_values, is_gone=is_gone) or lacking
         check = Check(name, moment.key.checkpoint_id, found.mask, found.applicable, wrote)
         check.assumed, check.lacking, check.lost = found.assumed, lacking, is_lost
@@ -227,9 +223,8 @@ class ChannelChecker:
             self._note_lost(moment, parent, possible, made, check)
         look = self.looked
         if look is not None and look.child is moment and (wrote or not _is_kept(base, stored)):
-            known = base
-            if base is NOT_STORED or is_gone:
-                known = self._likeliest(name, carried)
+            is_known = base is not NOT_STORED and not is_gone
+            known = base if is_known else self._likeliest(name, carried)
             look.channels[name] = Looked(known, possible, stored, check)
         for earlier in parent.open.get(name, ()):
             earlier.confirmed |= found.by_rebuilt

@@ -14,7 +14,7 @@ from ckpt_cli.queries.blame import Blame, By
 from ckpt_cli.render.terminal.fields import field
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.render.terminal.table import Column
+from ckpt_cli.render.terminal.table import Column, plain_columns
 from ckpt_cli.render.terminal.units import age, optional_iso, step_words, when
 from ckpt_cli.render.values.one_line import summary
 
@@ -59,10 +59,7 @@ def blame_record(found: Blame) -> dict[str, Any]:
 def blame_columns() -> Sequence[Column]:
     """Return the columns of `blame` as TSV."""
     names = ("path", "value", "checkpoint_id", "step", "ts", "source", "by", "node", "task_id")
-    return [
-        Column(name.upper(), name)
-        for name in (*names, "write_idx", "remark", "forked_from", "reason")
-    ]
+    return plain_columns(*names, "write_idx", "remark", "forked_from", "reason")
 
 
 def blame_lines(found: Blame, now: datetime, zone: tzinfo, width: int) -> Iterator[StyledLine]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from ckpt_cli.core.size_sums import Ranking
@@ -10,7 +11,7 @@ from ckpt_cli.queries.disk_usage import By, ChannelSize, Survey
 from ckpt_cli.render.terminal.fields import field
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.render.terminal.table import Column, table_lines
+from ckpt_cli.render.terminal.table import Column, plain_columns, table_lines
 from ckpt_cli.render.terminal.units import size
 from ckpt_cli.render.values.one_line import counted
 
@@ -97,14 +98,7 @@ def survey_record(found: Survey) -> dict[str, Any]:
         "namespaces": list(amount_records(found, "ns")),
         "channels": list(amount_records(found, "channel")),
         "types": list(amount_records(found, "type")),
-        "scanned": None
-        if done is None
-        else {
-            "bodies": done.bodies,
-            "bytes": done.bytes,
-            "of_bodies": done.of_bodies,
-            "of_bytes": done.of_bytes,
-        },
+        "scanned": None if done is None else asdict(done),
     }
 
 
@@ -115,7 +109,7 @@ def survey_rows(found: Survey) -> Iterator[dict[str, Any]]:
             yield {**record, "by": by, "name": _name(by, record)}
 
 
-SURVEY_COLUMNS = [Column(name.upper(), name) for name in ("by", "name", "rows", "bytes", "share")]
+SURVEY_COLUMNS = plain_columns("by", "name", "rows", "bytes", "share")
 
 
 def survey_lines(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from ckpt_cli.core.tasks.step_nodes import path_text
@@ -19,9 +20,7 @@ def hit_record(hit: GrepHit) -> dict[str, Any]:
     """Return one matching line of `grep` as JSON."""
     match = hit.match
     return {
-        "thread_id": hit.key.thread_id,
-        "checkpoint_ns": hit.key.checkpoint_ns,
-        "checkpoint_id": hit.key.checkpoint_id,
+        **asdict(hit.key),
         "ref": hit.ref,
         "ts": optional_iso(hit.at),
         "in": hit.kind,

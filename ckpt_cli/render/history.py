@@ -12,7 +12,7 @@ from ckpt_cli.core.tasks.step_nodes import path_text
 from ckpt_cli.render.status import counted_names, marks_style, next_node_names, node_names
 from ckpt_cli.render.terminal.safe_text import safe_text, short_ns
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.render.terminal.table import Column
+from ckpt_cli.render.terminal.table import Column, plain_columns
 from ckpt_cli.render.terminal.units import ago, size, step_number, when
 from ckpt_cli.render.values.one_line import summary
 
@@ -92,7 +92,7 @@ def channel_columns() -> Sequence[Column]:
 def change_columns() -> Sequence[Column]:
     """Return the columns of `diff` as TSV, one row per operation."""
     names = ("channel", "change", "op", "path", "before", "after")
-    return [Column(name.upper(), name) for name in names]
+    return plain_columns(*names)
 
 
 def interrupt_columns(now: datetime) -> Sequence[Column]:

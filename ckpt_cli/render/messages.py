@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from ckpt_backends.codec import to_json
@@ -12,7 +13,7 @@ from ckpt_cli.core.conversation.transcript import Call, Statistics, Turn, is_err
 from ckpt_cli.render.terminal.cell_width import wrap
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
-from ckpt_cli.render.terminal.table import Column, Record, table_lines
+from ckpt_cli.render.terminal.table import Column, Record, plain_columns, table_lines
 from ckpt_cli.render.values.block import block
 from ckpt_cli.render.values.one_line import call_text, counted, message_label
 
@@ -28,10 +29,9 @@ _STYLES: dict[str, Style] = {
     "system": "dim",
 }
 
-STAT_COLUMNS = [
-    Column(name.upper(), name)
-    for name in ("kind", "name", "count", "input", "output", "total", "errors", "unanswered")
-]
+STAT_COLUMNS = plain_columns(
+    "kind", "name", "count", "input", "output", "total", "errors", "unanswered"
+)
 
 
 def transcript_lines(
@@ -75,9 +75,7 @@ def message_records(turns: Sequence[Turn], first: int) -> Iterator[dict[str, Any
             "name": message.name,
             "content": to_json(message.content),
             "tool_calls": [_call_record(call, turns) for call in turn.calls],
-            "usage": None
-            if usage is None
-            else {"input": usage.input, "output": usage.output, "total": usage.total},
+            "usage": None if usage is None else asdict(usage),
             "model": turn.model,
         }
         if isinstance(called := message.fields.get("tool_call_id"), str):
@@ -88,7 +86,7 @@ def message_records(turns: Sequence[Turn], first: int) -> Iterator[dict[str, Any
 def message_columns() -> Sequence[Column]:
     """Return the columns of a conversation as TSV."""
     names = ("index", "role", "name", "id", "content", "tool_calls", "tool_call_id", "model")
-    return [Column(name.upper(), name) for name in (*names, "usage")]
+    return plain_columns(*names, "usage")
 
 
 def statistics_record(found: Statistics) -> dict[str, Any]:
@@ -96,24 +94,10 @@ def statistics_record(found: Statistics) -> dict[str, Any]:
     return {
         "messages": dict(found.roles),
         "tokens": [
-            {
-                "model": one.model,
-                "messages": one.messages,
-                "input": one.usage.input,
-                "output": one.usage.output,
-                "total": one.usage.total,
-            }
+            {"model": one.model, "messages": one.messages, **asdict(one.usage)}
             for one in found.models
         ],
-        "tool_calls": [
-            {
-                "name": one.name,
-                "calls": one.calls,
-                "errors": one.errors,
-                "unanswered": one.unanswered,
-            }
-            for one in found.tools
-        ],
+        "tool_calls": list(map(asdict, found.tools)),
     }
 
 

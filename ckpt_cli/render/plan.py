@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
@@ -23,7 +24,7 @@ from ckpt_cli.render.terminal.cell_width import cell_len
 from ckpt_cli.render.terminal.fields import command_field, field
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.render.terminal.table import Column
+from ckpt_cli.render.terminal.table import Column, plain_columns
 from ckpt_cli.render.terminal.units import size
 from ckpt_cli.render.values.diff import diff_text
 from ckpt_cli.render.values.one_line import counted, summary
@@ -81,7 +82,7 @@ def plan_rows(plan: CheckpointPlan) -> list[dict[str, Any]]:
 def plan_columns() -> Sequence[Column]:
     """Return the columns of a plan as TSV."""
     keys = ("thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "form")
-    return [Column(key.upper(), key) for key in (*keys, "forked_from")]
+    return plain_columns(*keys, "forked_from")
 
 
 def plan_lines(
@@ -323,9 +324,7 @@ def _step(plan: CheckpointPlan) -> int | None:
 
 def _touched_record(one: TouchedCheckpoint) -> dict[str, Any]:
     return {
-        "thread_id": one.key.thread_id,
-        "checkpoint_ns": one.key.checkpoint_ns,
-        "checkpoint_id": one.key.checkpoint_id,
+        **asdict(one.key),
         "parent_checkpoint_id": one.parent_checkpoint_id,
         "form": one.form,
         "forked_from": one.forked_from,

@@ -112,9 +112,7 @@ def moment_record(moment: Moment, children: Sequence[str]) -> dict[str, Any]:
     """Return a checkpoint without its values and writes, as in `history`."""
     key, step = moment.key, moment.step
     return {
-        "thread_id": key.thread_id,
-        "checkpoint_ns": key.checkpoint_ns,
-        "checkpoint_id": key.checkpoint_id,
+        **asdict(key),
         "parent_checkpoint_id": moment.checkpoint.parent_checkpoint_id,
         "ts": optional_iso(moment.at),
         "step": moment.number,
@@ -213,9 +211,7 @@ def interrupt_record(found: Waiting) -> dict[str, Any]:
     """Return one open question of `interrupts`."""
     key = found.key
     return {
-        "thread_id": key.thread_id,
-        "checkpoint_ns": key.checkpoint_ns,
-        "checkpoint_id": key.checkpoint_id,
+        **asdict(key),
         **{
             name: value
             for name, value in question_record(found.question).items()
@@ -251,14 +247,7 @@ def change_rows(changes: Mapping[str, ChannelChange]) -> Iterator[dict[str, Any]
 
 
 def _key_record(moment: Moment) -> dict[str, Any]:
-    key = moment.key
-    return {
-        "thread_id": key.thread_id,
-        "checkpoint_ns": key.checkpoint_ns,
-        "checkpoint_id": key.checkpoint_id,
-        "step": moment.number,
-        "ts": optional_iso(moment.at),
-    }
+    return {**asdict(moment.key), "step": moment.number, "ts": optional_iso(moment.at)}
 
 
 def values_record(values: Mapping[str, Value]) -> dict[str, Any]:

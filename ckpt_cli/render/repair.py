@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from ckpt_backends.codec import to_json
 from ckpt_cli.core.replay.repair_plan import DamagedValue, Repair
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.render.terminal.table import Column
+from ckpt_cli.render.terminal.table import plain_columns
 from ckpt_cli.render.terminal.units import size, step_number
 from ckpt_cli.render.values.one_line import summary
 
@@ -20,7 +21,7 @@ def repair_record(found: Repair, *, dry_run: bool) -> dict[str, Any]:
         "thread_id": found.thread_id,
         "repaired": [
             {
-                **_place(one.place),
+                **asdict(one.place),
                 "reducer": one.reducers[0],
                 "candidates": list(one.reducers),
                 "evidence": one.evidence,
@@ -30,7 +31,7 @@ def repair_record(found: Repair, *, dry_run: bool) -> dict[str, Any]:
             }
             for one in found.rebuilt
         ],
-        "refused": [{**_place(one.place), "reason": one.reason} for one in found.refused],
+        "refused": [{**asdict(one.place), "reason": one.reason} for one in found.refused],
         "dry_run": dry_run,
     }
 
@@ -44,13 +45,10 @@ def repair_rows(found: Repair) -> Iterator[dict[str, Any]]:
         yield {**one, "action": "refused"}
 
 
-REPAIR_COLUMNS = [
-    Column(name.upper(), name)
-    for name in (
-        *("action", "checkpoint_ns", "checkpoint_id", "step", "channel", "version"),
-        *("reducer", "evidence", "bytes", "replaces", "value", "reason"),
-    )
-]
+REPAIR_COLUMNS = plain_columns(
+    *("action", "checkpoint_ns", "checkpoint_id", "step", "channel", "version"),
+    *("reducer", "evidence", "bytes", "replaces", "value", "reason"),
+)
 
 
 def repair_lines(found: Repair, width: int) -> Iterator[StyledLine]:
@@ -75,13 +73,3 @@ def _named(place: DamagedValue) -> tuple[tuple[str, Any], ...]:
         (f" of step {step_number(place.step)}{ns}  ", "plain"),
         (safe_text(place.checkpoint_id), "id"),
     )
-
-
-def _place(place: DamagedValue) -> dict[str, Any]:
-    return {
-        "checkpoint_ns": place.checkpoint_ns,
-        "checkpoint_id": place.checkpoint_id,
-        "step": place.step,
-        "channel": place.channel,
-        "version": place.version,
-    }

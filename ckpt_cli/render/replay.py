@@ -21,7 +21,7 @@ from ckpt_cli.core.replay.report import (
 from ckpt_cli.core.size_sums import namespace_kind
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
-from ckpt_cli.render.terminal.table import Column, table_lines
+from ckpt_cli.render.terminal.table import Column, plain_columns, table_lines
 from ckpt_cli.render.terminal.units import step_number
 from ckpt_cli.render.values.differences import difference_records, difference_texts
 from ckpt_cli.render.values.one_line import counted
@@ -102,13 +102,10 @@ def report_rows(found: ReplayReport) -> Iterator[dict[str, Any]]:
         yield {"thread_id": found.thread_id, **_finding(one)}
 
 
-REPORT_COLUMNS = [
-    Column(name.upper(), name)
-    for name in (
-        *("thread_id", "checkpoint_ns", "checkpoint_id", "child", "step", "source"),
-        *("channel", "verdict", "reason"),
-    )
-]
+REPORT_COLUMNS = plain_columns(
+    *("thread_id", "checkpoint_ns", "checkpoint_id", "child", "step", "source"),
+    *("channel", "verdict", "reason"),
+)
 
 
 def thread_rows(found: ReplayReport) -> dict[str, Any]:

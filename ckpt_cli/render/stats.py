@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ckpt_cli.core.write_counts import WriteCounts
+from ckpt_cli.core.write_counts import WriteCounts, WrittenAmount
 from ckpt_cli.render.disk_usage import share_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.render.terminal.table import Column, table_lines
+from ckpt_cli.render.terminal.table import Column, plain_columns, table_lines
 from ckpt_cli.render.terminal.units import size
 from ckpt_cli.render.values.one_line import counted
 
@@ -22,15 +22,7 @@ def stats_record(found: WriteCounts) -> dict[str, Any]:
         "writes": total.writes,
         "bytes": total.bytes,
         "by": list(pair_records(found)),
-        "nodes": [
-            {
-                "node": node,
-                "writes": amount.writes,
-                "bytes": amount.bytes,
-                "average": round(amount.average, 1),
-            }
-            for node, amount in found.nodes()
-        ],
+        "nodes": [{"node": node, **_amount(amount)} for node, amount in found.nodes()],
         "channels": list(_channel_records(found)),
     }
 
@@ -42,11 +34,13 @@ def pair_records(found: WriteCounts) -> Iterator[dict[str, Any]]:
         yield {
             "node": node,
             "channel": channel,
-            "writes": amount.writes,
-            "bytes": amount.bytes,
-            "average": round(amount.average, 1),
+            **_amount(amount),
             "share": round(amount.bytes / total, 4) if total else 0.0,
         }
+
+
+def _amount(one: WrittenAmount) -> dict[str, Any]:
+    return {"writes": one.writes, "bytes": one.bytes, "average": round(one.average, 1)}
 
 
 def _channel_records(found: WriteCounts) -> Iterator[dict[str, Any]]:
@@ -62,10 +56,7 @@ def _channel_records(found: WriteCounts) -> Iterator[dict[str, Any]]:
         }
 
 
-STATS_COLUMNS = [
-    Column(name.upper(), name)
-    for name in ("node", "channel", "writes", "bytes", "average", "share")
-]
+STATS_COLUMNS = plain_columns("node", "channel", "writes", "bytes", "average", "share")
 
 
 def stats_lines(found: WriteCounts, top: int, width: int, *, unicode: bool) -> Iterator[StyledLine]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from ckpt_backends.codec import to_json
@@ -15,7 +16,7 @@ from ckpt_cli.render.records import write_record
 from ckpt_cli.render.terminal.cell_width import cell_len, fit
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
-from ckpt_cli.render.terminal.table import Column
+from ckpt_cli.render.terminal.table import plain_columns
 from ckpt_cli.render.terminal.units import size, step_words
 from ckpt_cli.render.values.differences import difference_records, difference_texts
 from ckpt_cli.render.values.one_line import counted, summary
@@ -68,23 +69,16 @@ def written_rows(found: Written) -> Iterator[dict[str, Any]]:
     """Yield one row per write; a channel that changed without writes gets one row too."""
     for name, one in found.channels.items():
         record = _channel(one)
-        shared = {
-            "verdict": record["verdict"],
-            "reason": record["reason"],
-            "reducer": record["reducer"],
-        }
+        shared = {name: record[name] for name in ("verdict", "reason", "reducer")}
         for write in record["writes"] or [{"channel": name}]:
             yield {**write, **shared}
     yield from map(_write, found.others)
 
 
-WRITTEN_COLUMNS = [
-    Column(name.upper(), name)
-    for name in (
-        *("channel", "node", "task_id", "task_path", "idx", "effect", "added", "removed"),
-        *("changed", "bytes", "value", "reducer", "verdict", "reason"),
-    )
-]
+WRITTEN_COLUMNS = plain_columns(
+    *("channel", "node", "task_id", "task_path", "idx", "effect", "added", "removed"),
+    *("changed", "bytes", "value", "reducer", "verdict", "reason"),
+)
 
 
 def written_lines(found: Written, width: int) -> Iterator[StyledLine]:
@@ -219,21 +213,15 @@ def _channel(one: StepChannel) -> dict[str, Any]:
         "reason": one.reason or None,
         **({} if one.differences is None else {"differences": difference_records(one.differences)}),
         "assumed": one.assumed,
-        "bytes": {
-            "before": one.sizes.before,
-            "written": one.sizes.written,
-            "stored": one.sizes.stored,
-        },
+        "bytes": asdict(one.sizes),
     }
 
 
 def _write(one: Contribution) -> dict[str, Any]:
-    counts = one.counts
+    counts = dict.fromkeys(("added", "removed", "changed"))
     return {
         **write_record(one.placed),
         "value": to_json(one.value),
         "effect": one.effect,
-        "added": None if counts is None else counts.added,
-        "removed": None if counts is None else counts.removed,
-        "changed": None if counts is None else counts.changed,
+        **(counts if one.counts is None else asdict(one.counts)),
     }

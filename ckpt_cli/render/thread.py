@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
 
@@ -126,17 +127,7 @@ def summary_lines(found: Summary, now: datetime, zone: tzinfo, width: int) -> It
         width,
     )
     yield line("")
-    rows = [
-        {
-            "checkpoint_ns": ns.checkpoint_ns,
-            "checkpoints": ns.checkpoints,
-            "forks": ns.forks,
-            "tips": ns.tips,
-            "head": ns.head,
-        }
-        for ns in found.in_namespaces
-    ]
-    yield from table_lines(rows, namespace_columns(), width)
+    yield from table_lines(map(asdict, found.in_namespaces), namespace_columns(), width)
 
 
 def status_lines(conditions: Sequence[Status], width: int) -> Iterator[StyledLine]:

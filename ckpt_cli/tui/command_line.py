@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from glob import escape
 
 from ckpt_backends.memory.protocol import ItemKey
+from ckpt_backends.model import CheckpointKey
 from ckpt_backends.shell import command
 from ckpt_cli.core.memory.item_filter import format_namespace
-from ckpt_cli.tui.content.checkpoint import SelectedCheckpoint
 from ckpt_cli.tui.content.tabs import CheckpointTab
 from ckpt_cli.tui.content.thread_filter import is_pattern
 
@@ -26,8 +27,8 @@ _WORDS: dict[CheckpointTab, tuple[str, ...]] = {
 def tab_command(
     store: Sequence[str],
     tab: CheckpointTab,
-    place: SelectedCheckpoint,
-    base: SelectedCheckpoint | None,
+    place: CheckpointKey,
+    base: CheckpointKey | None,
 ) -> str:
     """Return the command that prints a tab of a checkpoint; a diff starts at `base`, if given."""
     inside = ["--ns", place.checkpoint_ns] if place.checkpoint_ns else []
@@ -58,19 +59,14 @@ def match_of(text: str) -> str:
     return text if is_pattern(text) else f"*{escape(text)}*"
 
 
-def ref(place: SelectedCheckpoint) -> str:
+def ref(place: CheckpointKey) -> str:
     """Return a checkpoint as THREAD@REF."""
     return f"{place.thread_id}@{place.checkpoint_id}"
 
 
-def config(place: SelectedCheckpoint) -> str:
+def config(place: CheckpointKey) -> str:
     """Return the config dict with which a graph reads or resumes a checkpoint."""
-    configurable = {
-        "thread_id": place.thread_id,
-        "checkpoint_ns": place.checkpoint_ns,
-        "checkpoint_id": place.checkpoint_id,
-    }
-    return json.dumps({"configurable": configurable}, ensure_ascii=False)
+    return json.dumps({"configurable": asdict(place)}, ensure_ascii=False)
 
 
 def memory_command(memory: Sequence[str], key: ItemKey) -> str:

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 from ckpt_backends.changes.change import Change
 from ckpt_backends.codec import Value, from_json, to_json
 from ckpt_backends.errors import NotFound, Refused, Unsupported, UsageError
+from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.diff.state_diff import ChannelChange, diff_channels
 from ckpt_cli.core.forking.edit_state import ChannelEdit, parse_edit
@@ -36,7 +37,6 @@ from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.tui.content.checkpoint import SelectedCheckpoint
 
 Kind: TypeAlias = Literal["replace", "set", "append"]
 KINDS: tuple[Kind, ...] = ("replace", "set", "append")
@@ -51,7 +51,7 @@ class Proposal:
     lines: Callable[[int], list[StyledLine]]
     """Returns the text for a width in columns."""
     change: Change
-    head: SelectedCheckpoint | None
+    head: CheckpointKey | None
     """The new head; None if the head does not change, or the thread is removed."""
     done: str
     """What is said once it is carried out."""
@@ -108,11 +108,11 @@ class Planner:
     def __init__(self, open_rows: Callable[[], Store], now: Callable[[], datetime]) -> None:
         self._open_rows, self._now = open_rows, now
 
-    def rollback(self, store: Store, place: SelectedCheckpoint) -> Proposal:
+    def rollback(self, store: Store, place: CheckpointKey) -> Proposal:
         """Plan to roll the thread back to a checkpoint."""
         return self._forked(store, place, Fork(), RollbackOptions())
 
-    def fork(self, store: Store, place: SelectedCheckpoint, how: Fork) -> Proposal:
+    def fork(self, store: Store, place: CheckpointKey, how: Fork) -> Proposal:
         """Plan to fork a checkpoint: to a new branch, or to a new thread."""
         edits = () if how.edit is None else (how.edit.edit,)
         return self._forked(
@@ -152,7 +152,7 @@ class Planner:
         return ReviewedRemoval(plan, lambda width: list(purge_lines(plan, width)))
 
     def _forked(
-        self, store: Store, place: SelectedCheckpoint, how: Fork, options: RollbackOptions
+        self, store: Store, place: CheckpointKey, how: Fork, options: RollbackOptions
     ) -> Proposal:
         if place.checkpoint_ns:
             raise UsageError(
@@ -202,7 +202,7 @@ class Editable:
         return EditedValue(ChannelEdit(self.kind, self.channel, form), value)
 
 
-def editable(store: Store, place: SelectedCheckpoint, channel: str, kind: Kind) -> Editable:
+def editable(store: Store, place: CheckpointKey, channel: str, kind: Kind) -> Editable:
     """Return the text to edit: the channel's value if it is to be replaced, otherwise null.
 
     Raises `NotFound` if there is no such channel, and `Unsupported` if the unchanged value would
@@ -228,7 +228,7 @@ def editable(store: Store, place: SelectedCheckpoint, channel: str, kind: Kind) 
     return found
 
 
-def channels_of(store: Store, place: SelectedCheckpoint) -> list[str]:
+def channels_of(store: Store, place: CheckpointKey) -> list[str]:
     """Return the channels that have a value at a checkpoint."""
     reader = ThreadReader(store, place.thread_id)
     moment = reader.moment(place.checkpoint_ns, place.checkpoint_id, state=True)
@@ -254,10 +254,4 @@ def _proposal(plan: CheckpointPlan, *, values: bool = False) -> Proposal:
     def lines(width: int) -> list[StyledLine]:
         return list(plan_lines(plan, width, is_whole=values))
 
-    key = plan.head
-    head = (
-        None
-        if key is None
-        else SelectedCheckpoint(key.thread_id, key.checkpoint_ns, key.checkpoint_id)
-    )
-    return Proposal(lines, plan.change, head, next(done_lines(plan, "")).text)
+    return Proposal(lines, plan.change, plan.head, next(done_lines(plan, "")).text)

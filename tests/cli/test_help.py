@@ -33,7 +33,7 @@ HEAVY = {
 @pytest.mark.parametrize(("name", "ref"), REFS.items(), ids=list(REFS))
 def test_the_table_says_what_the_command_says(name: str, ref: CommandRef) -> None:
     module, _, attribute = ref.target.partition(":")
-    text = inspect.getdoc(getattr(import_module(module), attribute)) or ""
+    text = inspect.getdoc(getattr(import_module(f"ckpt_cli.commands.{module}"), attribute)) or ""
     assert text.splitlines()[0] == ref.summary
 
 

@@ -29,7 +29,7 @@ from ckpt_cli.render.terminal.fields import command_field
 from ckpt_cli.render.terminal.folding import folded
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.content.checkpoint import SelectedCheckpoint
+from ckpt_backends.model import CheckpointKey
 from tests.deerflow.project import memory, save
 from tests.security.shells import HOSTILE, SHELLS, as_bytes, paste
 from tests.support import Answer, ckpt
@@ -172,7 +172,7 @@ def values(bench: Bench, text: str) -> Iterator[Pasted]:
 
 
 def screens(bench: Bench, text: str) -> Iterator[Pasted]:
-    place, store = SelectedCheckpoint(text, text, bench.head), ["-s", text]
+    place, store = CheckpointKey(text, text, bench.head), ["-s", text]
     whole = f"{text}@{bench.head}"
     yield (
         command_line.tab_command(store, "diff", place, place),

@@ -56,18 +56,18 @@ class CheckpointPlan:
     """The reason for the form."""
     next: tuple[str, ...] | None
     """The nodes that a resume runs; None if the stored data does not tell."""
-    again: tuple[str, ...]
-    """Those of these nodes that had already finished: their side effects repeat."""
-    asked: tuple[NodePath, ...]
-    """The nodes that will ask their questions again, down to the one in a subgraph."""
-    changes: Mapping[str, ChannelChange]
-    """Changes from the state of the old head to the state of the new head."""
-    also: tuple[TouchedCheckpoint, ...]
-    """The checkpoints in other namespaces."""
-    configurable: Mapping[str, str] | None
-    """The config to resume with."""
     change: Change
-    notes: tuple[str, ...] = field(default=())
+    again: tuple[str, ...] = ()
+    """Those of these nodes that had already finished: their side effects repeat."""
+    asked: tuple[NodePath, ...] = ()
+    """The nodes that will ask their questions again, down to the one in a subgraph."""
+    changes: Mapping[str, ChannelChange] = field(default_factory=dict)
+    """Changes from the state of the old head to the state of the new head."""
+    also: tuple[TouchedCheckpoint, ...] = ()
+    """The checkpoints in other namespaces."""
+    configurable: Mapping[str, str] | None = None
+    """The config to resume with."""
+    notes: tuple[str, ...] = ()
     """Limits and warnings."""
     is_undoable: bool = True
     """Whether `ckpt undo` can undo it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime, tzinfo
 from itertools import groupby, islice
 from pathlib import Path
@@ -54,7 +55,7 @@ def item_record(item: Item, now: datetime) -> dict[str, Any]:
     if item.confidence is not None:
         record["confidence"] = item.confidence
     if item.source is not None:
-        record["source"] = {"kind": item.source.kind, "thread_id": item.source.thread_id}
+        record["source"] = asdict(item.source)
     return record
 
 

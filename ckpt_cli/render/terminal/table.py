@@ -48,6 +48,11 @@ class Column:
     """
 
 
+def plain_columns(*keys: str) -> list[Column]:
+    """Return columns of TSV, each with its key as the header."""
+    return [Column(key.upper(), key) for key in keys]
+
+
 def tsv_lines(rows: Iterable[Record], columns: Sequence[Column]) -> Iterator[str]:
     """Yield a header line and one line per row; tab, newline and backslash are escaped."""
     lines = ("\t".join(_tsv_cell(row.get(column.key)) for column in columns) for row in rows)

@@ -5,23 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
+from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.tree.rows import Key
 from ckpt_cli.threads.target import Target
 from ckpt_cli.threads.thread import ThreadReader
-
-
-@dataclass(frozen=True, slots=True)
-class SelectedCheckpoint:
-    """A checkpoint of the store, as passed between panes."""
-
-    thread_id: str
-    checkpoint_ns: str
-    checkpoint_id: str
-
-    @property
-    def key(self) -> Key:
-        return self.checkpoint_ns, self.checkpoint_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +19,7 @@ class Clock:
     zone: tzinfo
 
 
-def target_of(store: Store, place: SelectedCheckpoint) -> Target:
+def target_of(store: Store, place: CheckpointKey) -> Target:
     """Return the checkpoint for the functions of `reading`. Raises `NotFound`."""
     reader = ThreadReader(store, place.thread_id)
     return Target(reader, place.checkpoint_ns, place.checkpoint_id, chosen=True)

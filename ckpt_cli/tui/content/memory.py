@@ -9,6 +9,7 @@ from itertools import chain, islice
 
 from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.memory.protocol import Item, ItemKey, MemoryInfo, MemoryStore, Namespace
+from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.memory.fact_problems import source_of, text_of
 from ckpt_cli.core.memory.item_filter import ItemFilter, format_key
@@ -18,7 +19,7 @@ from ckpt_cli.queries.provenance import ItemOrigin, naming, trace
 from ckpt_cli.render.memory.items import item_lines, tree_rows
 from ckpt_cli.render.memory.provenance import from_thread_lines, origin_lines
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.tui.content.checkpoint import Clock, SelectedCheckpoint
+from ckpt_cli.tui.content.checkpoint import Clock
 from ckpt_cli.tui.content.tabs import TabContent, cut
 from ckpt_cli.tui.content.thread_filter import text_filter
 
@@ -72,7 +73,7 @@ class OriginContent:
     """The origin of an item as lines."""
 
     lines: Sequence[StyledLine]
-    place: SelectedCheckpoint | None
+    place: CheckpointKey | None
     """The newest checkpoint when the item was created; None if there is none."""
     remark: str
     """Why nothing more is known."""
@@ -135,7 +136,7 @@ def read_item_origin(store: Store, source: SourceThread, clock: Clock, width: in
     found = trace(store, source.thread_id, source.made_at, source.text)
     place = None
     if found.checkpoint_id is not None:
-        place = SelectedCheckpoint(found.thread_id, "", found.checkpoint_id)
+        place = CheckpointKey(found.thread_id, "", found.checkpoint_id)
     return OriginContent(_origin_lines(found, clock, width), place, found.remark)
 
 

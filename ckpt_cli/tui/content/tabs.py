@@ -10,6 +10,7 @@ from typing import Literal, cast
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import CkptError, Unreadable
 from ckpt_backends.memory.protocol import ItemKey
+from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.conversation.messages import Message
 from ckpt_cli.core.values.clip import clip
@@ -30,7 +31,7 @@ from ckpt_cli.render.thread import PLAINTEXT, lifetime_lines, step_lines
 from ckpt_cli.render.values.diff import diff_text
 from ckpt_cli.render.values.diff_header import diff_header_lines
 from ckpt_cli.threads.target import Target
-from ckpt_cli.tui.content.checkpoint import Clock, SelectedCheckpoint, target_of
+from ckpt_cli.tui.content.checkpoint import Clock, target_of
 
 CheckpointTab = Literal["state", "diff", "writes", "messages", "metadata", "raw"]
 Tab = Literal[CheckpointTab, "memory"]
@@ -56,8 +57,8 @@ class TabContent:
 def read_document(
     store: Store,
     tab: CheckpointTab,
-    place: SelectedCheckpoint,
-    base: SelectedCheckpoint | None,
+    place: CheckpointKey,
+    base: CheckpointKey | None,
     clock: Clock,
     width: int,
 ) -> TabContent:
@@ -79,16 +80,13 @@ def read_document(
     return TabContent(cut(lines))
 
 
-def read_origin(
-    store: Store, place: SelectedCheckpoint, path: str
-) -> tuple[SelectedCheckpoint, str]:
+def read_origin(store: Store, place: CheckpointKey, path: str) -> tuple[CheckpointKey, str]:
     """Return the first checkpoint that had a value, and the writer of the value."""
     found = blame(target_of(store, place), path)
-    key = found.moment.key
     who = found.node or found.by
     if found.writes:
         who += f", task {found.writes[-1].write.task_id}"
-    return SelectedCheckpoint(key.thread_id, key.checkpoint_ns, key.checkpoint_id), who
+    return found.moment.key, who
 
 
 def _state(target: Target, clock: Clock, width: int) -> TabContent:

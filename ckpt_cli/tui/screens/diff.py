@@ -15,6 +15,7 @@ from textual.widgets import Footer
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import CkptError
+from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.diff.state_diff import ChannelChange
 from ckpt_cli.core.values.clip import clip
@@ -25,7 +26,7 @@ from ckpt_cli.render.terminal.side_by_side import MOST, side_by_side
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.values.block import block
 from ckpt_cli.render.values.diff_header import diff_header_lines
-from ckpt_cli.tui.content.checkpoint import SelectedCheckpoint, target_of
+from ckpt_cli.tui.content.checkpoint import target_of
 from ckpt_cli.tui.panes.search import SearchableLines, SearchPane
 from ckpt_cli.tui.panes.styles import title
 from ckpt_cli.tui.store_worker import StoreWorker
@@ -41,7 +42,7 @@ class DiffScreen(Screen[None]):
     ]
 
     def __init__(
-        self, worker: StoreWorker[Store], base: SelectedCheckpoint | None, place: SelectedCheckpoint
+        self, worker: StoreWorker[Store], base: CheckpointKey | None, place: CheckpointKey
     ) -> None:
         super().__init__()
         self._worker, self._base, self._place = worker, base, place
@@ -72,7 +73,7 @@ class DiffScreen(Screen[None]):
 
 
 def _read(
-    store: Store, base: SelectedCheckpoint | None, place: SelectedCheckpoint, width: int
+    store: Store, base: CheckpointKey | None, place: CheckpointKey, width: int
 ) -> list[StyledLine]:
     target = target_of(store, place)
     found = compare(target, None, None)

@@ -15,7 +15,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Footer, Static
 
 from ckpt_backends.errors import CkptError, StoreUnavailable, Unreadable, Unsupported
-from ckpt_backends.model import StoreInfo, Thread
+from ckpt_backends.model import CheckpointKey, StoreInfo, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.tree.rows import Key as TreeKey
 from ckpt_cli.queries.tree import Tree
@@ -23,7 +23,7 @@ from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.content.checkpoint import Clock, SelectedCheckpoint
+from ckpt_cli.tui.content.checkpoint import Clock
 from ckpt_cli.tui.content.tabs import Tab, TabContent, read_document
 from ckpt_cli.tui.content.thread_list import (
     SORT_NAMES,
@@ -82,13 +82,13 @@ class LiveScreen(StoreScreen[None]):
         """The outer namespaces, each with the checkpoint that called the next one."""
         self.goal: TreeKey | None = None
         """The checkpoint where the cursor goes when its tree is loaded."""
-        self.read: tuple[SelectedCheckpoint, Tab] | None = None
+        self.read: tuple[CheckpointKey, Tab] | None = None
         """The content of the inspector."""
-        self.shown: tuple[SelectedCheckpoint, Tab] | None = None
+        self.shown: tuple[CheckpointKey, Tab] | None = None
         """The same, or None if it must be read again."""
         self.is_memory_fresh = False
         """Whether the memory of the thread was read recently."""
-        self.base: SelectedCheckpoint | None = None
+        self.base: CheckpointKey | None = None
         """The checkpoint marked as the base of diffs."""
         self._reading_heads = False
 
@@ -123,12 +123,12 @@ class LiveScreen(StoreScreen[None]):
         return Clock(self.context.now(), self.context.zone)
 
     @property
-    def place(self) -> SelectedCheckpoint | None:
+    def place(self) -> CheckpointKey | None:
         """The checkpoint under the cursor of the tree; None if there is none."""
         key = self.tree_rows.key
         if self.view.thread_id is None or self.view.tree is None or key is None:
             return None
-        return SelectedCheckpoint(self.view.thread_id, *key)
+        return CheckpointKey(self.view.thread_id, *key)
 
     # Threads
 
@@ -245,8 +245,10 @@ class LiveScreen(StoreScreen[None]):
         if self.view.follows and not self.outer:
             key = picture.head or key
         base = self.base
-        of_thread = base is not None and base.thread_id == self.view.thread_id
-        self.tree_rows.marked = base.key if base is not None and of_thread else None
+        is_here = base is not None and base.thread_id == self.view.thread_id
+        self.tree_rows.marked = (
+            (base.checkpoint_ns, base.checkpoint_id) if base is not None and is_here else None
+        )
         if self.tree_rows.lines == picture.lines and self.tree_rows.key == key:
             self.tree_rows.picture = picture
             # What could not be read before may be readable now.
@@ -298,7 +300,7 @@ class LiveScreen(StoreScreen[None]):
         """Read the memory items that came from a thread."""
         from ckpt_cli.tui.content.memory import read_thread_memory
 
-        whole: tuple[SelectedCheckpoint, Tab] = (SelectedCheckpoint(thread_id, "", ""), "memory")
+        whole: tuple[CheckpointKey, Tab] = (CheckpointKey(thread_id, "", ""), "memory")
         if self.read == whole and self.is_memory_fresh:
             return
         began = time.monotonic()

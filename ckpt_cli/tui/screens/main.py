@@ -10,10 +10,10 @@ from textual import work
 from textual.binding import Binding, BindingType
 
 from ckpt_backends.memory.protocol import ItemKey
+from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.threads.target import TargetArguments, find_checkpoint
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.content.checkpoint import SelectedCheckpoint
 from ckpt_cli.tui.content.tabs import TABS, Tab, read_origin
 from ckpt_cli.tui.content.thread_filter import ThreadFilter
 from ckpt_cli.tui.keys import READING_KEYS, SIGNS, Key, bindings
@@ -128,7 +128,7 @@ class MainScreen(LiveScreen):
             self.say(f"{path} was written by {who}")
             self.jump(origin, "writes")
 
-    def jump(self, place: SelectedCheckpoint, tab: Tab | None = None) -> None:
+    def jump(self, place: CheckpointKey, tab: Tab | None = None) -> None:
         """Go to a checkpoint; clears a filter that hides it."""
         listing = self.rows.listing
         at = listing.place_of(place.thread_id)
@@ -151,7 +151,7 @@ class MainScreen(LiveScreen):
             self.outer.clear()
             self.view.ns = None
         self.view.thread_id, self.view.tree = place.thread_id, None
-        self.goal = place.key
+        self.goal = place.checkpoint_ns, place.checkpoint_id
         self.rows.cursor = at
         self.shown = None
         if tab is not None:
@@ -159,18 +159,21 @@ class MainScreen(LiveScreen):
         self.go(self.tree_rows)
         self.load_tree()
 
+    def _follow(self, place: CheckpointKey | None, tab: Tab | None = None) -> None:
+        """Go to the checkpoint that was chosen on another screen, if any."""
+        if place is not None:
+            self.jump(place, tab)
+
     @work(exclusive=True, group="goto")
     async def go_to(self, text: str) -> None:
         """Go to the checkpoint that was typed: THREAD or THREAD@REF."""
         clock = self.clock
 
-        def find(store: Store) -> SelectedCheckpoint:
+        def find(store: Store) -> CheckpointKey:
             found = find_checkpoint(
                 store, TargetArguments(text), clock.now, clock.zone, lambda _: None
             )
-            return SelectedCheckpoint(
-                found.reader.thread_id, found.checkpoint_ns, found.checkpoint_id
-            )
+            return CheckpointKey(found.reader.thread_id, found.checkpoint_ns, found.checkpoint_id)
 
         place = await self.ask(self.context.detail, find, self.show_error)
         if place is not None:
@@ -224,7 +227,7 @@ class MainScreen(LiveScreen):
         self.view.nest = not self.view.nest
         self.load_tree()
 
-    def here(self) -> SelectedCheckpoint | None:
+    def here(self) -> CheckpointKey | None:
         """Return the checkpoint under the cursor; shows an error if there is none."""
         if self.place is None:
             is_loading = self.rows.thread is not None and self.is_busy
@@ -236,7 +239,7 @@ class MainScreen(LiveScreen):
         if (place := self.here()) is None:
             return
         self.base = None if self.base == place else place
-        self.tree_rows.marked = place.key if self.base is not None else None
+        self.tree_rows.marked = self.tree_rows.key if self.base is not None else None
         self.tree_rows.refresh()
         self.shown = None
         self.load_document()
@@ -253,29 +256,21 @@ class MainScreen(LiveScreen):
     def action_questions(self) -> None:
         from ckpt_cli.tui.screens.questions import QuestionsScreen
 
-        def follow(place: SelectedCheckpoint | None) -> None:
-            if place is not None:
-                self.jump(place, "state")
-
-        self.app.push_screen(QuestionsScreen(self.context.searching, self.context.now), follow)
+        screen = QuestionsScreen(self.context.searching, self.context.now)
+        self.app.push_screen(screen, partial(self._follow, tab="state"))
 
     def action_grep(self) -> None:
         from ckpt_cli.tui.screens.search import SearchScreen
 
-        def follow(place: SelectedCheckpoint | None) -> None:
-            if place is not None:
-                self.jump(place)
-
-        self.app.push_screen(SearchScreen(self.context.searching, self.view.thread_id), follow)
+        screen = SearchScreen(self.context.searching, self.view.thread_id)
+        self.app.push_screen(screen, self._follow)
 
     def action_memory(self, goal: ItemKey | None = None) -> None:
         from ckpt_cli.tui.screens.memory import MemoryScreen
 
-        def follow(place: SelectedCheckpoint | None) -> None:
-            if place is not None:
-                self.jump(place, "messages")
-
-        self.app.push_screen(MemoryScreen(self.context, goal), follow)
+        self.app.push_screen(
+            MemoryScreen(self.context, goal), partial(self._follow, tab="messages")
+        )
 
     def action_copy_ref(self) -> None:
         if (place := self.here()) is not None:
@@ -303,7 +298,7 @@ class MainScreen(LiveScreen):
         first = min(first, len(found) - 1)
         return [found[first], *found[:first], *found[first + 1 :]]
 
-    def _tab_command(self, place: SelectedCheckpoint) -> str:
+    def _tab_command(self, place: CheckpointKey) -> str:
         store, tab = self.context.store_words, self.inspector.tab
         if tab == "memory":
             memory = self.context.memory_named.name

@@ -13,12 +13,13 @@ from textual.widgets import Footer, Static
 
 from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
 from ckpt_backends.memory.protocol import Item, ItemKey
+from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.memory.item_filter import format_key
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, line
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.content.checkpoint import Clock, SelectedCheckpoint
+from ckpt_cli.tui.content.checkpoint import Clock
 from ckpt_cli.tui.content.memory import (
     ItemContent,
     ItemListing,
@@ -44,7 +45,7 @@ _TYPED = 0.2
 """Seconds after the last key in a filter before it is applied."""
 
 
-class MemoryScreen(StoreScreen[SelectedCheckpoint | None]):
+class MemoryScreen(StoreScreen[CheckpointKey | None]):
     """Items by namespace at the top, the value of one below; Enter there goes to its thread."""
 
     READING: ClassVar = frozenset({"memory", "item"})

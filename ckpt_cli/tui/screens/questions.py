@@ -14,7 +14,7 @@ from textual.screen import Screen
 from textual.widgets import Footer
 
 from ckpt_backends.errors import CkptError
-from ckpt_backends.model import Thread
+from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.queries.interrupts import Waiting, of_threads
 from ckpt_cli.render.terminal.cell_width import cell_len, fit, pad
@@ -22,7 +22,6 @@ from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.units import age
 from ckpt_cli.render.values.one_line import summary
-from ckpt_cli.tui.content.checkpoint import SelectedCheckpoint
 from ckpt_cli.tui.content.thread_list import read_threads
 from ckpt_cli.tui.panes.row_list import RowList
 from ckpt_cli.tui.panes.search import Choices, SearchPane
@@ -34,7 +33,7 @@ _AT_ONCE = 200
 _WIDEST_NAME = 30
 
 
-class QuestionsScreen(Screen[SelectedCheckpoint | None]):
+class QuestionsScreen(Screen[CheckpointKey | None]):
     """One line per question; Enter goes to its checkpoint."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -88,8 +87,7 @@ class QuestionsScreen(Screen[SelectedCheckpoint | None]):
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         event.stop()
         if self._rows.cursor < len(self._found):
-            key = self._found[self._rows.cursor].key
-            self.dismiss(SelectedCheckpoint(key.thread_id, key.checkpoint_ns, key.checkpoint_id))
+            self.dismiss(self._found[self._rows.cursor].key)
 
 
 def _questions(store: Store, threads: Sequence[Thread]) -> list[Waiting]:

@@ -16,6 +16,7 @@ from textual.widgets import Footer, Input
 from textual.worker import get_current_worker
 
 from ckpt_backends.errors import CkptError
+from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.search.patterns import compile_pattern, gave_up, stopped_text
 from ckpt_cli.queries.grep import GrepHit, GrepQuery, grep_thread
@@ -23,7 +24,6 @@ from ckpt_cli.render.grep import hit_columns, table_record
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.terminal.table import table_lines
-from ckpt_cli.tui.content.checkpoint import SelectedCheckpoint
 from ckpt_cli.tui.content.thread_list import read_threads
 from ckpt_cli.tui.panes.row_list import RowList
 from ckpt_cli.tui.panes.search import Choices
@@ -45,7 +45,7 @@ class Matches(Choices):
         return index > 0
 
 
-class SearchScreen(Screen[SelectedCheckpoint | None]):
+class SearchScreen(Screen[CheckpointKey | None]):
     """A field for a pattern, and the matches; Enter goes to a match."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -102,8 +102,7 @@ class SearchScreen(Screen[SelectedCheckpoint | None]):
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         event.stop()
         if 0 < self._rows.cursor <= len(self._found):
-            key = self._found[self._rows.cursor - 1].key
-            self.dismiss(SelectedCheckpoint(key.thread_id, key.checkpoint_ns, key.checkpoint_id))
+            self.dismiss(self._found[self._rows.cursor - 1].key)
 
     @work(exclusive=True)
     async def _search(self, pattern: str) -> None:
