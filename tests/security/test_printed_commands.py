@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from ckpt_backends.errors import Refused
 from ckpt_backends.memory.protocol import ItemKey
+from ckpt_backends.model import CheckpointKey
 from ckpt_backends.shell import command, name
 from ckpt_backends.sqlite.errors import unavailable
 from ckpt_cli.core.forking.edit_state import ChannelEdit, _check_item
@@ -29,7 +30,6 @@ from ckpt_cli.render.terminal.fields import command_field
 from ckpt_cli.render.terminal.folding import folded
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.tui import command_line
-from ckpt_backends.model import CheckpointKey
 from tests.deerflow.project import memory, save
 from tests.security.shells import HOSTILE, SHELLS, as_bytes, paste
 from tests.support import Answer, ckpt
