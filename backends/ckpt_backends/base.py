@@ -7,9 +7,10 @@ as sums over an index instead of a read of every value.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 from ckpt_backends.changes.rows import Row, not_of, sql_key
-from ckpt_backends.errors import Unsupported
+from ckpt_backends.errors import StoreUnavailable, Unsupported
 from ckpt_backends.model import (
     BlobKey,
     Checkpoint,
@@ -21,10 +22,31 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.protocol import Closing, Store, WritableStore
+from ckpt_backends.url import StoreUrl
 
 _Column = tuple[str, str, str, str | None, str]
 """Table, column, namespace, channel and type of stored values; see `Usage`."""
+Connection = TypeVar("Connection", bound=Any)
+
+
+class OnConnection(Closing, Generic[Connection]):
+    """Owns the connection to a store, which `close` ends."""
+
+    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+        self._url = url
+        self._open: Connection | None = connection
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    @property
+    def _connection(self) -> Connection:
+        if self._open is None:
+            raise StoreUnavailable(f"'{self._url}' is closed")
+        return self._open
 
 
 class BaseStore(Store):

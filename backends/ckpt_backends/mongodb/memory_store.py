@@ -7,6 +7,7 @@ from itertools import islice
 
 from pymongo.client_session import ClientSession
 
+from ckpt_backends.base import OnConnection
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.errors import PartlyDone, StoreChanged
 from ckpt_backends.memory.protocol import (
@@ -20,7 +21,7 @@ from ckpt_backends.memory.protocol import (
     begins,
     check_unchanged,
 )
-from ckpt_backends.mongodb.engine.connect import MongoConnection, MongoDatabase
+from ckpt_backends.mongodb.engine.connect import MongoConnection
 from ckpt_backends.mongodb.engine.driver_errors import explained_change
 from ckpt_backends.mongodb.engine.fields import storable
 from ckpt_backends.mongodb.engine.layout import MEMORY
@@ -32,7 +33,7 @@ from ckpt_backends.url import StoreUrl
 _VALUES_AT_ONCE = 20
 
 
-class MongoMemory(MongoDatabase, MemoryStore):
+class MongoMemory(OnConnection[MongoConnection], MemoryStore):
     """A MongoDBStore's collection, opened for reading."""
 
     def __init__(self, connection: MongoConnection, url: StoreUrl) -> None:
@@ -99,7 +100,7 @@ class MongoMemory(MongoDatabase, MemoryStore):
         self._connection.restart()
 
 
-class WritableMongoMemory(MongoDatabase, WritableMemoryStore):
+class WritableMongoMemory(OnConnection[MongoConnection], WritableMemoryStore):
     """A MongoDBStore's collection, opened for changing."""
 
     def __init__(self, connection: MongoConnection, url: StoreUrl) -> None:

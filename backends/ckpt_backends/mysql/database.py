@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
+from ckpt_backends.base import OnConnection
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Space
 from ckpt_backends.mysql.changing import lock, transaction
@@ -23,7 +24,7 @@ _SIZE = """
 """
 
 
-class MySQLDatabase(WritableDatabase):
+class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
     """A database, opened for reading or for changing."""
 
     insert_missing = (
@@ -36,8 +37,7 @@ class MySQLDatabase(WritableDatabase):
     def __init__(
         self, connection: MySQLConnection, url: StoreUrl, tables: Mapping[str, MySQLTable]
     ) -> None:
-        self._open: MySQLConnection | None = connection
-        self._url = url
+        super().__init__(connection, url)
         self._columns = {
             name: column
             for table in (WRITES, BLOBS, CHECKPOINTS)
@@ -97,11 +97,6 @@ class MySQLDatabase(WritableDatabase):
     def restart(self) -> None:
         self._connection.restart()
 
-    def close(self) -> None:
-        if self._open is not None:
-            self._open.close()
-            self._open = None
-
     @contextmanager
     def transaction(
         self, thread_id: str | None = None, *, exclusive: bool = False
@@ -135,9 +130,3 @@ class MySQLDatabase(WritableDatabase):
                 for _, _, kind, text in self._connection.alone(f"OPTIMIZE TABLE {table}"):
                     if str(kind).lower() == "error":
                         raise StoreUnavailable(f"cannot vacuum '{self._url}': {text}")
-
-    @property
-    def _connection(self) -> MySQLConnection:
-        if self._open is None:
-            raise StoreUnavailable(f"'{self._url}' is closed")
-        return self._open

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.base import OnConnection
 from ckpt_backends.model import Space
 from ckpt_backends.postgres.catalog import begin
 from ckpt_backends.postgres.changing import lock_number, transaction
@@ -23,7 +23,7 @@ _SIZE = """
 """
 
 
-class PostgresDatabase(WritableDatabase):
+class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
     """A database, opened for reading or for changing."""
 
     insert_missing = "INSERT INTO {table} ({columns}) VALUES ({values}) ON CONFLICT DO NOTHING"
@@ -31,8 +31,7 @@ class PostgresDatabase(WritableDatabase):
     def __init__(
         self, connection: PostgresConnection, url: StoreUrl, tables: Sequence[PostgresTable]
     ) -> None:
-        self._open: PostgresConnection | None = connection
-        self._url = url
+        super().__init__(connection, url)
         self._tables = {table.name: table for table in tables}
         """In the order in which they are locked: that of the saver's `put`, to avoid deadlocks."""
         self._begun = True
@@ -89,11 +88,6 @@ class PostgresDatabase(WritableDatabase):
         self._connection.restart()
         self._begun = False
 
-    def close(self) -> None:
-        if self._open is not None:
-            self._open.close()
-            self._open = None
-
     @contextmanager
     def transaction(
         self, thread_id: str | None = None, *, exclusive: bool = False
@@ -129,9 +123,8 @@ class PostgresDatabase(WritableDatabase):
 
     @property
     def _connection(self) -> PostgresConnection:
-        if self._open is None:
-            raise StoreUnavailable(f"'{self._url}' is closed")
+        connection = super()._connection
         if not self._begun:
             self._begun = True
-            begin(self._open)
-        return self._open
+            begin(connection)
+        return connection

@@ -26,7 +26,6 @@ from pymongo.read_concern import ReadConcern
 from ckpt_backends.errors import Refused, StoreUnavailable, UsageError
 from ckpt_backends.mongodb.engine import bounds  # noqa: F401  (sets limits in the driver)
 from ckpt_backends.mongodb.engine.driver_errors import driver_words, explained
-from ckpt_backends.protocol import Closing
 from ckpt_backends.servers.answer_errors import understood, unexpected
 from ckpt_backends.url import StoreUrl, split_url
 
@@ -184,25 +183,6 @@ class MongoConnection:
                 self._session.end_session()
         with suppress(StoreUnavailable), explained(self._url):
             self._client.close()
-
-
-class MongoDatabase(Closing):
-    """A store on an open connection, which `close` ends."""
-
-    def __init__(self, connection: MongoConnection, url: StoreUrl) -> None:
-        self._url = url
-        self._open: MongoConnection | None = connection
-
-    def close(self) -> None:
-        if self._open is not None:
-            self._open.close()
-            self._open = None
-
-    @property
-    def _connection(self) -> MongoConnection:
-        if self._open is None:
-            raise StoreUnavailable(f"'{self._url}' is closed")
-        return self._open
 
 
 def connect(url: StoreUrl) -> MongoConnection:

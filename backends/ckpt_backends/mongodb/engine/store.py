@@ -7,12 +7,12 @@ from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ckpt_backends.base import BaseStore
+from ckpt_backends.base import BaseStore, OnConnection
 from ckpt_backends.changes.rows import Row, not_of
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Capability, CheckpointKey, StoreInfo, Thread, ThreadSize
 from ckpt_backends.mongodb.engine import pipelines
-from ckpt_backends.mongodb.engine.connect import MongoConnection, MongoDatabase
+from ckpt_backends.mongodb.engine.connect import MongoConnection
 from ckpt_backends.mongodb.engine.fields import form_of, number_of, storable, stored_forms, text
 from ckpt_backends.mongodb.engine.layout import KEY, WRITES, MongoLayout
 from ckpt_backends.mongodb.engine.restoring import document_of, key_of
@@ -23,7 +23,7 @@ _STANDALONE = "standalone server: one command may read data of different moments
 _NO_SNAPSHOT = "read without a transaction: one command may read data of different moments"
 
 
-class MongoCheckpoints(MongoDatabase, BaseStore):
+class MongoCheckpoints(OnConnection[MongoConnection], BaseStore):
     """Checkpoints on MongoDB, opened for reading; each layout has a subclass."""
 
     sums_sizes = True

@@ -19,7 +19,7 @@ from bson.raw_bson import RawBSONDocument
 from pymongo.client_session import ClientSession
 
 from ckpt_backends import shell
-from ckpt_backends.base import BaseWritableStore
+from ckpt_backends.base import BaseWritableStore, OnConnection
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
@@ -29,7 +29,7 @@ from ckpt_backends.codec.edits import Put
 from ckpt_backends.codec.set_keys import set_keys
 from ckpt_backends.errors import UnknownLayout, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
-from ckpt_backends.mongodb.engine.connect import MongoConnection, MongoDatabase
+from ckpt_backends.mongodb.engine.connect import MongoConnection
 from ckpt_backends.mongodb.engine.driver_errors import explained_change
 from ckpt_backends.mongodb.engine.fields import number_of, storable
 from ckpt_backends.mongodb.engine.layout import MongoLayout
@@ -40,7 +40,7 @@ from ckpt_backends.url import StoreUrl
 Document = dict[str, Any]
 
 
-class MongoChanges(MongoDatabase, BaseWritableStore):
+class MongoChanges(OnConnection[MongoConnection], BaseWritableStore):
     """Checkpoints on MongoDB, opened for changing; each layout has a subclass."""
 
     def __init__(self, connection: MongoConnection, url: StoreUrl, layout: MongoLayout) -> None:
