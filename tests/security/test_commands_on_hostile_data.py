@@ -153,8 +153,12 @@ LATE = {"pickle", "_compat_pickle", "_pickle", "pickletools"}
 
 
 def foreign_modules() -> set[str]:
-    """What is imported, but for what is late by design: our own modules, Python's encodings."""
-    return {name for name in sys.modules if not name.startswith(("ckpt_", "encodings."))}
+    """What is imported, but for what is late by design.
+
+    These are our own modules, Python's encodings, and the table of widths of characters.
+    """
+    late = ("ckpt_", "encodings.", "rich._unicode_data.")
+    return {name for name in sys.modules if not name.startswith(late)}
 
 
 def check_threads(hostile: Hostile, words: list[str], threads: list[str]) -> None:
