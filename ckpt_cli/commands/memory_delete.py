@@ -45,7 +45,7 @@ class MemoryDeleteOptions:
     ] = None
     namespace: Under = ""
     match: Match = None
-    expired: Annotated[bool, flag("Select expired items.", "--expired")] = False
+    expired: Annotated[bool, flag("Select expired items.")] = False
     older_than: Annotated[
         str | None, option("AGE", "Select items not updated for AGE: 30d, 2h or a date.")
     ] = None
