@@ -55,9 +55,8 @@ def plan_fork_to_thread(
         reader, rows, target, key, options.edits, edges, known_channels(target, head)
     )
     copies = [_head_of(reader, target, is_head, edited), *_others(reader, target, is_head)]
-    writes = sum(
-        len(_writes(reader, one.source) if one.writes is None else one.writes) for one in copies
-    )
+    listed = (_writes(reader, one.source) if one.writes is None else one.writes for one in copies)
+    writes = sum(map(len, listed))
     original = whole(rows, target.key)
     all_writes = writes + len(edited.writes)
     metadata = mark_clone(
