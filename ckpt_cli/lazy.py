@@ -122,6 +122,10 @@ def _parsed(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command as the parser calls it: with a context, which holds the session."""
     hints = get_type_hints(command, include_extras=True)
     _, *options = signature(command).parameters.values()
+    for one in options:
+        (info,) = hints[one.name].__metadata__
+        if hints[one.name].__origin__ is bool and info.default is ...:  # it has no names
+            info.param_decls = (f"--{one.name.replace('_', '-')}",)  # and no `--no-`
 
     @wraps(command)
     def run(ctx: typer.Context, **values: Any) -> None:

@@ -55,7 +55,7 @@ def argument(metavar: str, text: str) -> Any:
 
 
 def flag(text: str, *names: str) -> Any:
-    """Return an option without a value."""
+    """Return an option without a value; without names, it has the name of its parameter."""
     return typer.Option(*names, help=text)
 
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from ckpt_backends.changes.bundle import Header, bundle_name, write_bundle
@@ -83,8 +82,13 @@ def run_purge(
         if catch_signals:
             catching = _stop_at_signals()
         with catching as caught:
-            stop = partial(_why_stop, caught)
-            report = _remove_all(writable, threads, pace or Pace(), archive, stop)
+            report = _remove_all(
+                writable,
+                threads,
+                pace or Pace(),
+                archive,
+                lambda: f"received {signal.Signals(caught[0]).name}" if caught else "",
+            )
         if report.stopped and caught:
             report.signal = caught[0]
         if vacuum and not report.stopped:
@@ -95,10 +99,6 @@ def run_purge(
                 report.vacuum = error
         report.not_erased = writable.finish_removal()
     return report
-
-
-def _why_stop(caught: Sequence[int]) -> str:
-    return f"received {signal.Signals(caught[0]).name}" if caught else ""
 
 
 @contextmanager

@@ -1,10 +1,11 @@
-"""Opens the store that a plan changes; refuses a private copy."""
+"""Opens the store that a plan changes, and applies a change; refuses a private copy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from ckpt_backends.changes.change import Change
 from ckpt_backends.errors import UsageError
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.protocol import Store, WritableStore
@@ -32,3 +33,13 @@ def writable_store(url: StoreUrl, readers: Iterable[Store] = ()) -> Iterator[Wri
         for reader in readers:
             reader.refresh()
         yield writable
+
+
+def apply_change(url: StoreUrl, change: Change, readers: Iterable[Store] = ()) -> str:
+    """Apply a change in one transaction. Raises what `WritableStore.apply` raises.
+
+    Returns a note about removed data that could not be erased, or `''`.
+    """
+    with writable_store(url, readers) as writable:
+        writable.apply(change)
+        return writable.finish_removal() if change.removed else ""

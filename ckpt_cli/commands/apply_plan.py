@@ -6,8 +6,7 @@ from ckpt_backends.changes.change import Change
 from ckpt_backends.errors import Refused
 from ckpt_backends.url import printable
 from ckpt_cli import diagnostics
-from ckpt_cli.apply.change import apply_change
-from ckpt_cli.apply.writable import refuse_copy
+from ckpt_cli.apply.writable import apply_change, refuse_copy
 from ckpt_cli.core.forking.plan import CheckpointPlan
 from ckpt_cli.render.plan import (
     done_lines,

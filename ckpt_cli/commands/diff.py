@@ -51,10 +51,8 @@ class DiffOptions:
     )
     ns: Namespace = None
     channel: Channels = None
-    stat: Annotated[bool, flag("Show one line per channel, with sizes.", "--stat")] = False
-    writes: Annotated[
-        bool, flag("Show what each task wrote to make this checkpoint.", "--writes")
-    ] = False
+    stat: Annotated[bool, flag("Show one line per channel, with sizes.")] = False
+    writes: Annotated[bool, flag("Show what each task wrote to make this checkpoint.")] = False
     reducer: Annotated[
         list[str] | None,
         option("CHANNEL=NAME", "With --writes: reducer of CHANNEL, not inferred; repeatable."),

@@ -13,7 +13,7 @@ from ckpt_backends.errors import UsageError
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import argument, option
-from ckpt_cli.queries.export import views
+from ckpt_cli.queries.show import views
 from ckpt_cli.render.records import show_record
 from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.terminal.units import iso, size

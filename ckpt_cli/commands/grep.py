@@ -38,7 +38,7 @@ class GrepOptions:
     where: Where = None
     channel: Channels = None
     ns: Annotated[str | None, option("NAMESPACE", "Only this namespace; '' is the root.")] = None
-    head_only: Annotated[bool, flag("Search only the newest checkpoints.", "--head-only")] = False
+    head_only: Annotated[bool, flag("Search only the newest checkpoints.")] = False
     limit: Annotated[int | None, option("N", "Show at most N.", "-n", "--limit", min=1)] = None
     jobs: Jobs = 1
 

@@ -25,13 +25,11 @@ def history(
     session: Session,
     thread: Annotated[str | None, argument("[THREAD]", "Thread id. [default: the newest]")] = None,
     ns: Namespace = None,
-    all_ns: Annotated[bool, flag("List all namespaces.", "--all-ns")] = False,
+    all_ns: Annotated[bool, flag("List all namespaces.")] = False,
     limit: Annotated[
         int | None, option("N", "Show at most N. [default: all]", "-n", "--limit", min=1)
     ] = None,
-    messages: Annotated[
-        bool, flag("Add the conversation at each checkpoint, in JSON.", "--messages")
-    ] = False,
+    messages: Annotated[bool, flag("Add the conversation at each checkpoint, in JSON.")] = False,
 ) -> None:
     """List a thread's checkpoints, newest first.
 

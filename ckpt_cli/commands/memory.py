@@ -69,7 +69,7 @@ class MemoryListOptions:
     namespace: Annotated[
         str, argument("[NAMESPACE]", "Namespace and all below it, such as users/anna.")
     ] = ""
-    flat: Annotated[bool, flag("Show a table, not a tree.", "--flat")] = False
+    flat: Annotated[bool, flag("Show a table, not a tree.")] = False
     limit: Annotated[int, option("N", "Show at most N.", "-n", "--limit", min=1)] = 50
     everything: Annotated[bool, flag("Show all.", "--all")] = False
     match: Match = None
@@ -85,12 +85,8 @@ class MemoryListOptions:
         float | None, option("F", "Only facts with a confidence of at least F.", min=0, max=1)
     ] = None
     source: Annotated[str | None, option("THREAD", "Only items that came from THREAD.")] = None
-    duplicates: Annotated[bool, flag("Only facts that repeat an older fact.", "--duplicates")] = (
-        False
-    )
-    orphans: Annotated[bool, flag("Only facts from threads that no longer exist.", "--orphans")] = (
-        False
-    )
+    duplicates: Annotated[bool, flag("Only facts that repeat an older fact.")] = False
+    orphans: Annotated[bool, flag("Only facts from threads that no longer exist.")] = False
     threads: Threads = None
 
 
@@ -152,7 +148,7 @@ def show(
     session: Session,
     key: Annotated[str | None, argument("[KEY]", "Key, or NAMESPACE/KEY.")] = None,
     namespace: Under = "",
-    raw: Annotated[bool, flag("Print the stored bytes of the value.", "--raw")] = False,
+    raw: Annotated[bool, flag("Print the stored bytes of the value.")] = False,
     threads: Threads = None,
 ) -> None:
     """Show one item with its value, or all items.

@@ -45,7 +45,7 @@ class MemoryDeleteOptions:
     ] = None
     namespace: Under = ""
     match: Match = None
-    expired: Annotated[bool, flag("Select expired items.", "--expired")] = False
+    expired: Annotated[bool, flag("Select expired items.")] = False
     older_than: Annotated[
         str | None, option("AGE", "Select items not updated for AGE: 30d, 2h or a date.")
     ] = None
@@ -77,15 +77,13 @@ def delete(session: Session, options: MemoryDeleteOptions) -> None:
     )
     if not options.dry_run:
         refuse_copy(session.names.store_url)
-    _check_words(options.keys or [], options.namespace, wanted, everything=options.everything)
+    _check_words(options, wanted)
     key = signing_key(options.sign_key, options.archive)
     if options.archive is not None and not options.dry_run:
         make_folder(options.archive)
     bundle: Path | None = None
     with opened_memory(session) as memory:
-        planned = _plan(
-            memory, options.keys or [], options.namespace, wanted, session, options.limit + 1
-        )
+        planned = _plan(session, memory, options, wanted)
         items, more = planned[: options.limit], len(planned) > options.limit
         shown = list(map(without_values, items)) if session.settings.get("redact") else items
         info = memory.describe()
@@ -117,39 +115,35 @@ def delete(session: Session, options: MemoryDeleteOptions) -> None:
         )
 
 
-def _check_words(keys: list[str], namespace: str, wanted: ItemFilter, *, everything: bool) -> None:
+def _check_words(options: MemoryDeleteOptions, wanted: ItemFilter) -> None:
     """Raise `UsageError` if nothing is selected, or by keys and rules at once."""
-    by_rule = wanted != ItemFilter() or everything
-    if keys and by_rule:
+    by_rule = wanted != ItemFilter() or options.everything
+    if options.keys and by_rule:
         raise UsageError(
             "cannot combine keys and rules",
             hint="name keys, or leave them out and use --match, --expired, --older-than or --all",
         )
-    if not keys and not by_rule:
+    if not options.keys and not by_rule:
         raise UsageError(
             "nothing selected",
             hint="name keys, or add --expired, --older-than, --match, or --all with --namespace",
         )
-    if everything and not parse_namespace(namespace):
+    if options.everything and not parse_namespace(options.namespace):
         raise UsageError(
             "--all needs a namespace", hint="add --namespace NAMESPACE, or use --match '*'"
         )
 
 
 def _plan(
-    memory: MemoryStore,
-    keys: list[str],
-    namespace: str,
-    wanted: ItemFilter,
-    session: Session,
-    most: int,
+    session: Session, memory: MemoryStore, options: MemoryDeleteOptions, wanted: ItemFilter
 ) -> list[Item]:
     """The items to delete, unredacted, as they are compared again before they are deleted."""
-    prefix = parse_namespace(namespace)
-    if keys:
-        return list(named_items(memory, keys, prefix))
+    prefix = parse_namespace(options.namespace)
+    if options.keys:
+        return list(named_items(memory, options.keys, prefix))
     # The listing ends here: an open reader would block the writer of a file without WAL.
-    return list(islice(list_items(memory, prefix, wanted, session.now, redacted=False), most))
+    found = list_items(memory, prefix, wanted, session.now, redacted=False)
+    return list(islice(found, options.limit + 1))
 
 
 def check_allowed(info: MemoryInfo, *, write: bool) -> None:

@@ -33,7 +33,7 @@ def edit(
     key: Annotated[str, argument("KEY", "Key, or NAMESPACE/KEY.")],
     fields: Annotated[list[str], option("FIELD=VALUE", "Set a field; repeatable.", "--set")],
     namespace: Under = "",
-    write: Annotated[bool, flag("Write the change. [default: only show it]", "--write")] = False,
+    write: Annotated[bool, flag("Write the change. [default: only show it]")] = False,
 ) -> None:
     """Edit a fact or a section of DeerFlow's memory.
 

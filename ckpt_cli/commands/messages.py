@@ -32,8 +32,8 @@ def messages(
         ),
     ] = None,
     last: Annotated[int | None, option("N", "Print the last N messages.", min=1)] = None,
-    full: Annotated[bool, flag("Print all fields of each message, uncut.", "--full")] = False,
-    stat: Annotated[bool, flag("Count messages, tokens and tool calls.", "--stat")] = False,
+    full: Annotated[bool, flag("Print all fields of each message, uncut.")] = False,
+    stat: Annotated[bool, flag("Count messages, tokens and tool calls.")] = False,
 ) -> None:
     """Print the conversation of a thread.
 

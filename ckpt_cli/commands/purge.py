@@ -33,9 +33,7 @@ class PurgeOptions:
     older_than: Annotated[str | None, option("AGE", "Only threads idle for AGE, such as 30d.")] = (
         None
     )
-    expired: Annotated[bool, flag("Only threads past the profile's retention.", "--expired")] = (
-        False
-    )
+    expired: Annotated[bool, flag("Only threads past the profile's retention.")] = False
     match: Match = None
     where: Where = None
     status: Annotated[
@@ -46,19 +44,15 @@ class PurgeOptions:
     keep_within: Annotated[str | None, option("AGE", "Prune: keep what is younger than AGE.")] = (
         None
     )
-    keep_tips: Annotated[bool, flag("Prune: keep the tip of each branch.", "--keep-tips")] = False
+    keep_tips: Annotated[bool, flag("Prune: keep the tip of each branch.")] = False
     protect: Annotated[
         list[str] | None, option("GLOB", "Never touch these threads; repeatable.")
     ] = None
-    include_interrupted: Annotated[
-        bool, flag("Remove interrupted threads too.", "--include-interrupted")
-    ] = False
+    include_interrupted: Annotated[bool, flag("Remove interrupted threads too.")] = False
     include_pending: Annotated[
-        bool, flag("Remove threads with a pending or unknown status too.", "--include-pending")
+        bool, flag("Remove threads with a pending or unknown status too.")
     ] = False
-    include_error: Annotated[
-        bool, flag("Remove threads with status error too.", "--include-error")
-    ] = False
+    include_error: Annotated[bool, flag("Remove threads with status error too.")] = False
     archive: Annotated[
         Path | None, option("DIR", "Archive each thread in DIR before removing it.")
     ] = None
@@ -72,7 +66,7 @@ class PurgeOptions:
     ] = None
     batch: Annotated[int, option("N", "Threads per transaction.", min=1)] = 100
     sleep: Annotated[float, option("SECONDS", "Pause between transactions.", min=0)] = 0.0
-    vacuum: Annotated[bool, flag("Reclaim disk space afterwards (VACUUM).", "--vacuum")] = False
+    vacuum: Annotated[bool, flag("Reclaim disk space afterwards (VACUUM).")] = False
     memory: Memory = None
     dry_run: DryRun = False
     yes: Yes = False

@@ -65,17 +65,15 @@ class ReplayOptions:
     at: At = None
     ns: Annotated[str | None, option("NAMESPACE", "Only this namespace; '' is the root.")] = None
     verify: VerifyOption = False
-    strict: Annotated[
-        bool, flag("As --verify; exit 1 also if anything cannot be verified.", "--strict")
-    ] = False
+    strict: Annotated[bool, flag("As --verify; exit 1 also if anything cannot be verified.")] = (
+        False
+    )
     all_threads: Annotated[bool, flag("Replay all threads.", "--all")] = False
     match: Match = None
     where: Where = None
     jobs: Jobs = 1
     reducer: ReducerOption = None
-    repair: Annotated[bool, flag("Restore values that are missing or unreadable.", "--repair")] = (
-        False
-    )
+    repair: Annotated[bool, flag("Restore values that are missing or unreadable.")] = False
     dry_run: DryRun = False
     yes: Yes = False
 

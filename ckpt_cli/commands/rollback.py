@@ -21,16 +21,12 @@ def rollback(
     to_last: Annotated[
         str | None, option("STATUS", "Newest earlier checkpoint with this status.")
     ] = None,
-    last_good: Annotated[
-        bool, flag("Input of the newest step that failed.", "--last-good")
-    ] = False,
+    last_good: Annotated[bool, flag("Input of the newest step that failed.")] = False,
     as_of: AsOf = None,
     sibling: Annotated[
-        bool, flag("Add the copy as a sibling of the checkpoint, not a child.", "--sibling")
+        bool, flag("Add the copy as a sibling of the checkpoint, not a child.")
     ] = False,
-    root_only: Annotated[
-        bool, flag("Leave the state of stateful subgraphs as it is.", "--root-only")
-    ] = False,
+    root_only: Annotated[bool, flag("Leave the state of stateful subgraphs as it is.")] = False,
     reason: Reason = None,
     force: Force = False,
     dry_run: DryRun = False,

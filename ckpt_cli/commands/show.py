@@ -52,20 +52,14 @@ class ShowOptions:
     path: Annotated[
         str | None, option("PATH", "Show one part of the state, such as 'messages[-1].content'.")
     ] = None
-    writes: Annotated[
-        bool, flag("Also show what the tasks of its next step wrote.", "--writes")
-    ] = False
-    metadata: Annotated[bool, flag("Also show the metadata of the checkpoint.", "--metadata")] = (
-        False
-    )
-    raw: Annotated[bool, flag("Print the stored bytes of the checkpoint, undecoded.", "--raw")] = (
-        False
-    )
-    where: Annotated[bool, flag("Print the queries that find it in the store.", "--where")] = False
-    tree: Annotated[bool, flag("Draw the checkpoints of the thread as a tree.", "--tree")] = False
-    unfold: Annotated[bool, flag("Show every step, also plain ones.", "--unfold")] = False
-    all_ns: Annotated[bool, flag("Also draw the tree of each subgraph call.", "--all-ns")] = False
-    mermaid: Annotated[bool, flag("Print the tree as a Mermaid flowchart.", "--mermaid")] = False
+    writes: Annotated[bool, flag("Also show what the tasks of its next step wrote.")] = False
+    metadata: Annotated[bool, flag("Also show the metadata of the checkpoint.")] = False
+    raw: Annotated[bool, flag("Print the stored bytes of the checkpoint, undecoded.")] = False
+    where: Annotated[bool, flag("Print the queries that find it in the store.")] = False
+    tree: Annotated[bool, flag("Draw the checkpoints of the thread as a tree.")] = False
+    unfold: Annotated[bool, flag("Show every step, also plain ones.")] = False
+    all_ns: Annotated[bool, flag("Also draw the tree of each subgraph call.")] = False
+    mermaid: Annotated[bool, flag("Print the tree as a Mermaid flowchart.")] = False
     ascii_only: Annotated[bool, flag("Draw the tree with ASCII characters only.", "--ascii")] = (
         False
     )

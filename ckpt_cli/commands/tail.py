@@ -24,7 +24,7 @@ def tail(
         int, option("N", "Begin with the last N checkpoints.", "-n", "--lines", min=0)
     ] = 5,
     ns: Namespace = None,
-    all_ns: Annotated[bool, flag("Follow all namespaces.", "--all-ns")] = False,
+    all_ns: Annotated[bool, flag("Follow all namespaces.")] = False,
     interval: Annotated[
         float, option("SECONDS", "Look for new checkpoints every SECONDS.", min=0.05)
     ] = 1.0,

@@ -45,7 +45,7 @@ class ThreadListOptions:
 
     limit: Annotated[int, option("N", "Show at most N.", "-n", "--limit", min=1)] = 50
     everything: Annotated[bool, flag("Show all threads, without their status.", "--all")] = False
-    long: Annotated[bool, flag("Show status, size and error, also with --all.", "--long")] = False
+    long: Annotated[bool, flag("Show status, size and error, also with --all.")] = False
     sort: Annotated[str, option("KEY", f"Sort by {', '.join(SORTS)}.")] = "last"
     since: Annotated[
         str | None, option("TIME", "Only threads active since TIME: 2h, 2026-04-07.")
@@ -60,9 +60,7 @@ class ThreadListOptions:
     user: Annotated[
         str | None, option("NAME", "Only threads of this user, in stores that record users.")
     ] = None
-    first_message: Annotated[
-        bool, flag("Show the first message by a human.", "--first-message")
-    ] = False
+    first_message: Annotated[bool, flag("Show the first message by a human.")] = False
     page: Annotated[int, option("N", "Page number.", min=1)] = 1
     exit_code: ExitCode = False
 

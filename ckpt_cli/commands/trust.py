@@ -32,7 +32,7 @@ def trust_(
         Path | None, argument("[FILE]", "Configuration file. [default: the nearest]")
     ] = None,
     show_list: Annotated[bool, flag("List the trusted files.", "--list")] = False,
-    remove: Annotated[bool, flag("Stop trusting the file.", "--remove")] = False,
+    remove: Annotated[bool, flag("Stop trusting the file.")] = False,
 ) -> None:
     """Show what a configuration file would do, and trust it.
 

@@ -26,7 +26,7 @@ def tui(
     pause: Annotated[
         float, option("SECONDS", "Refresh every SECONDS; 0: only on r.", "--refresh", min=0)
     ] = 2.0,
-    write: Annotated[bool, flag("Enable the keys that change the store.", "--write")] = False,
+    write: Annotated[bool, flag("Enable the keys that change the store.")] = False,
 ) -> None:
     """Browse threads, checkpoints and long-term memory in the terminal.
 

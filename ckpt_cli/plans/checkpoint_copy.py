@@ -172,7 +172,12 @@ def edit_copy_of(
     if edits or edges is not None:
         check_editable(original)
     body = read_body(original)
-    version = next_version(body, _greatest(reader, key.checkpoint_ns) if numbered else 0)
+    above = 0
+    if numbered:
+        ns = key.checkpoint_ns
+        rest = reader.store.checkpoints(reader.thread_id, checkpoint_ns=ns, body=True)
+        above = greatest_version(map(read_body, rest))
+    version = next_version(body, above)
     kept = null_writes(stored.writes)
     delta = _all_delta(stored)
     found = edit_copy(original, body, key, edits, kept, delta, known, version)
@@ -183,13 +188,6 @@ def edit_copy_of(
     elif numbered and not found.blobs:
         raise_version(found, original, body, key.checkpoint_ns, version)
     return found
-
-
-def _greatest(reader: ThreadReader, ns: str) -> int:
-    """Return the greatest version number in a namespace."""
-    return greatest_version(
-        map(read_body, reader.store.checkpoints(reader.thread_id, checkpoint_ns=ns, body=True))
-    )
 
 
 def _delta_writes(reader: ThreadReader, stored: Moment) -> set[str]:

@@ -55,7 +55,8 @@ def plan_fork_to_thread(
         reader, rows, target, key, options.edits, edges, known_channels(target, head)
     )
     copies = [_head_of(reader, target, is_head, edited), *_others(reader, target, is_head)]
-    writes = sum(_number_of_writes(reader, one) for one in copies)
+    listed = (_writes(reader, one.source) if one.writes is None else one.writes for one in copies)
+    writes = sum(map(len, listed))
     original = whole(rows, target.key)
     all_writes = writes + len(edited.writes)
     metadata = mark_clone(
@@ -170,10 +171,6 @@ def _copy_of(reader: ThreadReader, key: CheckpointKey, is_head: bool) -> CopyOfC
     writes = _writes(reader, key)
     kept = writes if is_head else null_writes(writes)
     return CopyOfCheckpoint(key, writes=tuple((one.task_id, one.idx) for one in kept))
-
-
-def _number_of_writes(reader: ThreadReader, copy: CopyOfCheckpoint) -> int:
-    return len(_writes(reader, copy.source) if copy.writes is None else copy.writes)
 
 
 def _key(reader: ThreadReader, ns: str, checkpoint_id: str) -> CheckpointKey:

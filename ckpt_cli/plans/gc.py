@@ -7,14 +7,13 @@ from datetime import datetime
 from itertools import groupby
 from typing import Literal
 
-from ckpt_backends.changes.removal import Inside, Removal
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import BlobKey, Capability, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval
 from ckpt_cli.core.state import read_body
-from ckpt_cli.plans.purge import named_blobs, root_of, sizes_of_blobs, sum_of
+from ckpt_cli.plans.purge import kept, named_blobs, pruned, root_of, sizes_of_blobs, sum_of
 from ckpt_cli.threads.checkpoint import unreadable
 
 Scope = Literal["blobs", "writes", "calls"]
@@ -34,8 +33,7 @@ def plan_gc(store: Store, scopes: Iterable[Scope], before: datetime) -> Iterator
         try:
             found = _orphans(store, thread, wanted, before)
         except CkptError as error:
-            removal = Removal(thread_id, thread.last_at, thread.checkpoints, 0)
-            found = PlannedRemoval("keep", error.message, 0, 0, removal)
+            found = kept(thread, error.message)
         if found is not None:
             yield found
 
@@ -65,31 +63,13 @@ def _orphans(
     keys = calls | orphaned
     if not keys and not blobs:
         return None
-    inside: dict[str, list[str]] = {}
-    for ns, checkpoint_id in sorted(keys):
-        inside.setdefault(ns, []).append(checkpoint_id)
-    size = sum_of(store, name, keys)
-    of_blobs = sum(rows for rows, _ in blobs.values())
     parts = {
-        "blobs": of_blobs,
+        "blobs": sum(rows for rows, _ in blobs.values()),
         "writes": sum_of(store, name, orphaned).writes if orphaned else 0,
         "calls": len(calls),
     }
-    return PlannedRemoval(
-        action="prune",
-        reason="orphans: " + ", ".join(f"{n} {what}" for what, n in parts.items() if n),
-        checkpoints=size.checkpoints,
-        writes=size.writes,
-        blobs=of_blobs,
-        bytes=size.bytes + sum(taken for _, taken in blobs.values()),
-        removal=Removal(
-            name,
-            thread.last_at,
-            thread.checkpoints,
-            number,
-            Inside({ns: tuple(ids) for ns, ids in inside.items()}, tuple(blobs)),
-        ),
-    )
+    reason = "orphans: " + ", ".join(f"{n} {what}" for what, n in parts.items() if n)
+    return pruned(store, thread, sorted(keys), blobs, number, reason)
 
 
 def _old(checkpoint_id: str, before: datetime, at: datetime | None = None) -> bool:

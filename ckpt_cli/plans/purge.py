@@ -135,17 +135,17 @@ def _plan_thread(
     held: Mapping[str, _Held],
 ) -> PlannedRemoval | None:
     if any(fnmatchcase(thread.thread_id, pattern) for pattern in policy.protect):
-        return _kept(thread, "matches --protect")
+        return kept(thread, "matches --protect")
     if policy.older_than is not None and thread.last_at is None:
-        return _kept(thread, "its age is unknown")
+        return kept(thread, "its age is unknown")
     if not policy.keep.is_empty:
         try:
             return plan_inside(ThreadReader(store, thread, inference), policy.keep, now)
         except CkptError as error:
-            return _kept(thread, error.message)
+            return kept(thread, error.message)
     conditions = held.get(thread.thread_id, _Held())
     if conditions.kept:
-        return _kept(thread, conditions.kept)
+        return kept(thread, conditions.kept)
     reasons = (conditions.removed, _reason(thread, policy, now))
     return _whole(thread, "; ".join(filter(None, reasons)))
 
@@ -176,14 +176,13 @@ def _named(store: Store, name: str, reason: str) -> PlannedRemoval:
     if thread is not None:
         return _whole(thread, reason)
     if store.size(name) == ThreadSize(0, 0, 0):
-        return PlannedRemoval("keep", NOT_FOUND, 0, 0, Removal(name, None, 0, 0))
+        return kept(Thread(name, None, None, None, 0, 0), NOT_FOUND)
     return _whole(Thread(name, None, None, None, 0, 0), f"{reason}; rows without checkpoints")
 
 
 def _whole(thread: Thread, reason: str) -> PlannedRemoval:
     """Return the plan to remove a whole thread; its writes are not counted yet."""
-    removal = Removal(thread.thread_id, thread.last_at, thread.checkpoints, 0)
-    return PlannedRemoval("remove", reason, thread.checkpoints, 0, removal)
+    return replace(kept(thread, reason), action="remove", checkpoints=thread.checkpoints)
 
 
 def _sized(store: Store, threads: Sequence[PlannedRemoval]) -> Iterator[PlannedRemoval]:
@@ -210,31 +209,49 @@ def plan_inside(reader: ThreadReader, keep: RetentionRules, now: datetime) -> Pl
         return None
     named = {blob for key in stays for blob in facts.blobs[key]}
     left = {blob for key in goes for blob in facts.blobs[key]} - named
-    inside: dict[str, list[str]] = {}
-    for ns, checkpoint_id in goes:
-        inside.setdefault(ns, []).append(checkpoint_id)
     thread = reader.thread
     stored = sizes_of_blobs(reader.store, thread.thread_id, left) if left else {}
-    size = sum_of(reader.store, thread.thread_id, goes)
     why = Counter(reasons[0] for reasons in stays.values())
-    return PlannedRemoval(
-        action="prune",
-        reason=f"keeps {len(stays)} of {len(facts.items)}: {_listed(why)}",
-        checkpoints=size.checkpoints,
-        writes=size.writes,
-        blobs=sum(number for number, _ in stored.values()),
-        bytes=size.bytes + sum(taken for _, taken in stored.values()),
-        removal=Removal(
-            thread.thread_id,
-            thread.last_at,
-            thread.checkpoints,
-            facts.writes,
-            Inside({ns: tuple(ids) for ns, ids in inside.items()}, tuple(stored)),
-        ),
+    reason = f"keeps {len(stays)} of {len(facts.items)}: {_listed(why)}"
+    return replace(
+        pruned(reader.store, thread, goes, stored, facts.writes, reason),
         keeps={
             ns: {one: tuple(reasons) for (space, one), reasons in stays.items() if space == ns}
             for ns in reader.namespaces
         },
+    )
+
+
+def pruned(
+    store: Store,
+    thread: Thread,
+    keys: Sequence[tuple[str, str]],
+    blobs: Mapping[BlobKey, tuple[int, int]],
+    writes: int,
+    reason: str,
+) -> PlannedRemoval:
+    """Return the plan to remove checkpoints and separately stored values (rows, bytes) of a thread.
+
+    `writes` is the number of all writes of the thread.
+    """
+    inside: dict[str, list[str]] = {}
+    for ns, checkpoint_id in keys:
+        inside.setdefault(ns, []).append(checkpoint_id)
+    size = sum_of(store, thread.thread_id, keys)
+    return PlannedRemoval(
+        action="prune",
+        reason=reason,
+        checkpoints=size.checkpoints,
+        writes=size.writes,
+        blobs=sum(rows for rows, _ in blobs.values()),
+        bytes=size.bytes + sum(taken for _, taken in blobs.values()),
+        removal=Removal(
+            thread.thread_id,
+            thread.last_at,
+            thread.checkpoints,
+            writes,
+            Inside({ns: tuple(ids) for ns, ids in inside.items()}, tuple(blobs)),
+        ),
     )
 
 
@@ -272,7 +289,8 @@ def sizes_of_blobs(
     return found
 
 
-def _kept(thread: Thread, why: str) -> PlannedRemoval:
+def kept(thread: Thread, why: str) -> PlannedRemoval:
+    """Return the plan to keep a thread, with the reason."""
     removal = Removal(thread.thread_id, thread.last_at, thread.checkpoints, 0)
     return PlannedRemoval("keep", why, 0, 0, removal)
 
@@ -316,14 +334,11 @@ class _Facts:
                         needs_sends=body.v < 4 and (ns, one.parent_checkpoint_id) in sends,
                         missing=frozenset(delta & (body.versions.keys() - body.values.keys())),
                         stored=frozenset(delta & body.values.keys()),
-                        inherited=_inherited(one),
+                        inherited=frozenset(
+                            name for name, blob in (one.blobs or {}).items() if blob.inherited
+                        ),
                     )
                 )
-
-
-def _inherited(one: Checkpoint) -> frozenset[str]:
-    """Return the channels with a value that is partly stored at an ancestor."""
-    return frozenset(name for name, blob in (one.blobs or {}).items() if blob.inherited)
 
 
 def named_blobs(ns: str, one: Checkpoint, body: Body) -> set[BlobKey]:

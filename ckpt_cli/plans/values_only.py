@@ -68,8 +68,9 @@ def plan_values_rollback(
         raise ValueError("a checkpoint is copied with its body")
     body = set_keys(original.body, {**edited.body, "id": Put(key.checkpoint_id)})
     preview, edit_notes = previewed(read_state(reader, target).values, options.edits)
-    no_reason = "this layout cannot store the reason" if options.reason is not None else ""
+    no_reason = [] if options.reason is None else ["this layout cannot store the reason"]
     left = left_behind(reader, head, target)
+    step = None if target.number is None else target.number + 1
     return CheckpointPlan(
         action="fork" if options.fork else "rollback",
         main=TouchedCheckpoint(key, checkpoint_id, "child", checkpoint_id),
@@ -87,11 +88,11 @@ def plan_values_rollback(
         ),
         notes=(
             *edit_notes,
-            *([no_reason] if no_reason else []),
+            *no_reason,
             *_left(reader, target),
             *notes_of(reader, head, target, now),
         ),
-        names=named(reader, head, target, {key.checkpoint_id: _next_step(target)}),
+        names=named(reader, head, target, {key.checkpoint_id: step}),
         now=head.step,
         abandoned=len(left),
     )
@@ -175,10 +176,6 @@ def _new_id(reader: ThreadReader, target: str, now: datetime) -> str:
         return name
     step = step_of(target)
     return make_id(ticks_at(now), 0 if step is None else step + 1, secrets.randbits(48))
-
-
-def _next_step(target: Moment) -> int | None:
-    return None if target.number is None else target.number + 1
 
 
 def _left(reader: ThreadReader, target: Moment) -> Iterator[str]:

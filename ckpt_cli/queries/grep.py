@@ -102,21 +102,15 @@ def grep_threads(
     """
     ids = (thread.thread_id for thread in threads)
     stopped = 0
-    for searched in of_threads(store, opening, ids, _Grep(wanted), jobs):
+    for searched in of_threads(store, opening, ids, partial(_searching, wanted), jobs):
         yield searched
         stopped += searched.stopped
         if gave_up(stopped):
             return
 
 
-@dataclass(frozen=True, slots=True)
-class _Grep:
-    """Searches the threads of a store."""
-
-    wanted: GrepQuery
-
-    def __call__(self, store: Store) -> Callable[[str], Searched]:
-        return partial(grep_thread, store, wanted=self.wanted)
+def _searching(wanted: GrepQuery, store: Store) -> Callable[[str], Searched]:
+    return partial(grep_thread, store, wanted=wanted)
 
 
 def grep_thread(store: Store, thread_id: str, wanted: GrepQuery) -> Searched:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -54,24 +53,20 @@ def _channels(store: Store, thread_id: str, ns: str) -> set[str]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Replay:
-    """Replays the threads of a store."""
+def _replaying(store: Store) -> Callable[[str], Replayed]:
+    inference = TriggerInference(store)
 
-    def __call__(self, store: Store) -> Callable[[str], Replayed]:
-        inference = TriggerInference(store)
+    def replay(thread_id: str) -> Replayed:
+        try:
+            return replay_thread(ThreadReader(store, thread_id, inference))
+        except NotFound:  # deleted meanwhile, or an id that can only be listed
+            return Replayed(thread_id)
 
-        def replay(thread_id: str) -> Replayed:
-            try:
-                return replay_thread(ThreadReader(store, thread_id, inference))
-            except NotFound:  # deleted meanwhile, or an id that can only be listed
-                return Replayed(thread_id)
-
-        return replay
+    return replay
 
 
 def replay_threads(
     store: Store, opening: Opening, ids: Iterable[str], jobs: int
 ) -> Iterator[Replayed]:
     """Yield each thread replayed, in the order given; several jobs use processes."""
-    return of_threads(store, opening, ids, _Replay(), jobs)
+    return of_threads(store, opening, ids, _replaying, jobs)

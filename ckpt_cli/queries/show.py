@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
@@ -16,6 +16,7 @@ from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.expiry import Lifetime, lifetime
 from ckpt_cli.threads.states import State, read_state
 from ckpt_cli.threads.target import Target
+from ckpt_cli.threads.thread import ThreadReader
 
 if TYPE_CHECKING:
     from ckpt_cli.core.values.paths import Selected
@@ -73,6 +74,13 @@ def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> C
         ),
     )
     return _redacted(found) if redaction.is_redacted(reader.store) else found
+
+
+def views(reader: ThreadReader) -> Iterator[CheckpointView]:
+    """Yield all checkpoints of a thread with state and writes: by namespace, oldest first."""
+    for ns in reader.namespaces:
+        for one in reversed(reader.index(ns)):
+            yield view(Target(reader, ns, one.key.checkpoint_id, chosen=False), None, writes=True)
 
 
 def _unstored(moment: Moment, state: State) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -132,26 +133,20 @@ def _count_blobs(one: Checkpoint, seen: set[tuple[str, object]], found: WriteCou
             found.value(channel, json_size(value))
 
 
-@dataclass(frozen=True, slots=True)
-class _Count:
-    """Counts the threads of a store."""
+def _counting(within: Range, store: Store) -> Callable[[str], WriteCounts]:
+    inference = TriggerInference(store)
 
-    within: Range
+    def count(thread_id: str) -> WriteCounts:
+        try:
+            return thread_stats(ThreadReader(store, thread_id, inference), within)
+        except NotFound:  # deleted meanwhile, or an id that can only be listed
+            return WriteCounts()
 
-    def __call__(self, store: Store) -> Callable[[str], WriteCounts]:
-        inference = TriggerInference(store)
-
-        def count(thread_id: str) -> WriteCounts:
-            try:
-                return thread_stats(ThreadReader(store, thread_id, inference), self.within)
-            except NotFound:  # deleted meanwhile, or an id that can only be listed
-                return WriteCounts()
-
-        return count
+    return count
 
 
 def threads_stats(
     store: Store, opening: Opening, ids: Iterable[str], within: Range, jobs: int
 ) -> Iterator[WriteCounts]:
     """Yield the statistics of each thread, in the order given."""
-    return of_threads(store, opening, ids, _Count(within), jobs)
+    return of_threads(store, opening, ids, partial(_counting, within), jobs)

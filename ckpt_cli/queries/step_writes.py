@@ -180,7 +180,10 @@ def _others(look: Look, channels: Collection[str] | None) -> Sequence[Contributi
         return []
     parent, is_told = look.parent, any(one.write.node for one in _all(look.writes))
     used = {
-        id(placed) for one in look.channels.values() for batch in _applied(one) for placed in batch
+        id(placed)
+        for one in look.channels.values()
+        for batch in one.ways[0].batches
+        for placed in batch
     }
     ours = {id(placed): placed for placed in _all(look.writes)}
     keys = {_key(placed) for placed in ours.values()}
@@ -204,10 +207,6 @@ def _others(look: Look, channels: Collection[str] | None) -> Sequence[Contributi
                 effect = "ignored"
             others.append(Contribution(placed, placed.value, effect))
     return others
-
-
-def _applied(one: Looked) -> Sequence[Sequence[TaskWrite]]:
-    return one.ways[0].batches
 
 
 def _all(writes: SortedWrites) -> Sequence[TaskWrite]:

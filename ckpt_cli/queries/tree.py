@@ -86,7 +86,11 @@ def read_tree(
     details: dict[Key, StepDetails] = {}
     if len(index) <= _SMALL:
         details = _details(reader, index, list(index), say)
-        skeletons = [_filled(skeleton, details[skeleton.key]) for skeleton in skeletons]
+        # The keys do not always show the source and the nodes that ran.
+        skeletons = [
+            replace(one, source=details[one.key].source, ran=details[one.key].ran or one.ran)
+            for one in skeletons
+        ]
     skeletons = [replace(one, marked=True) if one.key == keep else one for one in skeletons]
     plan = plan_tree(skeletons, unfold=unfold, nest=nest)
     details = details or _details(reader, index, plan.shown, say)
@@ -98,11 +102,6 @@ def read_tree(
     ids = {checkpoint_id for _, checkpoint_id in index}
     conditions = root.conditions if root is not None else (Status.EMPTY,)
     return Tree(plan, details, short_refs(sorted(ids)), conditions)
-
-
-def _filled(skeleton: Skeleton, node: StepDetails) -> Skeleton:
-    """Add the source and the nodes that ran, which keys do not always show."""
-    return replace(skeleton, source=node.source, ran=node.ran or skeleton.ran)
 
 
 def _skeletons(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> list[Skeleton]:

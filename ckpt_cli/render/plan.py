@@ -15,9 +15,8 @@ from ckpt_backends.model import CheckpointKey, Status
 from ckpt_cli.core.diff.state_diff import ChannelChange, json_size
 from ckpt_cli.core.diff.state_diff import change_record as channel_record
 from ckpt_cli.core.forking.plan import CheckpointPlan, ShownCheckpoint, TouchedCheckpoint
-from ckpt_cli.core.tasks.status import conditions_of
+from ckpt_cli.core.tasks.status import conditions_of, has_failed
 from ckpt_cli.core.tasks.step_nodes import asked_by, failed_at, path_text
-from ckpt_cli.core.tasks.tasks import Task
 from ckpt_cli.core.values.unwrap import unwrap
 from ckpt_cli.render.status import node_names
 from ckpt_cli.render.terminal.cell_width import cell_len
@@ -208,7 +207,7 @@ def _trouble(plan: CheckpointPlan, width: int) -> Iterator[StyledLine]:
     if plan.now is None:
         return
     tasks = (*plan.now.tasks, *plan.now.others)
-    for task in filter(_has_failed, tasks):
+    for task in filter(has_failed, tasks):
         yield from field("error", f"{path_text(failed_at(task))}: {task.error}", width, "error")
     for task in tasks:
         for one in task.questions:
@@ -266,7 +265,7 @@ def _state(plan: CheckpointPlan) -> str:
         return ", ".join(conditions)
     tasks = (*plan.now.tasks, *plan.now.others)
     nodes: dict[Status, Sequence[str]] = {
-        Status.ERROR: [path_text(failed_at(one)) for one in tasks if _has_failed(one)],
+        Status.ERROR: [path_text(failed_at(one)) for one in tasks if has_failed(one)],
         Status.INTERRUPTED: [
             path_text(asked_by(question))
             for one in tasks
@@ -281,20 +280,13 @@ def _state(plan: CheckpointPlan) -> str:
     )
 
 
-def _has_failed(task: Task) -> bool:
-    return task.error is not None and not task.finished and not task.handled
-
-
-def _asks(task: Task) -> bool:
-    return any(not question.answered for question in task.questions)
-
-
 def _left_with(plan: CheckpointPlan) -> str:
     """The errors and open questions of the head, which stay on the abandoned branch."""
     if plan.now is None:
         return ""
     tasks = (*plan.now.tasks, *plan.now.others)
-    parts = {"error": any(map(_has_failed, tasks)), "question": any(map(_asks, tasks))}
+    asked = any(not one.answered for task in tasks for one in task.questions)
+    parts = {"error": any(map(has_failed, tasks)), "question": asked}
     found = " and ".join(f"its {name}" for name, holds in parts.items() if holds)
     return f" with {found}" if found else ""
 

@@ -51,7 +51,8 @@ def plan_rows(threads: Iterable[PlannedRemoval]) -> Iterator[dict[str, Any]]:
 def plan_lines(plan: PlanFile, width: int) -> Iterator[StyledLine]:
     """Yield what would be removed: a table, the totals, and the threads that a rule keeps."""
     if plan.going:
-        columns = [one for one in purge_columns() if one.key != "blobs" or _has_blobs(plan.sums)]
+        has_blobs = plan.sums.removed.blobs + plan.sums.pruned.blobs > 0
+        columns = [one for one in purge_columns() if one.key != "blobs" or has_blobs]
         yield from table_lines(plan_rows(plan.threads()), columns, width)
         yield line("")
         yield from _total_lines(plan.sums, width, "Would remove", "Would prune")
@@ -84,10 +85,6 @@ def question(sums: PurgeSums) -> str:
             parts.append(f"{verb} {counted(one.threads, 'thread')} ({_amount(one, brief=True)})")
     text = " and ".join(parts)
     return f"{text[:1].upper()}{text[1:]}?"
-
-
-def _has_blobs(sums: PurgeSums) -> bool:
-    return sums.removed.blobs + sums.pruned.blobs > 0
 
 
 def _total_lines(sums: PurgeSums, width: int, removed: str, pruned: str) -> Iterator[StyledLine]:

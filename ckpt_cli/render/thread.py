@@ -9,6 +9,7 @@ from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
 
 from ckpt_backends.model import Status
+from ckpt_cli.core.tasks.status import has_failed
 from ckpt_cli.core.tasks.step_nodes import (
     HANDLED,
     RETRIED,
@@ -32,7 +33,7 @@ from ckpt_cli.render.terminal.units import age, ago, left, size, step_number, wh
 from ckpt_cli.render.values.one_line import counted, summary
 
 if TYPE_CHECKING:
-    from ckpt_cli.core.tasks.tasks import Question, Task
+    from ckpt_cli.core.tasks.tasks import Question
     from ckpt_cli.queries.threads import Summary
     from ckpt_cli.threads.checkpoint import Moment
     from ckpt_cli.threads.expiry import Lifetime
@@ -198,7 +199,7 @@ def resume_lines(head: Moment, width: int) -> Iterator[StyledLine]:
     is_javascript = head.body.is_javascript
     runs = (*step.tasks, *step.others)
     asked = [one for run in runs for one in run.questions if not one.answered]
-    retried = [run.node for run in runs if _is_retried(run)]
+    retried = [run.node for run in runs if has_failed(run)]
     failed = "the failed task"
     if None not in retried:
         failed = counted_names([node for node in retried if node is not None])
@@ -227,11 +228,6 @@ def _resume(asked: Sequence[Question], *, is_javascript: bool) -> str:
     answers = ", ".join(f'"{one}": ...' for one in ids)
     answer = "..." if None in ids else f"{{{answers}}}"
     return f"new Command({{resume: {answer}}})" if is_javascript else f"Command(resume={answer})"
-
-
-def _is_retried(run: Task) -> bool:
-    """Return whether a resume runs a failed task again."""
-    return run.error is not None and not run.finished and not run.handled
 
 
 def first_line(text: str) -> str:

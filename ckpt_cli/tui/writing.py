@@ -23,8 +23,8 @@ from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
-from ckpt_cli.apply.change import apply_change
 from ckpt_cli.apply.purge import run_purge
+from ckpt_cli.apply.writable import apply_change
 from ckpt_cli.core.retention.purge_plan import PurgeReport
 from ckpt_cli.plans.plan_file import PlanFile
 from ckpt_cli.render.purge import question as question_of

@@ -16,8 +16,8 @@ def conditions_of(step: Step | None) -> tuple[Status, ...]:
     if step is None:
         return (Status.EMPTY,)
     found = []
-    if any(_failed(run) for run in step.tasks) or any(
-        _failed(run) for run in step.others if _is_part(run, step)
+    if any(has_failed(run) for run in step.tasks) or any(
+        has_failed(run) for run in step.others if _is_part(run, step)
     ):
         found.append(Status.ERROR)
     runs = (*step.tasks, *step.others)
@@ -35,7 +35,8 @@ def status_of(step: Step | None) -> Status:
     return conditions_of(step)[0]
 
 
-def _failed(run: Task) -> bool:
+def has_failed(run: Task) -> bool:
+    """Return whether a task failed, and was neither retried nor handled."""
     return run.error is not None and not run.finished and not run.handled
 
 

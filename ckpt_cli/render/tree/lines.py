@@ -285,7 +285,10 @@ def _has_zones(at: datetime) -> bool:
 def _in_columns(drafts: Sequence[_Draft], width: int, dots: str) -> Iterator[StyledLine]:
     """Yield the lines with times aligned to the end of the longest, so short trees stay narrow."""
     time_width = max((len(draft.time) for draft in drafts if draft.writes), default=0)
-    rights = [_right(draft, time_width) for draft in drafts]
+    rights = [
+        f"{draft.writes}  {draft.time.rjust(time_width)}" if draft.writes else draft.time
+        for draft in drafts
+    ]
     sizes = [_cells((*draft.left, *draft.text, *draft.marks)) for draft in drafts]
     natural = max(
         (
@@ -298,10 +301,6 @@ def _in_columns(drafts: Sequence[_Draft], width: int, dots: str) -> Iterator[Sty
     for draft, size, right in zip(drafts, sizes, rights, strict=True):
         full = width if draft.remark else min(width, natural)
         yield _set(draft, size, right, full, dots)
-
-
-def _right(draft: _Draft, time_width: int) -> str:
-    return f"{draft.writes}  {draft.time.rjust(time_width)}" if draft.writes else draft.time
 
 
 def _set(draft: _Draft, size: int, right: str, width: int, dots: str) -> StyledLine:

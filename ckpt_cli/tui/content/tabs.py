@@ -12,7 +12,6 @@ from ckpt_backends.errors import CkptError, Unreadable
 from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.conversation.messages import Message
 from ckpt_cli.core.values.clip import clip
 from ckpt_cli.core.values.paths import format_path
 from ckpt_cli.queries.blame import blame
@@ -146,7 +145,10 @@ def _messages(target: Target, width: int) -> TabContent:
         lines.append(
             line((f"channel {safe_text(found.channel)}; others with messages: {names}", "dim"))
         )
-    turns = [replace(one, message=_clipped(one.message)) for one in found.turns]
+    turns = [
+        replace(one, message=replace(one.message, content=clip(one.message.content)))
+        for one in found.turns
+    ]
     for turn in turns:
         if turn.answers is not None:
             continue
@@ -197,10 +199,6 @@ def cut(lines: Iterator[StyledLine]) -> list[StyledLine]:
     if len(found) > _MOST_LINES:
         found[-1] = line(("… more; `ckpt show` prints all", "dim"))
     return found
-
-
-def _clipped(message: Message) -> Message:
-    return replace(message, content=clip(message.content))
 
 
 def _seen(target: Target, *, writes: bool) -> CheckpointView:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Input
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.tui.panes.row_list import RowList
-from ckpt_cli.tui.panes.search import Search
+from ckpt_cli.tui.panes.search import FieldPane, Search
 
 
-class FilterPane(Vertical):
+class FilterPane(FieldPane):
     """A pane of lines with a filter."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -26,24 +24,11 @@ class FilterPane(Vertical):
         """The filter or the order was changed."""
 
     def __init__(self, rows: RowList, hint: str, *, id: str) -> None:  # noqa: A002
-        super().__init__(id=id, classes="pane")
-        self.rows = rows
-        self.search = Search(placeholder=hint, id="filter")
+        super().__init__(rows, Search(placeholder=hint, id="filter"), id=id)
 
     def narrow(self, text: str) -> None:
         """Apply a filter. Raises `UsageError` if it is invalid."""
         raise NotImplementedError
-
-    def compose(self) -> ComposeResult:
-        yield self.rows
-        yield self.search
-
-    def on_mount(self) -> None:
-        self.search.display = False
-
-    def action_search(self) -> None:
-        self.search.display = True
-        self.search.focus()
 
     def action_clear(self) -> None:
         self.search.value = ""

@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Input
 
-from ckpt_cli.tui.panes.row_list import Lines
+from ckpt_cli.tui.panes.row_list import Lines, RowList
 
 
 class Search(Input):
@@ -81,17 +81,13 @@ class Choices(SearchableLines):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "Go to checkpoint")]
 
 
-class SearchPane(Vertical):
-    """A pane of lines with a search."""
+class FieldPane(Vertical):
+    """A pane of lines with a field below them that is hidden until it is needed."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "search", "Search", key_display="/"),
-    ]
-
-    def __init__(self, rows: SearchableLines, *, id: str) -> None:  # noqa: A002
+    def __init__(self, rows: RowList, search: Search, *, id: str) -> None:  # noqa: A002
         super().__init__(id=id, classes="pane")
         self.rows = rows
-        self.search = Search(placeholder="text; then n next, N previous", id=f"{id}-search")
+        self.search = search
 
     def compose(self) -> ComposeResult:
         yield self.rows
@@ -103,6 +99,20 @@ class SearchPane(Vertical):
     def action_search(self) -> None:
         self.search.display = True
         self.search.focus()
+
+
+class SearchPane(FieldPane):
+    """A pane of lines with a search."""
+
+    rows: SearchableLines
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "search", "Search", key_display="/"),
+    ]
+
+    def __init__(self, rows: SearchableLines, *, id: str) -> None:  # noqa: A002
+        search = Search(placeholder="text; then n next, N previous", id=f"{id}-search")
+        super().__init__(rows, search, id=id)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
