@@ -6,10 +6,12 @@ import contextlib
 import io
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from ckpt_cli.run import run
 
@@ -62,3 +64,14 @@ def copy_store(source: Path, folder: Path) -> Path:
 def eras() -> Iterator[Path]:
     """Yield the folders of the fixtures."""
     return (path.parent for path in sorted(FIXTURES.glob("*/truth.json")))
+
+
+def first_now(values: Iterable[object]) -> list[Any]:
+    """Return values for `parametrize`: the first is tested by default, the others later."""
+    first, *others = values
+    return [first, *later(*others)]
+
+
+def later(*values: object) -> list[Any]:
+    """Return values for `parametrize` that are tested with `-m engines` only."""
+    return [pytest.param(value, marks=pytest.mark.engines) for value in values]

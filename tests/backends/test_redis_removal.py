@@ -25,7 +25,7 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from tests.backends.test_redis import FILLS, ODD, client, fill, fill_plain, fill_shallow, graph, run
 from tests.redis_savers import PlainRedisSaver, SeeingRedisSaver, dump
-from tests.support import ROOT, ckpt
+from tests.support import ROOT, ckpt, later
 from tests.travel.official import drive, scenarios
 
 
@@ -40,7 +40,7 @@ MAKES: dict[str, Callable[..., None]] = {
 }
 
 
-@pytest.fixture(params=MAKES)
+@pytest.fixture(params=["redis", "redis-hash", *later("redis-shallow", "redis-hash-colon")])
 def layout(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
@@ -65,6 +65,7 @@ def keys(url: str) -> dict[bytes, Any]:
 # Which keys go
 
 
+@pytest.mark.engines
 def test_no_key_stays_and_none_of_another_thread_goes(redis_stack_url: str, layout: str) -> None:
     """Each in turn, so that the last one leaves an empty server."""
     url = f"{redis_stack_url}?layout={layout}"

@@ -20,7 +20,7 @@ import pytest
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.files.regular_file import open_regular, read_regular
 from ckpt_backends.sqlite import private_copy
-from tests.support import SAMPLE, ckpt
+from tests.support import SAMPLE, ckpt, first_now
 
 _PATIENCE = 60
 
@@ -80,8 +80,8 @@ def test_a_store_that_is_written_or_holds_memory(tmp_path: Path, words: list[str
     assert (done.returncode, "it is a FIFO" in done.stderr) == (4, True)
 
 
-@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
-@pytest.mark.parametrize("kind", ["a FIFO", "a socket", "a folder", "a symbolic link"])
+@pytest.mark.parametrize("suffix", first_now(["-wal", "-shm", "-journal"]))
+@pytest.mark.parametrize("kind", first_now(["a FIFO", "a socket", "a folder", "a symbolic link"]))
 def test_a_file_next_to_a_store(sample: Path, kind: str, suffix: str) -> None:
     beside = sample.with_name(f"store.db{suffix}")
     KINDS["a device" if kind == "a symbolic link" else kind](beside)
@@ -118,8 +118,8 @@ def test_stores_lists_what_it_can(sample: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("kind", first_now(KINDS))
+@pytest.mark.parametrize("number", first_now([1, 2, 3]))
 def test_a_pickle(tmp_path: Path, kind: str, number: int) -> None:
     folder = tmp_path / ".langgraph_api"
     folder.mkdir()
@@ -134,7 +134,7 @@ def test_a_pickle(tmp_path: Path, kind: str, number: int) -> None:
         assert (done.returncode, f"it is {kind}" in done.stderr) == (4, True)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", first_now(KINDS))
 def test_a_memory(tmp_path: Path, kind: str) -> None:
     folder = tmp_path / ".deer-flow"
     folder.mkdir()
@@ -155,7 +155,7 @@ def test_the_settings_of_deerflow(tmp_path: Path, name: str) -> None:
     assert "holds DeerFlow's memory, not threads" in done.stderr
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", first_now(KINDS))
 def test_a_key_and_a_list_of_ids(sample: Path, kind: str) -> None:
     KINDS[kind](sample.with_name("given"))
     for words in (
