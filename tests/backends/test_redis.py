@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator
 from operator import add
 from typing import Annotated, Any, TypedDict
 from urllib.parse import quote
+from uuid import uuid4
 
 import pytest
 import redis
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.redis import RedisSaver, ShallowRedisSaver
 from langgraph.types import Command, interrupt
@@ -22,6 +24,7 @@ from ormsgpack import packb, unpackb
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.redis.engine.connection import READING
 from ckpt_backends.registry import open_store
+from ckpt_backends.url import parse_url
 from tests.cli.test_tail import tailing, take
 from tests.conftest import redis_of_its_own
 from tests.redis_savers import PlainRedisSaver, SeeingRedisSaver, dump
@@ -153,6 +156,18 @@ def test_the_older_separator_is_a_layout_of_its_own(redis_url: str) -> None:
     assert ckpt("-s", redis_url, "show", "user:42", "-o", "json").json["values"]["items"] == [
         *("in user:42", "from a", "from b")
     ]
+
+
+def test_a_colon_in_the_namespace_of_a_call_does_not_end_the_thread(redis_url: str) -> None:
+    fill_plain(redis_url, "trip", separator=":")
+    call = f"a:{uuid4()}"
+    with redis.Redis.from_url(redis_url) as server:
+        place = {"thread_id": "trip", "checkpoint_ns": call}
+        saver = PlainRedisSaver(server, ":")
+        saver.put({"configurable": place}, empty_checkpoint(), {}, {})
+    with open_store(parse_url(redis_url)) as store:
+        assert [one.thread_id for one in store.threads()] == ["trip"]
+        assert store.namespaces("trip") == ["", call]
 
 
 def test_two_layouts_in_one_store_are_both_offered_and_one_is_pinned(redis_stack_url: str) -> None:

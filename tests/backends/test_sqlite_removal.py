@@ -10,6 +10,11 @@ from pathlib import Path
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from ckpt_backends.changes.removal import MOVED
+from ckpt_backends.open_for_writing import open_writable
+from ckpt_backends.registry import open_store
+from ckpt_backends.url import parse_url
+from ckpt_cli.plans.purge import plan_named
 from tests.backends.agent import graph_of
 from tests.support import ckpt
 from tests.threetable import maker
@@ -159,3 +164,21 @@ def test_sizes_count_the_log(store: Path) -> None:
     assert (used["size"], used["log"]) == (about["size"], kept)
     assert "of write-ahead log" in ckpt("-s", store, "-o", "table", "du").out
     assert "LOG" in ckpt("-s", store, "-o", "table", "stores").out
+
+
+def test_a_thread_that_got_a_write_since_the_plan_stays(
+    store: Path, agent: sqlite3.Connection
+) -> None:
+    with open_store(str(store)) as found:
+        (planned,) = plan_named(found, {"anna": "named"})
+    agent.execute(
+        "INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel)"
+        " SELECT thread_id, '', max(checkpoint_id), 'late', 0, 'items' FROM checkpoints"
+        " WHERE thread_id = 'anna'"
+    )
+    agent.commit()
+    before = agent.execute("SELECT count(*) FROM checkpoints").fetchall()
+    with open_writable(parse_url(str(store))) as writable:
+        (done,) = writable.remove([planned.removal])
+    assert done.skipped == MOVED
+    assert agent.execute("SELECT count(*) FROM checkpoints").fetchall() == before

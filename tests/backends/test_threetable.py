@@ -408,6 +408,7 @@ def test_changes_only_are_inherited_and_merged(empty: Told) -> None:
     again = empty.json("show", THREAD)
     assert again["checkpoint_id"] == "ckpt_005"
     assert contents(again["values"]) == SAID
+    assert "search_results" not in again["rebuilt"]
     kept = empty.json("purge", "--match", THREAD, "--keep-last", "1", "--yes")
     assert kept["removed"]["rows"]["checkpoints"] == 2
     assert contents(empty.json("show", THREAD)["values"]) == SAID

@@ -144,6 +144,22 @@ def test_it_is_refused_where_the_survivors_disagree(postgres_url: str) -> None:
         assert graph(saver).get_state(CONFIG).values["log"] == ["one", "two"]
 
 
+def test_it_is_refused_where_later_values_do_not_follow(url: str) -> None:
+    where = "FROM checkpoint_writes WHERE channel = 'log' AND task_path LIKE '%%left'"
+    execute(
+        url,
+        "UPDATE checkpoint_writes SET blob = %s WHERE channel = 'log' AND task_path LIKE '%%left'"
+        f" AND checkpoint_id = (SELECT checkpoint_id {where} ORDER BY 1 LIMIT 1 OFFSET 1)",
+        SERDE.dumps_typed(["other"])[1],
+    )
+    damage = "UPDATE checkpoint_blobs SET blob = %s WHERE channel = 'log' AND version = %s"
+    execute(url, damage, b"\xdd\xff\xff\xff\xff", versions(url, "log")[4])
+    stored = rows(url)
+    answer = ckpt("-s", url, "replay", THREAD, "--repair", "--yes")
+    assert (answer.code, rows(url)) == (5, stored)
+    assert "later steps do not follow from the rebuilt value" in answer.out + answer.err
+
+
 def test_it_is_refused_where_a_write_is_missing_too(url: str) -> None:
     version = versions(url, "log")[4]
     delete(url, "log", version)

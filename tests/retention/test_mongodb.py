@@ -24,7 +24,7 @@ from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from ckpt_cli.plans.purge import plan_named
-from tests.backends.agent import graph_of
+from tests.backends.agent import State, graph_of
 from tests.retention.killing import run_and_kill, seconds_of
 from tests.servers import Server, mongodb_database, start_guarded_mongodb, start_mongodb
 from tests.support import ckpt
@@ -443,6 +443,31 @@ def test_a_broken_run_on_a_standalone_server_is_ended_by_the_next(
     again = ckpt(*words, *(["--include-pending"] if asks and call == 4 else []), "-o", "json")
     assert again.json["removed"]["threads"] == 1
     assert alone.documents() == {}
+
+
+def test_a_broken_run_on_a_standalone_server_leaves_the_head_of_the_root(
+    alone: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from langgraph.graph import StateGraph
+    from langgraph.types import interrupt
+
+    inner = StateGraph(State)
+    inner.add_node("ask", lambda state: {"items": [interrupt("which?")]})
+    inner.add_edge("__start__", "ask")
+    graph_of(alone.saver(), inner.compile()).invoke({"items": ["in"]}, config("trip"))
+    head = alone.saver().get_tuple(config("trip"))
+
+    def kill() -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        before_deletes(patched, Calls(4, kill))
+        with pytest.raises(Killed):
+            ckpt("-s", alone.url, "threads", "delete", "trip", "--yes")
+    left = alone.saver().get_tuple(config("trip"))
+    assert left is not None
+    assert left.config == head.config
+    alone.saver().delete_thread("trip")
 
 
 def test_on_a_standalone_server_what_is_added_meanwhile_stays(

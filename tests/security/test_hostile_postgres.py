@@ -88,6 +88,16 @@ def test_no_far_server_gets_the_password_in_clear_text(more: str) -> None:
     assert PASSWORD not in heard
 
 
+def test_no_far_server_among_several_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarded, "is_local", lambda host: host == "localhost")
+    heard = bytearray()
+    with url_of(clear_text, heard) as url:
+        port = url.partition("@localhost:")[2].partition("/")[0]
+        both = url.replace(f":{port}/", f":{port},127.0.0.1:{port}/")
+        assert ckpt("-s", both, "threads", "list").code == 4
+    assert PASSWORD not in heard
+
+
 @pytest.mark.usefixtures("far_away")
 def test_who_allows_it_is_warned() -> None:
     heard = bytearray()

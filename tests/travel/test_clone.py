@@ -34,6 +34,25 @@ def test_a_copy_that_was_not_used_can_be_removed(sqlite_filled: Filled) -> None:
         assert not any(place.rows("ours").values())
 
 
+def test_calls_from_the_target_itself_are_not_copied(sqlite_filled: Filled) -> None:
+    """They come after the target; only calls on the way to it are copied."""
+    place, saver, name = sqlite_filled.harness, sqlite_filled.saver, "subgraph-twice"
+
+    def callers(thread_id: str) -> set[str]:
+        found = saver.list({"configurable": {"thread_id": thread_id}})
+        return {one.metadata["parents"][""] for one in found if one.metadata.get("parents")}
+
+    targets = sqlite_filled.ids(name)[1:]
+    known = callers(name)
+    assert known & {*targets}
+    for target in targets:
+        try:
+            assert ckpt("-s", place.url, "fork", name, target, "--to", "ours", "--yes").code == 0
+            assert callers("ours") == {one for one in known if one < target}
+        finally:
+            place.forget("ours")
+
+
 def test_a_copy_that_was_used_is_a_thread_of_its_own(sqlite_filled: Filled) -> None:
     place, thread = sqlite_filled.harness, sqlite_filled.thread("linear")
     ckpt("-s", place.url, "fork", "linear", "head", "--to", "ours", "--yes")

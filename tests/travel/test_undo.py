@@ -59,6 +59,20 @@ def test_undoing_what_was_resumed_goes_back_to_the_head_before(sqlite_filled: Fi
         place.forget("ours")
 
 
+def test_a_rollback_whose_tasks_stored_writes_is_kept(sqlite_filled: Filled) -> None:
+    place, saver = sqlite_filled.harness, sqlite_filled.saver
+    head, *_, first = sqlite_filled.ids("linear")
+    place.copy("linear", "ours")
+    try:
+        back = ckpt("-s", place.url, "rollback", "ours", first, "--yes", "-o", "json").json
+        saver.put_writes({"configurable": back["configurable"]}, [("__error__", "e")], "task")
+        undone = ckpt("-s", place.url, "undo", "ours", "--yes", "-o", "json").json
+        assert undone["forked_from"] == head
+        assert "its tasks have stored writes" in undone["notes"][0]
+    finally:
+        place.forget("ours")
+
+
 def test_a_thread_without_a_rollback_has_nothing_to_undo(sqlite_filled: Filled) -> None:
     sqlite_filled.thread("linear")
     answer = ckpt("-s", sqlite_filled.harness.url, "undo", "linear", "--yes")

@@ -176,6 +176,18 @@ def test_one_huge_channel_leaves_the_others_whole(tag: str) -> None:
     assert 16 << 20 >= len(cut.kept) > 15 << 20
 
 
+@pytest.mark.parametrize("tag", ["msgpack", "json"])
+def test_the_channels_of_a_body_share_one_limit(tag: str) -> None:
+    body = {"v": 4, "channel_values": {f"c{n}": list(range(40)) for n in range(9)}}
+    data = packb(body) if tag == "msgpack" else json.dumps(body).encode()
+    read = decode_checkpoint(TypedBytes(tag, data), Limits(value_bytes=500, depth=5, nodes=50))
+    assert isinstance(read, dict)
+    channels = read["channel_values"]
+    assert isinstance(channels, dict)
+    whole = [name for name, value in channels.items() if not isinstance(value, Cut)]
+    assert whole == ["c0", "c1", "c2", "c3"]
+
+
 @pytest.mark.parametrize(
     "data", [b"\x91" * 300 + b"\xc0", b"\xde\xff\xff" + b"\xa1a\x01" * 30, b"["]
 )

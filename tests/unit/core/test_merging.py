@@ -125,6 +125,10 @@ def test_an_overwrite_replaces_what_its_step_wrote(
     assert REDUCERS["append"].results(ABSENT, [batch]) == [stored(channel.get())]
 
 
+def test_what_is_appended_may_be_one_item_or_nothing() -> None:
+    assert REDUCERS["append"].results(["a"], [["b", None, ["c"]]]) == [["a", "b", "c"]]
+
+
 ids = st.sampled_from(["1", "2", "3", None])
 texts = st.text("xyz", max_size=4)
 message_likes = st.one_of(

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ckpt_backends.changes.removal import GONE, MOVED, Removal
 from ckpt_backends.model import Status
 from ckpt_cli.core.retention.policy import (
     RetentionCandidate,
@@ -193,3 +194,11 @@ def test_a_thread_is_kept_for_each_condition_that_is_not_included() -> None:
     assert why_protected([failed, asked], [failed]).startswith("a question waits for an answer (")
     assert why_protected([failed, asked], [asked, failed]) == why_protected([Status.DONE], []) == ""
     assert "--include-pending" in why_protected([Status.UNKNOWN], [failed, asked])
+
+
+def test_a_thread_that_is_not_as_it_was_planned_is_skipped() -> None:
+    planned = Removal("t", NOW, 2, 1)
+    assert planned.reason_to_skip(NOW, 2, 1) == ""
+    for state in ((NOW + timedelta(seconds=1), 2, 1), (NOW, 3, 1), (NOW, 2, 0), (None, 2, 1)):
+        assert planned.reason_to_skip(*state) == MOVED
+    assert planned.reason_to_skip(None, 0, 0) == GONE

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Status, TypedBytes, Write
+from ckpt_cli.core.replay.transition import SortedWrites, possible_orders
 from ckpt_cli.core.state import Body, Version
 from ckpt_cli.core.tasks import task_ids
 from ckpt_cli.core.tasks.attribution import subgraph_calls
 from ckpt_cli.core.tasks.status import conditions_of, status_of
 from ckpt_cli.core.tasks.tasks import Step, plan_step
-from ckpt_cli.core.tasks.triggers import Readers, learn
-from ckpt_cli.core.tasks.writes import tasks_by_id, write_order
+from ckpt_cli.core.tasks.triggers import Readers, find_ready, learn
+from ckpt_cli.core.tasks.writes import TaskWrite, tasks_by_id, write_order
 
 ID = "1f1e5fb1-d49f-650c-8000-82528a6163b8"
 KEY = CheckpointKey("t", "", ID)
@@ -230,12 +231,31 @@ def test_sends_of_the_caller_replace_those_of_a_channel_and_follow_those_of_the_
     assert plan(new, own, sources).next == ("mine",)
     old = body({}, {"items": 1}, v=1, sends=None, ts=JAVASCRIPT)
     assert plan(old, own, sources).next == ("theirs", "mine")
+    task = write("1", "__pregel_tasks", {"node": "later", "args": 1}, pull("a"))
+    assert plan(new, own, Sources(own=[*own, task])).next == ("mine",)
 
 
 def test_a_channel_without_a_version_makes_nothing_next_in_langgraph_js() -> None:
     stored = {"branch:to:a": None}
     at = Body(4, JAVASCRIPT, stored, {"__start__": 1}, {}, None)
     assert plan(at).next == ()
+
+
+@pytest.mark.parametrize(
+    ("v", "ts", "is_known"), [(1, None, False), (2, None, True), (1, JAVASCRIPT, True)]
+)
+def test_tasks_are_in_order_from_format_2_and_in_langgraph_js(
+    v: int, ts: str | None, is_known: bool
+) -> None:
+    at, rows = body(v=v, ts=ts), SortedWrites((), (TaskWrite(write("1"), None, "~a"),), (), ())
+    given = {"again": False, "skipped": False, "takes_input": False}
+    assert possible_orders("loop", rows, plan(at), at, at, **given).ordered is is_known
+
+
+def test_a_value_that_is_the_name_of_its_channel_may_be_a_node_in_old_formats_of_python() -> None:
+    for v, ts, unread in ((3, None, ["word"]), (4, None, []), (1, JAVASCRIPT, [])):
+        at = body({"word": "word"}, {"__start__": 1}, v=v, ts=ts)
+        assert find_ready(at, {}, dict, ()).unread == unread, (v, ts)
 
 
 def test_what_is_no_send_keeps_its_place() -> None:
