@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ckpt_backends.registry import open_store
-from tests.support import Answer, ckpt
+from tests.support import Answer, ckpt, first_now
 from tests.threetable import MARKS, connected, engine_of
 from tests.threetable import maker as tables_maker
 
@@ -54,7 +54,7 @@ class Told:
         return {name: sorted(map(repr, self.run(f"SELECT * FROM {name}"))) for name in names}
 
 
-@pytest.fixture(params=["sqlite", "postgresql", "mysql"])
+@pytest.fixture(params=first_now(["sqlite", "postgresql", "mysql"]))
 def empty(request: pytest.FixtureRequest, tmp_path: Path, maker: Any) -> Told:
     """A database of each engine without tables."""
     if request.param == "sqlite":

@@ -406,6 +406,7 @@ def test_a_plan_that_was_reviewed_is_carried_out(emptied: Emptied, tmp_path: Pat
     assert emptied.rows("c") == went_on
 
 
+@pytest.mark.engines
 def test_two_purges_at_once_share_the_work(emptied: Emptied) -> None:
     names = [f"t{number}" for number in range(24)]
     emptied.fill(*names, "other")

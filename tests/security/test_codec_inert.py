@@ -63,6 +63,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.engines
 def test_decoding_the_corpus_runs_and_imports_nothing(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     done = subprocess.run(

@@ -31,7 +31,7 @@ from tests.security.opmsg import (
 )
 from tests.security.standin import standin
 from tests.security.watched import MEMORY, check, here, in_child
-from tests.support import Answer
+from tests.support import Answer, first_now
 
 SHORT = "serverSelectionTimeoutMS=1500&connectTimeoutMS=1000&socketTimeoutMS=1000"
 COMMANDS = [
@@ -117,7 +117,7 @@ def pretending(reply: Callable[[Request], Said], *words: str) -> Answer:
 
 
 @pytest.mark.parametrize("kind", WRONG)
-@pytest.mark.parametrize("name", ["listCollections", "listIndexes", "aggregate"])
+@pytest.mark.parametrize("name", first_now(["aggregate", "listCollections", "listIndexes"]))
 def test_a_wrong_answer_is_an_error(name: str, kind: str) -> None:
     pretending(lambda asked: WRONG[kind](asked) if asked.name == name else honest(asked))
 
@@ -180,7 +180,7 @@ def test_a_login_that_would_take_hours(rounds: bytes) -> None:
     assert "hunter2" not in answer.err
 
 
-@pytest.mark.parametrize("name", ["listCollections", "aggregate"])
+@pytest.mark.parametrize("name", first_now(["aggregate", "listCollections"]))
 @pytest.mark.parametrize(
     "start", [b"", b"\xff\xff\0\0", b"\xff\xff\xff\x02"], ids=["", "64k", "48M"]
 )
@@ -212,7 +212,7 @@ def test_an_answer_that_drips(name: str, start: bytes) -> None:
     assert told.code == 4
 
 
-@pytest.mark.parametrize("name", ["listCollections", "listIndexes"])
+@pytest.mark.parametrize("name", first_now(["listCollections", "listIndexes"]))
 def test_lists_that_never_end(name: str) -> None:
     batch = [{"name": f"c{number}", "key": {}, "options": {}} for number in range(5000)]
 

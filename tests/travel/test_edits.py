@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from langgraph.types import Overwrite
 
-from tests.support import Answer, ckpt
+from tests.support import Answer, ckpt, first_now
 from tests.travel.conftest import Filled
 from tests.travel.official import config_of, ending, outcome, state
 
 
-@pytest.fixture(params=["sqlite_filled", "postgres_filled", "mysql_filled", "mongodb_filled"])
+@pytest.fixture(
+    params=first_now(["sqlite_filled", "postgres_filled", "mysql_filled", "mongodb_filled"])
+)
 def filled(request: pytest.FixtureRequest) -> Iterator[Filled]:
     found: Filled = request.getfixturevalue(request.param)
     yield found

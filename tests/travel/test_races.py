@@ -26,7 +26,7 @@ from ckpt_cli.core.forking.plan import CheckpointPlan
 from ckpt_cli.plans.rollback import plan_rollback
 from ckpt_cli.plans.root_branch import RollbackOptions
 from ckpt_cli.threads.thread import ThreadReader
-from tests.support import ckpt
+from tests.support import ckpt, first_now
 from tests.travel.conftest import Filled
 from tests.travel.official import config_of, state, stored_ids
 
@@ -34,7 +34,7 @@ COMMAND = [sys.executable, "-m", "ckpt_cli"]
 _SECONDS = 30.0
 
 
-@pytest.fixture(params=["sqlite_filled", "postgres_filled", "mysql_filled"])
+@pytest.fixture(params=first_now(["sqlite_filled", "postgres_filled", "mysql_filled"]))
 def filled(request: pytest.FixtureRequest) -> Iterator[Filled]:
     found: Filled = request.getfixturevalue(request.param)
     found.thread("subgraph-stateful")

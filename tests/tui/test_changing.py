@@ -15,7 +15,7 @@ from ckpt_cli.tui.writing import WritingApp, WritingScreen
 from tests.harness.opening import empty_store
 from tests.harness.postgres import PostgresHarness
 from tests.harness.sqlite import SqliteHarness
-from tests.support import ckpt
+from tests.support import ckpt, first_now
 from tests.travel.official import Thread, config_of, drive, scenarios
 from tests.tui.seat import Seat, sit
 
@@ -45,7 +45,7 @@ class Store:
         return [one.checkpoint["id"] for one in found]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=first_now(["sqlite", "postgres"]))
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     kind = SqliteHarness if request.param == "sqlite" else PostgresHarness
     with empty_store(kind, request, tmp_path) as harness:
