@@ -54,6 +54,7 @@ class NewRows:
     copies: list[CopyOfWrites] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)
     blobs: list[NewBlob] = field(default_factory=list)
+    relied_on: list[CheckpointKey] = field(default_factory=list)
 
     def change(self, thread_id: str, heads: Mapping[str, str]) -> Change:
         """Return the change that adds the rows, if the thread still has these heads."""
@@ -64,6 +65,7 @@ class NewRows:
             writes=tuple(self.writes),
             blobs=tuple(self.blobs),
             copies_of_writes=tuple(self.copies),
+            relied_on=tuple(self.relied_on),
         )
 
 
@@ -145,6 +147,7 @@ def add_copy(
         original, body, key.checkpoint_id, form, stored.number or 0, all_marks, edited.body
     )
     made.checkpoints.append(copy)
+    made.relied_on.append(stored.key)
     made.added.append(
         TouchedCheckpoint(key, copy.parent_checkpoint_id, form, stored.key.checkpoint_id)
     )

@@ -136,6 +136,11 @@ class ShallowRedisHarness(RedisHarness):
     def truthful(self, saver: Any) -> Any:
         return SeeingShallowRedisSaver(redis_client=saver._redis)
 
+    def forget(self, thread_id: str) -> None:
+        with self.saver() as saver:
+            saver.delete_thread(thread_id)
+        super().forget(thread_id)
+
 
 class PlainRedisHarness(Harness):
     """The saver of hashes, which needs no modules of Redis."""

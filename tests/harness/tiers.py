@@ -16,7 +16,7 @@ FAST = frozenset(
     {"sqlite", "postgres", "mysql", "langgraph-dev", "mongodb", "redis", "three-table"}
 )
 """One layout of each engine: these are tested by default, the others with `-m engines`."""
-DISTINCT = frozenset({"sqlite", "postgres-shallow", "redis-js", "kaflow"})
+DISTINCT = frozenset({"sqlite", "postgres-shallow", "redis-js"})
 """One layout of each kind of answer: all layouts with history, or all shallow ones, answer alike.
 
 `test_same.py` shows that they do, so commands are run on the others with `-m slow` only.
@@ -70,8 +70,7 @@ def _tiers(kind: type[Harness], *, distinct: bool) -> Iterator[tuple[frozenset[s
     if kind.name == "sqlite":
         yield None, "fast"
     elif distinct and not kind.bare:
-        few = kind.name in SLOWEST and kind.fixture is None
-        yield FEWEST if few else None, "engines" if kind.name in DISTINCT else "slow"
+        yield None, "engines" if kind.name in DISTINCT else "slow"
     elif kind.name in SLOWEST and kind.fixture is None:
         yield FEWEST, "fast" if kind.name in FAST else "engines"
         yield None, "slow"

@@ -64,6 +64,9 @@ class Change:
     """The checkpoints to remove with all their writes, each with its number of writes."""
     removed_blobs: tuple[tuple[str, str, str], ...] = ()
     """The values to remove, each as (namespace, channel, version)."""
+    relied_on: tuple[CheckpointKey, ...] = ()
+    """Checkpoints from which new ones were made. Engines with transactions check that they still
+    exist; a prune may have removed them while the heads stayed."""
 
 
 def moved(change: Change) -> StoreChanged:

@@ -45,6 +45,9 @@ class WritableSqlStore(BaseWritableStore):
             heads = self._heads(change.thread_id)
             if {ns: head for ns, (head, _) in heads.items()} != dict(change.heads):
                 raise moved(change)
+            for key in change.relied_on:
+                if not self._rows.select(self._tables.checkpoints.name, "1", self._at(key)):
+                    raise gone(key)
             if change.checkpoints or change.copies:
                 self._check_thread(change.thread_id)
             self._remove(change)
