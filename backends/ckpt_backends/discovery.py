@@ -22,31 +22,41 @@ ENTRY_POINTS = "ckpt.backends"
 
 def bundled() -> tuple[Backend, ...]:
     """The backends of this package. Applications come before the engines that they use."""
-    return _inner() + _outer()
+    return (*_inner(), *_outer())
 
 
-@cache
-def _outer() -> tuple[Backend, ...]:
+def _outer() -> Iterator[Backend]:
     """The backends in the folders of this package."""
-    return tuple(_declared_in(os.path.dirname(__file__), "ckpt_backends"))
+    return map(_declaration, _packages("ckpt_backends"))
 
 
-@cache
-def _inner() -> tuple[Backend, ...]:
+def _inner() -> Iterator[Backend]:
     """The backends one folder deeper: applications, and the layouts of an engine."""
     root = os.path.dirname(__file__)
     rooms = sorted(one.name for one in os.scandir(root) if one.is_dir())
+    packages = (one for room in rooms for one in _packages(f"ckpt_backends.{room}"))
+    return map(_declaration, packages)
+
+
+@cache
+def _packages(parent: str) -> tuple[str, ...]:
+    """The packages in a folder that declare a backend.
+
+    Who looks for one backend stops at the first that fits, and imports no other. So the order,
+    from the last name to the first, begins with the files and servers that are used most.
+    """
+    folder = os.path.join(os.path.dirname(__file__), *parent.split(".")[1:])
+    names = sorted(os.listdir(folder), reverse=True)
     return tuple(
-        backend
-        for room in rooms
-        for backend in _declared_in(os.path.join(root, room), f"ckpt_backends.{room}")
+        f"{parent}.{name}"
+        for name in names
+        if os.path.exists(os.path.join(folder, name, "declaration.py"))
     )
 
 
-def _declared_in(folder: str, package: str) -> Iterator[Backend]:
-    for name in sorted(os.listdir(folder)):
-        if os.path.exists(os.path.join(folder, name, "declaration.py")):
-            yield import_module(f"{package}.{name}.declaration").BACKEND
+def _declaration(package: str) -> Backend:
+    backend: Backend = import_module(f"{package}.declaration").BACKEND
+    return backend
 
 
 @cache
