@@ -35,6 +35,7 @@ def fill(path: Path, *values: str) -> None:
             graph.invoke({"items": list(values)}, {"configurable": {"thread_id": name}})
 
 
+@pytest.mark.engines
 def test_names_and_values_are_never_markup_or_escapes(tmp_path: Path) -> None:
     store = tmp_path / "agent.db"
     fill(store, "[bold]loud[/bold]", "\x1b]0;title\x07", "[link=http://x]y[/link]", "[/nothing]")

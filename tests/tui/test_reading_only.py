@@ -43,6 +43,7 @@ assert not changing, changing
 """
 
 
+@pytest.mark.engines
 def test_no_key_changes_the_store_or_loads_what_could(sample: Path) -> None:
     before = hashlib.sha256(sample.read_bytes()).hexdigest()
     command = [sys.executable, "-c", _EVERY_KEY, str(sample)]
