@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ckpt_backends.url import parse_url
