@@ -42,11 +42,11 @@ def _turn_of(form: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 
 _FORMS: Mapping[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("GET", "GETRANGE", "HGET", "JSON.GET", "TYPE"), _is_text),
-    **dict.fromkeys(("EXISTS", "HSTRLEN", "MEMORY USAGE", "STRLEN"), _is_number),
+    **dict.fromkeys(("GET", "GETRANGE", "HGET", "JSON.GET", "LINDEX", "TYPE"), _is_text),
+    **dict.fromkeys(("EXISTS", "HSTRLEN", "LPOS", "MEMORY USAGE", "STRLEN"), _is_number),
     **dict.fromkeys(("PEXPIRETIME", "PTTL"), _is_number),
     **dict.fromkeys(("HMGET", "JSON.MGET", "MGET"), _are_texts),
-    **dict.fromkeys(("FT._LIST", "HKEYS"), _are_names),
+    **dict.fromkeys(("FT._LIST", "HKEYS", "LRANGE"), _are_names),
     "HGETALL": _are_fields,
     "SCAN": _turn_of(_are_names),
     "HSCAN": _turn_of(_are_fields),

@@ -13,7 +13,7 @@ from math import isfinite
 from ckpt_backends.changes.rows import Row, no_table
 from ckpt_backends.errors import Refused
 from ckpt_backends.redis.engine.key_rows import ABOUT, MEMBER
-from ckpt_backends.redis.engine.keyspace import DOCUMENT, HASH, STRING, UUID, ZSET
+from ckpt_backends.redis.engine.keyspace import DOCUMENT, HASH, LIST, STRING, UUID, ZSET
 
 _SEGMENT = rf"[^:|]+(?::{UUID})?"
 _NAMESPACE = re.compile(rf"(?:{_SEGMENT}(?:\|{_SEGMENT})*)?")
@@ -35,6 +35,7 @@ _OF_TYPE: Mapping[str, Callable[[object], bool]] = {
     DOCUMENT: lambda cell: isinstance(cell, str),
     STRING: lambda cell: isinstance(cell, bytes),
     HASH: lambda cell: isinstance(cell, bytes),
+    LIST: lambda cell: isinstance(cell, bytes),
     ZSET: lambda cell: isinstance(cell, str) and _is_score(cell),
 }
 
@@ -55,6 +56,10 @@ def row_name(row: Row, types: Mapping[str, str], of_all: Collection[str] = ()) -
         whole = bool(contents) and all(one.startswith(MEMBER) for one in contents)
         if row.table in of_all:
             whole = whole and len(contents) == 1
+    elif kind == LIST:
+        whole = bool(contents) and contents.keys() == {
+            f"{MEMBER}{place}" for place in range(len(contents))
+        }
     if (
         not isinstance(name, str)
         or row.cells.get("type") != kind

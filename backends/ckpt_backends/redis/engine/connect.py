@@ -51,6 +51,7 @@ def connect(url: StoreUrl) -> RedisConnection:
 
 _TEXTS = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs")
 _SWITCHES = ("ssl_check_hostname",)
+_ENCRYPTED = frozenset({"rediss", "valkeys"})
 _NUMBERS = ("db", "connect_timeout", "socket_timeout")
 PARAMS = OWN_PARAMS.union(_TEXTS, _SWITCHES, _NUMBERS)
 """All URL parameters."""
@@ -69,13 +70,13 @@ def _settings(url: StoreUrl) -> dict[str, Any]:
     if address is None or "," in parts.hosts:
         raise UsageError(
             f"cannot read the URL '{url}': it must name one host",
-            hint="write redis://HOST:PORT/0",
+            hint=f"write {parts.scheme}://HOST:PORT/0",
         )
     database = url.params.get("db") or parts.path.strip("/") or "0"
     if not database.isdecimal():
         raise UsageError(
             f"cannot read the URL '{url}': the database '{unquote(database)}' is not a number",
-            hint="write redis://HOST:PORT/0",
+            hint=f"write {parts.scheme}://HOST:PORT/0",
         )
     wait = _number(url, "connect_timeout") or _SECONDS
     settings: dict[str, Any] = {
@@ -90,7 +91,7 @@ def _settings(url: StoreUrl) -> dict[str, Any]:
         "socket_timeout": _number(url, "socket_timeout") or _LONGEST,
         "retry": Retry(NoBackoff(), 0),
     }
-    if parts.scheme == "rediss":
+    if parts.scheme in _ENCRYPTED:
         texts = {name: url.params[name] for name in _TEXTS if name in url.params}
         named = url.params.get("ssl_check_hostname", "true").lower()
         settings |= {"ssl": True, **texts, "ssl_check_hostname": named not in {"false", "0", "no"}}

@@ -29,7 +29,8 @@ AT_ONCE, _BYTES_AT_ONCE = 500, 4 << 20
 READING = frozenset(
     {"EXISTS", "GET", "HGET", "HMGET", "HSTRLEN", "INFO", "MGET", "PING", "PTTL", "SCAN", "TYPE"}
     | {"GETRANGE", "HGETALL", "HKEYS", "HSCAN", "MEMORY USAGE", "PEXPIRETIME", "STRLEN"}
-    | {"ZRANGE", "ZSCORE", "JSON.DEBUG", "JSON.GET", "JSON.MGET", "JSON.TYPE"}
+    | {"LINDEX", "LPOS", "LRANGE", "ZRANGE", "ZSCORE"}
+    | {"JSON.DEBUG", "JSON.GET", "JSON.MGET", "JSON.TYPE"}
     | {"FT._LIST", "FT.INFO", "FT.AGGREGATE", "FT.CURSOR", "FT.SEARCH"}
 )
 """All commands that a store opened for reading sends, except those for logging in."""

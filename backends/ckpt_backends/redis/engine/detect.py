@@ -74,7 +74,7 @@ def _open(connection: RedisConnection, url: StoreUrl, backends: Sequence[Backend
         raise UnknownLayout(
             f"'{url}' holds checkpoints in a layout that ckpt cannot read: {', '.join(unread)}"
         )
-    raise UnknownLayout(f"no checkpoints in '{url}'", hint=_seen(database))
+    raise UnknownLayout(f"no checkpoints in '{url}'", hint=_seen(database, url))
 
 
 def _several(url: StoreUrl, stores: Sequence[RecognisedStore]) -> SeveralStores:
@@ -96,11 +96,11 @@ def _urls(url: StoreUrl, stores: Sequence[RecognisedStore]) -> str:
     return " or ".join(shown) + more
 
 
-def _seen(database: KeyDatabase) -> str:
+def _seen(database: KeyDatabase, url: StoreUrl) -> str:
     """A hint with the keys that the database contains instead."""
     names = next(islice(database.connection.scan(b"*"), 1), [])
     if not names:
-        return "the database is empty; name another one: redis://HOST:PORT/N"
+        return f"the database is empty; name another one: {url.scheme}://HOST:PORT/N"
     some = ", ".join(shell.name(text(name)) for name in sorted(names)[:_FEW])
     if any(name.startswith(f"{STORE}:".encode()) for name in names):
         return f"found keys such as {some}; {HINT}"

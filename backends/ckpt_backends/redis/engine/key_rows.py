@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ckpt_backends.changes.rows import Cell, Row
+from ckpt_backends.changes.rows import Cell, Row, elements
 from ckpt_backends.redis.engine.connection import Command, RedisConnection, in_chunks
-from ckpt_backends.redis.engine.keyspace import DOCUMENT, HASH, STRING, ZSET, raw, text
+from ckpt_backends.redis.engine.keyspace import DOCUMENT, HASH, LIST, STRING, ZSET, raw, text
 
 _READ: Mapping[str, tuple[tuple[str, ...], tuple[str | int, ...]]] = {
     DOCUMENT: (("JSON.GET",), ()),
     HASH: (("HGETALL",), ()),
     ZSET: (("ZRANGE",), (0, -1, "WITHSCORES")),
     STRING: (("GET",), ()),
+    LIST: (("LRANGE",), (0, -1)),
 }
 """By type, the parts before and after the key of the command that reads the whole key."""
 ABOUT = frozenset({"key", "type", "expires_at"})
 """Cells of a row that describe its key; all others are its contents."""
 MEMBER = "."
-"""Prefix of the cell names for fields of a hash and for members of a sorted set."""
+"""Prefix of the cell names for fields of a hash, members of a sorted set, and places in a list."""
 
 
 def rows_of(
@@ -28,10 +29,11 @@ def rows_of(
     """One row for each key, given as (kind, key). The kind is the table of the row. Its cells:
 
         key         the name of the key
-        type        the result of TYPE: `string`, `hash`, `zset` or `ReJSON-RL`
+        type        the result of TYPE: `string`, `hash`, `zset`, `list` or `ReJSON-RL`
         expires_at  milliseconds since 1970, or None
         value       the JSON text of a document, or the bytes of a string
         .NAME       the bytes of a hash's field, or the score of a sorted set's member, as text
+        .NUMBER     the bytes of a list's element, counted from 0
 
     Keys that were removed meanwhile are left out.
     """
@@ -90,17 +92,24 @@ def cells_of(kind: str, answer: Any) -> dict[str, Cell] | None:
         return {"value": bytes(answer)}
     if kind == HASH:
         return {MEMBER + text(name): bytes(value) for name, value in sorted(answer.items())}
+    if kind == LIST:
+        return {f"{MEMBER}{place}": bytes(value) for place, value in enumerate(answer)}
     pairs = zip(answer[::2], answer[1::2], strict=True)
     return {MEMBER + text(name): text(score) for name, score in pairs}
 
 
-def commands_of(kind: str, name: bytes, cells: Mapping[str, Cell]) -> Iterator[Command]:
-    """Commands that create a key with these contents, or add them to an existing key."""
+def commands_of(
+    kind: str, name: bytes, cells: Mapping[str, Cell], stored: Mapping[str, Cell] | None = None
+) -> Iterator[Command]:
+    """Commands that create a key with these contents, or add what a stored one lacks."""
     if kind == DOCUMENT:
         yield ("JSON.SET", name, "$", _bytes(cells["value"]), "NX")
         return
     if kind == STRING:
         yield ("SET", name, _bytes(cells["value"]), "NX")
+        return
+    if kind == LIST:
+        yield from _list_commands(name, elements(cells), elements(stored or {}))
         return
     for field_name, value in cells.items():
         if field_name.startswith(MEMBER):
@@ -109,6 +118,24 @@ def commands_of(kind: str, name: bytes, cells: Mapping[str, Cell]) -> Iterator[C
                 yield ("HSETNX", name, own, _bytes(value))
             else:
                 yield ("ZADD", name, "NX", _bytes(value), own)
+
+
+def _list_commands(
+    name: bytes, wanted: Sequence[Cell], stored: Sequence[Cell]
+) -> Iterator[Command]:
+    """Commands that add the missing elements, in places that a saver's LPUSH does not move."""
+    if not stored:
+        # Behind what a saver may have added to a new list meanwhile.
+        yield ("RPUSH", name, *map(_bytes, wanted))
+        return
+    kept = 0
+    for place, element in enumerate(wanted):
+        if kept < len(stored) and element == stored[kept]:
+            kept += 1
+        elif place:
+            yield ("LINSERT", name, "AFTER", _bytes(wanted[place - 1]), _bytes(element))
+        else:
+            yield ("LINSERT", name, "BEFORE", _bytes(stored[0]), _bytes(element))
 
 
 def _bytes(cell: Cell) -> bytes:

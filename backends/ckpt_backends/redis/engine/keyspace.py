@@ -14,7 +14,7 @@ from ckpt_backends.model import BlobKey, CheckpointKey
 
 CHECKPOINT, APART = "checkpoint", "checkpoint_blob"
 """The kinds of the keys of checkpoints and of separate values, as archives name them."""
-DOCUMENT, HASH, ZSET, STRING = "ReJSON-RL", "hash", "zset", "string"
+DOCUMENT, HASH, ZSET, STRING, LIST = "ReJSON-RL", "hash", "zset", "string", "list"
 """The types of keys, as TYPE returns them."""
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 CALL = rf"[^:|]+:{UUID}(?:\|[^:|]+:{UUID})*"

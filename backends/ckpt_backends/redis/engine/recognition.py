@@ -16,7 +16,7 @@ from ckpt_backends.declaration import Backend
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.redis.engine.connection import RedisConnection
 from ckpt_backends.redis.engine.document_fields import USUAL, fields_of, stored_id
-from ckpt_backends.redis.engine.keyspace import DOCUMENT, HASH, literally, raw
+from ckpt_backends.redis.engine.keyspace import DOCUMENT, HASH, STRING, literally, raw
 from ckpt_backends.redis.engine.layout import RedisLayout
 
 _TURNS, _SAMPLED = 10, 20
@@ -69,6 +69,7 @@ class Sample:
 
     documents: Sequence[SampledDocument]
     hashes: Sequence[bytes]
+    strings: Sequence[bytes]
 
 
 class KeyDatabase:
@@ -123,7 +124,7 @@ class KeyDatabase:
         marks = [":"]
         if prefix == USUAL.checkpoint:
             marks = sorted({mark for one in self.recognisers for mark in one.separators})
-        pattern = literally(prefix) + f"[{''.join(marks)}]*".encode()
+        pattern = literally(prefix) + f"[{''.join(one[0] for one in marks)}]*".encode()
         for turn, names in enumerate(self.connection.scan(pattern)):
             for mark in marks:
                 some = [one for one in names if one.startswith(raw(prefix + mark))]
@@ -138,9 +139,10 @@ class KeyDatabase:
         types = list(self.connection.ask_all(("TYPE", name) for name in names))
         by_type = {
             kind: [one for one, found in zip(names, types, strict=True) if found == kind.encode()]
-            for kind in (DOCUMENT, HASH)
+            for kind in (DOCUMENT, HASH, STRING)
         }
-        return Sample(list(self._documents(prefix, by_type[DOCUMENT])), by_type[HASH])
+        documents = list(self._documents(prefix, by_type[DOCUMENT]))
+        return Sample(documents, by_type[HASH], by_type[STRING])
 
     def _documents(self, prefix: str, names: Sequence[bytes]) -> Iterator[SampledDocument]:
         told = self.connection.ask_all(
@@ -162,8 +164,8 @@ class Recogniser(ABC):
     """The names of its layouts, in the order of listing."""
     rank = 100
     """Where its layouts are listed: those of lower numbers first."""
-    separators = ":"
-    """The characters that may follow the default prefix in its keys."""
+    separators: Sequence[str] = ":"
+    """What may follow the default prefix in its keys. Keys with each of these are sampled."""
 
     def __init__(self, database: KeyDatabase) -> None:
         self.database = database

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from redis import exceptions
 
-from ckpt_backends.changes.rows import Cell, Restored, Row, conflict
+from ckpt_backends.changes.rows import Cell, Restored, Row, conflict, is_part
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.redis.engine.connection import Command, RedisConnection
 from ckpt_backends.redis.engine.key_rows import ABOUT, commands_of
@@ -59,8 +59,8 @@ def restore_rows(connection: RedisConnection, keys: RestoredKeys, rows: Iterable
                 new = list(_missing(keys, live))
                 there += len(live) - len(new)
                 added += len(new)
-                _send(link, [command for row in new for command in _commands(row)])
-                _send(link, list(keys.also(new)))
+                _send(link, [one for row, stored in new for one in _commands(row, stored)])
+                _send(link, list(keys.also([row for row, _ in new])))
             link.send_command("EXEC")
             for answer in link.read_response():
                 if isinstance(answer, exceptions.ResponseError):
@@ -81,19 +81,25 @@ def _expiry(row: Row) -> int | None:
     return at if isinstance(at, int) else None
 
 
-def _missing(keys: RestoredKeys, rows: Sequence[Row]) -> Iterator[Row]:
-    """The rows that do not exist yet. Raises `StoreChanged` if one has different contents."""
+def _missing(
+    keys: RestoredKeys, rows: Sequence[Row]
+) -> Iterator[tuple[Row, Mapping[str, Cell] | None]]:
+    """The rows that do not exist yet, or only in part, with what is stored.
+
+    Raises `StoreChanged` if one has different contents.
+    """
     for row, cells in zip(rows, keys.stored(rows), strict=True):
-        if cells is None:
-            yield row
-        elif cells != {key: cell for key, cell in row.cells.items() if key not in ABOUT}:
+        wanted = {key: cell for key, cell in row.cells.items() if key not in ABOUT}
+        if cells is None or is_part(row.cells["type"], cells, wanted):
+            yield row, cells
+        elif cells != wanted:
             raise conflict(row.table)
 
 
-def _commands(row: Row) -> Iterator[Command]:
+def _commands(row: Row, stored: Mapping[str, Cell] | None) -> Iterator[Command]:
     name = raw(str(row.cells["key"]))
-    yield from commands_of(str(row.cells["type"]), name, row.cells)
-    if (expiry := _expiry(row)) is not None:
+    yield from commands_of(str(row.cells["type"]), name, row.cells, stored)
+    if stored is None and (expiry := _expiry(row)) is not None:
         yield ("PEXPIREAT", name, expiry)
 
 

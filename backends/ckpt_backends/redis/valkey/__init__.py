@@ -1,0 +1,1 @@
+"""The layout of ValkeySaver of langgraph-checkpoint-aws."""

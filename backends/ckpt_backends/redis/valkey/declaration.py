@@ -1,0 +1,28 @@
+"""Declares Valkey servers, and the keys of ValkeySaver of langgraph-checkpoint-aws."""
+
+from ckpt_backends.declaration import Backend
+from ckpt_backends.model import Capability
+from ckpt_backends.redis.engine.url_params import PARAMS
+
+BACKEND = Backend(
+    title="Valkey",
+    layouts={
+        "valkey": Capability.HISTORY
+        | Capability.WRITES
+        | Capability.ADDING
+        | Capability.INLINE_VALUES
+        | Capability.SESSIONS
+    },
+    schemes=("valkey", "valkeys"),
+    engine="redis",
+    recognise="ckpt_backends.redis.valkey.layout:ValkeyRecogniser",
+    driver="redis",
+    extra="valkey",
+    # Savers for Redis run on Valkey too, so its URLs open their layouts, with their parameters.
+    params=PARAMS,
+    checkpoints="ckpt_backends.redis.opening:open_store",
+    changes="ckpt_backends.redis.opening:open_writable",
+    memory="ckpt_backends.redis.opening:open_memory",
+    memory_changes="ckpt_backends.redis.opening:open_writable_memory",
+    sessions="ckpt_backends.redis.opening:open_sessions",
+)
