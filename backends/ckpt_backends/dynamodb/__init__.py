@@ -1,0 +1,1 @@
+"""The layout of `DynamoDBSaver` of `langgraph-checkpoint-aws`."""

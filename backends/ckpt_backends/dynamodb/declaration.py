@@ -1,0 +1,22 @@
+"""Declares DynamoDB tables with the items of `DynamoDBSaver`."""
+
+from ckpt_backends.declaration import NAME, SAVER, Backend
+from ckpt_backends.model import Capability
+
+_ADDRESS = r"https?://[\w.-]*(:\d*)?/?|https?://\[[\da-fA-F:]*\](:\d*)?/?"
+"""An endpoint without a user or a password."""
+
+BACKEND = Backend(
+    title="DynamoDB",
+    layouts={"dynamodb": SAVER | Capability.INLINE_VALUES},
+    schemes=("dynamodb",),
+    driver="boto3",
+    extra="dynamodb",
+    params={
+        **dict.fromkeys(("region", "bucket", "profile"), NAME),
+        **dict.fromkeys(("endpoint", "s3_endpoint"), _ADDRESS),
+        "key_prefix": r"[\w.,+/-]*",
+    },
+    checkpoints="ckpt_backends.dynamodb.opening:open_store",
+    changes="ckpt_backends.dynamodb.opening:open_writable",
+)

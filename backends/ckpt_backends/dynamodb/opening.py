@@ -1,0 +1,25 @@
+"""Opens a table of `DynamoDBSaver`."""
+
+from __future__ import annotations
+
+from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.servers.answer_errors import opening, understanding
+from ckpt_backends.url import StoreUrl
+
+
+def open_store(url: StoreUrl) -> Store:
+    """Open for reading. Raises `UsageError`, `StoreUnavailable` or `UnknownLayout`."""
+    from ckpt_backends.dynamodb.connect import connect
+    from ckpt_backends.dynamodb.read import DynamoStore
+
+    with opening(connect(url), url) as connection:
+        return understanding(DynamoStore(connection, url), url)
+
+
+def open_writable(url: StoreUrl) -> WritableStore:
+    """Open for changing. Raises the errors of `open_store`."""
+    from ckpt_backends.dynamodb.connect import connect
+    from ckpt_backends.dynamodb.write import WritableDynamoStore
+
+    with opening(connect(url), url) as connection:
+        return understanding(WritableDynamoStore(connection, url), url)
