@@ -7,9 +7,11 @@ as sums over an index instead of a read of every value.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from ckpt_backends.changes.rows import Row, not_of, sql_key
+from ckpt_backends.changes.rows import Row, own_rows, sql_key
 from ckpt_backends.errors import StoreUnavailable, Unsupported
 from ckpt_backends.model import (
     BlobKey,
@@ -22,7 +24,7 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.protocol import Closing, Store, WritableStore
+from ckpt_backends.protocol import Closing, ScanObserver, Store, WritableStore
 from ckpt_backends.url import StoreUrl
 
 _Column = tuple[str, str, str, str | None, str]
@@ -54,9 +56,16 @@ class BaseStore(Store):
 
     sums_sizes: bool = False
     keys_expire: bool = False
+    columns: Mapping[str, Collection[str]] = MappingProxyType({})
+    """By table, the columns that `rows` returns, with `thread_id` in each table. Archives can bring
+    no other rows. Stores with other keys override `own_rows` and `row_key`."""
+    lists_by_scan: bool = False
 
     def notes(self) -> Sequence[str]:
         return ()
+
+    def observe_scans(self, observer: ScanObserver) -> None:
+        """Nothing to do: threads are listed from an index."""
 
     def thread(self, thread_id: str) -> Thread | None:
         return next((one for one in self.threads() if one.thread_id == thread_id), None)
@@ -143,17 +152,17 @@ class BaseStore(Store):
         return iter(())
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
-        """The rows whose column `thread_id` names the thread; `restore` checks the rest."""
-        for row in rows:
-            if row.cells.get("thread_id") != thread_id:
-                raise not_of(row.table, row.cells.get("thread_id"), thread_id)
-            yield row
+        return own_rows(thread_id, rows, self.columns)
 
     def row_key(self, row: Row) -> Hashable:
         return sql_key(row)
 
-    def sources(self, key: CheckpointKey) -> list[str]:  # noqa: ARG002
-        return []
+    def sources(self, key: CheckpointKey) -> list[str]:
+        place, found = asdict(key), []
+        for table, columns in self.columns.items():
+            known = [f"{name} = {_literal(one)}" for name, one in place.items() if name in columns]
+            found.append(f"SELECT * FROM {table} WHERE {' AND '.join(known)}")
+        return found
 
     def refresh(self) -> None:
         """Nothing to do: each read sees the present state."""
@@ -169,6 +178,11 @@ class BaseWritableStore(WritableStore):
 
     def finish_removal(self) -> str:
         return ""
+
+
+def _literal(text: str) -> str:
+    """A text in SQL."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _length(value: TypedBytes | None) -> int:

@@ -22,58 +22,81 @@ NAME, WORD, NUMBER = r"[\w.,+-]*", "[a-z-]{0,14}", r"[\d,]*"
 class Backend:
     """The adapter for the layouts of one saver or application.
 
-    Fields of the form `module:function` name what is imported when it is needed.
+    A field of the form `module:function`, such as `ckpt_toy.opening:open_store`, names what is
+    imported when it is needed. `check_declaration` says what is wrong with a declaration.
     """
 
     title: str
-    """The name of the engine or application in messages, such as `PostgreSQL`."""
+    """The name of the engine or application in messages: `PostgreSQL`."""
     layouts: Mapping[str, Capability] = field(default_factory=dict)
-    """The layouts by name, as `ckpt stores` prints it, with what each can do.
+    """The layouts by name, as `ckpt stores` prints it, with what each can do:
+    `{"toy": Capability.HISTORY | Capability.WRITES}`. No two backends have one name.
 
     `Store.describe` may list fewer capabilities for a store of an old or unknown saver.
     """
     schemes: tuple[str, ...] = ()
-    """The URL schemes that it opens, the usual one first; empty if it only recognises databases."""
+    """The URL schemes that it opens, in lower case, the usual one first: `("toy",)`. Empty if it
+    only recognises databases. A bundled backend with the same scheme is opened instead."""
     engine: str = ""
-    """The engine that hands it databases to recognise, such as `redis`; see `recognise`."""
+    """The engine that hands it databases to recognise: `redis`, `mongodb` or `sql`."""
     recognise: str = ""
-    """`module:function` that an engine calls to find out whether a database has these layouts. The
-    engine's package documents the arguments."""
+    """`module:function` that an engine calls to find out whether a database has these layouts:
+    `ckpt_toy.tables:recognise`. The engine's module `recognition` documents the arguments."""
     driver: str = ""
-    """The package to import for the driver; `''` if none is needed."""
+    """The module to import for the driver: `duckdb`; `''` if none is needed."""
     extra: str = ""
-    """The extra of this distribution that installs the driver."""
+    """The extra that installs the driver: `postgres`, for `pip install 'PACKAGE[postgres]'`.
+
+    PACKAGE is the one that brings this backend; for a plug-in, its own. `''` if PACKAGE always
+    requires the driver.
+    """
     params: Mapping[str, str] = field(default_factory=dict)
     """The URL parameters whose values may be printed, each with a regular expression (ASCII) that
-    the whole value must match. The values of all others are masked, except that of `layout`."""
+    the whole value must match: `{"schema": NAME}`. The values of all others are masked, except
+    that of `layout`."""
     is_local: bool = False
-    """Whether its stores are files and folders, so that its URLs name no host."""
+    """Whether its stores are files and folders, so that its URLs name no host: `True`.
+
+    A configuration file that the user has not trusted may name such a store in its own folder.
+    """
     claims_path: Callable[[str], bool] | None = None
-    """Whether a path is a store of this backend, by its name and the names of files in it.
+    """Whether a path is a store of this backend, by its name and the names of files in it:
+    `lambda path: path.endswith(".toy")`.
 
     It must not open a file: closing it again would release the locks of an open database.
     """
     opens_other_paths: bool = False
-    """Whether it opens the paths that no backend claims."""
+    """Whether it opens the paths that no backend claims. Only SQLite does."""
     file_names: tuple[str, ...] = ()
-    """Patterns for the names that `ckpt stores` looks for in a folder. One that ends with `/` is
-    of a folder."""
+    """Patterns for the names that `ckpt stores` looks for in a folder: `("*.toy",)`. One that ends
+    with `/` is of a folder."""
     inner_paths: tuple[str, ...] = ()
-    """The files and folders that it opens inside a folder."""
+    """The files and folders that it opens inside a folder: `("memory.json",)`."""
 
     checkpoints: str = ""
-    """`module:function(url) -> Store`; of a backend without schemes, see its engine."""
+    """`module:function(url) -> Store`: `ckpt_toy.opening:open_store`. Of a backend without
+    schemes, see its engine."""
     changes: str = ""
-    """`module:function(url) -> WritableStore`; `''` if checkpoints are read-only."""
+    """`module:function(url) -> WritableStore`: `ckpt_toy.opening:open_writable`; `''` if
+    checkpoints are read-only."""
     memory: str = ""
-    """`module:function(url) -> MemoryStore`; `''` if it has no long-term memory."""
+    """`module:function(url) -> MemoryStore`: `ckpt_toy.memory:open_memory`; `''` if it has no
+    long-term memory."""
     memory_changes: str = ""
-    """`module:function(url) -> WritableMemoryStore`."""
+    """`module:function(url) -> WritableMemoryStore`: `ckpt_toy.memory:open_writable`; `''` if
+    items cannot be deleted."""
     memory_edits: str = ""
-    """`module:function(url) -> EditableMemoryStore`."""
+    """`module:function(url) -> EditableMemoryStore`: `ckpt_toy.memory:open_editable`; `''` if items
+    cannot be edited."""
     memory_near: Callable[[str], str | None] | None = None
-    """The path of its memory that belongs to a file of threads, by the path of that file."""
+    """The path of its memory that belongs to a file of threads, by the path of that file:
+    `lambda path: f"{path}.memory"`; it returns None if there is none.
+
+    A plug-in is asked only for threads that a plug-in opens.
+    """
     threads_of_memory: str = ""
-    """`module:function(url) -> ThreadsOfMemory`; `''` if they are in the same store."""
+    """`module:function(url) -> ThreadsOfMemory`: `ckpt_toy.memory:threads`; `''` if they are in the
+    same store."""
     sessions: str = ""
-    """`module:function(url) -> SessionStore`."""
+    """`module:function(url) -> SessionStore`: `ckpt_toy.sessions:open_sessions`; `''` if the
+    application lists no sessions."""

@@ -8,16 +8,18 @@ for a scheme or a path that no bundled backend claims.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 from ckpt_backends.declaration import Backend
 from ckpt_backends.model import Capability
+from ckpt_backends.plugins import plugins
 
-ENTRY_POINTS = "ckpt.backends"
-"""The entry point group for backends of other packages."""
+DISTRIBUTION = "langgraph-ckpt"
+"""The distribution of the bundled backends."""
 
 
 def bundled() -> tuple[Backend, ...]:
@@ -59,25 +61,32 @@ def _declaration(package: str) -> Backend:
     return backend
 
 
-@cache
 def installed() -> tuple[Backend, ...]:
-    """The backends of other packages, sorted by name. One that cannot be imported is left out."""
-    from importlib.metadata import entry_points
-
-    found: list[Backend] = []
-    for one in sorted(entry_points(group=ENTRY_POINTS), key=lambda one: one.name):
-        try:
-            backend = one.load()
-        except Exception:  # noqa: S112  (any code may run there)
-            continue
-        if isinstance(backend, Backend):
-            found.append(backend)
-    return tuple(found)
+    """The backends of other packages that can be used, sorted by name; see `plugins`."""
+    return tuple(one.backend for one in plugins() if one.backend is not None)
 
 
-def layouts() -> dict[str, Capability]:
-    """The layouts of all bundled backends, sorted by name, with what each can do."""
-    return dict(sorted(pair for one in bundled() for pair in one.layouts.items()))
+def known_backends() -> tuple[Backend, ...]:
+    """All backends, bundled ones first. For hints and lists: this looks for installed ones."""
+    return (*bundled(), *installed())
+
+
+def package_of(backend: Backend) -> str:
+    """The distribution that brings a backend, as `pip` names it."""
+    if any(one is backend for one in bundled()):
+        return DISTRIBUTION
+    found = (one.package for one in plugins() if one.backend is backend)
+    return next(found, DISTRIBUTION)
+
+
+def layouts(backends: Iterable[Backend] | None = None) -> dict[str, Capability]:
+    """The layouts of these backends, else of all bundled ones, sorted by name, with what each can
+    do. If two have one name, the first counts.
+    """
+    found: dict[str, Capability] = {}
+    for one in bundled() if backends is None else backends:
+        found = {**one.layouts, **found}
+    return dict(sorted(found.items()))
 
 
 def declared_for(engine: str) -> Iterator[Backend]:
@@ -104,8 +113,16 @@ def backend_claiming(path: str) -> Backend | None:
     A folder is an application's first. A file is found more quickly among the engines.
     """
     first = (_inner, _outer) if os.path.isdir(path) else (_outer, _inner)
-    found = (one for group in (*first, installed) for one in group())
-    return next((one for one in found if one.claims_path and one.claims_path(path)), None)
+    found = (one for group in first for one in group())
+    ours = next((one for one in found if one.claims_path and one.claims_path(path)), None)
+    return ours or next((one for one in installed() if _claims(one, path)), None)
+
+
+def _claims(backend: Backend, path: str) -> bool:
+    """Whether an installed backend claims a path; False if its function fails."""
+    with suppress(Exception):
+        return backend.claims_path is not None and bool(backend.claims_path(path))
+    return False
 
 
 def backend_at(path: str) -> Backend:

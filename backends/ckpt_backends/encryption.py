@@ -177,7 +177,22 @@ class DecryptingStore(WrappedStore):
                 self._noted.add(problem)
                 self._note(f"values are {problem}")
             return replace(value, encrypted=True, problem=problem)
-        return TypedBytes(value.type.partition("+")[0], data, encrypted=True)
+        plain = TypedBytes(value.type.partition("+")[0], data, encrypted=True)
+        return _part(plain, value.part) if value.part else plain
+
+
+def _part(whole: TypedBytes, name: str) -> TypedBytes:
+    """One entry of a map that was encrypted as a whole."""
+    from ckpt_backends.codec.split import split
+
+    try:
+        found = split(replace(whole, encrypted=False)).get(name)
+        problem = "" if found is not None else f"no entry '{name}' in it"
+    except ValueError as error:
+        found, problem = None, str(error)
+    if found is None:
+        return replace(whole, problem=problem)
+    return replace(found, encrypted=True)
 
 
 def expects_encrypted(store: Store) -> bool:

@@ -29,6 +29,9 @@ class TypedBytes:
     """Why the value cannot be read; `data` then is as stored. `''` if no problem is known."""
     whole: int | None = None
     """Stored length in bytes of a value that was too long to read; `data` is empty then."""
+    part: str = ""
+    """The entry of `data` that is this value, if `data` is a map that was encrypted as a whole. It
+    is taken out after decryption. `''` if `data` is the value."""
 
 
 USERS = frozenset({"__start__", "__root__", "__previous__", "__end__"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from ckpt_backends.discovery import bundled
+from ckpt_backends.discovery import known_backends
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.memory.protocol import EditableMemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import WritableStore
@@ -32,7 +32,7 @@ def open_editable_memory(url: StoreUrl) -> EditableMemoryStore:
     """Open long-term memory for changing its items. Raises the errors of `open_memory`."""
     with opening(url) as backend:
         if not backend.memory_edits:
-            holding = [one for one in bundled() if one.memory_edits]
+            holding = [one for one in known_backends() if one.memory_edits]
             raise Unsupported(
                 f"cannot edit items in '{url.scheme}://' stores",
                 hint=f"only the memory of {titles(holding)} can be edited",

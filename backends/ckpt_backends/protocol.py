@@ -1,4 +1,4 @@
-"""The interface that every store implements. Each sentence here has a test in `tests/conformance`.
+"""The interface that every store implements. Its sentences have tests in `testing/conformance`.
 
 A `Store` is read-only: it has no method that changes anything, and it tells the engine to refuse
 writes. Commands that change a thread open a `WritableStore` in addition.
@@ -51,6 +51,21 @@ class Closing(Protocol):
         self.close()
 
 
+class ScanObserver(Protocol):
+    """Is told about scans: reads of a whole table, which take time and may cost money.
+
+    All calls come from the thread that reads the store.
+    """
+
+    @abstractmethod
+    def scanning(self, label: str, done: int, total: int | None) -> None:
+        """A scan has read `done` rows of about `total`; `label` says of what, in a few words."""
+
+    @abstractmethod
+    def scanned(self, report: str) -> None:
+        """A scan has ended, also after an error; `report` says what it read and what it cost."""
+
+
 class CheckpointOptions(TypedDict, total=False):
     """The keyword arguments of `Store.checkpoints`, for a method that passes them on."""
 
@@ -98,6 +113,11 @@ class Store(Closing, Protocol):
     """Whether the engine adds up the size of a thread in one query."""
     keys_expire: bool
     """Whether checkpoints may have a time to live; otherwise `expiries` is empty."""
+    lists_by_scan: bool
+    """Whether `threads` and `usage` without a thread must read a whole table. Each does so at most
+    once until `refresh`, and tells the observer. Completions, hints and screen refreshes must not
+    call them.
+    """
 
     @abstractmethod
     def describe(self) -> StoreInfo:
@@ -107,6 +127,9 @@ class Store(Closing, Protocol):
     def notes(self) -> Sequence[str]:
         """Notes to show to the user of the store; reads no row."""
         ...
+
+    def observe_scans(self, observer: ScanObserver) -> None:
+        """Tell `observer` about each scan from now on; a store that needs none ignores it."""
 
     @abstractmethod
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import quote, unquote
 
 from ckpt_backends.declaration import NAME
-from ckpt_backends.discovery import backend_at, backend_of, bundled
+from ckpt_backends.discovery import backend_at, backend_of
 from ckpt_backends.errors import UsageError
 
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
@@ -177,9 +177,10 @@ def is_almost_url(text: str) -> bool:
     if _SCHEME.match(text) is not None:
         return False
     before, colon, _ = text.partition(":")
-    scheme = before.strip().casefold()
-    is_scheme = colon and any(scheme in one.schemes for one in bundled())
-    return bool(is_scheme) or _CONNECTION.match(text) is not None
+    if _CONNECTION.match(text) is not None:
+        return True
+    scheme = f"{before.strip().casefold()}://"
+    return bool(colon and _SCHEME.fullmatch(scheme) and backend_of(scheme[:-3]))
 
 
 def printable(text: str) -> str:

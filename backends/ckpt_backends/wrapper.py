@@ -17,7 +17,13 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.protocol import CheckpointOptions, Closing, Store, WriteOptions
+from ckpt_backends.protocol import (
+    CheckpointOptions,
+    Closing,
+    ScanObserver,
+    Store,
+    WriteOptions,
+)
 
 
 class WrappedStore(Closing):
@@ -27,12 +33,16 @@ class WrappedStore(Closing):
         self.inner = inner
         self.sums_sizes = inner.sums_sizes
         self.keys_expire = inner.keys_expire
+        self.lists_by_scan = inner.lists_by_scan
 
     def describe(self) -> StoreInfo:
         return self.inner.describe()
 
     def notes(self) -> Sequence[str]:
         return self.inner.notes()
+
+    def observe_scans(self, observer: ScanObserver) -> None:
+        self.inner.observe_scans(observer)
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         return self.inner.threads(limit=limit)

@@ -4,10 +4,12 @@ A pickle runs code in the process that loads it. A value is a pickle if its type
 its bytes are one, since a serializer of an application may unpickle whatever the tag says. The tag
 of an encrypted value names its type (`pickle+aes`). Rows keep type tags here:
 
-    columns         `type` and `metadata_type`
+    columns         `type` and `metadata_type`; values are in the columns of LangGraph's savers, and
+                    in all columns of bytes except hashes of keys
     Redis hashes    `.type` and `.metadata_type`, fields of the hash
     RedisJSON       `type` of the document and of its `checkpoint`
-    Redis strings   `t` of a JSON object, with the bytes in base64 as `d`
+    Redis strings   `t` of a JSON object, with the bytes in base64 as `d`; or `type` of an object,
+                    or of each object of a list, with the bytes in base64 as another field
     BSON            `type` of the document; in arrays, the text before the bytes; a field
                     `checkpoint_data` has no tag and is always a pickle
 
@@ -32,10 +34,12 @@ from ckpt_backends.errors import Unreadable
 _VALUES = frozenset({"checkpoint", "metadata", "value", "blob", "blob_data"})
 """Columns, and fields of Redis hashes, that hold serialised values."""
 _ALWAYS_PICKLED = "checkpoint_data"
-_DOCUMENT = "ReJSON-RL"
+_NO_VALUES = ("_hash", "type")
+"""Ends of the names of columns with bytes that are no values."""
+_DOCUMENT, _STRING = "ReJSON-RL", "string"
 _KNOWN = frozenset(
     {"", "msgpack", "json", "null", "empty", "bytes", "bytearray"}
-    | {"string", "hash", "zset", _DOCUMENT}
+    | {_STRING, "hash", "zset", "list", _DOCUMENT}
 )
 """Tags of LangGraph's serializer, and types of Redis keys: values that nothing unpickles, though
 they may look like pickles of protocol 0 or 1."""
@@ -111,9 +115,11 @@ def _pickles(row: Row) -> Iterator[str]:
     cells = row.cells
     if isinstance(document := cells.get("bson"), bytes):
         yield from _in_bson(document)
+    is_sql = "key" not in cells and "bson" not in cells
     for name, cell in cells.items():
         dot, plain = "." * name.startswith("."), name.removeprefix(".")
-        if plain in _VALUES:
+        is_bytes = is_sql and isinstance(cell, bytes) and not name.endswith(_NO_VALUES)
+        if plain in _VALUES or is_bytes:
             tag = f"{dot}metadata_type" if plain == "metadata" else f"{dot}type"
             data = cell if isinstance(cell, bytes) else b""
             if is_pickle(_text(cells.get(tag)), data):
@@ -142,6 +148,8 @@ def _in_redis(cells: Mapping[str, Cell]) -> Iterator[str]:
             if cells["type"] == _DOCUMENT:
                 raise ValueError("not a JSON document") from error
             continue
+        if cells["type"] == _STRING and any(map(_has_pickle, _objects(found))):
+            yield name.removeprefix(".")
         if not isinstance(found, _Pairs):
             continue
         if name == "value":
@@ -152,6 +160,19 @@ def _in_redis(cells: Mapping[str, Cell]) -> Iterator[str]:
         for tag in found.all("t"):
             if any(is_pickle(_text(tag), _decoded(data)) for data in found.all("d")):
                 yield name.removeprefix(".")
+
+
+def _objects(found: object) -> list[_Pairs]:
+    """An object of JSON, or those of a list."""
+    if isinstance(found, _Pairs):
+        return [found]
+    return [one for one in found if isinstance(one, _Pairs)] if isinstance(found, list) else []
+
+
+def _has_pickle(found: _Pairs) -> bool:
+    """Whether an object has a type and a field with the base64 of a pickle."""
+    values = [_decoded(data) for name, data in found if name in _VALUES]
+    return any(is_pickle(_text(tag), data) for tag in found.all("type") for data in values)
 
 
 class _Pairs(list[tuple[str, Any]]):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from ckpt_backends.errors import Refused, StoreChanged, Unsupported
 
@@ -96,6 +98,74 @@ def conflict(table: str) -> StoreChanged:
     )
 
 
+class Standing(Enum):
+    """What a store has in the place of an archived row."""
+
+    MISSING = auto()
+    EQUAL = auto()
+    EXPIRED = auto()
+    """Nothing has to be restored: the time to live of the archived row has ended."""
+
+
+def standing_of(
+    rows: Iterable[Row],
+    stored: Callable[[str], Iterable[Row]],
+    key_of: Callable[[Row], Hashable],
+) -> Iterator[tuple[Row, Standing]]:
+    """The archived rows, each with what is stored in its place.
+
+    `stored` returns the stored rows of a thread. Raises `StoreChanged` for a row that exists with
+    different contents.
+    """
+    known: dict[Hashable, dict[str, Cell]] = {}
+    read: set[str] = set()
+    now = time.time() * 1000
+    for row in rows:
+        thread_id = str(row.cells.get("thread_id"))
+        if thread_id not in read:
+            read.add(thread_id)
+            known |= {key_of(one): _digests(one) for one in stored(thread_id)}
+        yield row, _standing(row, known.get(key_of(row)), now)
+
+
+def _standing(row: Row, found: Mapping[str, Cell] | None, now: float) -> Standing:
+    """What is stored in place of a row; `found` are the digests of the row that is there."""
+    cells, expires_at = _digests(row), row.cells.get("expires_at")
+    if isinstance(expires_at, int) and expires_at <= now:
+        return Standing.EXPIRED
+    if found is None or is_part(row.cells.get("type"), found, cells):
+        return Standing.MISSING
+    if {name: one for name, one in found.items() if name in cells or name[0] == "."} == cells:
+        return Standing.EQUAL
+    raise conflict(row.table)
+
+
+def is_part(kind: Cell, found: Mapping[str, Cell], cells: Mapping[str, Cell]) -> bool:
+    """Whether a stored list or sorted set of Redis lacks members of an archived one, and has no
+    others: a prune removed them. The names of the cells of members begin with a dot.
+
+    False for a list with equal elements: the places of the missing ones cannot be told.
+    """
+    if kind == "zset":
+        return _members(found).items() < _members(cells).items()
+    if kind == "list":
+        wanted, stored = elements(cells), elements(found)
+        left = iter(wanted)
+        is_clear = len(set(wanted)) == len(wanted) > len(stored)
+        return is_clear and all(one in left for one in stored)
+    return False
+
+
+def _members(cells: Mapping[str, Cell]) -> dict[str, Cell]:
+    return {name: cell for name, cell in cells.items() if name.startswith(".")}
+
+
+def elements(cells: Mapping[str, Cell]) -> list[Cell]:
+    """The elements of a list of Redis, in order."""
+    members = _members(cells)
+    return [members[name] for name in sorted(members, key=lambda name: int(name[1:]))]
+
+
 def compare(
     rows: Iterable[Row], stored: Iterable[Row], key_of: Callable[[Row], Hashable]
 ) -> Restored:
@@ -105,19 +175,14 @@ def compare(
     """
     known = {key_of(row): _digests(row) for row in stored}
     now = time.time() * 1000
-    added = there = expired = 0
-    for row in rows:
-        found, cells = known.get(key_of(row)), _digests(row)
-        expires_at = row.cells.get("expires_at")
-        if isinstance(expires_at, int) and expires_at <= now:
-            expired += 1
-        elif found is None:
-            added += 1
-        elif {name: one for name, one in found.items() if name in cells or name[0] == "."} == cells:
-            there += 1
-        else:
-            raise conflict(row.table)
-    return Restored(added, there, expired)
+    found = Counter(_standing(row, known.get(key_of(row)), now) for row in rows)
+    return restored(found)
+
+
+def restored(counts: Mapping[Standing, int]) -> Restored:
+    """The result of restoring rows, from their numbers; a missing row was added."""
+    one = counts.get
+    return Restored(one(Standing.MISSING, 0), one(Standing.EQUAL, 0), one(Standing.EXPIRED, 0))
 
 
 def _digests(row: Row) -> dict[str, Cell]:

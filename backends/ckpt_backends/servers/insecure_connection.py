@@ -6,7 +6,7 @@ import warnings
 
 
 class InsecureConnection(UserWarning):
-    """A password was, or will be, sent over a connection that others can read."""
+    """A password or data was, or will be, sent over a connection that others can read."""
 
 
 def is_local(host: str) -> bool:
@@ -21,9 +21,13 @@ def is_local(host: str) -> bool:
         return False
 
 
-def warn_unencrypted(host: str, advice: str) -> None:
-    """Warn, once per host and run, that a password goes over an unencrypted connection."""
-    _warn(host, f"the password goes to '{host}' over an unencrypted connection; {advice}")
+def warn_unencrypted(host: str, advice: str, what: str = "") -> None:
+    """Warn, once per host and run, that a password, or `what`, is on an unencrypted connection.
+
+    `what` is the begin of a sentence, such as `data from 'HOST' comes`.
+    """
+    what = what or f"the password goes to '{host}'"
+    _warn(host, f"{what} over an unencrypted connection; {advice}")
 
 
 def warn_unverified(host: str, advice: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from ckpt_backends.model import Space
+from ckpt_backends.model import Capability, Space
 from ckpt_backends.protocol import Closing
 
 Row = tuple[Any, ...]
@@ -87,8 +87,19 @@ class Database(Closing):
     def space(self, tables: Sequence[str]) -> Space:
         """Bytes that the tables use."""
 
+    @property
+    def enforces_read_only(self) -> bool:
+        """Whether the engine refuses writes on a connection for reading."""
+        return True
+
+    def limited(self, can: Capability) -> Capability:
+        """These capabilities of a layout, without those that this server lacks."""
+        return can if self.enforces_read_only else can & ~Capability.ENFORCED_READ_ONLY
+
     def notes(self) -> Sequence[str]:
-        return ()
+        if self.enforces_read_only:
+            return ()
+        return ("the server has no read-only transactions; ckpt itself only reads",)
 
     @abstractmethod
     def restart(self) -> None:

@@ -114,7 +114,7 @@ class SqlStore(BaseStore):
             url=str(self._url),
             engine=self._database.engine(),
             saver=self._saver(),
-            capabilities=tables.capabilities,
+            capabilities=self._database.limited(tables.capabilities),
             tables=tables.names,
             size=space.size,
             free=space.free,

@@ -87,7 +87,7 @@ class ThreeTableStore(KeyedStore):
             url=self._url,
             engine=self._database.engine(),
             saver="a private saver of an application: three tables, node names as task ids",
-            capabilities=can,
+            capabilities=self._database.limited(can),
             tables=tuple(self._tables.stored),
             size=space.size,
             free=space.free,
