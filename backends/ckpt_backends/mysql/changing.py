@@ -8,13 +8,13 @@ from hashlib import sha256
 
 import pymysql
 
-from ckpt_backends.errors import StoreChanged, StoreUnavailable
+from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unsupported
 from ckpt_backends.mysql.connect import (
     DEADLOCK,
     DENIED,
     DUPLICATE,
     LOCKED,
-    READ_ONLY,
+    READ_ONLY_CODES,
     MySQLConnection,
     code_of,
     unavailable,
@@ -23,6 +23,7 @@ from ckpt_backends.url import StoreUrl
 
 _LOCK_SECONDS = 5
 _LOCK = "SELECT GET_LOCK(%(name)s, %(seconds)s)"
+_HOLDS = "SELECT IS_USED_LOCK(%(name)s) = CONNECTION_ID()"
 _UNLOCK = "SELECT RELEASE_LOCK(%(name)s)"
 
 
@@ -30,11 +31,14 @@ _UNLOCK = "SELECT RELEASE_LOCK(%(name)s)"
 def lock(connection: MySQLConnection, url: StoreUrl, thread_id: str) -> Iterator[None]:
     """Hold the named lock of a thread. The server also releases it if the connection ends.
 
-    Raises `StoreUnavailable` if it cannot be acquired in `_LOCK_SECONDS`.
+    Raises `StoreUnavailable` if it cannot be acquired in `_LOCK_SECONDS`, and `Unsupported` if the
+    server has no such locks. Some accept these statements and do nothing.
     """
     name = lock_name(thread_id)
-    asked = {"name": name, "seconds": _LOCK_SECONDS}
-    ((got,),) = connection.rows(_LOCK, asked)
+    asked = connection.attempt(_LOCK, {"name": name, "seconds": _LOCK_SECONDS})
+    got = None if asked is None else asked[0][0]
+    if asked is None or (got == 1 and connection.attempt(_HOLDS, {"name": name}) != [(1,)]):
+        raise unsupported(url, "the server has no named locks that work as MySQL's do")
     # Start a new snapshot, to see what was committed while waiting for the lock.
     connection.restart()
     if got != 1:
@@ -59,6 +63,14 @@ def transaction(connection: MySQLConnection, url: StoreUrl) -> Iterator[MySQLCon
         raise
 
 
+def unsupported(url: StoreUrl, reason: str) -> Unsupported:
+    """The error for a server that lacks what a change needs."""
+    return Unsupported(
+        f"cannot write to '{url}': {reason}",
+        hint='ckpt reads this store; see "Servers that speak these protocols" in docs/stores.md',
+    )
+
+
 def _locked(url: StoreUrl) -> StoreUnavailable:
     return StoreUnavailable(
         f"cannot write to '{url}': another session holds a lock",
@@ -81,7 +93,7 @@ def _explained(url: StoreUrl, error: Exception) -> StoreChanged | StoreUnavailab
             hint="a change needs SELECT, INSERT and, for undo, DELETE on the three"
             " checkpoint tables",
         )
-    if code in READ_ONLY:
+    if code in READ_ONLY_CODES:
         return StoreUnavailable(
             f"cannot write to '{url}': the server is read-only",
             hint="name the primary server in the URL",

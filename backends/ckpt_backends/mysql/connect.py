@@ -37,14 +37,23 @@ _SESSION = """
         lock_wait_timeout = %(seconds)s, innodb_lock_wait_timeout = %(seconds)s
 """
 """Replaces the server's SQL modes, which could change the meaning of quotes and backslashes."""
-_READING = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
-_WRITING = "START TRANSACTION"
+_REFUSE_WRITES = "SET SESSION TRANSACTION READ ONLY"
+_READING = (
+    "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
+    "START TRANSACTION WITH CONSISTENT SNAPSHOT",
+    "START TRANSACTION",
+)
+"""Ways to begin. The next one is used if the server refuses the first, as TiDB does."""
+_WRITING = ("START TRANSACTION",)
 Row = tuple[Any, ...]
 Values = Mapping[str, object] | Sequence[object]
 
 DUPLICATE, LOCKED, DEADLOCK = 1062, 1205, 1213
 DENIED = frozenset({1044, 1142, 1143, 1227, 1370})
-READ_ONLY = frozenset({1290, 1792, 1836})
+READ_ONLY_CODES = frozenset({1290, 1792, 1836})
+UNSUPPORTED = frozenset({1064, 1105, 1193, 1235, 1305})
+"""What servers answer that only speak MySQL's protocol: a syntax error, an unknown one (of Vitess),
+an unknown variable, not supported yet (of TiDB), an unknown function."""
 OF_DRIVER: Mapping[int, tuple[str, str]] = {
     MALFORMED: ("the server's answer is malformed", ""),
     TOO_LONG: (f"the server's answer is longer than {MOST_BYTES >> 20} MiB", ""),
@@ -67,10 +76,14 @@ class MySQLConnection:
     Its methods raise `StoreUnavailable`, except `change`, `alone` and `commit`.
     """
 
-    def __init__(self, driver: GuardedPyMySQL, url: StoreUrl, *, writable: bool) -> None:
+    def __init__(
+        self, driver: GuardedPyMySQL, url: StoreUrl, *, writable: bool, is_read_only: bool = False
+    ) -> None:
         self._driver = driver
         self._url = url
-        self._begin = _WRITING if writable else _READING
+        self._ways: Sequence[str] = _WRITING if writable else _READING
+        self.is_read_only = is_read_only
+        """Whether the server refuses writes, as far as it accepted all statements that ask so."""
         self._begun = False
         self._unfinished: _Answer | None = None
 
@@ -81,6 +94,19 @@ class MySQLConnection:
             with self._driver.cursor() as cursor:
                 cursor.execute(sql, values or None)
                 return list(cursor.fetchall())
+
+    def attempt(self, sql: str, values: Values | None = None) -> list[Row] | None:
+        """All rows of a short result; None if the server does not support the query."""
+        with explained(self._url):
+            self._ready()
+            try:
+                with self._driver.cursor() as cursor:
+                    cursor.execute(sql, values or None)
+                    return list(cursor.fetchall())
+            except pymysql.Error as error:
+                if code_of(error) not in UNSUPPORTED:
+                    raise
+                return None
 
     def stream(self, sql: str, values: Values) -> Iterator[Row]:
         """The rows of a long result, one by one as they arrive.
@@ -110,8 +136,19 @@ class MySQLConnection:
             answer, self._unfinished = self._unfinished, None
             answer.put_aside()
         if not self._begun:
-            self._driver.query(self._begin)
+            self._begin()
             self._begun = True
+
+    def _begin(self) -> None:
+        """Begin a transaction. Remembers the way that the server supports."""
+        while True:
+            try:
+                self._driver.query(self._ways[0])
+                return
+            except pymysql.Error as error:
+                if len(self._ways) == 1 or code_of(error) not in UNSUPPORTED:
+                    raise
+                self._ways, self.is_read_only = self._ways[1:], False
 
     def change(self, sql: str, values: Values | None = None) -> int:
         """Run a statement. Returns the number of changed rows. Raises `pymysql.Error`."""
@@ -197,7 +234,7 @@ def connect(url: StoreUrl, *, writable: bool = False) -> MySQLConnection:
     see rows that others commit meanwhile (READ COMMITTED). Raises `StoreUnavailable`, `UsageError`
     or `MissingDependency`.
     """
-    settings = settings_of(url)
+    settings, is_read_only = settings_of(url), False
     level = "READ COMMITTED" if writable else "REPEATABLE READ"
     try:
         driver = GuardedPyMySQL(**settings)
@@ -206,7 +243,7 @@ def connect(url: StoreUrl, *, writable: bool = False) -> MySQLConnection:
             cursor.execute(_SESSION, {"seconds": _LOCK_SECONDS})
             cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
             if not writable:
-                cursor.execute("SET SESSION TRANSACTION READ ONLY")
+                is_read_only = _refuses_writes(cursor)
         driver.wait()
     except RuntimeError as error:
         # PyMySQL names the package that a kind of password needs.
@@ -217,7 +254,18 @@ def connect(url: StoreUrl, *, writable: bool = False) -> MySQLConnection:
         ) from None
     except (pymysql.Error, OSError, UnicodeError, ValueError) as error:
         raise _refused(url, error) from None
-    return MySQLConnection(driver, url, writable=writable)
+    return MySQLConnection(driver, url, writable=writable, is_read_only=is_read_only)
+
+
+def _refuses_writes(cursor: Any) -> bool:
+    """Ask the server to refuse writes. Returns whether it supports that."""
+    try:
+        cursor.execute(_REFUSE_WRITES)
+    except pymysql.Error as error:
+        if code_of(error) not in UNSUPPORTED:
+            raise
+        return False
+    return True
 
 
 @contextmanager

@@ -8,9 +8,17 @@ from contextlib import ExitStack, contextmanager
 from ckpt_backends.base import OnConnection
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Space
-from ckpt_backends.mysql.changing import lock, transaction
+from ckpt_backends.mysql.changing import lock, transaction, unsupported
 from ckpt_backends.mysql.connect import MySQLConnection, explained
-from ckpt_backends.mysql.layout import MySQLTable, bound, engine_of, literal, quoted_name, storable
+from ckpt_backends.mysql.layout import (
+    MySQLTable,
+    bound,
+    engine_of,
+    is_lookalike,
+    literal,
+    quoted_name,
+    storable,
+)
 from ckpt_backends.mysql.sql import exact
 from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
 from ckpt_backends.sql.database import Row, Values, WritableDatabase
@@ -90,9 +98,14 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
         ((version,),) = self.rows("SELECT VERSION()", {})
         return engine_of(version)
 
+    @property
+    def enforces_read_only(self) -> bool:
+        return self._connection.is_read_only
+
     def space(self, tables: Sequence[str]) -> Space:
         ((size,),) = self.rows(_SIZE, {"names": tuple(tables)})
-        return Space(None if size is None else int(size))
+        # OceanBase answers 0 until it has written the table to disk.
+        return Space(int(size or 0) or None)
 
     def restart(self) -> None:
         self._connection.restart()
@@ -105,6 +118,10 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
         with ExitStack() as stack:
             if thread_id is not None:
                 stack.enter_context(lock(connection, self._url, thread_id))
+            if exclusive and is_lookalike(self.engine()):
+                # TiDB and OceanBase lock rows, but not the gaps in which savers add others.
+                reason = f"removing rows needs locks that {self.engine()} may not have"
+                raise unsupported(self._url, reason)
             with transaction(connection, self._url):
                 if exclusive:
                     connection.alone(_REPEATABLE)

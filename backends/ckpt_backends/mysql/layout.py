@@ -52,6 +52,9 @@ _GENERATIONS = (
     (21, "2.0.12 or later"),
 )
 """Releases of the saver by their last migration."""
+_LOOKALIKE = re.compile(
+    r"(?P<number>[\d.]+)-(?:(?P<name>[A-Za-z][\w ]*)-v(?P<own>\d\S*)|(?P<proxy>Vitess|PlanetScale))"
+)
 _PLAIN_NAME = re.compile(r"\w+", re.ASCII)
 
 
@@ -204,6 +207,17 @@ def literal(text: str) -> str:
 
 
 def engine_of(version: str) -> str:
-    """Name and version of the engine, from the result of `VERSION()`."""
+    """Name and version of the engine, from the result of `VERSION()`.
+
+    TiDB says `8.0.11-TiDB-v7.5.0`, OceanBase `5.7.25-OceanBase-v4.2.1`, Vitess `8.0.30-Vitess`.
+    """
+    if found := _LOOKALIKE.fullmatch(version):
+        name = found["proxy"] or f"{found['name']} {found['own']}"
+        return f"{name} (MySQL {found['number']})"
     number, mark, _ = version.partition("-MariaDB")
     return f"MariaDB {number}" if mark else f"MySQL {version}"
+
+
+def is_lookalike(engine: str) -> bool:
+    """Whether an engine, as `engine_of` names it, is neither MySQL nor MariaDB."""
+    return not engine.startswith(("MySQL ", "MariaDB "))

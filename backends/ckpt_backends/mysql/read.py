@@ -65,7 +65,7 @@ class MySQLStore(SqlStore):
             found.append(f"written by an unknown saver: {', '.join(self._layout.unknown)}")
         if not self._layout.hashed:
             found.append("written by a saver older than 2.0.10, so ckpt only reads it")
-        return [*found, *self._merged_threads()]
+        return [*found, *self._merged_threads(), *self._database.notes()]
 
     def _merged_threads(self) -> list[str]:
         """A note if different thread ids are equal in the column's collation; otherwise empty.

@@ -17,7 +17,8 @@ _LOCK_TIMEOUT = "5s"
 
 def begin(connection: PostgresConnection) -> list[str]:
     """Begin a transaction with safe settings. Returns the schemas of the search path."""
-    ((schemas, *_),) = connection.rows(sql.START, {"lock_timeout": _LOCK_TIMEOUT})
+    ((schemas, *_, read_only),) = connection.rows(sql.START, {"lock_timeout": _LOCK_TIMEOUT})
+    connection.is_read_only = read_only == "on"
     return list(schemas)
 
 

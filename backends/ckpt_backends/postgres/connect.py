@@ -54,16 +54,26 @@ class PostgresConnection:
         self._url = url
         self._cursors = 0
         self._abandoned: list[str] = []
-
-    @property
-    def version(self) -> str:
-        """The server's version."""
-        return self._driver.info.parameter_status("server_version") or "?"
+        self.is_read_only = False
+        """Whether the server refuses writes in the transaction, as it said at its start."""
 
     def rows(self, sql: str, values: Values | None = None) -> list[Row]:
         """All rows of a short result."""
         with explained(self._url):
             return self._execute(sql, values)
+
+    def attempt(self, sql: str, values: Values | None = None) -> list[Row] | None:
+        """All rows of a short result; None if the server does not support the query.
+
+        Servers that only speak PostgreSQL's protocol lack some functions. The transaction goes on.
+        """
+        with explained(self._url):
+            self._execute("SAVEPOINT ckpt_attempt")
+            try:
+                return self._execute(sql, values)
+            except (psycopg.ProgrammingError, psycopg.NotSupportedError):
+                self._execute("ROLLBACK TO SAVEPOINT ckpt_attempt")
+                return None
 
     def stream(self, sql: str, values: Values, at_once: int) -> Iterator[Row]:
         """The rows of a long result, from a cursor in the server.

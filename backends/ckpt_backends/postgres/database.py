@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from ckpt_backends.base import OnConnection
 from ckpt_backends.model import Space
 from ckpt_backends.postgres.catalog import begin
-from ckpt_backends.postgres.changing import lock_number, transaction
+from ckpt_backends.postgres.changing import lock_tables, lock_thread, transaction
 from ckpt_backends.postgres.connect import PostgresConnection, explained
-from ckpt_backends.postgres.layout import PostgresTable, quoted_name, storable
+from ckpt_backends.postgres.layout import PostgresTable, engine_of, quoted_name, storable
 from ckpt_backends.shell import is_shown
 from ckpt_backends.sql.database import Row, Values, WritableDatabase
 from ckpt_backends.url import StoreUrl
 
-_LOCK = "SELECT pg_advisory_xact_lock(%(number)s::bigint)"
 _SIZE = """
     SELECT sum(pg_total_relation_size(c.oid))::bigint
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -78,11 +77,17 @@ class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
         return storable(text)
 
     def engine(self) -> str:
-        return f"PostgreSQL {self._connection.version}"
+        ((version,),) = self.rows("SELECT version()", {})
+        return engine_of(version)
 
     def space(self, tables: Sequence[str]) -> Space:
-        ((size,),) = self.rows(_SIZE, {"names": list(tables)})
-        return Space(size)
+        found = self._connection.attempt(_SIZE, {"names": list(tables)})
+        # YugabyteDB may answer 0, which no stored table needs.
+        return Space((found[0][0] if found else None) or None)
+
+    @property
+    def enforces_read_only(self) -> bool:
+        return self._connection.is_read_only
 
     def restart(self) -> None:
         self._connection.restart()
@@ -94,10 +99,9 @@ class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
     ) -> Iterator[None]:
         with transaction(self._connection, self._url) as connection:
             if exclusive:
-                names = ", ".join(table.sql for table in self._tables.values())
-                connection.change(f"LOCK TABLE {names} IN SHARE ROW EXCLUSIVE MODE")
+                lock_tables(connection, self._url, [one.sql for one in self._tables.values()])
             if thread_id is not None:
-                connection.change(_LOCK, {"number": lock_number(thread_id)})
+                lock_thread(connection, self._url, thread_id)
             yield
 
     def change(self, query: str, values: Values) -> int:

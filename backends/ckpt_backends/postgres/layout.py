@@ -11,6 +11,7 @@ The columns are used, because the number in `checkpoint_migrations` is ambiguous
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -34,6 +35,8 @@ from ckpt_backends.sql.blob_tables import (
 )
 
 FULL, SHALLOW = "postgres", "postgres-shallow"
+_LOOKALIKE = re.compile(r"PostgreSQL (?P<number>[\d.]+)-(?P<name>[A-Za-z]+)-(?P<own>\S+)")
+_SHORT_NAMES = {"YB": "YugabyteDB"}
 
 _ALSO: Mapping[str, frozenset[str]] = {
     CHECKPOINTS: frozenset({"type"}),
@@ -146,3 +149,17 @@ def storable(text: str) -> bool:
         return b"\0" not in text.encode()
     except UnicodeEncodeError:
         return False
+
+
+def engine_of(version: str) -> str:
+    """Name and version of the engine, from the result of `version()`.
+
+    PostgreSQL says `PostgreSQL 18.0 on x86_64-...`, YugabyteDB `PostgreSQL 15.2-YB-2.25.0.0-b0 on
+    ...`, CockroachDB `CockroachDB CCL v25.2.0 (x86_64-..., built ...)`.
+    """
+    named, mark, _ = version.partition(" on ")
+    named = named if mark else version.partition(" (")[0]
+    if found := _LOOKALIKE.fullmatch(named):
+        name = _SHORT_NAMES.get(found["name"], found["name"])
+        return f"{name} {found['own']} (PostgreSQL {found['number']})"
+    return named

@@ -7,6 +7,7 @@ channel and version. All checkpoints with the same version of a channel share th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from operator import attrgetter
 from typing import Any
 
@@ -56,17 +57,22 @@ class PostgresStore(SqlStore):
 
     def notes(self) -> Sequence[str]:
         unknown = self._layout.unknown
-        return [f"columns of an unknown saver: {', '.join(unknown)}"] if unknown else []
+        notes = [f"columns of an unknown saver: {', '.join(unknown)}"] if unknown else []
+        return [*notes, *self._database.notes()]
+
+    def _number(self, cell: Any) -> int:
+        # Servers whose integers have 64 bits, such as CockroachDB, sum them up as numeric.
+        return int(cell) if isinstance(cell, Decimal) else super()._number(cell)
 
     def _newest(self, limit: int | None) -> Iterator[Sequence[Any]]:
         table = self._tables.checkpoints.source
-        values = {"limit": limit}
         if limit is not None and limit <= _FEW and not self._layout.shallow:
             newest = sql.WALKED if self._are_threads_long() else sql.SCANNED
             threads = newest.format(checkpoints=table)
             query = sql.NEWEST.format(checkpoints=table, threads=threads)
-            return iter(self._database.rows(query, values))
-        return self._stream(sql.GROUPED.format(checkpoints=table, where=""), values)
+            return iter(self._database.rows(query, {"limit": limit}))
+        end, values = ("", {}) if limit is None else ("LIMIT %(limit)s", {"limit": limit})
+        return self._stream(sql.GROUPED.format(checkpoints=table, where="", limit=end), values)
 
     def _are_threads_long(self) -> bool:
         table = self._layout.checkpoints
@@ -76,8 +82,8 @@ class PostgresStore(SqlStore):
 
     def _one(self, thread_id: str) -> Iterator[Sequence[Any]]:
         table, where = self._tables.checkpoints.source, f"WHERE {self._thread_is}"
-        query = sql.GROUPED.format(checkpoints=table, where=where)
-        return iter(self._database.rows(query, {"thread": thread_id, "limit": 1}))
+        query = sql.GROUPED.format(checkpoints=table, where=where, limit="")
+        return iter(self._database.rows(query, {"thread": thread_id}))
 
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
         tables = {table.name: table.source for table in self._tables.all}

@@ -10,9 +10,11 @@ START = """
            set_config('search_path', 'pg_catalog', true),
            CASE WHEN current_setting('jit', true) = 'on' THEN set_config('jit', 'off', true) END,
            CASE current_setting('lock_timeout')
-                WHEN '0' THEN set_config('lock_timeout', %(lock_timeout)s, true) END
+                WHEN '0' THEN set_config('lock_timeout', %(lock_timeout)s, true) END,
+           current_setting('transaction_read_only')
 """
-"""Returns the schemas of the search path, then sets the search path to `pg_catalog`.
+"""Returns the schemas of the search path and whether the transaction is read-only, and sets the
+search path to `pg_catalog`.
 
 After that, no name in a query can refer to a function or type of a user. JIT is turned off, because
 compiling takes longer than running these queries. (The server overestimates their cost: it expects
@@ -103,7 +105,7 @@ GROUPED = """
     FROM (SELECT thread_id, checkpoint_ns, min(checkpoint_id) AS first_id,
                  max(checkpoint_id) AS last_id, count(*) AS n
           FROM {checkpoints} c {where} GROUP BY thread_id, checkpoint_ns) per_namespace
-    GROUP BY thread_id ORDER BY newest DESC, thread_id COLLATE "C" LIMIT %(limit)s
+    GROUP BY thread_id ORDER BY newest DESC, thread_id COLLATE "C" {limit}
 """
 """One thread or all threads."""
 
