@@ -30,7 +30,10 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+Z")
 COMPARED = [
     harness
     for harness in HARNESSES
-    if harness.has_history and harness.has_writes and harness.fixture is None and not harness.bare
+    if harness.has_history
+    and harness.has_writes
+    and harness.recording is None
+    and not harness.values_only
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ckpt_backends.testing.harness import Harness
+from tests.harness.dynamodb import DynamoDbHarness
 from tests.harness.javascript import (
     JavaScriptMongoHarness,
     JavaScriptRedisHarness,
@@ -26,6 +27,7 @@ from tests.harness.three_table import (
     PostgresThreeTableHarness,
     ThreeTableHarness,
 )
+from tests.harness.valkey import ValkeyHarness
 
 HARNESSES: list[type[Harness]] = [
     SqliteHarness,
@@ -47,6 +49,8 @@ HARNESSES: list[type[Harness]] = [
     LatestThreeTableHarness,
     PostgresThreeTableHarness,
     MySQLThreeTableHarness,
+    DynamoDbHarness,
+    ValkeyHarness,
 ]
 
 __all__ = ["HARNESSES", "Harness"]

@@ -5,12 +5,17 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pymongo
+import pytest
 import redis
 
 from ckpt_backends.testing.harness import Harness
+from ckpt_backends.testing.library import Library
 from tests.harness.mongodb import MongoHarness
 from tests.harness.redis import RedisHarness
 from tests.restore import restore_javascript_documents, restore_javascript_keys
@@ -28,14 +33,62 @@ _LACKING = frozenset(
 )
 
 
+class JavaScriptLibrary:
+    """LangGraph.js on the store of a harness: the same calls, carried out by a process of node."""
+
+    def __init__(self, harness: Harness, folder: Path) -> None:
+        for script in (FIXTURES / "make/js/documents.mjs", Path(__file__).parent / "graph.mjs"):
+            shutil.copy(script, folder)
+        self._process = subprocess.Popen(
+            ["node", "graph.mjs", str(harness.recording), harness.url],
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def _call(self, *words: str) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(words) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def run(self, thread_id: str, word: str) -> Any:
+        return self._call("run", thread_id, word)
+
+    def ask(self, thread_id: str, word: str) -> Any:
+        return self._call("ask", thread_id, word)
+
+    def answer(self, thread_id: str, word: str) -> Any:
+        return self._call("answer", thread_id, word)
+
+    def next(self, thread_id: str) -> Any:
+        return self._call("next", thread_id)
+
+    def read(self, thread_id: str) -> Any:
+        return self._call("read", thread_id)
+
+    def forget(self, thread_id: str) -> None:
+        self._call("forget", thread_id)
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
 class JavaScriptHarness(Harness):
     """Common parts of the benches of LangGraph.js."""
 
-    fixture: ClassVar[str | None]
-    mangled: ClassVar[frozenset[str]] = _LACKING
+    recording: ClassVar[str | None]
+    skipped_scenarios: ClassVar[frozenset[str]] = _LACKING
 
-    def told(self) -> dict[str, Any]:
-        text = gzip.decompress((FOLDER / f"{self.fixture}.truth.json.gz").read_bytes())
+    unverifiable: ClassVar[frozenset[str]] = frozenset({"share the rows", "fork was given"})
+
+    def library(self, request: pytest.FixtureRequest) -> Library:
+        return JavaScriptLibrary(self, request.getfixturevalue("langgraph_js"))
+
+    def recorded_truth(self) -> dict[str, Any]:
+        text = gzip.decompress((FOLDER / f"{self.recording}.truth.json.gz").read_bytes())
         threads: dict[str, Any] = json.loads(text)["threads"]
         # LangGraph.js treats the answer to one of two questions as the task's output.
         threads["interrupt-second"]["waiting_own"] = ["ask"]
@@ -58,22 +111,22 @@ class JavaScriptRedisHarness(JavaScriptHarness, RedisHarness):
     """RedisSaver of LangGraph.js."""
 
     name: ClassVar[str] = "redis-js"
-    fixture: ClassVar[str | None] = "redis"
-    mangled: ClassVar[frozenset[str]] = _LACKING | {"reducers", "zoo-text"}
+    recording: ClassVar[str | None] = "redis"
+    skipped_scenarios: ClassVar[frozenset[str]] = _LACKING | {"reducers", "zoo-text"}
     """In addition: a Set is read as an object, and RedisJSON rejects half of a surrogate pair."""
-    by_arrival: ClassVar[bool] = True
-    refused: ClassVar[frozenset[str]] = frozenset()
-    sparse: ClassVar[bool] = False
+    writes_by_arrival: ClassVar[bool] = True
+    failing_scenarios: ClassVar[frozenset[str]] = frozenset()
+    omits_defaults: ClassVar[bool] = False
 
-    def takes(self, thread_id: str) -> bool:
+    def accepts_thread_id(self, thread_id: str) -> bool:
         return not re.search(r"[*?\[\]\\]", thread_id)
 
-    def told(self) -> dict[str, Any]:
-        found: dict[str, Any] = _floating(super().told())
+    def recorded_truth(self) -> dict[str, Any]:
+        found: dict[str, Any] = _floating(super().recorded_truth())
         return found
 
-    def restore(self) -> None:
-        restore_javascript_keys(FOLDER / f"{self.fixture}.jsonl.gz", self.url)
+    def restore_recording(self) -> None:
+        restore_javascript_keys(FOLDER / f"{self.recording}.jsonl.gz", self.url)
 
     def add(self, thread_id: str) -> None:
         with redis.Redis.from_url(self.url) as client:
@@ -91,11 +144,14 @@ class ShallowJavaScriptRedisHarness(JavaScriptRedisHarness):
     """ShallowRedisSaver of LangGraph.js."""
 
     name: ClassVar[str] = "redis-js-shallow"
-    fixture: ClassVar[str | None] = "redis-shallow"
+    recording: ClassVar[str | None] = "redis-shallow"
     has_history: ClassVar[bool] = False
-    mangled: ClassVar[frozenset[str]] = JavaScriptRedisHarness.mangled | frozenset(
-        {"fork-invoke", "fork-update", "fork-update-open", "fork-copy", "fork-chat"}
-        | {"fork-subgraph", "delta-fork-often", "delta-fork-rarely", "fork-asking"}
+    skipped_scenarios: ClassVar[frozenset[str]] = (
+        JavaScriptRedisHarness.skipped_scenarios
+        | frozenset(
+            {"fork-invoke", "fork-update", "fork-update-open", "fork-copy", "fork-chat"}
+            | {"fork-subgraph", "delta-fork-often", "delta-fork-rarely", "fork-asking"}
+        )
     )
     """There is no history to go back to."""
 
@@ -104,11 +160,11 @@ class JavaScriptMongoHarness(JavaScriptHarness, MongoHarness):
     """MongoDBSaver of LangGraph.js."""
 
     name: ClassVar[str] = "mongodb-js"
-    fixture: ClassVar[str | None] = "mongodb"
-    refused: ClassVar[frozenset[str]] = frozenset()
+    recording: ClassVar[str | None] = "mongodb"
+    failing_scenarios: ClassVar[frozenset[str]] = frozenset()
 
-    def restore(self) -> None:
-        restore_javascript_documents(FOLDER / f"{self.fixture}.bson.gz", self.url)
+    def restore_recording(self) -> None:
+        restore_javascript_documents(FOLDER / f"{self.recording}.bson.gz", self.url)
 
     def add(self, thread_id: str) -> None:
         with pymongo.MongoClient[Any](self.url) as client:

@@ -18,15 +18,15 @@ class KaflowHarness(MongoHarness):
 
     name: ClassVar[str] = "kaflow"
     has_writes: ClassVar[bool] = False
-    pickled: ClassVar[bool] = True
-    refused: ClassVar[frozenset[str]] = frozenset(
+    stores_pickles: ClassVar[bool] = True
+    failing_scenarios: ClassVar[frozenset[str]] = frozenset(
         # `list` has no `filter`, so there is no history to choose from.
         {"fork-invoke", "fork-update", "fork-update-open", "fork-copy", "fork-chat"}
         # Of two questions, the one to be answered is not stored.
         | {"interrupt-one-answered", "interrupt-sends"}
     )
-    refusal: ClassVar[Refusal] = (TypeError, IndexError)
-    mangled: ClassVar[frozenset[str]] = frozenset(
+    scenario_errors: ClassVar[Refusal] = (TypeError, IndexError)
+    skipped_scenarios: ClassVar[frozenset[str]] = frozenset(
         # Checkpoints of a subgraph are stored as those of the thread.
         {"interrupt-subgraph", "interrupt-nested", "interrupt-nested-answered"}
         | {"subgraph", "subgraph-error", "subgraph-stateful", "subgraph-stateful-node"}
@@ -53,7 +53,7 @@ class KaflowHarness(MongoHarness):
     def kept_saver(self) -> Any:
         return self.stack.enter_context(self.saver())
 
-    def truthful(self, saver: Any) -> Any:
+    def corrected_saver(self, saver: Any) -> Any:
         return InTime(saver)
 
     def times(self, thread_id: str) -> tuple[datetime, datetime] | None:

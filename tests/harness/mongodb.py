@@ -13,7 +13,9 @@ from bson.codec_options import CodecOptions
 from bson.errors import InvalidDocument
 from bson.raw_bson import RawBSONDocument
 
+from ckpt_backends.testing.counting import Count
 from ckpt_backends.testing.harness import Harness, Refusal, StoredRows, TestServer
+from tests.harness.counting import CHECKPOINTS, HOLDS, WRITES
 from tests.mongodb import in_order
 from tests.servers import Server, mongodb_database
 
@@ -26,9 +28,9 @@ class MongoHarness(Harness):
     TABLES = ("checkpoints", "checkpoint_writes")
     name: ClassVar[str] = "mongodb"
     server: ClassVar[str | None] = "mongodb"
-    refused: ClassVar[frozenset[str]] = frozenset({"zoo-bytes"})
+    failing_scenarios: ClassVar[frozenset[str]] = frozenset({"zoo-bytes"})
     """The saver passes a bytearray to the driver, which accepts only bytes."""
-    refusal: ClassVar[Refusal] = InvalidDocument
+    scenario_errors: ClassVar[Refusal] = InvalidDocument
 
     def create(self, folder: Path, server: TestServer | None) -> str:
         assert isinstance(server, Server)
@@ -55,7 +57,7 @@ class MongoHarness(Harness):
         with MongoDBSaver.from_conn_string(self.url, self._name) as saver:
             yield saver
 
-    def truthful(self, saver: Any) -> Any:
+    def corrected_saver(self, saver: Any) -> Any:
         return in_order(saver)
 
     def fingerprint(self) -> object:
@@ -94,7 +96,7 @@ class MongoHarness(Harness):
             if copies:
                 self.database[table].insert_many(copies)
 
-    def has_memory(self, thread_id: str) -> bool:
+    def has_stateful_subgraph(self, thread_id: str) -> bool:
         found = self.database["checkpoints"].distinct("checkpoint_ns", {"thread_id": thread_id})
         return any(ns and ":" not in ns for ns in found)
 
@@ -104,3 +106,23 @@ class MongoHarness(Harness):
     @staticmethod
     def _kept() -> dict[str, int]:
         return {"_id": 0, "thread_id": 0}
+
+    def count(self) -> Count:
+        found = Count()
+        with pymongo.MongoClient[Any](self.url) as client:
+            database = client.get_default_database()
+            for collection in database.list_collection_names():
+                table = WRITES if "write" in collection else CHECKPOINTS
+                options = CodecOptions(RawBSONDocument)
+                for one in database.get_collection(collection, options).find():
+                    names = ("checkpoint", "checkpoint_data", "metadata")
+                    parts = ("value",) if table == WRITES else names
+                    size = sum(_bson_length(one.get(part)) for part in parts)
+                    found.add(table, HOLDS[table], size)
+        return found
+
+
+def _bson_length(value: Any) -> int:
+    if isinstance(value, RawBSONDocument):
+        return len(value.raw)
+    return len(value.encode() if isinstance(value, str) else value or b"")

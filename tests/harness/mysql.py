@@ -11,7 +11,9 @@ from typing import Any, ClassVar
 
 import pymysql
 
+from ckpt_backends.testing.counting import Count
 from ckpt_backends.testing.harness import Harness, Refusal, StoredRows, TestServer
+from tests.harness.counting import HOLDS, sized
 from tests.mysql import exactly
 from tests.servers import Server, mysql_connection, mysql_database
 
@@ -27,9 +29,9 @@ class MySQLHarness(Harness):
     TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
     name: ClassVar[str] = "mysql"
     server: ClassVar[str | None] = "mysql"
-    refused: ClassVar[frozenset[str]] = frozenset({"zoo-floats"})
+    failing_scenarios: ClassVar[frozenset[str]] = frozenset({"zoo-floats"})
     """JSON has no NaN."""
-    refusal: ClassVar[Refusal] = pymysql.Error
+    scenario_errors: ClassVar[Refusal] = pymysql.Error
     options_of_database: ClassVar[str] = ""
 
     def create(self, folder: Path, server: TestServer | None) -> str:
@@ -77,7 +79,7 @@ class MySQLHarness(Harness):
                 thread_id,
             )
 
-    def has_memory(self, thread_id: str) -> bool:
+    def has_stateful_subgraph(self, thread_id: str) -> bool:
         query = "SELECT 1 FROM checkpoints WHERE BINARY thread_id = %s AND checkpoint_ns > ''"
         return bool(self._run(f"{query} AND LOCATE(':', checkpoint_ns) = 0", thread_id))
 
@@ -98,6 +100,15 @@ class MySQLHarness(Harness):
             cursor.execute(query, values)
             return tuple(cursor.fetchall())
 
+    def count(self) -> Count:
+        found = Count()
+        with mysql_connection(self.url) as connection, connection.cursor() as cursor:
+            for table, query in sized("octet_length(checkpoint) + octet_length(metadata)"):
+                cursor.execute(query)
+                ((rows, size),) = cursor.fetchall()
+                found.add(table, HOLDS[table], int(size), rows)
+        return found
+
 
 class ShallowMySQLHarness(MySQLHarness):
     """The saver that keeps only the newest checkpoint of each namespace.
@@ -108,13 +119,13 @@ class ShallowMySQLHarness(MySQLHarness):
     name: ClassVar[str] = "mysql-shallow"
     has_history: ClassVar[bool] = False
     options_of_database: ClassVar[str] = "COLLATE utf8mb4_bin"
-    refused: ClassVar[frozenset[str]] = frozenset(
+    failing_scenarios: ClassVar[frozenset[str]] = frozenset(
         {"fork-invoke", "fork-update", "fork-update-open", "fork-copy", "fork-chat"}
         | {"fork-subgraph", "delta-fork-often", "delta-fork-rarely"}
     )
     """There is no history to go back to."""
-    refusal: ClassVar[Refusal] = StopIteration
-    options: ClassVar[Mapping[str, Any]] = {"durability": "sync"}
+    scenario_errors: ClassVar[Refusal] = StopIteration
+    run_options: ClassVar[Mapping[str, Any]] = {"durability": "sync"}
     """A `put` removes the writes of all other checkpoints. If the graph does not wait for it, it
     may come late and remove the writes of the next checkpoint.
     """

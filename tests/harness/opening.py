@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 
 from ckpt_backends.testing.harness import Harness
-from tests.conftest import redis_of_its_own
+from tests.plugin import redis_of_its_own
 from tests.servers import Server
 
 AnyHarness = TypeVar("AnyHarness", bound=Harness)
@@ -21,8 +21,8 @@ def own_server(kind: type[Harness], request: pytest.FixtureRequest) -> Iterator[
     """Yield a separate server if a store is a whole server; otherwise the shared one of the run."""
     if kind.server is None:
         yield None
-    elif kind.server == "redis":
-        with redis_of_its_own(modules=kind.modules) as server:
+    elif kind.server in {"redis", "redis_stack"}:
+        with redis_of_its_own(modules=kind.server == "redis_stack") as server:
             yield server
     else:
         yield request.getfixturevalue(f"{kind.server}_server")

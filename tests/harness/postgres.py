@@ -10,7 +10,9 @@ from typing import Any, ClassVar
 
 import psycopg
 
+from ckpt_backends.testing.counting import Count
 from ckpt_backends.testing.harness import Harness, Refusal, StoredRows, TestServer
+from tests.harness.counting import HOLDS, sized
 from tests.servers import Server, postgres_database
 
 
@@ -20,9 +22,9 @@ class PostgresHarness(Harness):
     TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
     name: ClassVar[str] = "postgres"
     server: ClassVar[str | None] = "postgres"
-    refused: ClassVar[frozenset[str]] = frozenset({"zoo-floats", "zoo-text"})
+    failing_scenarios: ClassVar[frozenset[str]] = frozenset({"zoo-floats", "zoo-text"})
     """JSONB has no NaN, and no text with a NUL."""
-    refusal: ClassVar[Refusal] = psycopg.DataError
+    scenario_errors: ClassVar[Refusal] = psycopg.DataError
 
     def create(self, folder: Path, server: TestServer | None) -> str:
         assert isinstance(server, Server)
@@ -78,7 +80,7 @@ class PostgresHarness(Harness):
                 [new_id, thread_id],
             )
 
-    def has_memory(self, thread_id: str) -> bool:
+    def has_stateful_subgraph(self, thread_id: str) -> bool:
         found = self.connection.execute(
             "SELECT 1 FROM checkpoints WHERE thread_id = %s AND checkpoint_ns > ''"
             " AND strpos(checkpoint_ns, ':') = 0",
@@ -101,19 +103,27 @@ class PostgresHarness(Harness):
         names = [row["column_name"] for row in found]
         return [f"{name}{cast}" for name in names if name != "thread_id"]
 
+    def count(self) -> Count:
+        found = Count()
+        with psycopg.connect(self.url) as connection:
+            for table, query in sized("pg_column_size(checkpoint) + pg_column_size(metadata)"):
+                ((rows, size),) = connection.execute(query.replace("`", '"').encode()).fetchall()
+                found.add(table, HOLDS[table], int(size), rows)
+        return found
+
 
 class ShallowPostgresHarness(PostgresHarness):
     """The saver that keeps only the newest checkpoint of each namespace."""
 
     name: ClassVar[str] = "postgres-shallow"
     has_history: ClassVar[bool] = False
-    refused: ClassVar[frozenset[str]] = frozenset(
+    failing_scenarios: ClassVar[frozenset[str]] = frozenset(
         {"fork-invoke", "fork-update", "fork-update-open", "fork-copy", "fork-chat"}
         | {"fork-subgraph", "delta-fork-often", "delta-fork-rarely"}
     )
     """There is no history to go back to."""
-    refusal: ClassVar[Refusal] = StopIteration
-    options: ClassVar[Mapping[str, Any]] = {"durability": "sync"}
+    scenario_errors: ClassVar[Refusal] = StopIteration
+    run_options: ClassVar[Mapping[str, Any]] = {"durability": "sync"}
     """A `put` removes the writes of all other checkpoints. If the graph does not wait for it, it
     may come late and remove the writes of the next checkpoint.
     """

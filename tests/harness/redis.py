@@ -12,7 +12,9 @@ from typing import Any, ClassVar
 import langgraph_checkpoint_plainredis
 import redis
 
+from ckpt_backends.testing.counting import Count
 from ckpt_backends.testing.harness import POINTERS, Harness, Refusal, StoredRows, TestServer
+from tests.harness.counting import BLOBS
 from tests.harness.postgres import ShallowPostgresHarness
 from tests.redis_savers import PlainRedisSaver, SeeingShallowRedisSaver, dump
 
@@ -22,15 +24,15 @@ class RedisHarness(Harness):
 
     KINDS = ("checkpoint", "checkpoint_write", "write_keys_zset", POINTERS)
     name: ClassVar[str] = "redis"
-    server: ClassVar[str | None] = "redis"
-    refused: ClassVar[frozenset[str]] = frozenset({"zoo-time"})
+    server: ClassVar[str | None] = "redis_stack"
+    failing_scenarios: ClassVar[frozenset[str]] = frozenset({"zoo-time"})
     """JSON has no times with a time zone."""
-    refusal: ClassVar[Refusal] = TypeError
-    mangled: ClassVar[frozenset[str]] = frozenset(
+    scenario_errors: ClassVar[Refusal] = TypeError
+    skipped_scenarios: ClassVar[frozenset[str]] = frozenset(
         {"zoo-pydantic", "zoo-times", "zoo-uuid-decimal", "zoo-path-regex", "zoo-numpy"}
     )
-    parsed: ClassVar[bool] = True
-    sparse: ClassVar[bool] = True
+    values_as_documents: ClassVar[bool] = True
+    omits_defaults: ClassVar[bool] = True
 
     def create(self, folder: Path, server: TestServer | None) -> str:
         assert server is not None
@@ -106,7 +108,7 @@ class RedisHarness(Harness):
         rest = name.removeprefix(f"{kind}:{thread_id}:".encode())
         return f"{kind}:{new_id}:".encode() + rest
 
-    def has_memory(self, thread_id: str) -> bool:
+    def has_stateful_subgraph(self, thread_id: str) -> bool:
         start = f"checkpoint_latest:{thread_id}:".encode()
         found = [one.removeprefix(start) for one in self._names("checkpoint_latest", thread_id)]
         return any(b":" not in ns and ns != b"__empty__" for ns in found)
@@ -116,14 +118,38 @@ class RedisHarness(Harness):
             for name in self._names(kind, thread_id):
                 self.client.delete(name)
 
+    def count(self) -> Count:
+        found = Count()
+        with redis.Redis.from_url(self.url) as client:
+            for name in client.scan_iter(count=1000):
+                kind = name.partition(b":")[0].decode()
+                if not kind.startswith(("checkpoint", "write_")):
+                    continue
+                paths = {
+                    "checkpoint": ["$.checkpoint", "$.metadata"],
+                    "checkpoint_write": ["$.blob", "$.value"],
+                    "checkpoint_blob": ["$.value"],
+                }.get(kind)
+                if paths is None:
+                    found.rows[kind] += 1
+                    continue
+                sizes = [client.execute_command("JSON.DEBUG", "MEMORY", name, one) for one in paths]
+                what = {"checkpoint": "checkpoints", "checkpoint_write": "writes"}.get(
+                    kind, "blobs"
+                )
+                found.add(kind, what, sum(size[0] for size in sizes if size))
+        return found
+
 
 class ShallowRedisHarness(RedisHarness):
     """The saver that keeps only the newest checkpoint of each namespace."""
 
     name: ClassVar[str] = "redis-shallow"
     has_history: ClassVar[bool] = False
-    refused: ClassVar[frozenset[str]] = ShallowPostgresHarness.refused | {"zoo-time"}
-    refusal: ClassVar[type[Exception]] = Exception
+    failing_scenarios: ClassVar[frozenset[str]] = ShallowPostgresHarness.failing_scenarios | {
+        "zoo-time"
+    }
+    scenario_errors: ClassVar[type[Exception]] = Exception
 
     @contextmanager
     def saver(self) -> Iterator[Any]:
@@ -133,7 +159,7 @@ class ShallowRedisHarness(RedisHarness):
             saver.setup()
             yield saver
 
-    def truthful(self, saver: Any) -> Any:
+    def corrected_saver(self, saver: Any) -> Any:
         return SeeingShallowRedisSaver(redis_client=saver._redis)
 
     def forget(self, thread_id: str) -> None:
@@ -148,7 +174,7 @@ class PlainRedisHarness(Harness):
     KINDS = ("checkpoint", "writes")
     name: ClassVar[str] = "redis-hash"
     server: ClassVar[str | None] = "redis"
-    modules: ClassVar[bool] = False
+    has_task_paths: ClassVar[bool] = False
     separator: ClassVar[str] = "$"
 
     def create(self, folder: Path, server: TestServer | None) -> str:
@@ -189,7 +215,7 @@ class PlainRedisHarness(Harness):
                 if rest.split(b"$")[1].decode() <= until:
                     self.client.copy(name, f"{kind}${new_id}$".encode() + rest)
 
-    def has_memory(self, thread_id: str) -> bool:
+    def has_stateful_subgraph(self, thread_id: str) -> bool:
         start = f"checkpoint${thread_id}$".encode()
         found = {
             one.removeprefix(start).split(b"$")[0] for one in self._names("checkpoint", thread_id)
@@ -201,13 +227,24 @@ class PlainRedisHarness(Harness):
             for name in self._names(kind, thread_id):
                 self.client.delete(name)
 
+    def count(self) -> Count:
+        found = Count()
+        with redis.Redis.from_url(self.url) as client:
+            for name in client.scan_iter(count=1000):
+                kind = name.partition(self.separator.encode())[0].decode()
+                fields = ("checkpoint", "metadata") if kind == "checkpoint" else ("value",)
+                size = sum(client.hstrlen(name, one) for one in fields)
+                found.add(kind, "checkpoints" if kind == "checkpoint" else "writes", size)
+        return found
+
 
 class PlainRedisSaverHarness(PlainRedisHarness):
     """langgraph-checkpoint-plainredis on a separate server, without modules."""
 
     name: ClassVar[str] = "redis-plain"
-    wrapped: ClassVar[bool] = True
-    damaged: ClassVar[frozenset[tuple[str, int, str]]] = frozenset(
+    unverifiable: ClassVar[frozenset[str]] = frozenset({"fork was given"})
+    values_as_text: ClassVar[bool] = True
+    known_mismatches: ClassVar[frozenset[tuple[str, int, str]]] = frozenset(
         {("fork-asking", 2, "items"), ("fork-update-open", 2, "items"), ("zoo-bytes", 3, "value")}
         | {("fork-chat", step, "messages") for step in (1, 2, 3)}
         | {("fork-update", step, "items") for step in (2, 3)}
@@ -275,7 +312,7 @@ class PlainRedisSaverHarness(PlainRedisHarness):
             if self.client.exists(timeline):
                 self.client.hset("lg:threads", timeline, json.dumps({"thread": new_id, "ns": ns}))
 
-    def has_memory(self, thread_id: str) -> bool:
+    def has_stateful_subgraph(self, thread_id: str) -> bool:
         return any(ns and ":" not in ns for ns in self._namespaces(thread_id))
 
     def forget(self, thread_id: str) -> None:
@@ -283,6 +320,24 @@ class PlainRedisSaverHarness(PlainRedisHarness):
             for name, _, _ in self._blobs(thread_id, ns):
                 self.client.delete(name)
         self.kept_saver.delete_thread(thread_id)
+
+    def count(self) -> Count:
+        found = Count()
+        with redis.Redis.from_url(self.url) as client:
+            for name in client.scan_iter(count=1000):
+                match name.split(b":")[1:2]:
+                    case [b"cp"]:
+                        found.add("checkpoint", "checkpoints", client.strlen(name))
+                    case [b"blob"]:
+                        found.add(BLOBS, "blobs", client.strlen(name))
+                    case [b"wr"]:
+                        values = client.hvals(name)
+                        found.rows["writes"] += 1
+                        found.held["writes"] += len(values)
+                        found.held["bytes"] += sum(map(len, values))
+                    case [b"threads"]:
+                        found.rows["threads"] += client.hlen(name)
+        return found
 
 
 def _fields(client: Any, name: bytes) -> tuple[Any, ...]:

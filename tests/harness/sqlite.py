@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ckpt_backends.testing.counting import Count
 from ckpt_backends.testing.harness import Harness, StoredRows, TestServer
 
 
@@ -74,7 +75,7 @@ class SqliteHarness(Harness):
             )
         self.connection.commit()
 
-    def has_memory(self, thread_id: str) -> bool:
+    def has_stateful_subgraph(self, thread_id: str) -> bool:
         found = self.connection.execute(
             "SELECT 1 FROM checkpoints WHERE thread_id = ? AND checkpoint_ns > ''"
             " AND checkpoint_ns NOT LIKE '%:%'",
@@ -90,3 +91,15 @@ class SqliteHarness(Harness):
     def _columns(self, table: str) -> Sequence[str]:
         found = self.connection.execute(f"SELECT name FROM pragma_table_info('{table}')")
         return [name for (name,) in found if name != "thread_id"]
+
+    def count(self) -> Count:
+        found = Count()
+        with closing(sqlite3.connect(self.path)) as connection:
+            for table, size in (
+                ("checkpoints", "length(checkpoint) + length(metadata)"),
+                ("writes", "length(value)"),
+            ):
+                query = f"SELECT count(*), coalesce(sum({size}), 0) FROM {table}"
+                ((rows, total),) = connection.execute(query)
+                found.add(table, table, total, rows)
+        return found

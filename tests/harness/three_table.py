@@ -9,7 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ckpt_backends.testing.counting import Count
 from ckpt_backends.testing.harness import Harness, TestServer
+from tests.harness.counting import CHECKPOINTS, HOLDS, TABLES
 from tests.servers import Server, mysql_database, postgres_database
 from tests.threetable import ThreeTableSaver, connected
 
@@ -18,10 +20,10 @@ class ThreeTableHarness(Harness):
     """A hash and values for each checkpoint, on SQLite."""
 
     name: ClassVar[str] = "three-table"
-    bare: ClassVar[bool] = True
-    options: ClassVar[Mapping[str, Any]] = {"durability": "sync"}
+    values_only: ClassVar[bool] = True
+    run_options: ClassVar[Mapping[str, Any]] = {"durability": "sync"}
     """A checkpoint takes the writes that are stored when it is put, so none may come late."""
-    mangled: ClassVar[frozenset[str]] = frozenset(
+    skipped_scenarios: ClassVar[frozenset[str]] = frozenset(
         # The value of a DeltaChannel is stored only sometimes, and it cannot be distinguished from
         # a value that has not changed since.
         {"delta-often", "delta-rarely", "delta-reset", "delta-removed", "delta-stopped"}
@@ -33,7 +35,7 @@ class ThreeTableHarness(Harness):
 
     @cached_property
     def _saver(self) -> ThreeTableSaver:
-        return ThreeTableSaver(self.url, latest=self.latest)
+        return ThreeTableSaver(self.url, latest=self.newest_values_only)
 
     @contextmanager
     def saver(self) -> Iterator[Any]:
@@ -53,12 +55,24 @@ class ThreeTableHarness(Harness):
         found = self._saver.times[thread_id]
         return min(found), max(found)
 
+    def count(self) -> Count:
+        found = Count()
+        with connected(self.url) as execute:
+            for table in TABLES:
+                # SQLite's length of a BLOB is its number of bytes.
+                length = "octet_length" if "://" in self.url else "length"
+                size = "0" if table == CHECKPOINTS else f"{length}(blob_data)"
+                query = f"SELECT count(*), coalesce(sum({size}), 0) FROM {table}"
+                ((rows, total),) = execute(query, []).fetchall()
+                found.add(table, HOLDS[table], int(total), rows)
+        return found
+
 
 class LatestThreeTableHarness(ThreeTableHarness):
     """The hash of the namespace is used, so each put replaces the values."""
 
     name: ClassVar[str] = "three-table-latest"
-    latest: ClassVar[bool] = True
+    newest_values_only: ClassVar[bool] = True
 
 
 _SOME = frozenset(
@@ -70,7 +84,7 @@ _SOME = frozenset(
 class PostgresThreeTableHarness(ThreeTableHarness):
     """On PostgreSQL."""
 
-    only: ClassVar[frozenset[str] | None] = _SOME
+    only_scenarios: ClassVar[frozenset[str] | None] = _SOME
 
     name: ClassVar[str] = "three-table on postgres"
     server: ClassVar[str | None] = "postgres"
@@ -83,7 +97,7 @@ class PostgresThreeTableHarness(ThreeTableHarness):
 class MySQLThreeTableHarness(ThreeTableHarness):
     """On MariaDB, with the hash as bytes; ids are compared by their code points."""
 
-    only: ClassVar[frozenset[str] | None] = _SOME
+    only_scenarios: ClassVar[frozenset[str] | None] = _SOME
 
     name: ClassVar[str] = "three-table on mysql"
     server: ClassVar[str | None] = "mysql"

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
+from ckpt_backends.testing.filling import FEW_SCENARIOS, Fill
 from ckpt_backends.testing.harness import Harness
+from ckpt_backends.testing.trials import can_travel
 from tests.harness import HARNESSES
 
 FAST = frozenset(
-    {"sqlite", "postgres", "mysql", "langgraph-dev", "mongodb", "redis", "three-table"}
+    {"sqlite", "postgres", "mysql", "langgraph-dev", "mongodb", "redis", "three-table", "dynamodb"}
 )
 """One layout of each engine: these are tested by default, the others with `-m engines`."""
 DISTINCT = frozenset({"sqlite", "postgres-shallow", "redis-js"})
@@ -21,32 +22,17 @@ DISTINCT = frozenset({"sqlite", "postgres-shallow", "redis-js"})
 
 `test_same.py` shows that they do, so commands are run on the others with `-m slow` only.
 """
-SLOWEST = frozenset({"mongodb", "mongodb-js", "kaflow"})
+SLOWEST = frozenset({"mongodb", "mongodb-js", "kaflow", "dynamodb"})
 """The layouts whose test server takes the most time."""
-FEW = frozenset(
-    {"linear", "chat", "subgraph", "subgraph-stateful", "fork-chat", "fork-update", "reducers"}
-    | {"interrupt-alone", "interrupt-nested", "interrupt-answered", "fanout-send", "error"}
-    | {"command-input", "delta-rarely", "with-metadata", "durability-exit", "zoo-text"}
-    | {"alice@example.com", "two\nlines", "会话-四十二"}
-)
-"""Scenarios that represent the others, for layouts on which all of them take too long."""
+FEWEST = {"dynamodb": FEW_SCENARIOS - {"delta-rarely", "two\nlines"}}
+"""By layout, fewer scenarios for the default run: the test server of DynamoDB takes 10 ms of CPU
+time for each request. Its tests of changes run with `-m engines`."""
 
 
-FEWEST = frozenset({"linear", "chat", "subgraph", "interrupt-nested", "delta-rarely", "two\nlines"})
-"""The same for the layouts whose test server takes the most time."""
-
-
-@dataclass(frozen=True)
-class Fill:
-    """How a store is filled."""
-
-    kind: type[Harness]
-    only: frozenset[str] | None
-    """The scenarios to run; None for all."""
-
-    @property
-    def name(self) -> str:
-        return self.kind.name if self.only is None else f"{self.kind.name} (few)"
+TRAVELLING = {"postgres", "mysql", "mongodb", "langgraph-dev", "redis"}
+"""One layout of each engine for time travel by default. SQLite has tests of its own."""
+COPIED = TRAVELLING | {"redis-hash", "redis-plain", "valkey", "dynamodb"}
+"""The layouts whose time travel is tested."""
 
 
 def fills(kinds: Iterable[type[Harness]], *, distinct: bool, config: pytest.Config) -> list[Any]:
@@ -59,7 +45,8 @@ def fills(kinds: Iterable[type[Harness]], *, distinct: bool, config: pytest.Conf
     for kind in kinds:
         for only, mark in _tiers(kind, distinct=distinct):
             if mark in {"", "fast"} or _asks_for(config, mark):
-                fill = Fill(kind, kind.only if only is None else only)
+                third = HARNESSES.index(kind) % 3 if kind is not HARNESSES[0] else None
+                fill = Fill(kind, kind.only_scenarios if only is None else only, third)
                 marks = [] if mark in {"", "fast"} else [getattr(pytest.mark, mark)]
                 found.append(pytest.param(fill, id=fill.name, marks=marks))
     return found
@@ -69,13 +56,15 @@ def _tiers(kind: type[Harness], *, distinct: bool) -> Iterator[tuple[frozenset[s
     """Yield the scenarios of a layout, each time with the marker of their tier."""
     if kind.name == "sqlite":
         yield None, "fast"
-    elif distinct and not kind.bare:
+    elif distinct and not kind.values_only:
         yield None, "engines" if kind.name in DISTINCT else "slow"
-    elif kind.name in SLOWEST and kind.fixture is None:
-        yield FEWEST, "fast" if kind.name in FAST else "engines"
+    elif kind.name in SLOWEST and kind.recording is None:
+        if kind.name in FEWEST:
+            yield FEWEST[kind.name], "fast"
+        yield FEW_SCENARIOS, "fast" if kind.name in FAST - FEWEST.keys() else "engines"
         yield None, "slow"
     elif kind.name in FAST:
-        yield FEW, "fast"
+        yield FEW_SCENARIOS, "fast"
         yield None, "engines"
     else:
         yield None, "engines"
@@ -97,10 +86,35 @@ def layouts(kinds: Collection[type[Harness]] = HARNESSES) -> list[Any]:
             kind,
             id=kind.name,
             marks=pytest.mark.slow
-            if kind.fixture
+            if kind.recording
             else ()
-            if kind.name in FAST
+            if kind.name in FAST - FEWEST.keys()
             else pytest.mark.engines,
         )
         for kind in kinds
     ]
+
+
+def travels(kinds: Iterable[type[Harness]], names: Sequence[str], *, every: bool) -> list[Any]:
+    """Return pairs of a layout and a scenario, with the marks of their tiers.
+
+    By default, one thread of each kind is tested on one layout of each engine.
+    """
+    return [
+        pytest.param(
+            (kind, name),
+            id=f"{kind.name}-{name}",
+            marks=() if every else _mark_of_travel(kind.name, name),
+        )
+        for kind in kinds
+        if kind.name in COPIED
+        for name in names
+        if can_travel(kind, name)
+    ]
+
+
+def _mark_of_travel(layout: str, name: str) -> Any:
+    is_chosen = name in {"linear", "subgraph-stateful"}
+    if layout in TRAVELLING and is_chosen:
+        return ()
+    return pytest.mark.slow if layout in FEWEST and not is_chosen else pytest.mark.engines

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ckpt_backends.testing.trials import check_clone
 from tests.support import ckpt
 from tests.travel.conftest import FEW, NAMES, SAMPLE, Filled, tiered
-from tests.travel.trials import check_clone
 
 
 @pytest.mark.parametrize("name", tiered(SAMPLE, FEW))

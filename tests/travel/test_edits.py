@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from langgraph.types import Overwrite
 
+from ckpt_backends.testing.official import config_of, ending, outcome, state
 from tests.support import Answer, ckpt, first_now
 from tests.travel.conftest import Filled
-from tests.travel.official import config_of, ending, outcome, state
 
 
 @pytest.fixture(

@@ -18,18 +18,12 @@ import ormsgpack
 import pytest
 
 from ckpt_backends.registry import open_store
+from ckpt_backends.testing.official import ScenarioThread, config_of, ending, outcome, state
+from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 from tests.harness.sqlite import SqliteHarness
 from tests.support import FIXTURES, ckpt, copy_store
-from tests.travel.official import (
-    Thread,
-    config_of,
-    ending,
-    outcome,
-    scenarios,
-    state,
-)
 
 pytestmark = pytest.mark.engines
 
@@ -99,8 +93,8 @@ def check_python(era: str, path: Path, targets: Mapping[Target, str]) -> None:
     with SqliteHarness.at(str(path)) as place:
         for (thread_id, checkpoint_id), copy in targets.items():
             answer = answers[thread_id, checkpoint_id]
-            scenario = scenarios.SCENARIOS[thread_id]
-            thread = Thread(copy, scenario.build)
+            scenario = SCENARIOS[thread_id]
+            thread = ScenarioThread(copy, scenario.build)
             if scenario.is_async:
                 continue
             graph = thread.graph(place.kept_saver)
@@ -113,7 +107,7 @@ def check_python(era: str, path: Path, targets: Mapping[Target, str]) -> None:
 
 
 def check_resumed(
-    place: SqliteHarness, thread: Thread, thread_id: str, target: str, configurable: Any
+    place: SqliteHarness, thread: ScenarioThread, thread_id: str, target: str, configurable: Any
 ) -> None:
     place.copy(thread_id, "theirs")
     try:

@@ -10,10 +10,11 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.types import Command
 
+from ckpt_backends.testing.official import ScenarioThread, config_of, stored_ids
+from ckpt_backends.testing.scenarios import channel_graphs, graphs
+from ckpt_backends.testing.trials import check_clone, check_rollback
 from tests.support import ckpt
 from tests.travel.conftest import Filled
-from tests.travel.official import Thread, config_of, graphs, stored_ids
-from tests.travel.trials import check_clone, check_rollback
 
 
 def words(text: str) -> dict[str, Any]:
@@ -35,12 +36,12 @@ GRAPHS: dict[str, tuple[Any, Any]] = {
     "ask_twice": (graphs.ask_twice, words),
     "subgraph_nested": (graphs.subgraph_nested, words),
     "goto": (graphs.goto, words),
-    "delta_often": (graphs.delta_often, both),
-    "delta_rarely": (graphs.delta_rarely, both),
+    "delta_often": (channel_graphs.delta_often, both),
+    "delta_rarely": (channel_graphs.delta_rarely, both),
 }
 
 
-def generate(filled: Filled, name: str, seed: int) -> Thread:
+def generate(filled: Filled, name: str, seed: int) -> ScenarioThread:
     """A thread of random turns, answers, updates, time travels and rollbacks."""
     build, make = GRAPHS[name]
     dice, thread_id = random.Random(f"{name} {seed}"), f"generated {name} {seed}"
@@ -69,7 +70,7 @@ def generate(filled: Filled, name: str, seed: int) -> Thread:
                 ckpt("-s", filled.harness.url, "rollback", thread_id, target, "--yes")
             else:
                 graph.invoke(None, here, durability="sync")
-    return Thread(thread_id, build, make("further"))
+    return ScenarioThread(thread_id, build, make("further"))
 
 
 def check(filled: Filled, name: str, seed: int) -> None:

@@ -13,13 +13,16 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ckpt_backends.registry import open_store
+from ckpt_backends.testing.official import drive, stored_ids
+from ckpt_backends.testing.scenarios import channel_graphs
+from ckpt_backends.testing.scenarios.running import Scenario
+from ckpt_backends.testing.scenarios.values import Unserializable, keep_each
+from ckpt_backends.testing.trials import check_clone, check_rollback
 from tests.harness.mongodb import MongoHarness
 from tests.harness.opening import empty_store
 from tests.harness.sqlite import SqliteHarness
-from tests.support import ckpt
+from tests.support import ckpt, first_now
 from tests.travel.conftest import Filled
-from tests.travel.official import drive, graphs, scenarios, stored_ids
-from tests.travel.trials import check_clone, check_rollback
 
 NAME = "pickled"
 
@@ -41,7 +44,7 @@ class PickledMongo(MongoHarness):
         return MongoDBSaver(self.client, self.database.name, serde=serde)
 
 
-@pytest.fixture(params=["sqlite", "mongodb"])
+@pytest.fixture(params=first_now(["sqlite", "mongodb"]))
 def filled(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Filled]:
     kind = PickledSqlite if request.param == "sqlite" else PickledMongo
     with empty_store(kind, request, tmp_path) as harness:
@@ -50,9 +53,9 @@ def filled(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Filled]:
 
 def fill(filled: Filled) -> list[str]:
     """Two turns of a graph whose state only a pickle can hold; gives the ids, newest first."""
-    values = [scenarios.zoo_types.Unserializable("by hand", [1, 2]), {"complex": 1 + 2j}]
-    drive_it = scenarios.keep_each(values)
-    scenario = scenarios.Scenario(NAME, NAME, graphs.holder, drive_it)
+    values = [Unserializable("by hand", [1, 2]), {"complex": 1 + 2j}]
+    drive_it = keep_each(values)
+    scenario = Scenario(NAME, NAME, channel_graphs.holder, drive_it)
     filled.known[NAME] = drive(filled.saver, scenario)
     return stored_ids(filled.saver, NAME)
 

@@ -21,14 +21,14 @@ from ckpt_backends.errors import StoreChanged
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.postgres.changing import lock_number
 from ckpt_backends.registry import open_store
+from ckpt_backends.testing.official import config_of, state, stored_ids
 from ckpt_backends.url import parse_url
 from ckpt_cli.core.forking.plan import CheckpointPlan
 from ckpt_cli.plans.rollback import plan_rollback
 from ckpt_cli.plans.root_branch import RollbackOptions
 from ckpt_cli.threads.thread import ThreadReader
-from tests.support import ckpt, first_now
+from tests.support import ckpt, first_now, later
 from tests.travel.conftest import Filled
-from tests.travel.official import config_of, state, stored_ids
 
 COMMAND = [sys.executable, "-m", "ckpt_cli"]
 _SECONDS = 30.0
@@ -144,7 +144,7 @@ def test_two_rollbacks_at_once_are_one_and_a_refusal(filled: Filled) -> None:
     assert added == codes.count(0) * 2
 
 
-@pytest.mark.parametrize("times", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [*later(2), pytest.param(20, marks=pytest.mark.slow)])
 def test_a_killed_rollback_is_whole_or_not_there(filled: Filled, times: int) -> None:
     graph = filled.thread("subgraph-stateful").graph(filled.saver)
     words = [*COMMAND, "-s", filled.harness.url, "rollback", "ours", "step:1", "--yes"]

@@ -154,7 +154,7 @@ def test_ids_of_another_kind(writable_copy: Path) -> None:
 def test_a_shallow_layout(postgres_url: str) -> None:
     from langgraph.checkpoint.postgres.shallow import ShallowPostgresSaver
 
-    from tests.travel.official import graphs
+    from ckpt_backends.testing.scenarios import graphs
 
     with ShallowPostgresSaver.from_conn_string(postgres_url) as saver:
         saver.setup()
@@ -165,7 +165,7 @@ def test_a_shallow_layout(postgres_url: str) -> None:
 
 
 def test_a_role_that_may_only_read(postgres_server: Server) -> None:
-    from tests.travel.official import graphs
+    from ckpt_backends.testing.scenarios import graphs
 
     with postgres_database(postgres_server) as url:
         place = PostgresHarness.at(url)
@@ -193,7 +193,7 @@ def test_a_schema_of_its_own(postgres_url: str) -> None:
         connection.execute("CREATE SCHEMA agents")
     options = f"{postgres_url}?options=-csearch_path%3Dagents"
     place = PostgresHarness.at(options)
-    from tests.travel.official import graphs
+    from ckpt_backends.testing.scenarios import graphs
 
     graphs.linear(place.kept_saver).invoke({"items": ["in"]}, {"configurable": {"thread_id": "t"}})
     place.close()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ckpt_backends.testing.trials import check_rollback
 from tests.travel.conftest import NAMES, SAMPLE, Filled, tiered
-from tests.travel.trials import check_rollback
 
 
 @pytest.mark.parametrize("name", tiered(NAMES, SAMPLE))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ckpt_backends.testing.official import config_of, state, stored_ids
 from tests.support import ckpt
 from tests.travel.conftest import FEW, NAMES, SAMPLE, Filled, tiered
-from tests.travel.official import config_of, state, stored_ids
 
 
 def check_undo(filled: Filled, name: str) -> None:

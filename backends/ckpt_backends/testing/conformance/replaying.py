@@ -1,0 +1,87 @@
+"""Replays a store, and compares what it finds with the graphs of the scenarios."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Set
+
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.replay.elimination import Verdict
+from ckpt_cli.core.replay.report import ReplayReport, judge_all, report
+from ckpt_cli.queries.replay import replay_thread
+from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.threads.trigger_inference import TriggerInference
+
+OWN: Mapping[str, set[str]] = {
+    "__root__": {"append", "add_messages"},
+    "messages": {"add_messages"},
+    "messages_plain": {"add_messages"},
+    "items": {"append"},
+    "items_plain": {"append"},
+    "seen": {"append"},
+    "total": {"sum"},
+    "best": {"max"},
+    "worst": {"min"},
+    "facts": {"dict_merge"},
+    "labels": {"set_union"},
+}
+"""By channel, as in the graphs of the scenarios; all other channels have no reducer."""
+CUSTOM = {"longest", "table"}
+"""Channels with a reducer that only the application knows."""
+ALWAYS = {"parent is not stored", "explains other steps", "no known reducer"}
+"""Words of reasons for which a step of any store may be unverifiable."""
+UNVERIFIABLE_NOW = {"update_state", "durability"}
+"""The same for what the newest LangGraph stores."""
+
+
+def replay_store(store: Store) -> dict[str, ReplayReport]:
+    """Replay all threads of a store; each is judged by the results of all of them."""
+    inference = TriggerInference(store)
+    found = (
+        replay_thread(ThreadReader(store, one.thread_id, inference)) for one in store.threads()
+    )
+    return {one.thread_id: report(one, judgements) for one, judgements in judge_all(found, {})}
+
+
+def wrong_reducers(reports: Mapping[str, ReplayReport]) -> list[str]:
+    """Return the channels for which a reducer was found that the graph does not use."""
+    wrong = []
+    for thread_id, one in reports.items():
+        for (graph, channel), about in one.channels.items():
+            own = {None} if channel in CUSTOM else OWN.get(channel, {"last_value"})
+            survivors = set(about.judgement.survivors)
+            if about.judgement.reducer not in {None, *own} or (
+                survivors and about.judgement.evidence and own != {None} and not survivors & own
+            ):
+                wrong.append(f"{thread_id} {graph} {channel}: {about.judgement}")
+    return wrong
+
+
+def check_reports(
+    reports: Mapping[str, ReplayReport],
+    unverifiable: Set[str],
+    damaged: Set[tuple[str, int | None, str]] = frozenset(),
+    refused: Collection[str] = (),
+    most: float | None = None,
+) -> None:
+    """Assert that each transition is explained.
+
+    `unverifiable` has words of the allowed reasons why a step cannot be verified, `damaged` the
+    (thread, step, channel) that must differ. Of threads in `refused`, writes may be missing too.
+    At most `most` transitions may be unverifiable; by default one in 25.
+    """
+    findings = [(name, one) for name, about in reports.items() for one in about.findings]
+    wrong = {
+        (name, one.transition.step, one.channel)
+        for name, one in findings
+        if one.verdict is Verdict.MISMATCH
+    }
+    assert wrong == damaged, "(thread, step, channel) whose value does not follow from the writes"
+    known = unverifiable | ALWAYS
+    for name, one in findings:
+        if one.verdict is Verdict.UNVERIFIABLE:
+            allowed = known | {"writes of its tasks"} if name in refused else known
+            assert any(words in one.reason for words in allowed), (name, one)
+    total = sum(one.transitions for one in reports.values())
+    number = sum(one.verdicts.get(Verdict.UNVERIFIABLE, 0) for one in reports.values())
+    assert number <= (total / 25 if most is None else most), "too many steps cannot be verified"
+    assert wrong_reducers(reports) == []

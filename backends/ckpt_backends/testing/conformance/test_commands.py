@@ -1,0 +1,230 @@
+"""Every command's JSON, on every store, held against what the official library says."""
+
+from __future__ import annotations
+
+import pytest
+
+from ckpt_backends.testing.conformance.answers import equal, has, keeps_history, rows, run
+from ckpt_backends.testing.conformance.comparison import EMPTY, canonical, text
+from ckpt_backends.testing.filling import FilledStore
+
+VALUES_ONLY = False
+DISTINCT = True
+HOSTILE = "hostile-id"
+
+
+def test_threads_list_all(filled: FilledStore) -> None:
+    listed = run(filled, "threads", "list", "--all", "-o", "json").json
+    assert {row["thread_id"] for row in listed} == set(filled.threads)
+    for row in listed:
+        assert row["head"] == rows(filled, row["thread_id"])[0]["checkpoint_id"]
+        assert "status" not in row
+    assert [row["last_at"] for row in listed] == sorted(
+        (row["last_at"] for row in listed), reverse=True
+    )
+
+
+def test_threads_list_long(filled: FilledStore) -> None:
+    listed = run(filled, "threads", "list", "--all", "--long", "-o", "json").json
+    for row in listed:
+        head = rows(filled, row["thread_id"])[0]
+        assert row["step"] == head["step"]
+        assert row["source"] == head["source"]
+        assert row["parent"] == head["parent_checkpoint_id"]
+        assert row["bytes"] > 0
+        waiting = filled.threads[row["thread_id"]]["waiting_own"]
+        assert (row["status"] == "done") == (not head["next"])
+        if row["status"] == "interrupted":
+            assert head["interrupts"]
+        if row["status"] in {"interrupted", "error"}:
+            assert waiting
+
+
+@pytest.mark.parametrize("status", ["interrupted", "error", "pending", "done"])
+def test_threads_list_by_status(filled: FilledStore, status: str) -> None:
+    every = run(filled, "threads", "list", "--all", "--long", "-o", "json").json
+    some = run(filled, "threads", "list", "--all", "--status", status, "-o", "json").json
+    assert bool(some) == (filled.harness.has_writes or status in {"pending", "done"})
+    assert [row["thread_id"] for row in some] == [
+        row["thread_id"] for row in every if status in row["conditions"]
+    ]
+
+
+def test_threads_list_where(filled: FilledStore) -> None:
+    found = run(filled, "threads", "list", "--where", "metadata.user_id=user-17", "-o", "json").json
+    want = {
+        thread_id
+        for thread_id in filled.threads
+        if rows(filled, thread_id)[0]["metadata"].get("user_id") == "user-17"
+    }
+    assert {row["thread_id"] for row in found} == want
+
+
+def test_threads_show(filled: FilledStore) -> None:
+    for thread_id, truth in filled.sampled_threads.items():
+        shown = run(filled, "threads", "show", "-o", "json", "--", thread_id).json
+        assert {ns["checkpoint_ns"] for ns in shown["in_namespaces"]} == set(truth["history"])
+        assert sorted(shown["next"]) == rows(filled, thread_id)[0]["next"]
+
+
+def test_show_of_each_head(filled: FilledStore) -> None:
+    for thread_id, truth in filled.sampled_threads.items():
+        shown = run(filled, "show", "-o", "json", "--", thread_id).json
+        head = rows(filled, thread_id)[0]
+        assert shown["thread_id"] == thread_id
+        assert shown["checkpoint_id"] == head["checkpoint_id"]
+        assert shown["parent_checkpoint_id"] == head["parent_checkpoint_id"]
+        assert sorted(shown["next"]) == head["next"]
+        assert sorted(shown["waiting"]) == truth["waiting_own"]
+        assert sorted(text(one["value"]) for one in shown["interrupts"]) == sorted(
+            text(one["value"]) for one in head["interrupts"]
+        )
+        if isinstance(head["values"], dict) and not set(head["values"]) & {"$type", "text"}:
+            shared = set(shown["values"]) & set(head["values"])
+            if not filled.harness.has_history:
+                lost = set(shown.get("unstored", ()))
+                assert all(head["values"][name] in EMPTY for name in lost & shared)
+                shared -= lost
+            for name in shared:
+                assert equal(filled, shown["values"][name], head["values"][name]), thread_id
+
+
+def test_show_of_every_checkpoint_by_its_id_and_namespace(filled: FilledStore) -> None:
+    chosen = ("subgraph", "interrupt-nested", "fork-update", "delta-often")
+    for thread_id in (one for one in chosen if has(filled, one)):
+        for namespace, history in filled.threads[thread_id]["history"].items():
+            for truth in history:
+                shown = run(
+                    filled,
+                    *("show", f"{thread_id}@{truth['checkpoint_id']}"),
+                    *("--ns", namespace, "-o", "json"),
+                ).json
+                assert shown["checkpoint_ns"] == namespace
+                assert shown["step"] == truth["step"]
+                assert canonical(shown["metadata"]) == canonical(truth["metadata"])
+
+
+def test_history_and_tree_list_the_checkpoints_newest_first(filled: FilledStore) -> None:
+    for thread_id in filled.sampled_threads:
+        want = [one["checkpoint_id"] for one in rows(filled, thread_id)]
+        for words in (["history"], ["show", "--tree"]):
+            found = run(filled, *words, "-o", "json", "--", thread_id).json
+            assert [one["checkpoint_id"] for one in found] == want
+            assert {"depth", "children", "write_count"} <= set(found[0])
+            assert "values" not in found[0]
+
+
+def test_history_of_all_namespaces(filled: FilledStore) -> None:
+    for thread_id, truth in filled.sampled_threads.items():
+        found = run(filled, "history", "--all-ns", "-o", "ndjson", "--", thread_id)
+        assert found.out.count("\n") == sum(map(len, truth["history"].values()))
+
+
+def test_the_tree_shows_every_checkpoint_when_unfolded(filled: FilledStore) -> None:
+    for thread_id, truth in filled.sampled_threads.items():
+        drawn = run(filled, "show", "--tree", "--unfold", "--", thread_id).out
+        steps = [line for line in drawn.splitlines() if any(sign in line for sign in "◆○◇●")]
+        assert len(steps) == sum(map(len, truth["history"].values())), drawn
+
+
+def test_diff_against_the_parent(filled: FilledStore) -> None:
+    if not keeps_history(filled):
+        return
+    for thread_id in (one for one in ("linear", "chat", "reducers") if has(filled, one)):
+        newest, parent = rows(filled, thread_id)[:2]
+        found = run(filled, "diff", thread_id, "-o", "json").json
+        assert found["to"]["checkpoint_id"] == newest["checkpoint_id"]
+        assert found["from"]["checkpoint_id"] == parent["checkpoint_id"]
+        changed = {
+            name
+            for name in {**newest["values"], **parent["values"]}
+            if text(newest["values"].get(name)) != text(parent["values"].get(name))
+        }
+        assert set(found["channels"]) == changed
+
+
+def test_diff_of_a_checkpoint_with_itself_finds_nothing(filled: FilledStore) -> None:
+    same = run(filled, "diff", "chat@head", "head", "--exit-code")
+    assert same.code == 0
+    if not keeps_history(filled):
+        return
+    assert run(filled, "diff", "chat@~5", "head", "--exit-code").code == 1
+
+
+def test_interrupts_are_those_that_wait_each_once_at_its_leaf(filled: FilledStore) -> None:
+    answer = run(filled, "interrupts", "-o", "json")
+    found = answer.json
+    if not filled.harness.has_writes:
+        assert found == []
+        assert "questions, errors and results of tasks are unknown" in answer.err
+        return
+    asking = {
+        thread_id
+        for thread_id, truth in filled.threads.items()
+        if rows(filled, thread_id)[0]["interrupts"] and truth["waiting_own"]
+    }
+    assert {one["thread_id"] for one in found} == asking
+    ids = [one["interrupt_id"] for one in found]
+    assert len(ids) == len(set(ids))
+    nested = next(one for one in found if one["thread_id"] == "interrupt-nested")
+    assert nested["checkpoint_ns"].count("|") == 1
+    assert nested["node"] == "ask"
+
+
+def test_hostile_thread_ids_are_found_as_they_are(filled: FilledStore) -> None:
+    names = [one for one, truth in filled.threads.items() if truth["scenario"] == HOSTILE]
+    assert len(names) > 5
+    past = 1 if keeps_history(filled) else 0
+    for thread_id in names:
+        shown = run(filled, "show", "--at", f"~{past}", "-o", "json", "--", thread_id).json
+        assert shown["thread_id"] == thread_id
+        assert shown["checkpoint_id"] == rows(filled, thread_id)[past]["checkpoint_id"]
+
+
+def test_du_adds_up(filled: FilledStore) -> None:
+    listed = run(filled, "threads", "list", "--all", "--long", "-o", "json").json
+    total = sum(one["bytes"] for one in listed)
+    whole = run(filled, "du", "--top", "1000", "-o", "json").json
+    assert whole["bytes"] == total
+    for key in ("tables", "threads", "namespaces", "channels", "types"):
+        assert sum(one["bytes"] for one in whole[key]) == total, key
+    assert {one["thread_id"]: one["bytes"] for one in whole["threads"]} == {
+        one["thread_id"]: one["bytes"] for one in listed
+    }
+    one = run(filled, "du", "--by", "channel", "--top", "1000", "-o", "json", "--", "chat").json
+    assert sum(row["bytes"] for row in one) == next(
+        row["bytes"] for row in listed if row["thread_id"] == "chat"
+    )
+    named = {row["bytes"]: row["channel"] for row in one if row["channel"]}
+    assert bool(named) == filled.harness.has_writes
+    assert not named or named[max(named)] == "messages"
+
+
+def test_stores_describes_it(filled: FilledStore) -> None:
+    (found,) = run(filled, "stores", "-o", "json").json
+    assert found["layout"]
+    assert found["engine"]
+    assert "error" not in found
+
+
+def test_no_command_changes_the_store(filled: FilledStore) -> None:
+    before = filled.harness.fingerprint()
+    thread_id = "subgraph" if has(filled, "subgraph") else "chat"
+    for words in (
+        ["threads", "list", "--all", "--long"],
+        ["show", thread_id, "--writes", "--metadata"],
+        ["show", thread_id, "--tree", "--all-ns"],
+        ["history", thread_id, "--all-ns"],
+        ["diff", thread_id],
+        ["diff", thread_id, "--writes"],
+        ["replay", thread_id],
+        ["stats"],
+        ["interrupts"],
+        ["messages", "chat", "--full"],
+        ["grep", "a"],
+        ["blame", "chat", "messages[0]"],
+        ["du"],
+        ["stores"],
+    ):
+        assert run(filled, *words).code == 0
+    assert filled.harness.fingerprint() == before

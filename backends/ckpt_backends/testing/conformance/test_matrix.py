@@ -1,0 +1,94 @@
+"""The matrix of the docs: each cell is tried on a store of the layout."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from ckpt_backends.check_declaration import check_declaration, missing_functions
+from ckpt_backends.discovery import known_backends, layouts
+from ckpt_backends.registry import open_store
+from ckpt_backends.testing.command_line import Answer, ckpt
+from ckpt_backends.testing.filling import FilledStore
+from ckpt_cli.core.support_matrix import LIMITS, Limit, limit
+
+WORDS: Mapping[str, list[str]] = {
+    "threads list": ["threads", "list"],
+    "threads show": ["threads", "show", "chat"],
+    "show": ["show", "chat"],
+    "show --tree": ["show", "chat", "--tree"],
+    "history": ["history", "chat"],
+    "diff": ["diff", "chat"],
+    "messages": ["messages", "chat"],
+    "grep": ["grep", "a"],
+    "blame": ["blame", "chat", "messages"],
+    "tail": ["tail", "chat", "-n", "1", "-o", "ndjson"],
+    "du": ["du", "chat"],
+    "interrupts": ["interrupts"],
+    "stats": ["stats"],
+    "diff --writes": ["diff", "chat", "--writes"],
+    "replay": ["replay", "chat"],
+    "rollback": ["rollback", "chat", "head", "--dry-run"],
+    "fork": ["fork", "chat", "head", "--dry-run"],
+    "fork --to": ["fork", "chat", "head", "--to", "new", "--dry-run"],
+    "undo": ["undo", "chat", "--dry-run"],
+    "threads copy": ["threads", "copy", "chat", "new", "--dry-run"],
+    "sessions list": ["sessions", "list"],
+    "export": ["export", "chat", "--to"],
+    "purge": ["purge", "--match", "chat", "--dry-run"],
+    "purge --keep-last": ["purge", "--match", "chat", "--keep-last", "1", "--dry-run"],
+    "threads delete": ["threads", "delete", "chat", "--dry-run"],
+    "gc": ["gc", "--scope", "all", "--dry-run"],
+}
+
+
+def test_a_layout_promises_what_the_matrix_is_made_of(filled: FilledStore) -> None:
+    with open_store(filled.harness.url) as store:
+        info = store.describe()
+    assert info.capabilities == layouts(known_backends())[info.layout]
+
+
+def test_the_declaration_is_complete(filled: FilledStore) -> None:
+    with open_store(filled.harness.url) as store:
+        layout = store.describe().layout
+    (declared,) = (one for one in known_backends() if layout in one.layouts)
+    assert check_declaration(declared) == []
+    assert missing_functions(declared) == []
+
+
+def test_each_command_does_what_its_cell_says(filled: FilledStore, tmp_path: Path) -> None:
+    with open_store(filled.harness.url) as store:
+        capabilities = store.describe().capabilities
+    for command in LIMITS:
+        words = [*WORDS[command], *([str(tmp_path)] if command == "export" else [])]
+        _check_cell(filled, command, words, limit(command, capabilities))
+
+
+def _check_cell(filled: FilledStore, command: str, words: list[str], lacks: Limit | None) -> None:
+    answer = _begun(filled, words) if command == "tail" else ckpt("-s", filled.harness.url, *words)
+    if lacks is not None and lacks.cell == "no":
+        assert (answer.code, answer.out) == (4, ""), (command, answer)
+        assert lacks.why in answer.err, command
+        assert "hint: " in answer.err, command
+    elif command == "undo":  # Nothing was added yet: it looks, and finds so.
+        assert (answer.code, "nothing to undo" in answer.err) == (3, True), (command, answer)
+    else:
+        assert answer.code == 0, (command, answer.err)
+        assert answer.out or command == "export", command
+
+
+def _begun(filled: FilledStore, words: list[str]) -> Answer:
+    """The first line of a command that goes on until it is stopped."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ckpt_cli", "-s", filled.harness.url, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    first = process.stdout.readline()
+    process.terminate()
+    _, err = process.communicate()
+    return Answer(0 if first else process.returncode, first, err.decode())

@@ -1,0 +1,307 @@
+"""Each promise in `ckpt_backends.protocol`, asked of every store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import pairwise, product
+
+import pytest
+
+from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.codec import to_json
+from ckpt_backends.model import USERS, Capability, Checkpoint, CheckpointKey, Write
+from ckpt_backends.protocol import Store
+from ckpt_backends.registry import open_store
+from ckpt_backends.testing.conformance.answers import kinds_of_rows
+from ckpt_backends.testing.filling import FilledStore
+from ckpt_cli.threads.states import read_state
+from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.threads.timeline import StateTimeline
+
+NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+@pytest.fixture
+def asking(filled: FilledStore) -> str:
+    """A thread whose head waits for an answer."""
+    return (
+        "interrupt-alone"
+        if "interrupt-nested" in filled.harness.skipped_scenarios
+        else "interrupt-nested"
+    )
+
+
+def history(filled: FilledStore, thread_id: str) -> dict[str, list[str]]:
+    """Checkpoint ids by namespace, newest first, as the official library gives them."""
+    found = filled.threads[thread_id]["history"]
+    return {ns: [one["checkpoint_id"] for one in rows] for ns, rows in found.items()}
+
+
+def test_describe_names_the_layout_and_where_it_is(store: Store, filled: FilledStore) -> None:
+    info = store.describe()
+    assert info.layout, "describe() must name the layout"
+    assert info.engine, "describe() must name the engine and its version"
+    assert info.saver, "describe() must name the saver that wrote the store"
+    assert info.url in filled.harness.url or filled.harness.url in info.url
+    assert list(info.notes) == list(store.notes())
+
+
+def test_threads_gives_every_thread_once_newest_first(store: Store, filled: FilledStore) -> None:
+    threads = list(store.threads())
+    ids = sorted(one.thread_id for one in threads)
+    assert ids == sorted(filled.threads), "threads() must give each thread once"
+    newest = [one.last_at for one in threads if one.last_at is not None]
+    assert len(newest) == len(threads), "each thread must have its last_at"
+    is_newest_first = all(left >= right for left, right in pairwise(newest))
+    assert is_newest_first, "threads() must list the newest thread first"
+
+
+def test_threads_with_a_limit_gives_the_first_so_many(store: Store) -> None:
+    first = list(store.threads())[:3]
+    assert list(store.threads(limit=3)) == first, "threads(limit=3) must be the newest three"
+
+
+def test_a_thread_tells_head_times_and_counts(store: Store, filled: FilledStore) -> None:
+    for thread in store.threads():
+        rows = history(filled, thread.thread_id)
+        every = [one for ids in rows.values() for one in ids]
+        head = rows[""][0] if rows.get("") else None
+        assert thread.head == head, "head must be the checkpoint that the saver loads"
+        assert thread.checkpoints == len(every), "checkpoints must count those of all namespaces"
+        assert thread.namespaces == len(rows)
+        told = filled.harness.times(thread.thread_id) or (time_of(min(every)), time_of(max(every)))
+        assert (thread.first_at, thread.last_at) == told
+        assert store.thread(thread.thread_id) == thread, "thread() must equal what threads() gives"
+
+
+@pytest.mark.parametrize("missing", ["", "no such", "linea", "LINEAR", "linear%", "*"])
+def test_a_thread_that_is_not_there_is_none(store: Store, missing: str) -> None:
+    assert store.thread(missing) is None, "a thread id is data: no pattern, no prefix, no case"
+    assert store.namespaces(missing) == []
+    assert list(store.checkpoints(missing)) == []
+    assert list(store.writes(missing)) == []
+    assert store.size(missing).bytes == 0
+
+
+def test_namespaces_come_in_order_the_root_as_the_empty_text(
+    store: Store, filled: FilledStore
+) -> None:
+    for thread_id, truth in filled.threads.items():
+        found = store.namespaces(thread_id)
+        assert found == sorted(truth["history"]), "namespaces() must be sorted, the root as ''"
+
+
+def test_checkpoints_come_newest_first_within_each_namespace(
+    store: Store, filled: FilledStore
+) -> None:
+    for thread_id in filled.threads:
+        found: dict[str, list[str]] = {}
+        for one in store.checkpoints(thread_id):
+            found.setdefault(one.key.checkpoint_ns, []).append(one.key.checkpoint_id)
+        wanted = history(filled, thread_id)
+        assert found == wanted, "checkpoints() must give the newest of each namespace first"
+
+
+def test_checkpoints_of_one_namespace_are_only_those(
+    store: Store, filled: FilledStore, thread_id: str
+) -> None:
+    for namespace, ids in history(filled, thread_id).items():
+        found = store.checkpoints(thread_id, checkpoint_ns=namespace)
+        assert [one.key.checkpoint_id for one in found] == ids
+
+
+def test_checkpoints_by_id_leave_out_what_is_not_there(
+    store: Store, filled: FilledStore, thread_id: str
+) -> None:
+    ids = history(filled, thread_id)[""]
+    assert (Capability.HISTORY in store.describe().capabilities) == (len(ids) > 1)
+    asked = [ids[0], "gone", *ids[2:3]]
+    found = list(store.checkpoints(thread_id, checkpoint_ns="", checkpoint_ids=asked))
+    assert [one.key.checkpoint_id for one in found] == [ids[0], *ids[2:3]]
+
+
+def test_more_ids_than_one_query_can_hold_are_answered(
+    store: Store, filled: FilledStore, thread_id: str
+) -> None:
+    every = list(store.checkpoints(thread_id))
+    ids = [one.key.checkpoint_id for one in every]
+    # Ids that are not there fall between those that are, so that these come in several chunks.
+    asked = [*ids, *(f"{one[:-1]}{n:04}" for one in ids for n in range(300))]
+    assert list(store.checkpoints(thread_id, checkpoint_ids=asked)) == every
+    writes = list(store.writes(thread_id, checkpoint_ids=asked))
+    # A layout without history may still hold writes of a checkpoint that is gone.
+    assert writes == [one for one in store.writes(thread_id) if one.key.checkpoint_id in ids]
+
+
+def test_bodies_and_metadata_are_read_only_where_asked_for(store: Store, thread_id: str) -> None:
+    def parts(one: Checkpoint) -> tuple[bool, bool]:
+        return one.body is not None, one.metadata is not None
+
+    assert {parts(one) for one in store.checkpoints(thread_id)} == {(False, False)}
+    assert {parts(one) for one in store.checkpoints(thread_id, body=True)} == {(True, False)}
+    assert {parts(one) for one in store.checkpoints(thread_id, metadata=True)} == {(False, True)}
+
+
+def test_writes_come_in_the_order_of_the_protocol(store: Store, filled: FilledStore) -> None:
+    for thread_id in filled.threads:
+        writes = list(store.writes(thread_id))
+        keys = [one.key for one in writes]
+        assert keys == sorted(keys), "writes() must be in the order of their checkpoints"
+        if filled.harness.writes_by_arrival:
+            continue
+        assert {one.at is not None for one in writes} <= {filled.harness.values_only}
+        places = [(one.key, one.at or NEVER, one.task_path, one.task_id, one.idx) for one in writes]
+        assert places == sorted(places), "writes of a checkpoint: by task path, task id, idx"
+
+
+def test_checkpoints_and_writes_of_many_threads_are_those_of_each(
+    store: Store, filled: FilledStore
+) -> None:
+    newest = [one.key for thread_id in filled.threads for one in store.checkpoints(thread_id)]
+    missing = [
+        replace(newest[0], thread_id="no such thread"),
+        replace(newest[0], thread_id="\ud800"),
+        replace(newest[0], checkpoint_ns="no such namespace"),
+        replace(newest[0], checkpoint_id=newest[-1].checkpoint_id),
+    ]
+    asked = [*newest, *missing]
+    for body, metadata in product((False, True), repeat=2):
+        one_by_one = {
+            one.key: one
+            for thread_id in filled.threads
+            for one in store.checkpoints(thread_id, body=body, metadata=metadata)
+        }
+        found = list(store.checkpoints_at(asked, body=body, metadata=metadata))
+        assert {one.key: one for one in found} == one_by_one
+        assert len(found) == len(one_by_one)
+    for channels, values in ((None, False), (None, True), (None, ["__interrupt__"]), (["x"], True)):
+        written: dict[CheckpointKey, list[Write]] = {key: [] for key in newest}
+        for thread_id in filled.threads:
+            for one in store.writes(thread_id, channels=channels, values=values):
+                written.setdefault(one.key, []).append(one)
+        grouped: dict[CheckpointKey, list[Write]] = {key: [] for key in newest}
+        for write in store.writes_at(asked, channels=channels, values=values):
+            grouped[write.key].append(write)
+        assert grouped == {key: written[key] for key in newest}
+    assert not [*store.checkpoints_at([]), *store.writes_at([])]
+
+
+def test_write_values_are_read_for_all_none_or_some_channels(
+    store: Store, filled: FilledStore, asking: str
+) -> None:
+    everything = list(store.writes(asking, values=True))
+    assert bool(everything) == filled.harness.has_writes
+    assert all(one.value is not None for one in everything)
+    assert all(one.size == len(one.value.data) for one in everything if one.value is not None)
+    assert all(one.value is None for one in store.writes(asking))
+    some = list(store.writes(asking, values=["__interrupt__"]))
+    assert [one.task_id for one in some] == [one.task_id for one in everything]
+    read = {one.channel for one in some if one.value is not None}
+    assert read == ({"__interrupt__"} if filled.harness.has_questions else set())
+
+
+def test_writes_of_some_channels_are_only_those(
+    store: Store, filled: FilledStore, asking: str
+) -> None:
+    found = {one.channel for one in store.writes(asking, channels=["__interrupt__"])}
+    assert found == ({"__interrupt__"} if filled.harness.has_questions else set())
+
+
+def test_rows_are_all_that_a_thread_has_its_checkpoints_last(
+    store: Store, filled: FilledStore, thread_id: str
+) -> None:
+    size, kinds = store.size(thread_id), kinds_of_rows(store, filled, thread_id)
+    # Values that are kept apart, and what only names others, are rows of their own.
+    own = [one for one in kinds if one in {"checkpoint", "write"}]
+    writes = size.writes
+    if filled.harness.writes_in_one_row:
+        writes = len({one.key for one in store.writes(thread_id)})
+    wanted = ["write"] * writes + ["checkpoint"] * size.checkpoints
+    assert own == wanted, "rows() must give each write, and then each checkpoint"
+    if "value" in kinds:
+        assert kinds[0] == "value", "rows() must give values before what names them"
+    assert list(store.rows("no such thread")) == []
+
+
+def test_values_kept_apart_are_read_only_where_asked_for(store: Store, thread_id: str) -> None:
+    def read(values: bool | list[str]) -> set[str]:
+        found: set[str] = set()
+        for one in store.checkpoints(thread_id, body=True, values=values):
+            for name, blob in (one.blobs or {}).items():
+                if blob.value is not None:
+                    assert blob.size == len(blob.value.data)
+                    assert blob.type == blob.value.type
+                    found.add(name)
+        return found
+
+    everything = read(True)
+    assert all(one.blobs is None for one in store.checkpoints(thread_id))
+    if not everything:
+        return
+    own = ("__", "branch:", "join:", "start:")
+    control = {name for name in everything if name.startswith(own) and name not in USERS}
+    users = sorted(everything - control)
+    assert users
+    assert read(False) == control
+    assert read(users[:1]) == control | set(users[:1])
+
+
+def test_sources_name_the_checkpoint(store: Store, filled: FilledStore, thread_id: str) -> None:
+    key = next(store.checkpoints(thread_id)).key
+    assert any(key.checkpoint_id in source for source in store.sources(key))
+
+
+def test_closing_twice_is_allowed(filled: FilledStore) -> None:
+    opened = open_store(filled.harness.url)
+    opened.close()
+    opened.close()
+
+
+def test_reading_everything_changes_nothing(filled: FilledStore) -> None:
+    before = filled.harness.fingerprint()
+    with open_store(filled.harness.url) as opened:
+        for thread in opened.threads():
+            list(opened.checkpoints(thread.thread_id, body=True, metadata=True))
+            list(opened.writes(thread.thread_id, values=True))
+            opened.size(thread.thread_id)
+    assert filled.harness.fingerprint() == before, "reading must not change the store"
+
+
+def test_answers_are_of_one_moment_until_refresh(filled: FilledStore) -> None:
+    new = "written-later"
+    with open_store(filled.harness.url) as opened:
+        assert opened.thread(new) is None
+        if filled.harness.excludes_writers:
+            opened.refresh()
+        filled.harness.add(new)
+        try:
+            assert filled.harness.excludes_writers or opened.thread(new) is None
+            opened.refresh()
+            assert opened.thread(new) is not None
+        finally:
+            opened.refresh()
+            filled.harness.forget(new)
+        opened.refresh()
+        assert opened.thread(new) is None
+
+
+def test_a_timeline_has_the_states_of_every_checkpoint(store: Store, filled: FilledStore) -> None:
+    for thread_id, truth in filled.threads.items():
+        reader = ThreadReader(store, thread_id)
+        for ns in truth["history"]:
+            points = {
+                one.checkpoint.key.checkpoint_id: one.values for one in StateTimeline(reader, ns)
+            }
+            assert list(points) == [one.key.checkpoint_id for one in reversed(reader.index(ns))]
+            for moment in reader.moments(ns, state=True):
+                state = read_state(reader, moment)
+                told = {
+                    name: value
+                    for name, value in state.values.items()
+                    if not state.rebuilt.get(name, "").startswith("with the caller's")
+                }
+                got = points[moment.key.checkpoint_id]
+                assert {name: to_json(got[name]) for name in told} == {
+                    name: to_json(value) for name, value in told.items()
+                }, (thread_id, ns, moment.number)

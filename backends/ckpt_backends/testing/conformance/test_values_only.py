@@ -1,0 +1,175 @@
+"""What layouts without bodies tell, held against what the official library says of the threads.
+
+They store neither metadata nor versions, so that steps, sources and what runs next are unknown;
+their ids, times, parents and values are those of the library.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.values import Value
+from ckpt_backends.model import TypedBytes
+from ckpt_backends.registry import open_store
+from ckpt_backends.testing.command_line import ckpt
+from ckpt_backends.testing.conformance.answers import rows
+from ckpt_backends.testing.conformance.replaying import replay_store
+from ckpt_backends.testing.filling import FilledStore
+from ckpt_backends.testing.screen import Seat, sit
+from ckpt_cli.core.channels import is_state, without_snapshot
+from ckpt_cli.core.replay.elimination import Verdict
+from ckpt_cli.core.values.equality import same
+from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.states import read_state
+from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.tui.content.tabs import TABS
+
+VALUES_ONLY = True
+PLAIN = ("linear", "chat", "reducers")
+"""Threads without updates or questions, of which the library drops some of what was written."""
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def told(filled: FilledStore, *words: str) -> Any:
+    return ckpt("-s", filled.harness.url, *words, "-o", "json").json
+
+
+def test_threads_are_listed_with_their_heads_and_no_status(filled: FilledStore) -> None:
+    listed = {row["thread_id"]: row for row in told(filled, "threads", "list", "--all", "--long")}
+    assert listed.keys() == filled.threads.keys()
+    for thread_id, row in listed.items():
+        head = rows(filled, thread_id)[0]
+        assert (row["head"], row["parent"]) == (
+            head["checkpoint_id"],
+            head["parent_checkpoint_id"],
+        )
+        assert (row["status"], row["source"], row["metadata"]) == ("unknown", None, {})
+
+
+def test_every_state_is_the_one_that_was_stored_or_said_not_to_be(filled: FilledStore) -> None:
+    """The library adds what a caller wrote since; here that stands with the next checkpoint."""
+    with open_store(filled.harness.url) as store, filled.harness.saver() as saver:
+        for thread_id, truth in filled.threads.items():
+            reader = ThreadReader(store, thread_id)
+            for ns, history in truth["history"].items():
+                wanted = {one["checkpoint_id"]: one for one in history}
+                assert [one.key.checkpoint_id for one in reader.index(ns)] == list(wanted)
+                for place, moment in enumerate(reader.moments(ns, state=True)):
+                    parent = wanted[moment.key.checkpoint_id]["parent_checkpoint_id"]
+                    assert moment.checkpoint.parent_checkpoint_id == parent
+                    assert (moment.step.next, moment.source) == (None, None)
+                    if filled.harness.newest_values_only and place:
+                        assert moment.body.problem is not None
+                        assert moment.body.problem.reason.startswith("not stored")
+                        continue
+                    state = read_state(reader, moment)
+                    assert state.rebuilt == {}, moment.key
+                    want = _stored(saver, moment)
+                    assert state.values.keys() == want.keys(), moment.key
+                    for name, value in want.items():
+                        assert same(state.values[name], value), (moment.key, name)
+
+
+def _stored(saver: Any, moment: Moment) -> dict[str, Value]:
+    """The state that the saver was given."""
+    key = moment.key
+    found = saver.get_tuple(
+        {
+            "configurable": {
+                "thread_id": key.thread_id,
+                "checkpoint_ns": key.checkpoint_ns,
+                "checkpoint_id": key.checkpoint_id,
+            }
+        }
+    )
+    typed = {
+        name: saver.serde.dumps_typed(value)
+        for name, value in found.checkpoint["channel_values"].items()
+        if is_state(name, moment.body)
+    }
+    return {
+        name: without_snapshot(decode(TypedBytes(tag, bytes(data))))
+        for name, (tag, data) in typed.items()
+    }
+
+
+def test_nothing_that_follows_from_writes_contradicts_them(filled: FilledStore) -> None:
+    with open_store(filled.harness.url) as store:
+        reports = replay_store(store)
+    wrong = [
+        (name, one.channel, one.transition.child)
+        for name, about in reports.items()
+        if name in PLAIN
+        for one in about.findings
+        if one.verdict is Verdict.MISMATCH
+    ]
+    assert wrong == []
+    plain = [reports[name] for name in PLAIN if name in filled.threads]
+    matched = sum(one.verdicts.get(Verdict.MATCH, 0) for one in plain)
+    assert filled.harness.newest_values_only or matched > 5
+
+
+def test_the_tree_and_the_history_have_every_checkpoint(filled: FilledStore) -> None:
+    for thread_id, truth in filled.threads.items():
+        ids = [one["checkpoint_id"] for one in truth["history"].get("", [])]
+        found = ckpt("-s", filled.harness.url, "history", "-o", "json", "--", thread_id).json
+        assert [one["checkpoint_id"] for one in found] == ids
+        words = ("show", "--tree", "--unfold", "--", thread_id)
+        drawn = ckpt("-s", filled.harness.url, *words).out
+        steps = [line for line in drawn.splitlines() if any(sign in line for sign in "◆○◇●")]
+        assert len(steps) == sum(map(len, truth["history"].values())), drawn
+
+
+def test_messages_are_those_of_the_state(filled: FilledStore) -> None:
+    want = rows(filled, "chat")[0]["values"]["messages"]
+    got = told(filled, "messages", "chat")
+    assert [one["id"] for one in got] == [one["id"] for one in want]
+    found = told(filled, "grep", "Opening", "--head-only", "-F")
+    assert {one["thread_id"] for one in found} >= {"chat"}
+
+
+def test_a_rollback_adds_a_child_with_the_targets_state(filled: FilledStore) -> None:
+    before = filled.harness.fingerprint()
+    target = rows(filled, "chat")[1]
+    words = ("rollback", "chat", target["checkpoint_id"], "--yes")
+    if filled.harness.newest_values_only:
+        refused = ckpt("-s", filled.harness.url, *words)
+        assert (refused.code, "newest checkpoint only" in refused.err) == (4, True)
+    else:
+        done = told(filled, *words)
+        assert done["parent_checkpoint_id"] == target["checkpoint_id"]
+        head = told(filled, "show", "chat")
+        assert head["checkpoint_id"] == done["checkpoint_id"]
+        assert [one["id"] for one in head["values"]["messages"]] == [
+            one["id"] for one in target["values"]["messages"]
+        ]
+        assert (
+            told(filled, "undo", "chat", "--yes")["head"]
+            == rows(filled, "chat")[0]["checkpoint_id"]
+        )
+    assert filled.harness.fingerprint() == before
+
+
+def test_the_terminal_ui_opens_each_tab(filled: FilledStore) -> None:
+    before = filled.harness.fingerprint()
+
+    async def look(seat: Seat) -> None:
+        assert {one.thread_id for one in seat.main.rows.listing.threads} == set(filled.threads)
+        seat.main.go_to("chat")
+        await seat.rest()
+        place = seat.main.place
+        assert place is not None
+        assert place.checkpoint_id == rows(filled, "chat")[0]["checkpoint_id"]
+        for number, tab in enumerate(TABS, 1):
+            await seat.press(str(number))
+            assert seat.main.inspector.tab == tab
+            assert seat.main.inspector.document.lines, tab
+        await seat.press("i")
+        assert seat.sees("no unanswered questions")
+        await seat.press("escape", "d", "escape")
+
+    sit(filled.harness.url, look)
+    assert filled.harness.fingerprint() == before

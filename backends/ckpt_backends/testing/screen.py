@@ -1,0 +1,154 @@
+"""Sitting at the screen: keys pressed and text read, as a person does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from math import inf
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from textual.app import App
+from textual.events import Paste
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from ckpt_backends.url import parse_url
+from ckpt_cli.threads.opening import Opening
+from ckpt_cli.tui.app import CkptApp, Start
+from ckpt_cli.tui.context import MemoryNamed, ScreenContext
+from ckpt_cli.tui.screens.base import StoreScreen
+from ckpt_cli.tui.screens.main import MainScreen
+from ckpt_cli.tui.screens.plan import PlanScreen
+
+NOW = datetime(2026, 4, 8, 12, 0, tzinfo=UTC)
+"""When the tests look at the sample store."""
+_QUIET = 3
+"""Looks in a row without any question to a store after which the screen has come to rest."""
+_PATIENCE = 30.0
+_LOOK = 0.004
+"""Seconds that Textual sleeps before it looks whether the screen is idle; its own 0.02 twice a key
+and once a pause were half of the time of these tests. `Seat.rest` looks for itself, too."""
+
+
+class Seat:
+    """One person before one screen."""
+
+    def __init__(self, app: CkptApp, pilot: Pilot[None]) -> None:
+        self.app = app
+        self.pilot = pilot
+
+    @property
+    def main(self) -> MainScreen:
+        """The main screen, also while another one is over it."""
+        return next(one for one in self.app.screen_stack if isinstance(one, MainScreen))
+
+    @property
+    def lines(self) -> list[str]:
+        """What the screen shows, line by line, without colours."""
+        strips = self.app.screen._compositor.render_strips()
+        return ["".join(segment.text for segment in strip).rstrip() for strip in strips]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+    @property
+    def said(self) -> str:
+        """What the notification says, which the screen breaks into lines."""
+        return "; ".join(one.message for one in self.app._notifications)
+
+    async def press(self, *keys: str) -> None:
+        """Press keys one after the other, and wait for what they bring."""
+        for key in keys:
+            if isinstance(self.app.screen, PlanScreen):
+                # A person has read the plan by now.
+                self.app.screen.since = -inf
+            await self.pilot.press(key)
+            await self.rest()
+
+    async def type(self, text: str) -> None:
+        """Type a text, and wait for what it brings. A field gets all but the last key at once."""
+        if text and isinstance(self.app.focused, Input):
+            self.app.post_message(Paste(text[:-1]))
+            await self.pilot.pause()
+            text = text[-1]
+        await self.pilot.press(*(_key(one) for one in text))
+        await self.rest()
+
+    async def rest(self) -> None:
+        """Wait until nothing is asked of the store any more."""
+        quiet = 0
+        for _ in range(int(_PATIENCE / 0.01)):
+            # Until the messages of all widgets are processed.
+            await self.pilot.pause()
+            asking = [one for one in self.app.screen_stack if isinstance(one, StoreScreen)]
+            is_busy = any(one.is_busy for one in asking)
+            is_busy = is_busy or any(worker.waiting for worker in self.app.context.workers)
+            # A change waits for a person only while another screen is over the main one.
+            changing = any(one.group == "change" for one in self.app.workers if one.is_running)
+            is_busy = is_busy or (changing and isinstance(self.app.screen, MainScreen))
+            quiet = 0 if is_busy else quiet + 1
+            if quiet == _QUIET:
+                return
+            if is_busy:
+                await asyncio.sleep(0.01)
+        raise AssertionError("the screen does not come to rest")
+
+    async def until(self, holds: Callable[[], Any]) -> None:
+        """Wait until something is so."""
+        for _ in range(int(_PATIENCE / 0.05)):
+            if holds():
+                return
+            await asyncio.sleep(0.05)
+            await self.pilot.pause()
+        raise AssertionError(f"never so:\n{self.text}")
+
+    def sees(self, *words: str) -> bool:
+        """Whether all of these are on the screen."""
+        return all(word in self.text for word in words)
+
+
+def _key(character: str) -> str:
+    names = {":": "colon", "/": "slash", "*": "asterisk", "-": "minus", "@": "at", " ": "space"}
+    return names.get(character, character)
+
+
+def sit(
+    store: str | Path,
+    scenario: Callable[[Seat], Awaitable[None]],
+    *,
+    kind: type[CkptApp] = CkptApp,
+    size: tuple[int, int] = (120, 40),
+    pause: float = 0,
+    now: datetime | None = None,
+    opening: Opening | None = None,
+    memory: MemoryNamed | None = None,
+    start: Start = "threads",
+) -> None:
+    """Open the screen on a store and do what a scenario says."""
+
+    async def run() -> None:
+        words = ["-s", str(store)]
+        clock = (lambda: datetime.now(UTC)) if now is None else (lambda: now)
+        opened = opening or Opening(parse_url(str(store)))
+        context = ScreenContext(opened, words, UTC, pause, clock, memory)
+        app = kind(context, start)
+        # What is said stays until it was looked for, however busy the machine is.
+        with (
+            patch.object(App, "NOTIFICATION_TIMEOUT", 2 * _PATIENCE),
+            patch("textual._wait.SLEEP_GRANULARITY", _LOOK),
+            patch("textual._wait.SLEEP_IDLE", _LOOK / 4),
+        ):
+            async with app.run_test(size=size, notifications=True) as pilot:
+                await play(app, pilot)
+
+    async def play(app: CkptApp, pilot: Pilot[None]) -> None:
+        seat = Seat(app, pilot)
+        await seat.rest()
+        await scenario(seat)
+        await seat.rest()
+
+    asyncio.run(run())

@@ -1,0 +1,15 @@
+"""Loads the project's own plug-in for its tests and for the conformance suite."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+# The tests start hundreds of processes, which take half as long again if each compiles all modules.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Load it, unless another project runs the suite on its own layouts."""
+    if config.rootpath == Path(__file__).parent:
+        config.pluginmanager.import_plugin("tests.plugin")

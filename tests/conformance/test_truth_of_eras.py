@@ -1,0 +1,236 @@
+"""Every checkpoint of the fixtures reads as the LangGraph of its era read it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Collection, Mapping, Set
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckpt_backends.encryption import DecryptingStore
+from ckpt_backends.registry import open_store
+from ckpt_backends.testing.conformance.comparison import Known, check_thread
+from ckpt_cli.threads.trigger_inference import TriggerInference
+from tests.restore import restore, restore_documents, restore_keys, restore_rows
+from tests.support import FIXTURES, copy_store
+
+NEVER_RAN = {
+    ("breakpoint-after", 2),
+    ("breakpoint-before", 2),
+    ("breakpoint-subgraph", 1),
+    ("error", 1),
+    ("update-asking", 2),
+    ("update-fresh", 0),
+    ("update-mid", 2),
+}
+"""A node that never ran in the thread is next, and bodies with `v` < 4 do not name it."""
+PARTLY_FINISHED = {
+    "error-parallel": ["boom"],
+    "interrupt-parallel": ["ask_a", "ask_b"],
+}
+"""The newest library computes other task ids than those stored, so it lists finished tasks too."""
+
+OLDEST = Known(
+    next_unknown=frozenset(
+        NEVER_RAN | {("breakpoint-subgraph-passed", 2), ("interrupt-nested", 1)}
+    ),
+    waiting={**PARTLY_FINISHED, "interrupt-sends": ["worker"] * 3},
+    lost_interrupts=True,
+)
+# LangGraph.js takes the answer to one of two questions for the task's output.
+JAVASCRIPT = Known(waiting={"interrupt-second": ["ask"]})
+KNOWN = {
+    "lg-0.2.14-json": replace(OLDEST, sparse_objects=True),
+    "lg-0.2.14": OLDEST,
+    "lg-0.2.70": Known(
+        next_unknown=frozenset(
+            NEVER_RAN
+            | {("async-asking", 1), ("interrupt-nested-answered", 2)}
+            # A last node, whose name has a successor in another graph of the same store.
+            | {("command-goto", 3), ("command-input", 3), ("command-input", 4)}
+            | {("subgraph-stateful-node", step) for step in (2, 6, 10)}
+        ),
+        waiting={
+            **PARTLY_FINISHED,
+            "interrupt-one-answered": ["ask_b"],
+            "interrupt-sends": ["worker"] * 2,
+        },
+    ),
+    "lg-0.6.11": Known(),
+    "lg-1.0.10": Known(),
+    "lg-1.2.22": Known(),
+    "lg-1.2.22-serde": Known(printed=True),
+    "js-0.2.74": JAVASCRIPT,
+    "js-1.7.3": JAVASCRIPT,
+}
+
+HALF_STORED: dict[str, list[str]] = {"zoo-floats": [], "zoo-text": []}
+"""The saver failed on the checkpoint after the task's writes; see `PARTLY_FINISHED`."""
+
+
+def on_postgres(era: str, known_there: Set[tuple[str, int]], half_stored: Collection[str]) -> Known:
+    """What is known of an era, where async threads are left out, and paths may tell more."""
+    known = KNOWN[era]
+    waiting = {**(known.waiting or {}), **{name: HALF_STORED[name] for name in half_stored}}
+    left = known.next_unknown - known_there - {("async-asking", 1)}
+    return replace(known, next_unknown=left, waiting=waiting)
+
+
+KNOWN_ON_POSTGRES = {
+    "lg-0.2.14-json": on_postgres("lg-0.2.14-json", set(), HALF_STORED),
+    "lg-0.2.70": on_postgres("lg-0.2.70", {("error", 1)}, ["zoo-floats"]),
+    "lg-0.6.11": Known(),
+    "lg-0.6.11-shallow": Known(),
+    "lg-1.0.10": Known(),
+}
+
+# The newest saver cannot read the writes of 0.0 and 0.1, so that it does not say what waits there.
+KNOWN_ON_REDIS = {
+    "lg-0.4.10": Known(
+        sparse_objects=True,
+        waiting={"interrupt-second": ["ask"], "interrupt-twice-answered": ["ask"]},
+    ),
+    "lg-0.6.11": Known(sparse_objects=True, waiting={"interrupt-second": ["ask"]}),
+    "lg-1.0.3": Known(sparse_objects=True),
+    "lg-1.0.10": Known(sparse_objects=True),
+}
+MANGLED_ON_REDIS = {
+    "lg-0.4.10": {"zoo-bytes"},
+    "lg-0.6.11": {"zoo-pydantic", "zoo-times"},
+    "lg-1.0.3": {
+        *("zoo-pydantic", "zoo-times", "zoo-numpy", "zoo-path-regex", "zoo-uuid-decimal"),
+    },
+    "lg-1.0.10": set[str](),
+}
+"""Values that a saver stores without a part of them; 0.4.1 refuses those."""
+
+
+MONGODB = {
+    "lg-0.2.70": "0.1 to 0.2.1",
+    "lg-0.6.11": "0.1 to 0.2.1",
+    "lg-1.0.10": "0.2.2 or later",
+}
+"""By era, what is said of its saver: 0.1.0, 0.2.1 and 0.3.1."""
+KNOWN_ON_MONGODB = {
+    "lg-0.2.70": replace(
+        KNOWN["lg-0.2.70"],
+        next_unknown=KNOWN["lg-0.2.70"].next_unknown - {("async-asking", 1)},
+    ),
+    "lg-0.6.11": Known(),
+    "lg-1.0.10": Known(),
+}
+
+
+@pytest.mark.parametrize("era", KNOWN)
+def test_a_store_of_an_older_era_reads_as_its_library_read_it(era: str, tmp_path: Path) -> None:
+    truth = json.loads((FIXTURES / era / "truth.json").read_text("utf-8"))
+    check_store(str(copy_store(FIXTURES / era / "store.db", tmp_path)), truth, KNOWN[era])
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("name", KNOWN_ON_POSTGRES)
+def test_a_postgres_store_of_an_older_era_reads_as_its_library_read_it(
+    name: str, postgres_url: str
+) -> None:
+    folder = FIXTURES / "postgres" / name
+    truth = json.loads(gzip.decompress((folder / "truth.json.gz").read_bytes()))
+    restore(folder / "store.sql.gz", postgres_url)
+    check_store(postgres_url, truth, KNOWN_ON_POSTGRES[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("era", "suffix"),
+    [*((era, "") for era in MONGODB), pytest.param("lg-0.6.11", "_aio", marks=pytest.mark.slow)],
+)
+def test_a_mongodb_store_of_an_older_era_reads_as_its_library_read_it(
+    era: str, suffix: str, mongodb_url: str
+) -> None:
+    """Also under the names that AsyncMongoDBSaver took until 0.2."""
+    restore_documents(FIXTURES / "mongodb" / era / "store.bson.gz", mongodb_url, suffix)
+    with open_store(mongodb_url) as store:
+        info = store.describe()
+    assert MONGODB[era] in info.saver
+    assert [one.partition(".")[2] for one in info.tables] == [
+        f"checkpoints{suffix}",
+        f"checkpoint_writes{suffix}",
+    ]
+    check_store(mongodb_url, told_by_mongodb(era), KNOWN_ON_MONGODB[era])
+
+
+@pytest.mark.slow
+def test_two_generations_of_metadata_in_one_collection_read_where_the_saver_fails(
+    mongodb_url: str,
+) -> None:
+    from langgraph.checkpoint.mongodb import MongoDBSaver
+
+    for era in ("lg-0.6.11", "lg-1.0.10"):
+        store = FIXTURES / "mongodb" / era / "store.bson.gz"
+        restore_documents(store, mongodb_url, prefix=f"{era} ")
+    with MongoDBSaver.from_conn_string(mongodb_url, mongodb_url.rpartition("/")[2]) as saver:
+        assert saver.get_tuple({"configurable": {"thread_id": "lg-1.0.10 chat"}}) is not None
+        with pytest.raises(ValueError, match="too many values to unpack"):
+            saver.get_tuple({"configurable": {"thread_id": "lg-0.6.11 chat"}})
+        with pytest.raises(ValueError, match="too many values to unpack"):
+            list(saver.list(None))
+    with open_store(mongodb_url) as opened:
+        assert "no release reads both" in opened.describe().saver
+        inference = TriggerInference(opened)
+        for era in ("lg-0.6.11", "lg-1.0.10"):
+            threads = told_by_mongodb(era)["threads"]
+            for name in ("chat", "interrupt-nested", "fork-invoke", "subgraph-stateful"):
+                check_thread(
+                    opened, f"{era} {name}", threads[name], KNOWN_ON_MONGODB[era], inference
+                )
+
+
+def told_by_mongodb(era: str) -> Any:
+    """What an era's library said of its MongoDB store."""
+    folder = FIXTURES / "mongodb" / era
+    return json.loads(gzip.decompress((folder / "truth.json.gz").read_bytes()))
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("name", KNOWN_ON_REDIS)
+def test_a_redis_store_of_an_older_era_reads_as_its_library_read_it(
+    name: str, redis_stack_url: str
+) -> None:
+    """Written by langgraph-checkpoint-redis 0.0.8, 0.1.3, 0.2.1 and 0.4.1."""
+    folder = FIXTURES / "redis" / name
+    truth = json.loads(gzip.decompress((folder / "truth.json.gz").read_bytes()))
+    for mangled in MANGLED_ON_REDIS[name]:
+        del truth["threads"][mangled]
+    restore_keys(folder / "store.jsonl.gz", redis_stack_url)
+    check_store(redis_stack_url, truth, KNOWN_ON_REDIS[name])
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("era", ["js-0.2.74", "js-1.7.3"])
+def test_a_postgres_store_of_javascript_reads_as_its_library_read_it(
+    era: str, postgres_url: str
+) -> None:
+    truth = json.loads((FIXTURES / era / "postgres.truth.json").read_text("utf-8"))
+    restore_rows(FIXTURES / era / "postgres.jsonl.gz", postgres_url)
+    with open_store(postgres_url) as store:
+        assert "LangGraph.js" in store.describe().saver
+    check_store(postgres_url, truth, KNOWN[era])
+
+
+def check_store(url: str, truth: Mapping[str, Any], known: Known) -> None:
+    """Every thread of a store reads as its truth says."""
+    failures: list[str] = []
+    unknown: set[tuple[str, int]] = set()
+    key = truth.get("aes_key", "").encode() or None
+    with DecryptingStore(open_store(url), lambda: key, failures.append) as store:
+        inference = TriggerInference(store)
+        for thread_id, thread in truth["threads"].items():
+            try:
+                unknown |= check_thread(store, thread_id, thread, known, inference)
+            except AssertionError as error:
+                failures.append(str(error)[:600])
+    assert not failures, "\n\n".join(failures)
+    assert unknown == known.next_unknown
