@@ -1,4 +1,4 @@
-"""Completions that depend on the store: thread ids, refs, namespaces, channels and profiles.
+"""Completions that depend on the store: thread ids, refs, namespaces, channels, profiles, schemes.
 
 `ckpt _complete KIND WORD STORE CONFIG THREAD NS` prints lines with a value and its description. An
 argument that is not given is empty. Errors are not printed, since they would appear in the command
@@ -14,7 +14,7 @@ from contextlib import suppress
 from itertools import islice
 
 from ckpt_backends.checkpoint_ids import step_of
-from ckpt_backends.errors import UsageError
+from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.refs import split_target
 from ckpt_cli.core.short_refs import short_refs
@@ -49,7 +49,18 @@ def complete(words: list[str]) -> int:
     return 0
 
 
-def _stores(session: Session, *_: str) -> Iterator[Found]:
+def _stores(session: Session, word: str, *_: str) -> Iterator[Found]:
+    """Yield the profiles; after the first letter, the schemes of URLs, too."""
+    with suppress(CkptError):
+        yield from _profiles(session)
+    if word:
+        from ckpt_backends.discovery import known_backends
+
+        found = {name: one.title for one in reversed(known_backends()) for name in one.schemes}
+        yield from ((f"{name}://", what) for name, what in sorted(found.items()))
+
+
+def _profiles(session: Session) -> Iterator[Found]:
     """Yield the profiles without opening them; says which ones need a trusted file."""
     for name, profile in session.names.profiles.stores.items():
         what = "profile"
@@ -62,7 +73,9 @@ def _stores(session: Session, *_: str) -> Iterator[Found]:
 
 
 def _threads(session: Session, *_: str) -> Iterator[Found]:
-    return ((one.thread_id, f"{one.checkpoints} checkpoints") for one in session.store.threads())
+    # A scan may cost money: pressing a key should not.
+    threads = iter(()) if session.store.lists_by_scan else session.store.threads()
+    return ((one.thread_id, f"{one.checkpoints} checkpoints") for one in threads)
 
 
 def _targets(session: Session, word: str, *_: str) -> Iterator[Found]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -55,6 +55,36 @@ def progress(items: Iterable[_Item], *, total: int | None, label: str) -> Iterat
             yield from bar.track(items, total=total, description=label)
         finally:
             _bars.remove(bar)
+
+
+class ScanBar:
+    """A `ScanObserver` that shows progress on a terminal, and the report as a note."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+        self._bar: Progress | None = None
+
+    def scanning(self, label: str, done: int, total: int | None) -> None:
+        if not sys.stderr.isatty() or _hidden:
+            return
+        if self._bar is None:
+            from rich.console import Console
+            from rich.progress import Progress
+
+            self._bar = Progress(console=Console(stderr=True), transient=True)
+            self._bar.add_task(safe_text(label))
+            self._bar.start()
+            _bars.append(self._bar)
+        # The estimate of an engine may be too low.
+        whole = None if total is None else max(total, done)
+        self._bar.update(self._bar.task_ids[0], completed=done, total=whole)
+
+    def scanned(self, report: str) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            _bars.remove(self._bar)
+            self._bar = None
+        self._note(report)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_cli.config.store_names import StoreNames
 
 if TYPE_CHECKING:
-    from ckpt_backends.protocol import Store
+    from ckpt_backends.protocol import ScanObserver, Store
     from ckpt_backends.url import StoreUrl
     from ckpt_cli.output import Output
     from ckpt_cli.threads.opening import Opening
@@ -79,20 +79,28 @@ class Session:
 
     def open_other(self, url: StoreUrl) -> Store:
         """Open another store with this run's key and redaction; the caller closes it."""
-        return replace(self.opening, url=url).open(self.note)
+        return replace(self.opening, url=url).open(self.note, self._observer)
 
     @cached_property
     def rows(self) -> Store:
         """The same store opened again, without decryption or redaction: for copying its bytes."""
         from ckpt_backends.registry import open_store
 
-        return open_store(self.names.store_url)
+        store = open_store(self.names.store_url)
+        if store.lists_by_scan:
+            store.observe_scans(self._observer())
+        return store
+
+    def _observer(self) -> ScanObserver:
+        from ckpt_cli.diagnostics import ScanBar
+
+        return ScanBar(lambda report: self.note(self.names.without_values(report)))
 
     def _opened(self) -> Store:
         """Open the store of this run. Errors also name where the store's name came from."""
         opening = self.opening
         try:
-            return opening.open(self.note)
+            return opening.open(self.note, self._observer)
         except UsageError as error:
             profile = self.names.profile
             if profile is not None and profile.params:

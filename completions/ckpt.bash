@@ -89,6 +89,7 @@ _ckpt() {
             export) kind="words:--format --to --sign-key" ;;
             import) kind="words:--trusted-key --allow-pickle --dry-run --yes" ;;
             du) kind="words:--by --top" ;;
+            stores) kind="words:--layouts" ;;
             trust) kind="words:--list --remove" ;;
         esac
         kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --redact --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
@@ -140,6 +141,8 @@ _ckpt() {
             if [[ $kind == store ]]; then
                 compopt -o filenames 2>/dev/null
                 while IFS= read -r word; do COMPREPLY+=("$word"); done < <(compgen -f -- "$cur")
+                # A URL goes on behind its scheme.
+                [[ ${COMPREPLY[0]-} == *:// ]] && compopt -o nospace 2>/dev/null
             fi ;;
     esac
     # Readline replaces only what follows the last of its word breaks.

@@ -345,5 +345,6 @@ complete -c ckpt -n '__ckpt_in "import"' -l dry-run -d 'Show the plan; write not
 complete -c ckpt -n '__ckpt_in "import"' -l yes -d 'Do not ask for confirmation.'
 complete -c ckpt -n '__ckpt_in "du"' -l by -x -a 'thread channel ns type table' -d 'Group by thread, channel, ns, type or table.'
 complete -c ckpt -n '__ckpt_in "du"' -l top -x -d 'Show the N largest.'
+complete -c ckpt -n '__ckpt_in "stores"' -l layouts -d 'List the layouts that ckpt can open, with what each supports.'
 complete -c ckpt -n '__ckpt_in "trust"' -l list -d 'List the trusted files.'
 complete -c ckpt -n '__ckpt_in "trust"' -l remove -d 'Stop trusting the file.'

@@ -255,6 +255,8 @@ _ckpt() {
             if [[ $kind == store ]]; then
                 compopt -o filenames 2>/dev/null
                 while IFS= read -r word; do COMPREPLY+=("$word"); done < <(compgen -f -- "$cur")
+                # A URL goes on behind its scheme.
+                [[ ${COMPREPLY[0]-} == *:// ]] && compopt -o nospace 2>/dev/null
             fi ;;
     esac
     # Readline replaces only what follows the last of its word breaks.
@@ -283,7 +285,10 @@ _ckpt() {
                 "$thread" "$ns" 2>/dev/null)}")
             found=(${found:#})
             local -a values=("${(@)found%%$'\t'*}") shown=("${(@)found//$'\t'/  -- }")
-            compadd -d shown -a values
+            # A URL goes on behind its scheme.
+            local -a ends=()
+            [[ $values[-1] == *:// ]] && ends=(-S '')
+            compadd "${ends[@]}" -d shown -a values
             [[ $kind == store ]] && _files ;;
     esac
 }

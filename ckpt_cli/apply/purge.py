@@ -77,7 +77,8 @@ def run_purge(
     With `catch_signals`, SIGINT, SIGTERM and SIGHUP stop the purge after the current batch.
     Raises what `open_writable` raises, and the error of the first batch.
     """
-    with writable_store(url, readers) as writable:
+    archived = [archive.rows] if archive else []
+    with writable_store(url, [*readers, *archived]) as writable:
         catching: AbstractContextManager[list[int]] = nullcontext([])
         if catch_signals:
             catching = _stop_at_signals()

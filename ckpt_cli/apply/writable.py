@@ -28,10 +28,10 @@ def writable_store(url: StoreUrl, readers: Iterable[Store] = ()) -> Iterator[Wri
     `readers` are the open readers of the same store.
     """
     refuse_copy(url)
+    # A reader of a file that is not in WAL mode would block its own writer.
+    for reader in readers:
+        reader.refresh()
     with open_writable(url) as writable:
-        # A reader of a file that is not in WAL mode would block its own writer.
-        for reader in readers:
-            reader.refresh()
         yield writable
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Annotated
 
+from ckpt_backends.discovery import DISTRIBUTION
 from ckpt_backends.errors import CkptError
+from ckpt_backends.plugins import plugins
 from ckpt_cli.config.trust import NotOurs
+from ckpt_cli.options import flag
+from ckpt_cli.queries.layouts import all_name_conflicts, openable_layouts
 from ckpt_cli.queries.stores import FoundStore, broken, in_folder, inspect
-from ckpt_cli.render.records import store_record
+from ckpt_cli.render.records import layout_record, store_record
 from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.terminal.units import size
 from ckpt_cli.session import Session
@@ -26,16 +31,51 @@ COLUMNS = (
 )
 
 
-def stores(session: Session) -> None:
+def _limits(commands: Mapping[str, str]) -> str:
+    """The commands that are not fully supported, by what they do instead."""
+    limited: dict[str, list[str]] = {}
+    for name, cell in commands.items():
+        if cell != "yes":
+            limited.setdefault(cell, []).append(name)
+    return "; ".join(f"{cell}: {', '.join(names)}" for cell, names in limited.items())
+
+
+LAYOUTS = (
+    Column("LAYOUT", "layout", style="head"),
+    Column("BACKEND", "backend", cut=True),
+    Column("SCHEMES", "schemes", ", ".join, drop=2),
+    Column("ENGINE", "engine", drop=4),
+    Column("FILES", "file_names", ", ".join, drop=6),
+    Column("PACKAGE", "package", lambda name: "" if name == DISTRIBUTION else name, drop=1),
+    Column("CAPABILITIES", "capabilities", ", ".join, table=False),
+    Column("MISSING", "needs", lambda needs: f"pip install {needs}", drop=3),
+    Column("LIMITS", "commands", _limits, cut=True, least=24, drop=5),
+    # Too long for a table: stderr has them.
+    Column("NOTES", "notes", "; ".join, table=False),
+    Column("ERROR", "error", table=False),
+)
+
+
+def stores(
+    session: Session,
+    layouts: Annotated[
+        bool, flag("List the layouts that ckpt can open, with what each supports.")
+    ] = False,
+) -> None:
     """List stores with their layout, size and saver.
 
     With -s or CKPT_STORE, only that store. Otherwise all profiles and the stores in this folder:
-    SQLite files, the files of `langgraph dev`, and DeerFlow's memory.
+    SQLite files, the files of `langgraph dev`, DeerFlow's memory, and files of installed backends.
 
     \b
       ckpt stores
       ckpt -s agent.db stores -o json
+      ckpt stores --layouts
     """
+    if layouts:
+        session.output.records(map(layout_record, openable_layouts()), LAYOUTS, rest=_more)
+        _tell_problems(session)
+        return
     if session.names.store_name is not None:
         found = inspect(session.names.store_name, session.names.url_of(session.names.store_name))
         if len(found) == 1 and found[0].error is not None:
@@ -43,7 +83,21 @@ def stores(session: Session) -> None:
         session.output.records(map(store_record, found), COLUMNS)
         return
     session.output.records(map(store_record, _all(session)), COLUMNS)
+    _tell_problems(session)
     session.note(f"listed {_profiles(session)}the stores in this folder; use -s for another store")
+
+
+def _more() -> str:
+    return "-o json lists all that each layout supports"
+
+
+def _tell_problems(session: Session) -> None:
+    """Print which plug-ins cannot be loaded and why, and which names are another backend's."""
+    for plugin in plugins():
+        if plugin.problem:
+            session.warn(str(plugin))
+    for text in all_name_conflicts():
+        session.warn(text)
 
 
 def _all(session: Session) -> Iterator[FoundStore]:

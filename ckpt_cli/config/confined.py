@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from ckpt_backends.discovery import bundled
+from ckpt_backends.discovery import backend_of, bundled
 from ckpt_backends.url import VARIABLE, parse_url
 
 _PARAMS = frozenset({"layout"})
@@ -26,13 +26,14 @@ def needs_trust(url: str, params: Mapping[str, str], folder: Path) -> str | None
     if found is not None:
         return f"uses the environment variable '{found[1]}'"
     parsed = parse_url(url)
-    local = [one for one in bundled() if one.is_local]
-    if not any(parsed.scheme in one.schemes for one in local):
+    backend = backend_of(parsed.scheme)
+    if backend is None or not backend.is_local:
         return "names a server"
     if others := sorted({*parsed.params, *params} - _PARAMS):
         return f"sets '{others[0]}'"
     root = os.path.realpath(folder)
     # A link in a store that is a folder may lead anywhere.
+    local = (backend, *(one for one in bundled() if one.is_local))
     inner = ("", *(path for one in local for path in one.inner_paths))
     places = (os.path.realpath(os.path.join(parsed.path, path)) for path in inner)
     if any(os.path.commonpath((place, root)) != root for place in places):

@@ -57,10 +57,10 @@ class StoreNames:
                 " `ckpt demo sample.db` writes a sample store",
             )
         if self._settings.get("copy") and COPY not in url.params:
-            from ckpt_backends.discovery import bundled
+            from ckpt_backends.discovery import known_backends
             from ckpt_backends.registry import titles
 
-            copied = titles(one for one in bundled() if one.layouts and COPY in one.params)
+            copied = titles(one for one in known_backends() if one.layouts and COPY in one.params)
             raise UsageError(
                 f"--copy reads {copied} files only, not {url.scheme}:// stores",
                 hint="run the same command without --copy",

@@ -32,6 +32,7 @@ class Limit:
 
 _NEWEST = Limit(C.HISTORY, "newest", "each namespace has its newest checkpoint only")
 _NOT_ADDED = Limit(C.HISTORY, "no", NO_HISTORY)
+_ADDS_NOTHING = Limit(C.ADDING, "no", "ckpt cannot add checkpoints here")
 _OVERWRITES = Limit(_NOTHING, "no", ONE_STATE, having=C.LATEST_VALUES)
 _ONE_STATE = Limit(
     _NOTHING,
@@ -68,11 +69,11 @@ LIMITS: Mapping[str, tuple[Limit, ...]] = {
     "stats": (_NO_WRITES,),
     "diff --writes": (_ONE, _NO_WRITES, _SHOWN),
     "replay": (_ONE, _NO_WRITES, _SHOWN),
-    "rollback": (_NOT_ADDED, _OVERWRITES),
-    "fork": (_NOT_ADDED, _OVERWRITES),
-    "fork --to": (_NOT_ADDED, _OVERWRITES),
-    "undo": (_NOT_ADDED, _OVERWRITES),
-    "threads copy": (_NOT_ADDED, _OVERWRITES),
+    "rollback": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
+    "fork": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
+    "fork --to": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
+    "undo": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
+    "threads copy": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
     "sessions list": (Limit(C.SESSIONS, "no", NO_SESSIONS),),
     "export": (),
     "purge": (),
@@ -85,8 +86,38 @@ values that it restores exist only in layouts that store values apart.
 """
 
 
-def limit(command: str, can: C) -> Limit | None:
+CHANGING = frozenset(
+    {
+        *("rollback", "fork", "fork --to", "undo", "threads copy"),
+        *("purge", "purge --keep-last", "threads delete", "gc"),
+    }
+)
+"""The commands that change a store."""
+_CHANGES_NOTHING = Limit(_NOTHING, "no", "this adapter cannot change stores")
+
+
+def limit(command: str, can: C, *, read_only: bool = False) -> Limit | None:
     """Return the limit of a command on a layout with these capabilities; None if there is no
-    limit.
+    limit. `read_only` says that its backend opens no store for changing.
     """
-    return next((one for one in LIMITS[command] if one.applies(can)), None)
+    found = next((one for one in LIMITS[command] if one.applies(can)), None)
+    return _CHANGES_NOTHING if read_only and command in CHANGING else found
+
+
+def matrix(layouts: Mapping[str, C]) -> tuple[list[list[str]], list[str]]:
+    """Return the rows of the matrix, each a command with a cell for each layout, and the reasons
+    of cells that are not `yes`. A cell ends with the number of its reason, from 1.
+    """
+    reasons: dict[tuple[str, str], int] = {}
+    rows = []
+    for command in LIMITS:
+        cells = [command]
+        for can in layouts.values():
+            found = limit(command, can)
+            if found is None:
+                cells.append("yes")
+            else:
+                number = reasons.setdefault((found.cell, found.why), len(reasons) + 1)
+                cells.append(f"{found.cell} ({number})")
+        rows.append(cells)
+    return rows, [f"{number}. {cell}: {why}" for (cell, why), number in reasons.items()]

@@ -9,7 +9,7 @@ from ckpt_backends.changes.change import Change, NewBlob
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.reassemble import Reassembly, Unbuildable
 from ckpt_backends.codec.values import Opaque, Value
-from ckpt_backends.discovery import layouts
+from ckpt_backends.discovery import known_backends, layouts
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Capability, TypedBytes
 from ckpt_cli.core.redact import redact
@@ -51,7 +51,7 @@ def plan_repair(reader: ThreadReader, reducers: Mapping[str, str]) -> Repair:
     """
     capabilities = reader.store.describe().capabilities
     if not _can_repair(capabilities):
-        usable = [name for name, can in layouts().items() if _can_repair(can)]
+        usable = [name for name, can in layouts(known_backends()).items() if _can_repair(can)]
         raise Unsupported(
             "cannot repair: this layout stores values inside checkpoints",
             hint=f"--repair works on {', '.join(usable)}",

@@ -55,7 +55,7 @@ def check_store(rows: Store) -> None:
         )
     if Capability.ADDING not in info.capabilities:
         raise Unsupported(
-            f"cannot write to '{info.url}': ckpt only reads stores of {info.saver}",
+            f"cannot write to '{info.url}': ckpt cannot add checkpoints to stores of {info.saver}",
             hint="; ".join(info.notes) or None,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ckpt_backends.discovery import backend_of, bundled
+from ckpt_backends.discovery import backend_of, bundled, known_backends
 from ckpt_backends.url import StoreUrl
 
 
@@ -27,7 +27,8 @@ def memory_place(threads: StoreUrl, chosen: StoreUrl | None) -> MemoryPlace | No
     own = backend_of(threads.scheme)
     if own is None or not own.is_local:
         return None
-    for backend in bundled():
+    is_bundled = any(one is own for one in bundled())
+    for backend in bundled() if is_bundled else known_backends():
         found = None if backend.memory_near is None else backend.memory_near(threads.path)
         if found is not None:
             return MemoryPlace(StoreUrl(backend.schemes[0], found, raw=found), named=False)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from ckpt_backends.discovery import bundled, installed
+from ckpt_backends.discovery import known_backends
 from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout, Unsupported
 from ckpt_backends.memory.protocol import MemoryInfo
 from ckpt_backends.model import StoreInfo
@@ -66,10 +66,10 @@ def in_folder(folder: Path) -> Iterator[FoundStore]:
     with suppress(OSError):
         for entry in os.scandir(folder):
             name = f"{entry.name}/" if entry.is_dir() else entry.name
-            for backend in (*bundled(), *installed()):
+            for backend in known_backends():
                 if any(fnmatchcase(name, pattern) for pattern in backend.file_names):
                     kinds.setdefault(entry.name, backend.schemes[0])
     for name, kind in sorted(kinds.items()):
-        (found,) = inspect(name, StoreUrl(kind, str(folder / name), raw=name))
-        if not isinstance(found.error, UnknownLayout):
-            yield found
+        for found in inspect(name, StoreUrl(kind, str(folder / name), raw=name)):
+            if not isinstance(found.error, UnknownLayout):
+                yield found

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ckpt_cli.core.values.paths import Selected
     from ckpt_cli.queries.history import Entry
     from ckpt_cli.queries.interrupts import Waiting
+    from ckpt_cli.queries.layouts import OpenableLayout
     from ckpt_cli.queries.show import CheckpointView
     from ckpt_cli.queries.stores import FoundStore
     from ckpt_cli.queries.threads import ListedThread, Summary
@@ -60,6 +61,22 @@ def store_record(found: FoundStore) -> dict[str, Any]:
             "notes": list(info.notes),
         }
     return record
+
+
+def layout_record(one: OpenableLayout) -> dict[str, Any]:
+    """Return one layout of `stores --layouts`."""
+    record: dict[str, Any] = {"layout": one.layout or None, "backend": one.title}
+    record["package"] = one.package
+    if one.error:
+        return {**record, "error": one.error}
+    record |= {"schemes": list(one.schemes)} if one.schemes else {"engine": one.engine}
+    record["file_names"] = list(one.file_names)
+    if one.needs:
+        record["needs"] = one.needs
+    if one.capabilities is not None:
+        record["capabilities"] = sorted(str(can.name).lower() for can in one.capabilities)
+        record["commands"] = dict(one.commands)
+    return {**record, "notes": list(one.notes)}
 
 
 def thread_record(row: ListedThread) -> dict[str, Any]:

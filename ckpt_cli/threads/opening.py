@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ckpt_backends.encryption import DecryptingStore, Key, key_of_environment, key_of_file
-from ckpt_backends.protocol import Store
+from ckpt_backends.protocol import ScanObserver, Store
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import StoreUrl
 
@@ -20,13 +20,19 @@ class Opening:
     """File with the key for encrypted values; None to use the key from the environment."""
     redact: bool = False
 
-    def open(self, note: Callable[[str], None]) -> Store:
+    def open(
+        self, note: Callable[[str], None], observer: Callable[[], ScanObserver] | None = None
+    ) -> Store:
         """Open the store; calls `note` if values cannot be decrypted.
+
+        `observer` returns who is told about scans; it is called only if the store needs scans.
 
         Raises `UsageError`, `StoreUnavailable` or `UnknownLayout`.
         """
         key = self._key()
         store = DecryptingStore(open_store(self.url), key, note)
+        if observer is not None and store.lists_by_scan:
+            store.observe_scans(observer())
         if not self.redact:
             return store
         from ckpt_cli.threads.redaction import RedactedStore

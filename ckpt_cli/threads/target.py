@@ -175,7 +175,9 @@ def _no_thread(store: Store, thread_id: str) -> NotFound:
             hint=f"leave out {shell.word(f'@{ref}')}, or use"
             f" `{shell.command('ckpt', 'show', ids=[thread_id])}`",
         )
-    newest = [thread.thread_id for thread in store.threads(limit=_SEARCHED)]
+    # A hint is not worth a scan.
+    listed = () if store.lists_by_scan else store.threads(limit=_SEARCHED)
+    newest = [thread.thread_id for thread in listed]
     close = [one for one in newest if one.startswith(thread_id)][:_NAMED]
     close = close or get_close_matches(thread_id, newest, n=_NAMED)
     hint = NO_THREAD_HINT

@@ -64,6 +64,8 @@ class TriggerInference:
                 )
 
     def _small_threads(self) -> Iterator[str]:
+        if self._store.lists_by_scan:
+            return
         for thread in self._store.threads(limit=_THREADS):
             if self._store.size(thread.thread_id).bytes <= _SMALL:
                 yield thread.thread_id

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from time import monotonic
 from typing import Any
 
 from ckpt_backends.memory.protocol import MemoryStore
-from ckpt_backends.protocol import Store
+from ckpt_backends.protocol import ScanObserver, Store
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.threads.opening import Opening
@@ -31,6 +32,28 @@ class MemoryNamed:
     def name(self) -> str:
         """The value for `--memory`."""
         return self.words[-1] if self.words else str(self.url)
+
+
+class ScanStatus(ScanObserver):
+    """What the status line says about a scan of the store."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.changed: Callable[[], None] = lambda: None
+        """Called in the thread of the worker."""
+
+    def scanning(self, label: str, done: int, total: int | None) -> None:
+        of = "" if total is None else f" of about {max(done, total):,}"
+        self._show(f"{label}: {done:,}{of}")
+
+    def scanned(self, report: str) -> None:
+        self._show(report)
+
+    def _show(self, text: str) -> None:
+        self.text = text
+        # The screen may be gone.
+        with suppress(RuntimeError):
+            self.changed()
 
 
 class ScreenContext:
@@ -56,8 +79,10 @@ class ScreenContext:
         """Seconds between two refreshes; 0 to refresh only on request."""
         self.now = now
         self.memory_named = memory or MemoryNamed(opening.url, store_words)
+        self.scan = ScanStatus()
         self.threads, self.heads, self.detail, self.searching = workers = [
-            StoreWorker[Store](lambda: opening.open(lambda _: None)) for _ in range(4)
+            StoreWorker[Store](lambda: opening.open(lambda _: None, lambda: self.scan))
+            for _ in range(4)
         ]
         self.memory = StoreWorker[MemoryStore](lambda: open_memory(self.memory_named.url))
         self.workers: Sequence[StoreWorker[Any]] = (*workers, self.memory)

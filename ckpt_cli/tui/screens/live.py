@@ -77,6 +77,8 @@ class LiveScreen(StoreScreen[None]):
         self.context = context
         self._info: StoreInfo | None = None
         self._problem = ""
+        self._scans = False
+        """Whether listing threads needs a scan, which is repeated on request only."""
         self.view = TreeView()
         self.outer: list[tuple[str | None, TreeKey | None]] = []
         """The outer namespaces, each with the checkpoint that called the next one."""
@@ -115,6 +117,7 @@ class LiveScreen(StoreScreen[None]):
         self.inspector.set_heading("Checkpoint")
         self.rows.focus()
         self.show_status()
+        self.context.scan.changed = lambda: self.app.call_from_thread(self.show_status)
         self.load_threads()
 
     @property
@@ -137,10 +140,14 @@ class LiveScreen(StoreScreen[None]):
         """List all threads now, and again after a pause."""
         began = time.monotonic()
         try:
-            if self._info is None:
-                self._info = await self.context.threads.ask(lambda store: store.describe())
+            info = self._info
+            if info is None:
+                info, self._scans = await self.context.threads.ask(
+                    lambda store: (store.describe(), store.lists_by_scan)
+                )
             before = self.rows.listing.threads
             threads = await self.context.threads.ask(partial(read_threads, before=before))
+            self._info = info
         except CkptError as error:
             self._problem = f"retrying: {error.message}"
             self.show_status()
@@ -149,7 +156,8 @@ class LiveScreen(StoreScreen[None]):
         self._problem = ""
         self._take(threads)
         took = time.monotonic() - began
-        self._again(max(self.context.pause, took * SHARE))
+        if not self._scans:
+            self._again(max(self.context.pause, took * SHARE))
 
     def _again(self, pause: float) -> None:
         if self.context.pause:
@@ -349,6 +357,8 @@ class LiveScreen(StoreScreen[None]):
         # A narrow screen may cut the end.
         if self._problem:
             spans.append((f"{safe_text(self._problem)}  ", "error"))
+        if self.context.scan.text:
+            spans.append((f"{safe_text(self.context.scan.text)}  ", "dim"))
         if self._info is not None:
             noun = "thread" if total == 1 else "threads"
             spans.append(f"{number} {noun}  ")
