@@ -1,0 +1,1 @@
+"""LangGraph checkpoints in DuckDB files: a saver, and the adapter for `ckpt`."""
