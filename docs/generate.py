@@ -24,7 +24,7 @@ from ckpt_cli.app import COMMANDS
 from ckpt_cli.commands.memory import COMMANDS as MEMORY
 from ckpt_cli.commands.sessions import COMMANDS as SESSIONS
 from ckpt_cli.commands.threads import COMMANDS as THREADS
-from ckpt_cli.core.support_matrix import LIMITS, limit
+from ckpt_cli.core.support_matrix import matrix
 from ckpt_cli.lazy import CommandRef
 from ckpt_cli.output import Output
 from ckpt_cli.run import run
@@ -129,20 +129,11 @@ def _between(begin: str, made: str, text: str) -> str:
 
 def _matrix() -> str:
     """Commands by layouts; below it, the reasons of cells that are not `yes`."""
-    reasons: dict[tuple[str, str], int] = {}
+    rows, reasons = matrix(layouts())
     lines = [["command", *(f"`{name}`" for name in layouts())], ["---"] * (len(layouts()) + 1)]
-    for command in LIMITS:
-        cells = [f"`{command}`"]
-        for can in layouts().values():
-            found = limit(command, can)
-            if found is None:
-                cells.append("yes")
-            else:
-                number = reasons.setdefault((found.cell, found.why), len(reasons) + 1)
-                cells.append(f"{found.cell} ({number})")
-        lines.append(cells)
+    lines += [[f"`{command}`", *cells] for command, *cells in rows]
     table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-    notes = "\n".join(f"{number}. {cell}: {why}" for (cell, why), number in reasons.items())
+    notes = "\n".join(reasons)
     return f"{table}\n\n{notes}\n"
 
 
