@@ -258,4 +258,6 @@ def _value(client: Any, name: bytes) -> Any:
             return client.zrange(name, 0, -1, withscores=True)
         case b"string":
             return client.get(name)
+        case b"list":
+            return client.lrange(name, 0, -1)
     raise AssertionError(f"an unexpected kind of key: {name!r}")

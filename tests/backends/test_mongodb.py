@@ -125,6 +125,7 @@ def items(url: str, thread_id: str = "trip") -> Any:
     return ckpt("-s", url, "show", thread_id, "-o", "json").json["values"]["items"]
 
 
+@pytest.mark.engines
 def test_collections_are_found_by_shape_whatever_their_names(place: Place) -> None:
     place.fill("trip", saver=place.saver("odd name", "of.it"))
     for words in COMMANDS:
@@ -307,6 +308,7 @@ def test_both_generations_of_metadata_read_where_the_saver_fails(place: Place) -
     assert place.saver().get_tuple(config("new")) is not None
 
 
+@pytest.mark.engines
 def test_a_copy_is_written_as_its_source_is(place: Place) -> None:
     place.fill("trip", "new")
     place.age({"thread_id": "trip"})
@@ -325,10 +327,12 @@ def test_documents_that_expire_get_copies_that_expire(place: Place) -> None:
     assert "created_at" in stored
 
 
+@pytest.mark.engines
 def test_parallel_writes_of_a_delta_channel_come_in_order(place: Place) -> None:
-    from tests.travel.official import drive, scenarios
+    from ckpt_backends.testing.official import drive
+    from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 
-    scenario, differ = scenarios.SCENARIOS["delta-rarely"], list[bool]()
+    scenario, differ = SCENARIOS["delta-rarely"], list[bool]()
     # The server finds them in the order of the tasks' ids, which is the right one now and then.
     while not any(differ) and len(differ) < 8:
         place.saver().delete_thread("delta-rarely")
@@ -453,6 +457,7 @@ def test_two_changes_of_a_thread_at_once(place: Place, monkeypatch: pytest.Monke
     assert place.database["checkpoints"].count_documents({"_id": {"$type": "string"}}) == 0
 
 
+@pytest.mark.engines
 def test_a_standalone_server_takes_a_change_of_one_document() -> None:
     server = start_mongodb("--standalone")
     try:

@@ -149,6 +149,7 @@ def test_a_locked_table_says_so(mysql_url: str, monkeypatch: pytest.MonkeyPatch)
     assert "holds a lock" in answer.err
 
 
+@pytest.mark.engines
 def test_a_change_of_the_same_thread_is_waited_for(
     mysql_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,7 +323,7 @@ def migrated(url: str, last: int, source: str) -> None:
         pytest.param(4, "before 2.0.6", marks=pytest.mark.engines),
         pytest.param(8, "2.0.7 or 2.0.8", marks=pytest.mark.engines),
         pytest.param(14, "2.0.9", marks=pytest.mark.engines),
-        (17, "2.0.10 or 2.0.11"),
+        pytest.param(17, "2.0.10 or 2.0.11", marks=pytest.mark.engines),
         pytest.param(21, "2.0.17 or later", marks=pytest.mark.engines),
     ],
 )
@@ -450,6 +451,7 @@ def test_a_layout_that_is_not_there_is_refused(filled_url: str) -> None:
     assert "it holds 'mysql'" in answer.err
 
 
+@pytest.mark.engines
 @pytest.mark.filterwarnings("ignore:ShallowPyMySQLSaver")
 def test_the_shallow_layout_has_one_checkpoint_a_namespace(mysql_url: str) -> None:
     from langgraph.checkpoint.mysql.pymysql import ShallowPyMySQLSaver

@@ -10,7 +10,7 @@ import pytest
 import trustme
 
 from tests import servers
-from tests.conftest import started
+from tests.plugin import started
 from tests.support import ckpt
 
 pytestmark = pytest.mark.engines

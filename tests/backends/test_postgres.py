@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 from urllib.parse import quote
 
@@ -106,7 +107,8 @@ def test_the_servers_statement_timeout_is_kept(filled_url: str) -> None:
 
 def test_a_locked_table_says_so(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(postgres_url, "trip")
-    monkeypatch.setattr("ckpt_backends.postgres.catalog._LOCK_TIMEOUT", "50ms")
+    catalog = import_module("ckpt_backends.postgres.catalog")
+    monkeypatch.setattr(catalog, "_LOCK_TIMEOUT", "50ms")
     with psycopg.connect(postgres_url) as writer:
         writer.execute("LOCK TABLE checkpoints IN ACCESS EXCLUSIVE MODE")
         answer = ckpt("-s", postgres_url, "threads", "list")
@@ -156,6 +158,7 @@ def test_one_answer_is_of_one_moment(postgres_url: str) -> None:
         assert {one.thread_id for one in store.threads()} == {"trip", "later"}
 
 
+@pytest.mark.engines
 def test_a_schema_is_named_or_found_on_the_search_path(postgres_url: str) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as admin:
         admin.execute('CREATE SCHEMA "odd %schema"')
@@ -204,6 +207,7 @@ def test_a_layout_that_is_not_there_is_refused(filled_url: str) -> None:
     assert "it holds 'postgres'" in answer.err
 
 
+@pytest.mark.engines
 @pytest.mark.filterwarnings("ignore:ShallowPostgresSaver")
 def test_the_shallow_layout_has_one_checkpoint_a_namespace(postgres_url: str) -> None:
     from langgraph.checkpoint.postgres.shallow import ShallowPostgresSaver
@@ -383,6 +387,7 @@ def test_encrypted_values(postgres_url: str, monkeypatch: pytest.MonkeyPatch) ->
     assert history.err.startswith("warning: 1 checkpoint stored unencrypted")
 
 
+@pytest.mark.engines
 def test_a_server_without_connections_for_more_jobs(filled_url: str) -> None:
     with role(filled_url, settings="ALTER ROLE {role} CONNECTION LIMIT 1;") as url:
         answer = ckpt("-s", url, "grep", "--jobs", "2", "from")

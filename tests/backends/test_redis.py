@@ -24,14 +24,15 @@ from ormsgpack import packb, unpackb
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.redis.engine.connection import READING
 from ckpt_backends.registry import open_store
+from ckpt_backends.testing.official import drive
+from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
 from tests.cli.test_tail import tailing, take
-from tests.conftest import redis_of_its_own
+from tests.plugin import redis_of_its_own
 from tests.redis_savers import PlainRedisSaver, SeeingRedisSaver, dump
 from tests.restore import restore_keys
 from tests.servers import Server, free_port
 from tests.support import FIXTURES, ckpt
-from tests.travel.official import drive, scenarios
 
 COMMANDS = [
     ["threads", "list", "--long", "-o", "json"],
@@ -265,6 +266,7 @@ def test_a_first_release_wrote_an_empty_namespace_as_such(redis_stack_url: str) 
 # Ids
 
 
+@pytest.mark.engines
 def test_threads_never_leak_into_one_another(redis_stack_url: str, layout: str) -> None:
     FILLS[layout](redis_stack_url, *ODD)
     with open_store(redis_stack_url) as store:
@@ -327,6 +329,7 @@ def test_commands_send_only_what_reads(redis_stack_url: str, layout: str) -> Non
     assert dump(redis_stack_url) == before
 
 
+@pytest.mark.engines
 def test_a_user_that_may_only_read_can_run_every_command(redis_stack_url: str, layout: str) -> None:
     FILLS[layout](redis_stack_url, "trip")
     rights = ["+@read", "+@connection", "+info", "+json.get", "+json.mget", "+json.type"]
@@ -546,7 +549,7 @@ def test_ids_that_differ_in_case_are_listed_apart(redis_stack_url: str) -> None:
 def test_the_root_is_listed_without_its_subgraphs(redis_stack_url: str) -> None:
     with RedisSaver.from_conn_string(redis_stack_url) as saver:
         saver.setup()
-        drive(saver, scenarios.SCENARIOS["subgraph"])
+        drive(saver, SCENARIOS["subgraph"])
         root: Any = {"configurable": {"thread_id": "subgraph", "checkpoint_ns": ""}}
         official = {one.checkpoint["id"] for one in saver.list(root)}
     ours = ckpt("-s", redis_stack_url, "history", "subgraph", "-o", "json").json

@@ -21,12 +21,13 @@ from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.redis.engine import thread_removal
 from ckpt_backends.redis.engine.connection import READING
 from ckpt_backends.registry import open_store
+from ckpt_backends.testing.official import drive
+from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
 from tests.backends.test_redis import COMMANDS, ODD, client, graph, run
 from tests.backends.test_redis_removal import config_of, keys, removal_of
 from tests.redis_savers import dump
 from tests.support import ckpt
-from tests.travel.official import drive, scenarios
 
 pytestmark = pytest.mark.engines
 
@@ -137,7 +138,7 @@ def test_each_thread_goes_alone_and_wholly(redis_url: str) -> None:
 
 @pytest.mark.parametrize("name", ["subgraph-stateful", "interrupt-nested", "fanout-send"])
 def test_no_key_of_any_namespace_stays(redis_url: str, name: str) -> None:
-    drive(saver_of(redis_url), scenarios.SCENARIOS[name])
+    drive(saver_of(redis_url), SCENARIOS[name])
     with open_store(redis_url) as store:
         named = {
             (one.key.checkpoint_ns, channel)
@@ -260,7 +261,7 @@ def test_a_saver_that_writes_meanwhile_wins(
 
 
 def test_a_lost_value_is_put_back(redis_url: str) -> None:
-    drive(saver_of(redis_url), scenarios.SCENARIOS["linear"])
+    drive(saver_of(redis_url), SCENARIOS["linear"])
     before = held(redis_url)
     (name, *_) = sorted(one for one in before if one.startswith(b"lg:blob:linear::items:"))[1:]
     client(redis_url).delete(name)

@@ -22,11 +22,12 @@ from ckpt_backends.redis.engine.connection import RedisConnection
 from ckpt_backends.redis.engine.layout import KeyFinder
 from ckpt_backends.redis.engine.purge_lock import LOCK
 from ckpt_backends.registry import open_store
+from ckpt_backends.testing.official import drive
+from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
 from tests.backends.test_redis import FILLS, ODD, client, fill, fill_plain, fill_shallow, graph, run
 from tests.redis_savers import PlainRedisSaver, SeeingRedisSaver, dump
 from tests.support import ROOT, ckpt, later
-from tests.travel.official import drive, scenarios
 
 
 def fill_colon(url: str, *threads: str) -> None:
@@ -91,10 +92,10 @@ def test_no_key_of_any_namespace_stays(redis_stack_url: str, layout: str, name: 
     if layout == "redis":
         with SeeingRedisSaver.from_conn_string(redis_stack_url) as saver:
             saver.setup()
-            drive(saver, scenarios.SCENARIOS[name])
+            drive(saver, SCENARIOS[name])
     else:
         with redis.Redis.from_url(redis_stack_url) as connected:
-            drive(PlainRedisSaver(connected), scenarios.SCENARIOS[name])
+            drive(PlainRedisSaver(connected), SCENARIOS[name])
     assert ckpt("-s", redis_stack_url, "threads", "delete", name, "--yes").code == 0
     assert keys(redis_stack_url) == {}
 
@@ -218,7 +219,7 @@ def test_a_pointer_goes_with_the_last_checkpoint_of_its_namespace(redis_stack_ur
     """Calls of subgraphs, whose caller is gone: heads of their namespaces."""
     with SeeingRedisSaver.from_conn_string(redis_stack_url) as saver:
         saver.setup()
-        drive(saver, scenarios.SCENARIOS["interrupt-nested"])
+        drive(saver, SCENARIOS["interrupt-nested"])
     admin, name = client(redis_stack_url), b"checkpoint:interrupt-nested:__empty__:"
     calls = {one for one in keys(redis_stack_url) if b"__empty__" not in one}
     assert {one.split(b":")[0] for one in calls} >= {b"checkpoint", b"checkpoint_latest"}
@@ -336,6 +337,7 @@ def test_an_agent_at_work_loses_no_checkpoint(redis_stack_url: str, layout: str)
 # The lock
 
 
+@pytest.mark.engines
 def test_another_purge_is_waited_for_and_then_refused(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -431,6 +433,7 @@ def test_what_a_break_leaves_is_found_and_goes_with_the_next_run(
     assert keys(redis_stack_url) == {}
 
 
+@pytest.mark.engines
 def test_a_long_thread_goes_in_several_transactions(redis_url: str) -> None:
     """More keys than go at once."""
     with redis.Redis.from_url(redis_url) as connected:

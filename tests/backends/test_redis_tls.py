@@ -14,7 +14,7 @@ import pytest
 
 from ckpt_backends.servers import insecure_connection
 from tests.backends.test_redis import CANARY, QUOTED, _shows_nothing, client, fill_plain
-from tests.conftest import redis_of_its_own
+from tests.plugin import redis_of_its_own
 from tests.security.resp import Command, array, bulk, honest, serving
 from tests.security.standin import standin
 from tests.servers import Server
@@ -47,9 +47,15 @@ def port(guarded: Server, authority: Authority) -> Iterator[int]:
         yield found
 
 
-def asked(port: int, *words: str, host: str = "127.0.0.1", **params: str | Path) -> Answer:
+def asked(
+    port: int,
+    *words: str,
+    host: str = "127.0.0.1",
+    scheme: str = "rediss",
+    **params: str | Path,
+) -> Answer:
     query = "&".join(f"{name}={quote(str(value))}" for name, value in params.items())
-    return ckpt("-s", f"rediss://:{QUOTED}@{host}:{port}/0?{query}", *words)
+    return ckpt("-s", f"{scheme}://:{QUOTED}@{host}:{port}/0?{query}", *words)
 
 
 def refused(answer: Answer, *says: str) -> None:
@@ -62,17 +68,22 @@ def refused(answer: Answer, *says: str) -> None:
     _shows_nothing(answer.err)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_the_authority_is_named_in_the_url(port: int, authority: Authority, host: str) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "host"),
+    [("rediss", "127.0.0.1"), ("rediss", "localhost"), ("valkeys", "localhost")],
+)
+def test_the_authority_is_named_in_the_url(
+    port: int, authority: Authority, scheme: str, host: str
+) -> None:
     def known(*words: str) -> Answer:
-        answer = asked(port, *words, host=host, ssl_ca_certs=authority.file)
+        answer = asked(port, *words, host=host, scheme=scheme, ssl_ca_certs=authority.file)
         assert answer.code == 0, answer.err
         _shows_nothing(answer.out + answer.err)
         return answer
 
     (row,) = known("stores", "-o", "json").json
     assert row["layout"] == "redis-hash"
-    assert row["url"].startswith(f"rediss://:***@{host}:{port}/0?")
+    assert row["url"].startswith(f"{scheme}://:***@{host}:{port}/0?")
     known("rollback", "trip", "~1", "--yes")
     assert known("show", "trip", "-o", "json").json["values"]["items"] == ["in trip", "from a"]
     known("undo", "trip", "--yes")

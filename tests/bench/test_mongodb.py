@@ -16,8 +16,9 @@ import pytest
 from ckpt_backends.checkpoint_ids import make_id
 from ckpt_backends.mongodb import pipelines
 from ckpt_backends.registry import open_store
+from ckpt_backends.testing.official import drive
+from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from tests.support import ckpt
-from tests.travel.official import drive, scenarios
 
 pytestmark = pytest.mark.bench
 
@@ -41,7 +42,7 @@ def test_listing_100000_checkpoints(mongodb_url: str) -> None:
     name = mongodb_url.rpartition("/")[2]
     client: Any = pymongo.MongoClient(mongodb_url)
     saver = MongoDBSaver(client, name)
-    drive(saver, scenarios.SCENARIOS["chat"])
+    drive(saver, SCENARIOS["chat"])
     checkpoints = client[name]["checkpoints"]
     like = checkpoints.find_one({}, {"_id": 0}, sort=[("checkpoint_id", -1)])
     saver.delete_thread("chat")

@@ -23,7 +23,7 @@ from tests.backends.agent import graph_of
 from tests.bench.make_redis import TEMPLATE, copy, keys_of
 from tests.bench.measure import Command, Figure, Runs
 from tests.bench.test_purge import CKPT, OFFICIAL, WORDS, measured, report
-from tests.conftest import redis_of_its_own
+from tests.plugin import redis_of_its_own
 from tests.redis_savers import PlainRedisSaver, SeeingRedisSaver
 
 pytestmark = pytest.mark.bench

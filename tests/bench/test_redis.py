@@ -19,7 +19,7 @@ import redis
 
 from tests.bench.make_redis import STEPS, fill_documents, fill_hashes, name_of
 from tests.bench.measure import Command, Figure, Runs, compared, interleaved, memory, run
-from tests.conftest import redis_of_its_own
+from tests.plugin import redis_of_its_own
 
 pytestmark = pytest.mark.bench
 

@@ -78,6 +78,9 @@ def bash(line: str) -> list[str]:
         ("ckpt -s {store} blame trip-to-kyoto mess", ["messages"]),
         ("ckpt --store {store} messages ref", ["refund-4711"]),
         ("ckpt threads list --where x --stat", ["--status"]),
+        ("ckpt -s mongodb", ["mongodb+srv://", "mongodb://"]),
+        ("ckpt --store sqli", ["sqlite://"]),
+        ("ckpt stores --l", ["--layouts"]),
         ("ckpt grep ", [""]),
         ("ckpt -s none.db show ", [""]),
     ],
@@ -106,6 +109,14 @@ def test_profiles_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ckpt.toml").write_text('[stores.local]\nurl = "agent.db"\n')
     assert ckpt("_complete", "store", "lo", "", "", "", "").out == "local\tprofile\n"
+
+
+def test_schemes_are_offered_without_profiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ckpt.toml").write_text("= broken")
+    assert ckpt("_complete", "store", "dee", "", "", "", "").out == "deerflow://\tDeerFlow\n"
 
 
 def test_thread_ids_that_a_shell_would_obey_are_left_out(hostile: Path) -> None:

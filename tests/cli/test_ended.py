@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from ckpt_cli.ending import Ended
+from tests.support import first_now
 
 pytestmark = pytest.mark.usefixtures("heeded_signals")
-SIGNALS = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+SIGNALS = pytest.mark.parametrize("number", first_now([signal.SIGTERM, signal.SIGHUP]))
 
 WHILE_COPYING = """
 import os, signal

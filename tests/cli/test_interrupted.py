@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import later
+
 PRESS = """
 import os, signal, sys
 
@@ -62,9 +64,10 @@ ENTRIES = {
 @pytest.mark.parametrize(
     "module",
     [
-        *("ckpt_cli.run", "ckpt_cli.session", "ckpt_backends.errors", "typer", "typer.core"),
-        *("ckpt_cli.app", "ckpt_cli.commands.show", "ckpt_cli.output", "ckpt_cli.threads.opening"),
-        *("sqlite3", "ckpt_backends.sqlite.read", "ckpt_cli.threads.thread", "ormsgpack", "json"),
+        *("ckpt_cli.run", "typer", "ckpt_cli.commands.show", "sqlite3"),
+        *later("ckpt_cli.session", "ckpt_backends.errors", "typer.core", "ckpt_cli.app"),
+        *later("ckpt_cli.output", "ckpt_cli.threads.opening", "ckpt_backends.sqlite.read"),
+        *later("ckpt_cli.threads.thread", "ormsgpack", "json"),
     ],
 )
 def test_at_any_import(sample: Path, tmp_path: Path, entry: str, module: str) -> None:

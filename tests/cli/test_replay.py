@@ -32,6 +32,7 @@ def test_a_ref_replays_what_led_to_it(store: Path) -> None:
     assert max(row["step"] for row in some) == 1
 
 
+@pytest.mark.engines
 def test_several_processes_find_the_same(store: Path) -> None:
     one = ckpt("-s", store, "replay", "--all", "--verify", "-o", "ndjson")
     two = ckpt("-s", store, "replay", "--all", "--verify", "--jobs", "2", "-o", "ndjson")

@@ -1,8 +1,8 @@
-"""Resume threads with the library of an era: resume.py STORE MAKE < jobs > outcomes.
+"""Resume threads with the library of an era: resume.py STORE SOURCE < jobs > outcomes.
 
-Runs in that era's environment, which has neither `ckpt` nor pytest; MAKE is the folder of the
-scenarios. A job is `{thread, target, ours, theirs, configurable}`: both copies of the thread are
-resumed, `ours` with what `ckpt` printed, `theirs` by the library's time travel to the target.
+Runs in that era's environment, which has neither `ckpt` nor pytest; SOURCE is the folder that holds
+`ckpt_backends`. A job is `{thread, target, ours, theirs, configurable}`: both copies of a thread
+are resumed, `ours` with what `ckpt` printed, `theirs` by the library's time travel to the target.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from typing import Any
 
 sys.path.insert(0, sys.argv[2])
 
-import truth  # type: ignore[import-not-found]
 from langgraph.checkpoint.sqlite import SqliteSaver
-from scenarios import SCENARIOS  # type: ignore[import-not-found]
+
+from ckpt_backends.testing.scenarios import truth
+from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{32}\b")
 
 
-def nameless(text: str) -> str:
+def without_ids(text: str) -> str:
     """Return a text in which generated ids are replaced by numbers in order of appearance."""
     seen: dict[str, str] = {}
     return UUID.sub(lambda match: seen.setdefault(match[0], f"<id {len(seen)}>"), text)
 
 
 def plain(value: Any) -> Any:
-    return json.loads(nameless(json.dumps(truth.encode(value), sort_keys=True)))
+    return json.loads(without_ids(json.dumps(truth.encode(value), sort_keys=True)))
 
 
 def state(graph: Any, configurable: dict[str, str]) -> Any:
@@ -44,7 +45,7 @@ def outcome(graph: Any, configurable: dict[str, str]) -> Any:
         graph.invoke(None, {"configurable": configurable})
         said = "done"
     except Exception as error:
-        said = f"{type(error).__name__}: {nameless(str(error))}"
+        said = f"{type(error).__name__}: {without_ids(str(error))}"
     return [said, state(graph, {"thread_id": configurable["thread_id"]})]
 
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.support import FIXTURES, copy_store
-from tests.travel.official import scenarios
+from ckpt_backends.testing.scenarios import catalog
+from tests.support import FIXTURES, ROOT, copy_store
 from tests.travel.test_eras import PYTHON, copy_thread, every, rolled_back, root_history
 
 pytestmark = pytest.mark.eras
@@ -99,7 +99,7 @@ def test_the_era_resumes_every_rollback_as_its_own_travel(
     targets = {
         target: copy
         for target, copy in every(history).items()
-        if not scenarios.SCENARIOS[target[0]].is_async
+        if not catalog.SCENARIOS[target[0]].is_async
     }
     questions = asked(path)
     answers = rolled_back(path, targets)
@@ -142,7 +142,7 @@ def resume(
             str(python_of(era, environments)),
             str(Path(__file__).parent / "resume.py"),
             str(path),
-            str(MAKE),
+            str(ROOT / "backends"),
         ],
         input=json.dumps(jobs),
         capture_output=True,

@@ -18,12 +18,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from ckpt_backends.testing.screen import Seat
 from ckpt_backends.url import parse_url
 from ckpt_cli.threads.opening import Opening
 from ckpt_cli.tui.app import CkptApp
 from ckpt_cli.tui.context import MemoryNamed, ScreenContext
 from tests.support import ROOT, SAMPLE
-from tests.tui.seat import Seat
 
 FOLDER = ROOT / "docs" / "pictures"
 _NOW = datetime(2026, 11, 22, 8, 0, tzinfo=UTC)

@@ -13,7 +13,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
-from tests.support import FIXTURES, ckpt, copy_store
+from tests.support import FIXTURES, ckpt, copy_store, first_now
 
 
 class Ticks(TypedDict):
@@ -127,7 +127,9 @@ LATER = """FROM writes AS w WHERE thread_id = ? AND channel NOT LIKE '\\_\\_%' E
         AND c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns)"""
 
 
-@pytest.mark.parametrize("thread", ["subgraph", "reducers", "alice@example.com", "async-join"])
+@pytest.mark.parametrize(
+    "thread", first_now(["alice@example.com", "subgraph", "reducers", "async-join"])
+)
 def test_a_write_taken_out_of_a_step_of_format_1_is_found(thread: str, tmp_path: Path) -> None:
     path = copy_store(FORMAT_1, tmp_path)
     assert ckpt("-s", path, "replay", thread, "--verify").code == 0

@@ -21,7 +21,7 @@ from ckpt_cli.core.retention.purge_plan import PurgeSums, RemovalSum
 from ckpt_cli.render.purge import question
 from tests.backends.agent import fill, graph_of, saver_of
 from tests.servers import Server, postgres_database
-from tests.support import SAMPLE, ckpt, copy_store
+from tests.support import SAMPLE, ckpt, copy_store, first_now
 
 
 @pytest.fixture
@@ -241,7 +241,7 @@ def test_threads_are_exported_to_a_folder_in_each_format(store: Path, tmp_path: 
 
 
 @pytest.mark.usefixtures("heeded_signals")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", first_now([signal.SIGTERM, signal.SIGHUP]))
 def test_a_signal_ends_it_between_two_batches(tmp_path: Path, number: signal.Signals) -> None:
     from langgraph.checkpoint.sqlite import SqliteSaver
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from ckpt_backends.testing.official import plain
 from tests.support import FIXTURES, ckpt
-from tests.travel.official import plain
 
 pytestmark = pytest.mark.engines
 

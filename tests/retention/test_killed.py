@@ -165,12 +165,12 @@ def test_thirty_kills(on_sqlite: Full, tmp_path: Path) -> None:
     assert "in the middle" in set(rounds(on_sqlite, tmp_path, 30))
 
 
-@pytest.mark.engines
+@pytest.mark.slow
 def test_some_kills_on_postgres(on_postgres: Full, tmp_path: Path) -> None:
     assert set(rounds(on_postgres, tmp_path, 8)) & {"killed", "in the middle"}
 
 
-@pytest.mark.engines
+@pytest.mark.slow
 def test_some_kills_on_mysql(on_mysql: Full, tmp_path: Path) -> None:
     assert set(rounds(on_mysql, tmp_path, 8)) & {"killed", "in the middle"}
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.backends.test_redis import client, run
-from tests.conftest import redis_of_its_own
+from tests.plugin import redis_of_its_own
 from tests.redis_savers import SeeingRedisSaver
 from tests.retention.killing import run_and_kill, seconds_of
 from tests.support import ckpt
@@ -147,6 +147,7 @@ def rounds(full: Full, folder: Path, number: int) -> Iterator[str]:
         shutil.rmtree(place)
 
 
+@pytest.mark.slow
 def test_ten_kills(full: Full, tmp_path: Path) -> None:
     assert {"between", "in part"} & set(rounds(full, tmp_path, 10))
 

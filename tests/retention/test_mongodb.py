@@ -583,6 +583,7 @@ def end_transactions(place: Place) -> None:
     raise AssertionError("the transaction of a killed client is still open")
 
 
+@pytest.mark.slow
 def test_some_kills(of_its_own: Place, tmp_path: Path) -> None:
     assert "in the middle" in set(killed_rounds(of_its_own, tmp_path, 4))
 

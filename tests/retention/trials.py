@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ckpt_backends.testing.official import ScenarioThread, config_of, ending, memory, outcome, plain
 from tests.support import ckpt
 from tests.travel.conftest import Filled
-from tests.travel.official import Thread, config_of, ending, memory, outcome, plain
 
 POLICIES: dict[str, list[str]] = {
     "last-1": ["--keep-last", "1"],
@@ -20,7 +20,7 @@ WRITES = ("writes", "checkpoint_writes", "checkpoint_write")
 """Names of these tables in different places."""
 
 
-def check_pruned(filled: Filled, thread: Thread, policy: list[str]) -> int:
+def check_pruned(filled: Filled, thread: ScenarioThread, policy: list[str]) -> int:
     """Check that kept checkpoints read as before, without orphans, and a second run removes
     nothing.
 
@@ -135,7 +135,7 @@ def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _check_goes_on(filled: Filled, thread: Thread, copies: tuple[str, str]) -> None:
+def _check_goes_on(filled: Filled, thread: ScenarioThread, copies: tuple[str, str]) -> None:
     """Check that a resume ends as for the thread that was not purged."""
     ended = []
     for copy in copies:

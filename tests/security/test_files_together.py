@@ -28,6 +28,7 @@ def test_a_sample_is_whole(tmp_path: Path, times: int) -> None:
         assert leftovers(tmp_path) == []
 
 
+@pytest.mark.engines
 @pytest.mark.parametrize("times", TIMES)
 def test_archives_and_plans_are_whole(sample: Path, times: int) -> None:
     folder = sample.parent / "archive"
@@ -93,6 +94,7 @@ def check_edits(memory: Path) -> None:
     assert any(f'"{text}"' in found.out for text in done), both
 
 
+@pytest.mark.engines
 @pytest.mark.parametrize("times", TIMES)
 @pytest.mark.parametrize("make", [memory_file, memory_table])
 def test_items_are_deleted_and_restored(

@@ -204,7 +204,7 @@ def test_hostile_arguments(
     def check(text: str) -> None:
         run_cleanly([*first, *(word.replace("{}", text) for word in words)])
 
-    fuzz(strategy, check, 15 * effort)
+    fuzz(strategy, check, 15 * effort if effort > 1 else 6)
 
 
 def run_cleanly(words: list[str | Path]) -> None:
@@ -533,7 +533,10 @@ def test_hostile_plan_files_are_read_or_refused(
 
 @pytest.mark.parametrize(
     ("seed", "stores", "commands"),
-    [(1, 12, 5), *(pytest.param(n, 50, 0, marks=pytest.mark.slow) for n in (1000, 2000, 3000))],
+    [
+        pytest.param(1, 12, 5, marks=pytest.mark.engines),
+        *(pytest.param(n, 50, 0, marks=pytest.mark.slow) for n in (1000, 2000, 3000)),
+    ],
 )
 def test_damaged_stores(tmp_path: Path, seed: int, stores: int, commands: int) -> None:
     """Rows and bytes of a file are changed; the process may use 3 GiB of memory."""

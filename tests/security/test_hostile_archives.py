@@ -291,6 +291,7 @@ def test_malformed_plans_are_refused_with_a_clear_error(
     assert sample.read_bytes() == before
 
 
+@pytest.mark.engines
 def test_a_plan_with_an_endless_line_is_not_read_into_memory(sample: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan"
     with plan.open("wb") as file:

@@ -180,6 +180,7 @@ def go_through(place: Place, marker: Path, commands: list[list[str]], share: int
     assert place.documents() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_share_of_the_documents_goes_through_each_command(
     kind: str, marker: Path, request: pytest.FixtureRequest

@@ -203,10 +203,12 @@ ROWS = BEGUN + described([TEXT] * 4 + [INTEGER] * 2)
 @pytest.mark.parametrize(
     ("start", "piece"),
     [
-        (ROWS, ROW),
         (ROWS, row(b"t" * 100000, b"h", b"1", b"1", bytes(8), bytes(8))),
-        (ROWS + b"D" + struct.pack("!I", 0x3FFFFFFF), b"x" * 1000),
-        (BEGUN, message(b"C", b"SELECT\0")),
+        pytest.param(ROWS, ROW, marks=pytest.mark.engines),
+        pytest.param(
+            ROWS + b"D" + struct.pack("!I", 0x3FFFFFFF), b"x" * 1000, marks=pytest.mark.engines
+        ),
+        pytest.param(BEGUN, message(b"C", b"SELECT\0"), marks=pytest.mark.engines),
     ],
 )
 def test_an_answer_without_end_is_given_up(
@@ -219,12 +221,13 @@ def test_an_answer_without_end_is_given_up(
 
 
 @pytest.mark.parametrize(
-    "piece", [message(b"N", b"SNOTICE\0C00000\0Mwait\0\0"), setting(b"a", b"b")]
+    "piece", first_now([message(b"N", b"SNOTICE\0C00000\0Mwait\0\0"), setting(b"a", b"b")])
 )
 def test_messages_without_end_are_given_up(piece: bytes) -> None:
     assert "does not answer" in ask(flood(BEGUN, piece)).err
 
 
+@pytest.mark.engines
 def test_messages_without_end_at_the_start_are_given_up() -> None:
     def script(wire: Wire) -> None:
         wire.start()

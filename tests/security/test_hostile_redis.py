@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.backends import test_valkey
 from tests.backends.test_redis import fill, fill_plain
-from tests.conftest import redis_of_its_own
+from tests.plugin import redis_of_its_own
 from tests.security.resp import Command, array, between, bulk, honest, serving
 from tests.security.standin import standin
 from tests.security.watched import MEMORY, check, here, in_child
@@ -85,10 +86,15 @@ WRONG: dict[str, bytes | None] = {
 @pytest.fixture(scope="module")
 def ports() -> Iterator[dict[str, int]]:
     """By layout, the port of a server with the thread `trip`."""
-    with redis_of_its_own(modules=True) as stack, redis_of_its_own(modules=False) as plain:
+    with (
+        redis_of_its_own(modules=True) as stack,
+        redis_of_its_own(modules=False) as plain,
+        redis_of_its_own(modules=False) as valkey,
+    ):
         fill(stack.url, "trip")
         fill_plain(plain.url, "trip")
-        found = {"redis": stack.url, "redis-hash": plain.url}
+        test_valkey.fill(valkey.url, "trip")
+        found = {"redis": stack.url, "redis-hash": plain.url, "valkey": valkey.url}
         yield {name: urlsplit(url).port or 0 for name, url in found.items()}
 
 
@@ -145,7 +151,7 @@ def test_the_error_says_what_is_wrong(kind: str, said: str) -> None:
     assert f"the server does not speak Redis's protocol: {said}" in answer.err
 
 
-@pytest.mark.parametrize("layout", first_now(["redis", "redis-hash"]))
+@pytest.mark.parametrize("layout", first_now(["redis", "redis-hash", "valkey"]))
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_server_that_closes_early(ports: dict[str, int], layout: str, words: list[str]) -> None:
     for last in (0, 1, 3, 5, 8, 13, 21):
@@ -154,7 +160,7 @@ def test_a_server_that_closes_early(ports: dict[str, int], layout: str, words: l
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", ["redis", "redis-hash"])
+@pytest.mark.parametrize("layout", ["redis", "redis-hash", "valkey"])
 @pytest.mark.parametrize("words", COMMANDS[:-2], ids=" ".join)
 def test_one_wrong_answer_at_any_time(ports: dict[str, int], layout: str, words: list[str]) -> None:
     total = [0]
@@ -174,7 +180,7 @@ def test_one_wrong_answer_at_any_time(ports: dict[str, int], layout: str, words:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", ["redis", "redis-hash"])
+@pytest.mark.parametrize("layout", ["redis", "redis-hash", "valkey"])
 @pytest.mark.parametrize("words", COMMANDS[:-2], ids=" ".join)
 def test_all_answers_to_one_command_are_wrong(
     ports: dict[str, int], layout: str, words: list[str]

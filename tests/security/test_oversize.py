@@ -14,7 +14,7 @@ import pytest
 from ormsgpack import packb
 
 from tests.security.corpus import DDL, ORDINARY_ID
-from tests.support import ckpt
+from tests.support import ckpt, first_now
 
 LONG = (256 << 20) + 1
 MEMORY = 150 << 20
@@ -50,14 +50,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (["show", "long body"], 0),
         (["show", "long write", "--writes"], 0),
-        (["history", "long body"], 0),
-        (["threads", "list"], 0),
-        (["du"], 0),
         (["grep", "."], 0),
-        (["show", "long body", "--raw"], 4),
         (["diff", "long body"], 4),
+        pytest.param(["show", "long body"], 0, marks=pytest.mark.engines),
+        pytest.param(["history", "long body"], 0, marks=pytest.mark.engines),
+        pytest.param(["threads", "list"], 0, marks=pytest.mark.engines),
+        pytest.param(["du"], 0, marks=pytest.mark.engines),
+        pytest.param(["show", "long body", "--raw"], 4, marks=pytest.mark.engines),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -87,7 +87,8 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "words", [["grep", "x"], ["history", "t"], ["blame", "t", "n"], ["du"], ["threads", "list"]]
+    "words",
+    first_now([["history", "t"], ["grep", "x"], ["blame", "t", "n"], ["du"], ["threads", "list"]]),
 )
 def test_memory_does_not_follow_the_number_of_values(large: Path, words: list[str]) -> None:
     command = [sys.executable, "-c", PROGRAM, "-s", str(large), *words]
@@ -104,6 +105,7 @@ def test_it_is_shown_with_its_size_and_why(store: Path) -> None:
     assert "not read" in write["value"]["$opaque"]["reason"]
 
 
+@pytest.mark.engines
 def test_a_value_that_is_kept_apart(postgres_url: str) -> None:
     from langgraph.checkpoint.postgres import PostgresSaver
 

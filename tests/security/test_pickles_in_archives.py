@@ -1,6 +1,6 @@
 """An import brings no pickles that nobody allowed, however an archive hides them.
 
-`tests/conformance/test_removal.py` asks the same of every layout.
+`test_removal.py` of the conformance suite asks the same of every layout.
 """
 
 from __future__ import annotations
@@ -160,6 +160,11 @@ def plain(kind: str, tag: str, data: bytes) -> str:
     return json.dumps({kind: tag, "d": b64encode(data).decode()})
 
 
+def text(value: Any) -> Row:
+    """A JSON text of Redis."""
+    return Row("writes", {"key": "k", "type": "string", "value": json.dumps(value).encode()})
+
+
 @pytest.mark.parametrize(
     "row",
     [
@@ -183,6 +188,10 @@ def plain(kind: str, tag: str, data: bytes) -> str:
         ),
         Row("cp", {"key": "k", "type": "string", "value": plain("t", "pickle", b"x").encode()}),
         Row("cp", {"key": "k", "type": "string", "value": plain("t", "x", CODE[4]).encode()}),
+        text({"type": "pickle", "checkpoint": "eA=="}),
+        text({"type": "msgpack", "checkpoint": b64encode(CODE[4]).decode()}),
+        text([{"type": "null", "value": ""}, {"type": "pickle", "value": "eA=="}]),
+        text([{"type": "x", "value": b64encode(CODE[2]).decode()}]),
         Row("wr", {"key": "k", "type": "hash", ".t:0": plain("t", "pickle+aes", b"x").encode()}),
         mongo({"type": "pickle", "checkpoint": b"x"}),
         mongo({"type": "msgpack", "checkpoint": CODE[4]}),
@@ -206,6 +215,7 @@ def test_a_row_of_any_layout_shows_its_pickle(row: Row) -> None:
         document({"type": "json", "checkpoint": {"channel_values": {"type": "pickle"}}}),
         document({"key": "k", "value": {"type": "pickle"}, "prefix": "p"}),
         Row("latest", {"key": "k", "type": "string", "value": b"checkpoint:a\nb\nc"}),
+        text([{"type": "json", "value": "InBpY2tsZSI=", "channel": "pickle"}, "pickle", 7]),
         Row("store", {"prefix": "p", "key": "type", "value": '{"type": "pickle", "t": "pickle"}'}),
         mongo({"type": "msgpack", "metadata": {"type": "pickle", "a": ["pickle", "text"]}}),
         mongo({"namespace": ["pickle"], "key": "k", "value": {"type": "pickle"}}),

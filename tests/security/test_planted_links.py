@@ -13,12 +13,13 @@ import pytest
 
 from ckpt_backends.files import atomic_write
 from ckpt_backends.files.atomic_write import create_part, remove_unfinished, writing
+from ckpt_backends.testing.official import drive
+from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from tests.backends.locked import unprivileged
 from tests.deerflow.project import memory, save
 from tests.dev import FileSaver
 from tests.security.test_private_files import WRITERS
 from tests.support import ckpt
-from tests.travel.official import drive, scenarios
 
 PRECIOUS = b"a file of the victim"
 TOKEN = bytes(8)
@@ -162,7 +163,7 @@ def pickles(tmp_path: Path) -> Path:
     """The folder of a `langgraph dev`."""
     found = tmp_path / "project" / ".langgraph_api"
     saver = FileSaver(found)
-    drive(saver, scenarios.SCENARIOS["chat"])
+    drive(saver, SCENARIOS["chat"])
     saver.sync()
     return found
 

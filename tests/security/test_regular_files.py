@@ -62,7 +62,7 @@ KINDS: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("option", [[], ["--copy"]])
+@pytest.mark.parametrize("option", first_now([["--copy"], []]))
 def test_a_store(tmp_path: Path, kind: str, option: list[str]) -> None:
     KINDS[kind](tmp_path / "agent.db")
     done = run(tmp_path, "-s", "agent.db", *option, "threads", "list")

@@ -18,6 +18,7 @@ from ormsgpack import packb
 from ckpt_backends.apps.deerflow.untrusted_yaml import front_matter
 from ckpt_backends.apps.plainredis.contents import _CALLS
 from ckpt_backends.errors import UsageError
+from ckpt_backends.testing.screen import Seat, sit
 from ckpt_backends.url import parse_url
 from ckpt_cli.core.forking.numbered_ids import next_name
 from ckpt_cli.core.memory.fact_origin import _SENTENCE
@@ -30,8 +31,7 @@ from ckpt_cli.core.times import looks_like_time
 from ckpt_cli.core.values.paths import parse_path
 from ckpt_cli.render.values.scalars import _SCALAR
 from tests.security.corpus import HOSTILE_ID, Row, build_store
-from tests.support import ckpt
-from tests.tui.seat import Seat, sit
+from tests.support import ckpt, first_now
 
 RUNAWAY = "(a+)+$"
 LONG = "a" * 5000 + "!"
@@ -64,7 +64,7 @@ def body(values: dict[str, object]) -> bytes:
     )
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("jobs", first_now(["2", "1"]))
 def test_grep_stops_a_pattern_and_searches_the_rest(store: Path, jobs: str) -> None:
     answer = ckpt("-s", store, "grep", RUNAWAY, "-o", "json", "--jobs", jobs)
     assert answer.code == 0, answer.err
@@ -79,7 +79,7 @@ def test_grep_that_found_nothing_else_ends_as_if_it_could_not_read(store: Path) 
     assert "hint: a repetition inside a repetition" in answer.err
 
 
-@pytest.mark.parametrize("threads", [1, 30])
+@pytest.mark.parametrize("threads", first_now([30, 1]))
 def test_grep_gives_up_after_some_lines(tmp_path: Path, threads: int) -> None:
     lines = [LONG + str(number) for number in range(30)]
     share = 30 // threads

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from ckpt_backends.testing.harness import Harness
+from ckpt_backends.testing.official import ScenarioThread, config_of, drive
+from ckpt_backends.testing.scenarios.catalog import SCENARIOS
+from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.tui.writing import WritingApp, WritingScreen
 from tests.harness.opening import empty_store
 from tests.harness.postgres import PostgresHarness
 from tests.harness.sqlite import SqliteHarness
 from tests.support import ckpt, first_now
-from tests.travel.official import Thread, config_of, drive, scenarios
-from tests.tui.seat import Seat, sit
 
 CHAT, STUCK = "chat", "interrupt-alone"
 
@@ -28,8 +29,8 @@ class Store:
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
         self.url = harness.url
-        self.threads: dict[str, Thread] = {
-            name: drive(harness.kept_saver, scenarios.SCENARIOS[name]) for name in (CHAT, STUCK)
+        self.threads: dict[str, ScenarioThread] = {
+            name: drive(harness.kept_saver, SCENARIOS[name]) for name in (CHAT, STUCK)
         }
 
     def graph(self, name: str) -> Any:
@@ -89,6 +90,7 @@ def test_a_thread_is_rolled_back_resumed_and_the_change_undone(store: Store) -> 
     sit(store.url, work, kind=WritingApp)
 
 
+@pytest.mark.engines
 def test_undo_takes_a_rollback_back(store: Store) -> None:
     before = store.history(CHAT)
 
@@ -221,6 +223,7 @@ def test_a_thread_is_deleted_and_its_neighbour_stays(store: Store) -> None:
     assert store.history(CHAT) == before
 
 
+@pytest.mark.engines
 def test_a_purge_keeps_what_waits_and_prunes_inside(store: Store) -> None:
     waiting, chat = store.history(STUCK), store.history(CHAT)
 

@@ -7,14 +7,15 @@ import signal
 import sys
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ckpt_backends.errors import CkptError, UsageError
+from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.tui import editor
 from ckpt_cli.tui.editor import edit, editor_of
 from ckpt_cli.tui.writing import WritingApp
-from tests.tui.seat import Seat, sit
 from tests.tui.test_terminal import Terminal, start, terminal  # noqa: F401
 
 
@@ -49,39 +50,66 @@ def edited_with(
     assert sample.read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        ('vim "', "cannot run the editor in EDITOR: no closing quotation; export EDITOR=vim"),
-        ("vim \\", "cannot run the editor in EDITOR: no escaped character"),
-        ("no-such-editor -f", "cannot run the editor 'no-such-editor': no such file or directory"),
-        ("/", "cannot run the editor '/': permission denied"),
-        ("'' x", "cannot run the editor ''"),
-        ("false", "the editor 'false' ended with exit code 1; nothing was changed"),
-    ],
-)
-def test_an_editor_that_cannot_be_run(
-    sample: Path, monkeypatch: pytest.MonkeyPatch, command: str, words: str
+NO_EDITORS = [
+    ("false", "the editor 'false' ended with exit code 1; nothing was changed"),
+    ('vim "', "cannot run the editor in EDITOR: no closing quotation; export EDITOR=vim"),
+    ("vim \\", "cannot run the editor in EDITOR: no escaped character"),
+    ("no-such-editor -f", "cannot run the editor 'no-such-editor': no such file or directory"),
+    ("/", "cannot run the editor '/': permission denied"),
+    ("'' x", "cannot run the editor ''"),
+]
+"""The value of `EDITOR`, and what is said of it."""
+NO_VALUES = [
+    ("path.write_bytes(b'x' * 5000)", "the edited value: it is longer than 4000 bytes"),
+    ("os.kill(os.getpid(), 9)", "ended with SIGKILL; nothing was changed"),
+    ("path.unlink()", "cannot read the edited value: no such file or directory"),
+    ("path.write_bytes(b'\\xff')", "cannot read the edited value: it is not UTF-8"),
+    ("path.unlink(); os.mkfifo(path)", "cannot read the edited value: it is a FIFO"),
+    ("path.unlink(); path.mkdir()", "cannot read the edited value: it is a folder"),
+    ("path.unlink(); path.symlink_to('/dev/zero')", "the edited value: it is a device"),
+]
+"""What an editor does with the file, and what is said of it."""
+
+
+def first_shown(cases: list[tuple[str, str]]) -> list[Any]:
+    """Return cases for `parametrize`: the screen shows the others in the same way as the first."""
+    first, *others = cases
+    return [first, *(pytest.param(one, marks=pytest.mark.slow) for one in others)]
+
+
+UNCHANGED = ("pass", "the value was not changed; nothing to do")
+
+
+@pytest.mark.parametrize(("command", "words"), NO_EDITORS)
+def test_an_editor_that_cannot_be_run_is_named(command: str, words: str) -> None:
+    with pytest.raises(CkptError) as raised:
+        edit(editor_of({"EDITOR": command}), "text")
+    assert words in f"{raised.value}; {raised.value.hint}"
+
+
+@pytest.mark.parametrize(("text", "words"), NO_VALUES)
+def test_what_an_editor_leaves_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str
 ) -> None:
+    monkeypatch.setattr(editor, "_LONGEST", 4000)
+    with pytest.raises(CkptError) as raised:
+        edit(script(tmp_path, text).split(), "text")
+    assert words in str(raised.value)
+
+
+@pytest.mark.parametrize("case", first_shown(NO_EDITORS), ids=str)
+def test_an_editor_that_cannot_be_run(
+    sample: Path, monkeypatch: pytest.MonkeyPatch, case: tuple[str, str]
+) -> None:
+    command, words = case
     edited_with(sample, monkeypatch, command, words, "EDITOR")
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("os.kill(os.getpid(), 9)", "ended with SIGKILL; nothing was changed"),
-        ("path.unlink()", "cannot read the edited value: no such file or directory"),
-        ("path.write_bytes(b'\\xff')", "cannot read the edited value: it is not UTF-8"),
-        ("path.unlink(); os.mkfifo(path)", "cannot read the edited value: it is a FIFO"),
-        ("path.unlink(); path.mkdir()", "cannot read the edited value: it is a folder"),
-        ("path.unlink(); path.symlink_to('/dev/zero')", "the edited value: it is a device"),
-        ("path.write_bytes(b'x' * 5000)", "the edited value: it is longer than 4000 bytes"),
-        ("pass", "the value was not changed; nothing to do"),
-    ],
-)
+@pytest.mark.parametrize("case", [UNCHANGED, *first_shown(NO_VALUES)], ids=str)
 def test_an_editor_that_leaves_no_value(
-    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str
+    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: tuple[str, str]
 ) -> None:
+    text, words = case
     monkeypatch.setattr(editor, "_LONGEST", 4000)
     edited_with(sample, monkeypatch, script(tmp_path, text), words)
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from ckpt_backends.testing.scenarios import graphs
+from ckpt_backends.testing.screen import Seat, sit
 from ckpt_backends.url import parse_url
 from ckpt_cli.threads.opening import Opening
-from tests.travel.official import graphs
-from tests.tui.seat import Seat, sit
 
 NAMES = [
     "[red]bold[/red]",
@@ -68,6 +68,7 @@ def test_names_and_values_are_never_markup_or_escapes(tmp_path: Path) -> None:
     sit(store, look, size=(100, 30))
 
 
+@pytest.mark.engines
 def test_a_value_of_50_mb_is_shown_by_its_beginning(tmp_path: Path) -> None:
     store = tmp_path / "agent.db"
     with SqliteSaver.from_conn_string(str(store)) as saver:
@@ -87,6 +88,7 @@ def test_a_value_of_50_mb_is_shown_by_its_beginning(tmp_path: Path) -> None:
     sit(store, look, size=(100, 30))
 
 
+@pytest.mark.engines
 def test_damaged_rows_are_messages(sample: Path) -> None:
     with closing(sqlite3.connect(sample)) as connection:
         connection.execute("UPDATE checkpoints SET checkpoint = x'c1c1', metadata = x'80ff00'")

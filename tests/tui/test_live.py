@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from ckpt_backends.testing.official import config_of
+from ckpt_backends.testing.scenarios import graphs
+from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.tui.content.tree import read_thread_tree
 from ckpt_cli.tui.screens import live
-from tests.travel.official import config_of, graphs
-from tests.tui.seat import Seat, sit
 
 
 def test_new_checkpoints_come_and_the_cursor_stays_where_it_is(tmp_path: Path) -> None:
@@ -139,6 +140,7 @@ def test_a_slow_store_is_said_to_be_loading_and_keys_go_on(
     sit(sample, look)
 
 
+@pytest.mark.engines
 def test_what_could_not_be_read_is_read_when_it_is_there_again(sample: Path) -> None:
     away = sample.with_name("away.db")
 
@@ -152,6 +154,7 @@ def test_what_could_not_be_read_is_read_when_it_is_there_again(sample: Path) -> 
     sit(sample, look, pause=0.3)
 
 
+@pytest.mark.engines
 def test_a_page_that_is_read_stays_where_it_is(tmp_path: Path) -> None:
     store = tmp_path / "agent.db"
 
@@ -173,6 +176,7 @@ def test_a_page_that_is_read_stays_where_it_is(tmp_path: Path) -> None:
     sit(store, look, size=(80, 24))
 
 
+@pytest.mark.engines
 def test_the_cursor_goes_with_the_head_if_it_is_to(tmp_path: Path) -> None:
     store = tmp_path / "agent.db"
 

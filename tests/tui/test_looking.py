@@ -8,10 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.tui.keys import READING_KEYS
 from tests.support import ROOT, ckpt
 from tests.threetable import connected, maker
-from tests.tui.seat import Seat, sit
 
 KYOTO = "trip-to-kyoto"
 
@@ -99,6 +101,7 @@ def test_a_filter_takes_text_patterns_status_and_user(sample: Path) -> None:
     sit(sample, look)
 
 
+@pytest.mark.engines
 def test_threads_are_sorted_and_the_cursor_stays_on_its_own(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("j", "j")
@@ -224,6 +227,7 @@ def test_a_search_in_a_thread_and_in_all(sample: Path) -> None:
     sit(sample, look)
 
 
+@pytest.mark.engines
 def test_a_terminal_that_shrinks_keeps_the_cursor_in_view(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         rows = seat.main.rows
@@ -251,6 +255,7 @@ def test_from_a_message_to_the_step_that_wrote_it(sample: Path) -> None:
     sit(sample, look)
 
 
+@pytest.mark.engines
 def test_what_is_copied_is_what_the_commands_and_graphs_take(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("enter", "k", "y")
@@ -269,6 +274,7 @@ def test_what_is_copied_is_what_the_commands_and_graphs_take(sample: Path) -> No
     sit(sample, look)
 
 
+@pytest.mark.engines
 def test_each_command_line_runs_and_shows_what_the_screen_does(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("slash")
@@ -292,6 +298,7 @@ def test_each_command_line_runs_and_shows_what_the_screen_does(sample: Path) -> 
     sit(sample, look)
 
 
+@pytest.mark.engines
 def test_one_pane_alone_and_all_again(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         main = seat.main
@@ -319,6 +326,7 @@ def test_help_names_every_key(sample: Path) -> None:
     sit(sample, look, size=(80, 60))
 
 
+@pytest.mark.slow  # the message may come after the screen rests
 def test_the_palette_does_what_keys_do_and_goes_to_a_typed_ref(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("colon")
@@ -342,6 +350,7 @@ def test_the_palette_does_what_keys_do_and_goes_to_a_typed_ref(sample: Path) -> 
     sit(sample, look)
 
 
+@pytest.mark.engines
 def test_a_search_in_a_pane_goes_from_hit_to_hit(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("enter", "z", "slash")
@@ -379,6 +388,7 @@ def test_without_textual_it_says_how_to_install_it(sample: Path) -> None:
     assert "pip install 'langgraph-ckpt[tui]'" in found.stdout
 
 
+@pytest.mark.engines
 def test_nothing_fits_and_what_fits_again(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("slash")
@@ -395,6 +405,7 @@ def test_nothing_fits_and_what_fits_again(sample: Path) -> None:
     sit(sample, look)
 
 
+@pytest.mark.engines
 def test_a_mark_is_seen_wherever_one_goes(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("enter", "m", "escape", "j", "2")
@@ -403,6 +414,7 @@ def test_a_mark_is_seen_wherever_one_goes(sample: Path) -> None:
     sit(sample, look)
 
 
+@pytest.mark.engines
 def test_escape_leads_out_of_one_thing_after_the_other(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         main = seat.main
@@ -446,10 +458,12 @@ def test_a_narrow_screen_shows_one_pane_after_the_other(sample: Path) -> None:
     sit(sample, look, size=(40, 12))
 
 
+@pytest.mark.engines
 def test_brackets_in_a_filter_are_those_of_ids(tmp_path: Path) -> None:
     from langgraph.checkpoint.sqlite import SqliteSaver
 
-    from tests.travel.official import config_of, graphs
+    from ckpt_backends.testing.official import config_of
+    from ckpt_backends.testing.scenarios import graphs
 
     store = tmp_path / "agent.db"
     with SqliteSaver.from_conn_string(str(store)) as saver:

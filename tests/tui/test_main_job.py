@@ -8,9 +8,10 @@ from pathlib import Path
 
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from ckpt_backends.testing.official import config_of
+from ckpt_backends.testing.scenarios import graphs
+from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.tui.writing import WritingApp
-from tests.travel.official import config_of, graphs
-from tests.tui.seat import Seat, sit
 
 _THREADS = 10_000
 _COPIES = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)"

@@ -7,6 +7,9 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
+
+from ckpt_backends.testing.screen import Seat, sit
 from ckpt_backends.url import parse_url
 from ckpt_cli.threads.opening import Opening
 from ckpt_cli.tui.context import MemoryNamed
@@ -15,7 +18,6 @@ from ckpt_cli.tui.screens.memory import MemoryScreen
 from tests.deerflow.project import THREAD, TURNS, make
 from tests.memory.benches import SqliteBench
 from tests.support import ckpt
-from tests.tui.seat import Seat, sit
 
 KYOTO = "trip-to-kyoto"
 ANNA = ("users", "anna")
@@ -45,6 +47,7 @@ def keys_of(seat: Seat) -> list[str]:
     return [rows.listed[at][0].key.key for at in range(rows.count()) if rows.is_stop(at)]  # type: ignore[union-attr]
 
 
+@pytest.mark.engines
 def test_items_are_listed_filtered_opened_and_lead_to_their_thread(sample: Path) -> None:
     remember(sample)
     listed = ckpt("-s", sample, "memory", "list", "-o", "json").json
@@ -111,6 +114,7 @@ def test_a_tab_shows_what_is_remembered_of_a_thread(sample: Path) -> None:
     sit(sample, look_at_redacted, opening=Opening(parse_url(str(sample)), redact=True))
 
 
+@pytest.mark.engines
 def test_hostile_items_are_text_and_a_store_without_memory_says_so(
     sample: Path, tmp_path: Path
 ) -> None:
@@ -146,6 +150,7 @@ def test_hostile_items_are_text_and_a_store_without_memory_says_so(
     sit(sample, look, size=(100, 30))
 
 
+@pytest.mark.engines
 def test_deerflows_facts_come_first_where_they_were_named(tmp_path: Path) -> None:
     base = make(tmp_path)
     store = base / "data" / "deerflow.db"

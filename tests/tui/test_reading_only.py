@@ -16,7 +16,7 @@ from tests.support import ROOT
 _EVERY_KEY = """
 import string, sys
 from pathlib import Path
-from tests.tui.seat import sit
+from ckpt_backends.testing.screen import sit
 
 keys = [*string.ascii_letters, *string.digits, "enter", "space", "delete", "backspace", "insert",
         "tab", "shift+tab", "escape", "home", "end", "pageup", "pagedown", "up", "down", "left",

@@ -44,6 +44,9 @@ class Terminal:
     def press(self, *keys: str) -> None:
         """Press keys as tmux names them."""
         self._tmux("send-keys", *keys)
+        if "Tab" in keys:
+            # On a busy machine, Textual gives keys that come at once to the field before.
+            time.sleep(0.5)
 
     @property
     def text(self) -> str:
@@ -136,6 +139,7 @@ def test_looking_around_and_leaving(terminal: Terminal, sample: Path) -> None:
     terminal.until(lambda text: "ended with 0" in text)
 
 
+@pytest.mark.engines
 def test_without_colours(terminal: Terminal, sample: Path) -> None:
     start(terminal, sample, NO_COLOR="1")
     terminal.press("j")
@@ -147,6 +151,7 @@ def test_without_colours(terminal: Terminal, sample: Path) -> None:
     terminal.until(lambda text: "ended with 0" in text)
 
 
+@pytest.mark.engines
 def test_a_fork_with_a_value_edited_in_a_real_editor(
     terminal: Terminal, sample: Path, tmp_path: Path
 ) -> None:
@@ -186,6 +191,7 @@ def test_no_writer_waits_for_an_open_screen(terminal: Terminal, sample: Path) ->
     terminal.until(lambda text: "ended with 0" in text)
 
 
+@pytest.mark.engines
 def test_deerflows_folder_opens_with_what_it_remembers(terminal: Terminal, tmp_path: Path) -> None:
     make(tmp_path)
     start(terminal, tmp_path, shows=("Memory: 4 items", "content:"), NO_COLOR="1")
@@ -204,6 +210,7 @@ def test_deerflows_folder_opens_with_what_it_remembers(terminal: Terminal, tmp_p
     terminal.until(lambda text: "ended with 0" in text)
 
 
+@pytest.mark.engines
 def test_a_store_of_memory_alone_opens_with_it(terminal: Terminal, tmp_path: Path) -> None:
     bench = SqliteBench(str(tmp_path / "memory.db"))
     with bench.store() as memory:

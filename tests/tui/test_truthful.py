@@ -17,16 +17,18 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from textual.color import Color
 
 from ckpt_backends.model import Status
+from ckpt_backends.testing.official import config_of
+from ckpt_backends.testing.scenarios import graphs
+from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.tui.app import CkptApp
 from ckpt_cli.tui.content.tabs import TabContent, read_document
 from ckpt_cli.tui.screens import live
 from ckpt_cli.tui.screens.plan import PlanScreen
 from ckpt_cli.tui.writing import WritingApp
-from tests.travel.official import config_of, graphs
-from tests.tui.seat import Seat, sit
+from tests.support import first_now
 
 
-@pytest.mark.parametrize("theme", ["textual-dark", "textual-light"])
+@pytest.mark.parametrize("theme", first_now(["textual-dark", "textual-light"]))
 @pytest.mark.parametrize(("kind", "colour"), [(WritingApp, "error"), (CkptApp, "panel")])
 def test_the_header_is_red_with_write_alone(
     sample: Path, theme: str, kind: type[CkptApp], colour: str
@@ -115,7 +117,7 @@ def copies(path: Path, number: int) -> None:
         connection.commit()
 
 
-@pytest.mark.parametrize("height", [24, 60, 120])
+@pytest.mark.parametrize("height", first_now([24, 60, 120]))
 def test_every_thread_on_the_screen_has_its_sign(tmp_path: Path, height: int) -> None:
     store = tmp_path / "many.db"
     copies(store, 400)
@@ -133,6 +135,7 @@ def test_every_thread_on_the_screen_has_its_sign(tmp_path: Path, height: int) ->
     sit(store, look, size=(100, height))
 
 
+@pytest.mark.engines
 def test_a_higher_terminal_shows_the_signs_of_all_its_threads(tmp_path: Path) -> None:
     store = tmp_path / "many.db"
     copies(store, 400)
@@ -209,6 +212,7 @@ path.write_text("[1,")
 """
 
 
+@pytest.mark.engines
 def test_an_editor_that_always_breaks_the_text_is_not_started_for_ever(
     sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,6 +248,7 @@ if "garbage" not in before:
 """
 
 
+@pytest.mark.engines
 def test_the_line_that_is_not_json_is_counted_as_the_editor_counts(
     sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

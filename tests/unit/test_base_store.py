@@ -11,14 +11,22 @@ import pytest
 
 from ckpt_backends.base import BaseStore
 from ckpt_backends.changes.rows import Row
-from ckpt_backends.errors import Refused
+from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, StoreInfo, Thread, Write
 from ckpt_backends.protocol import CheckpointOptions, Store, WriteOptions
 from ckpt_backends.registry import open_store
 
+KEY = ("thread_id", "checkpoint_ns", "checkpoint_id")
+COLUMNS = {
+    "writes": {*KEY, "task_id", "idx", "channel", "type", "value", "task_path"},
+    "checkpoints": {*KEY, "parent_checkpoint_id", "type", "checkpoint", "metadata"},
+}
+
 
 class FiveQueries(BaseStore):
     """A store that only has the abstract methods; a real store answers them."""
+
+    columns = COLUMNS
 
     def __init__(self, inner: Store) -> None:
         self._inner = inner
@@ -98,8 +106,9 @@ def test_a_row_of_another_thread_is_refused(stores: tuple[Store, Store]) -> None
     thread = next(real.threads()).thread_id
     with pytest.raises(Refused):
         list(derived.own_rows("other", real.rows(thread)))
-    with pytest.raises(Refused):
-        list(derived.own_rows("other", [Row("blobs", {"key": "other"})]))
+    for row in (Row("blobs", {"thread_id": "other"}), Row("writes", {"key": "other"})):
+        with pytest.raises((Refused, Unsupported)):
+            list(derived.own_rows("other", [row]))
 
 
 def _sizes(store: Store, thread_id: str) -> dict[CheckpointKey, tuple[int, int, int]]:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import importlib.metadata
 import sys
 from collections.abc import Iterator
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
 from ckpt_backends import discovery
+from ckpt_backends.check_declaration import TYPES, check_declaration, missing_functions
+from ckpt_backends.declaration import NAME, Backend
 from ckpt_backends.errors import MissingDependency, UnknownLayout, Unsupported, UsageError
+from ckpt_backends.model import Capability
+from ckpt_backends.plugins import plugins
 from ckpt_backends.registry import open_memory, open_sessions, open_store
 from ckpt_backends.url import parse_url, printable
 from ckpt_cli.config.confined import needs_trust
@@ -43,10 +48,10 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
         (folder / "entry_points.txt").write_text(f"[ckpt.backends]\n{name} = {place}\n")
     monkeypatch.syspath_prepend(tmp_path)
-    discovery.installed.cache_clear()
+    plugins.cache_clear()
     yield tmp_path
     sys.modules.pop("ckpt_toy", None)
-    discovery.installed.cache_clear()
+    plugins.cache_clear()
 
 
 @pytest.mark.parametrize("name", ["toy:///a.toy", "a.toy"])
@@ -74,7 +79,15 @@ def test_a_missing_driver_is_named(toy: Path) -> None:
     (toy / "ckpt_toy.py").write_text(f"DRIVER = True\n{_TOY}")
     with pytest.raises(MissingDependency, match="Toy needs the driver nosuchdriver") as error:
         open_memory(parse_url("a.toy"))
-    assert error.value.hint == "install it: pip install nosuchdriver"
+    assert error.value.hint == "install it: pip install ckpt_toy"
+
+
+def test_a_missing_driver_is_of_an_extra(toy: Path) -> None:
+    text = f"DRIVER = True\n{_TOY}".replace("driver=", "extra='box', driver=")
+    (toy / "ckpt_toy.py").write_text(text)
+    with pytest.raises(MissingDependency) as error:
+        open_memory(parse_url("a.toy"))
+    assert error.value.hint == "install it: pip install 'ckpt_toy[box]'"
 
 
 def test_a_bundled_backend_comes_first(toy: Path) -> None:
@@ -83,10 +96,17 @@ def test_a_bundled_backend_comes_first(toy: Path) -> None:
     assert found.title == "SQLite"
 
 
-def test_an_untrusted_configuration_uses_bundled_backends_only(toy: Path) -> None:
+def test_an_untrusted_configuration_names_files_in_its_folder_only(toy: Path) -> None:
     assert needs_trust(str(toy / "a.db"), {}, toy) is None
-    assert needs_trust(str(toy / "a.toy"), {}, toy) is not None
-    assert needs_trust("toy:///a.toy", {}, toy) is not None
+    assert needs_trust(str(toy / "a.toy"), {}, toy) is None
+    assert needs_trust(f"toy:///{toy}/a.toy", {}, toy) is None
+    assert needs_trust("/etc/a.toy", {}, toy) == "names a file outside its folder"
+    assert needs_trust(str(toy / "a.toy"), {"box": "b"}, toy) == "sets 'box'"
+
+
+def test_a_server_of_an_installed_backend_needs_trust(toy: Path) -> None:
+    (toy / "ckpt_toy.py").write_text(f"DRIVER = False\n{_TOY}".replace("is_local=True", ""))
+    assert needs_trust("toy://host/a", {}, toy) == "names a server"
 
 
 @pytest.mark.parametrize("name", ["a.db", "/x/a.sqlite", "memory.json", "sqlite:///a", "redis://h"])
@@ -97,15 +117,80 @@ def test_entry_points_are_not_read_for_what_is_bundled(
         raise AssertionError("entry points were read")
 
     monkeypatch.setattr(importlib.metadata, "entry_points", refuse)
-    discovery.installed.cache_clear()
+    plugins.cache_clear()
     assert str(parse_url(f"{name}")) == name
 
 
 def test_each_backend_is_declared_completely() -> None:
     found = discovery.bundled()
-    schemes = [name for one in found for name in one.schemes]
-    assert len(schemes) == len(set(schemes))
-    assert sum(len(one.layouts) for one in found) == len(discovery.layouts())
     for one in found:
-        assert one.checkpoints if one.schemes else one.recognise, one.title
-        assert one.schemes or one.engine, one.title
+        assert check_declaration(one, [other for other in found if other is not one]) == []
+        assert missing_functions(one) == []
+        assert one.checkpoints or not one.schemes, one.title
+
+
+_GOOD = Backend(
+    title="Toy",
+    layouts={"toy": Capability.HISTORY},
+    schemes=("toy",),
+    is_local=True,
+    claims_path=lambda path: path.endswith(".toy"),
+    file_names=("*.toy",),
+    params={"box": NAME},
+    checkpoints="ckpt_toy.opening:open_store",
+)
+
+
+def test_a_good_declaration_has_no_problems() -> None:
+    assert check_declaration(_GOOD, discovery.bundled()) == []
+
+
+def _fails(path: str) -> bool:
+    raise ValueError("no\nsense")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("title", " ", "title is empty"),
+        ("schemes", "toy", "schemes must be a tuple of texts, such as ('toy',), not 'toy'"),
+        ("schemes", ("Toy",), "scheme 'Toy' must consist of a-z, 0-9, +, . and -, without ://"),
+        ("schemes", ("toy://",), "scheme 'toy://' must consist of a-z"),
+        ("schemes", (), "schemes is empty, and so is recognise: nothing can be opened"),
+        ("layouts", {"toy": "history"}, "layouts must be a dict of names to Capability values"),
+        ("layouts", {"My toy": Capability.HISTORY}, "layout 'My toy' must consist of a-z, 0-9"),
+        ("params", {"box": "["}, "pattern of parameter 'box' is not a valid regular expression"),
+        ("params", {"a b": NAME}, "parameter 'a b' must consist of letters, digits and _"),
+        ("checkpoints", "ckpt_toy.open", "checkpoints 'ckpt_toy.open' must have the form module:"),
+        ("checkpoints", "", "nothing can be opened"),
+        ("memory_changes", "ckpt_toy:write", "memory_changes needs memory"),
+        ("engine", "redis", "engine needs recognise"),
+        ("extra", "box", "extra needs driver"),
+        ("driver", "duck-db", "driver 'duck-db' is not the name of a module"),
+        ("is_local", "yes", "is_local must be True or False, not 'yes'"),
+        ("claims_path", lambda _: True, "claims_path claims any path"),
+        ("claims_path", _fails, "claims_path fails: ValueError: no sense"),
+        ("claims_path", ".toy", "claims_path must be a function or None, not '.toy'"),
+        ("file_names", ("*",), "file_names has '*', which is any file"),
+        ("schemes", ("sqlite",), "SQLite opens sqlite://, not backend 'Toy'"),
+        (
+            "layouts",
+            {"redis": Capability.HISTORY},
+            "of backend 'Toy' is already used by Redis",
+        ),
+    ],
+)
+def test_a_wrong_field_is_named(field: str, value: object, problem: str) -> None:
+    wrong = replace(_GOOD, **{field: value})  # type: ignore[arg-type]
+    assert problem in "\n".join(check_declaration(wrong, discovery.bundled()))
+
+
+def test_every_type_of_field_is_checked() -> None:
+    assert {one.type for one in fields(Backend)} == TYPES.keys()
+    assert check_declaration({"title": "Toy"}) == ["it is of type dict, not Backend"]
+
+
+@pytest.mark.parametrize("place", ["nosuchmodule:open", "ckpt_backends.url:nothing"])
+def test_a_function_that_does_not_exist_is_named(place: str) -> None:
+    (problem,) = missing_functions(replace(_GOOD, checkpoints=place))
+    assert problem.startswith(f"checkpoints: '{place}' cannot be imported: ")

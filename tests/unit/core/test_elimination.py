@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Value
@@ -63,7 +63,6 @@ WRITES: dict[str, st.SearchStrategy[Value]] = {
 }
 
 
-@settings(max_examples=150)
 @given(st.data(), st.sampled_from(sorted(WRITES)))
 def test_the_own_reducer_always_survives(data: st.DataObject, name: str) -> None:
     steps = st.lists(st.lists(WRITES[name], min_size=1, max_size=3), min_size=1, max_size=6)

@@ -143,7 +143,6 @@ message_likes = st.one_of(
 removals = st.sampled_from(["1", "2", "3", "__remove_all__"]).map(lambda one: RemoveMessage(id=one))
 
 
-@settings(max_examples=150)
 @given(st.lists(st.lists(st.lists(message_likes | removals, max_size=3), max_size=2), max_size=4))
 def test_messages_merge_as_add_messages_does(turns: list[list[list[Any]]]) -> None:
     merged: Any = add_messages
@@ -167,7 +166,6 @@ def test_messages_merge_as_add_messages_does(turns: list[list[list[Any]]]) -> No
 
 
 @given(any_values, any_values)
-@settings(max_examples=300)
 def test_quick_equality_is_that_of_the_numbers(one: Value, other: Value) -> None:
     numbered = Numbers()
     assert same(one, other) == (numbered(one) == numbered(other))
@@ -175,7 +173,6 @@ def test_quick_equality_is_that_of_the_numbers(one: Value, other: Value) -> None
 
 
 @given(any_values, st.lists(any_values, max_size=3))
-@settings(max_examples=150)
 def test_no_reducer_fails_on_any_value(base: Value, writes: list[Value]) -> None:
     for reducer in REDUCERS.values():
         for result in reducer.results(base, [writes]):

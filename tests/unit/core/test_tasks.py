@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import ormsgpack
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
@@ -858,7 +858,6 @@ KEYS = st.builds(
 )
 
 
-@settings(max_examples=500)
 @given(BODIES, WRITES, SOURCES, METADATA, KEYS, st.lists(NAMES, max_size=3))
 def test_whatever_is_stored_has_an_answer(
     at: Body,

@@ -1,0 +1,376 @@
+"""Servers that speak PostgreSQL's or MySQL's protocol and lack some of their features.
+
+Most have no package that tests could install. So a proxy makes the real PostgreSQL or MariaDB
+refuse what they refuse, with their error codes. To try a real one, set `CKPT_TEST_LOOKALIKE_URL` to
+an empty database of it, `postgresql://...` or `mysql://...`: the tables are copied there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+from ckpt_backends.mysql.layout import engine_of as engine_of_mysql
+from ckpt_backends.mysql.layout import is_lookalike
+from ckpt_backends.postgres.layout import engine_of
+from tests.backends import agent, test_mysql
+from tests.backends.rewriting_proxy import Rewrites, rewriting
+from tests.servers import Server, mysql_connection, mysql_database, postgres_database
+from tests.support import ckpt, first_now
+
+READING = [
+    *(["threads", "list"], ["threads", "list", "--all"], ["threads", "list", "-n", "1"]),
+    *(["threads", "list", "--long"], ["threads", "show", "trip"], ["history", "trip"]),
+    *(["show", "trip", "--writes", "--metadata"], ["show", "trip", "--raw"], ["messages", "trip"]),
+    *(["diff", "trip"], ["diff", "trip", "--writes"], ["grep", "from"], ["blame", "trip", "items"]),
+    *(["du"], ["du", "trip", "--by", "channel"], ["interrupts"], ["stats"]),
+    ["replay", "--all", "--verify"],
+]
+WRITING = [
+    ["rollback", "trip", "~1", "--yes"],
+    ["threads", "delete", "other", "--yes"],
+]
+UNCERTAIN = {"size", "free"}
+"""Keys of what not every engine reports."""
+
+REFUSE = """
+    CREATE SCHEMA lookalike;
+    CREATE FUNCTION lookalike.refuse(said text) RETURNS int LANGUAGE plpgsql AS
+        $$ BEGIN RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = said; END $$;
+    CREATE FUNCTION lookalike.nothing(bigint) RETURNS void LANGUAGE sql AS '';
+"""
+COCKROACHDB: Rewrites = [
+    (
+        r"\bversion\(\)",
+        "'CockroachDB CCL v25.2.0 (x86_64-pc-linux-gnu, built 2025/05/12, go1.23.7)'::text",
+    ),
+    # github.com/cockroachdb/cockroach/issues/86017: 42883, unknown function
+    ("pg_total_relation_size", "unknown_pg_total_relation_size"),
+    # pkg/sql/vtable/pg_catalog.go: "PgCatalogStats is an empty table"
+    (r"JOIN pg_stats s", "JOIN (SELECT * FROM pg_stats WHERE false) s"),
+    # INT is INT8, so sums are of type DECIMAL.
+    (r"COALESCE\(SUM\((.*?)\), 0\)(?!::)", r"COALESCE(SUM((\1)::numeric), 0)"),
+    # github.com/cyrilgdn/terraform-provider-postgresql/issues/277: 42883 until 26.2
+    ("pg_advisory_xact_lock", "unknown_pg_advisory_xact_lock"),
+    # There is no LOCK TABLE: 42601, syntax error.
+    ("LOCK TABLE", "LOCKED TABLE"),
+]
+OLD_COCKROACHDB: Rewrites = [
+    *COCKROACHDB,
+    # github.com/cockroachdb/cockroach/issues/87012: the mode is ignored in the extended protocol
+    ("^(BEGIN.*)READ ONLY", r"\1"),
+]
+YUGABYTEDB: Rewrites = [
+    (r"\bversion\(\)", "'PostgreSQL 11.2-YB-2.20.1.0-b0 on x86_64-pc-linux-gnu, 64-bit'::text"),
+    # github.com/yugabyte/yugabyte-db/issues/7185
+    (r"pg_total_relation_size\(c.oid\)", "0"),
+    # github.com/yugabyte/yugabyte-db/issues/18954
+    (
+        r"pg_advisory_xact_lock\((.*?)\)",
+        r"lookalike.refuse('advisory locks are not yet implemented' || left(\1::text, 0))",
+    ),
+    # github.com/yugabyte/yugabyte-db/issues/16079
+    ("LOCK TABLE.*", "SELECT lookalike.refuse('SHARE ROW EXCLUSIVE not supported yet')"),
+]
+SILENCED_YUGABYTEDB: Rewrites = [
+    *YUGABYTEDB[:2],
+    # github.com/yugabyte/yugabyte-db/issues/19974: yb_silence_advisory_locks_not_supported_error
+    (r"pg_advisory_xact_lock", "lookalike.nothing"),
+    ("LOCK TABLE.*", "SELECT 1"),
+]
+POSTGRES = {
+    "cockroachdb": COCKROACHDB,
+    "cockroachdb-22.1": OLD_COCKROACHDB,
+    "yugabytedb": YUGABYTEDB,
+    "yugabytedb-silenced": SILENCED_YUGABYTEDB,
+}
+
+
+def _signal(number: int, said: str) -> str:
+    return f"SIGNAL SQLSTATE '42000' SET MYSQL_ERRNO = {number}, MESSAGE_TEXT = '{said}'"
+
+
+def _noop(what: str) -> str:
+    """The error of TiDB unless `tidb_enable_noop_functions` is on."""
+    return _signal(1235, f"function {what} has only noop implementation in tidb now")
+
+
+TIDB: Rewrites = [
+    (r"SELECT VERSION\(\)", "SELECT '8.0.11-TiDB-v7.5.0'"),
+    # github.com/pingcap/tidb/issues/34626
+    ("^SET SESSION TRANSACTION READ ONLY", _noop("READ ONLY")),
+    # docs.pingcap.com/tidb/stable/sql-statement-start-transaction: one characteristic only
+    ("^START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY", _signal(1064, "syntax error")),
+]
+OLD_TIDB: Rewrites = [
+    *TIDB,
+    # github.com/pingcap/tidb/issues/14994
+    (r"^SELECT (GET_LOCK|IS_USED_LOCK).*", _noop("get_lock")),
+]
+NOOP_TIDB: Rewrites = [
+    TIDB[0],
+    TIDB[2],
+    # With tidb_enable_noop_functions, READ ONLY is accepted and ignored, and so are locks.
+    ("^SET SESSION TRANSACTION READ ONLY", "SET @nothing = 1"),
+    (r"^SELECT GET_LOCK.*", "SELECT 1"),
+    (r"^SELECT IS_USED_LOCK.*", "SELECT NULL"),
+]
+VITESS: Rewrites = [
+    (r"SELECT VERSION\(\)", "SELECT '8.0.30-Vitess'"),
+    # github.com/vitessio/vitess/issues/3637: no options of START TRANSACTION
+    ("^START TRANSACTION WITH.*", _signal(1105, "syntax error")),
+    # The proxy's connection has another number than the server's.
+    (r"CONNECTION_ID\(\)", "(CONNECTION_ID() + 1)"),
+]
+MYSQL = {"tidb": TIDB, "tidb-6.1": OLD_TIDB, "tidb-noop": NOOP_TIDB, "vitess": VITESS}
+ENFORCED = {"cockroachdb", "yugabytedb", "yugabytedb-silenced"}
+
+
+@pytest.fixture(scope="module")
+def postgres_filled(postgres_server: Server) -> Iterator[str]:
+    """A PostgreSQL database that is only read."""
+    with postgres_database(postgres_server) as url:
+        agent.fill(url, "trip", "other")
+        with psycopg.connect(url, autocommit=True) as admin:
+            admin.execute(REFUSE.encode())
+        yield url
+
+
+@pytest.fixture(scope="module")
+def mysql_filled(mysql_server: Server) -> Iterator[str]:
+    """A MariaDB database that is only read."""
+    with mysql_database(mysql_server, "COLLATE utf8mb4_bin") as url:
+        test_mysql.fill(url, "trip", "other", exact=True)
+        yield url
+
+
+def known(answer: Any) -> Any:
+    """An answer without what depends on the engine."""
+    if isinstance(answer, list):
+        return [known(one) for one in answer]
+    if isinstance(answer, dict):
+        return {key: known(value) for key, value in answer.items() if key not in UNCERTAIN}
+    return answer
+
+
+def same_answers(url: str, other: str) -> None:
+    for words in READING:
+        expected, found = (ckpt("-s", one, *words, "-o", "json") for one in (url, other))
+        assert (expected.code, found.code) == (0, 0), (words, expected.err, found.err)
+        own, others = (
+            json.loads(answer.out.replace(where, "URL"))
+            for answer, where in ((expected, shown(url)), (found, shown(other)))
+        )
+        assert known(own) == known(others), words
+
+
+def shown(url: str) -> str:
+    """A URL as `ckpt` prints it."""
+    password = urlsplit(url).password
+    return url.replace(f":{password}@", ":***@") if password else url
+
+
+def refuses_changes(url: str) -> None:
+    for words in WRITING:
+        before = ckpt("-s", url, "export", "--all").raw
+        answer = ckpt("-s", url, *words)
+        assert answer.code == 4, words
+        assert "ckpt reads this store" in answer.err, answer.err
+        assert ckpt("-s", url, "export", "--all").raw == before
+
+
+def described(url: str) -> Any:
+    (found,) = ckpt("-s", url, "stores", "-o", "json").json
+    return found
+
+
+def check(url: str, other: str, name: str) -> None:
+    same_answers(url, other)
+    info = described(other)
+    enforced = "enforced_read_only" in info["capabilities"]
+    assert enforced is (name in ENFORCED)
+    assert enforced is not any("read-only" in note for note in info["notes"])
+    assert "enforced_read_only" in described(url)["capabilities"]
+
+
+@pytest.mark.parametrize("name", first_now(POSTGRES))
+def test_what_speaks_postgresqls_protocol_is_read_alike(postgres_filled: str, name: str) -> None:
+    with rewriting(postgres_filled, POSTGRES[name]) as url:
+        check(postgres_filled, url, name)
+        assert described(url).get("size") is None
+
+
+@pytest.mark.parametrize("name", first_now(MYSQL))
+def test_what_speaks_mysqls_protocol_is_read_alike(mysql_filled: str, name: str) -> None:
+    with rewriting(mysql_filled, MYSQL[name]) as url:
+        check(mysql_filled, url, name)
+
+
+@pytest.mark.parametrize("name", first_now(POSTGRES))
+def test_nothing_is_changed_without_the_locks_of_postgresql(
+    postgres_filled: str, name: str
+) -> None:
+    with rewriting(postgres_filled, POSTGRES[name]) as url:
+        refuses_changes(url)
+
+
+@pytest.mark.parametrize("name", first_now(["tidb-noop", "tidb-6.1", "vitess"]))
+def test_nothing_is_changed_without_the_locks_of_mysql(mysql_filled: str, name: str) -> None:
+    with rewriting(mysql_filled, MYSQL[name]) as url:
+        refuses_changes(url)
+
+
+def test_what_does_not_lock_gaps_removes_nothing(mysql_filled: str) -> None:
+    """TiDB has named locks, so checkpoints can be added. It does not lock ranges.
+
+    Source: "Differences from MySQL InnoDB" in docs.pingcap.com/tidb/stable/pessimistic-transaction
+    """
+    with rewriting(mysql_filled, TIDB) as url:
+        assert ckpt("-s", url, *WRITING[0]).code == 0
+        assert ckpt("-s", url, "undo", "trip", "--yes").code == 0
+        answer = ckpt("-s", url, *WRITING[1])
+    assert answer.code == 4
+    assert "TiDB 7.5.0 (MySQL 8.0.11) may not have" in answer.err
+
+
+def test_the_proxy_changes_nothing_else(postgres_filled: str, mysql_filled: str) -> None:
+    """Without rewrites, changes are possible: the refusals come from what was rewritten."""
+    for filled in (postgres_filled, mysql_filled):
+        with rewriting(filled, []) as url:
+            rolled = ckpt("-s", url, *WRITING[0])
+            assert rolled.code == 0, rolled.err
+            undone = ckpt("-s", url, "undo", "trip", "--yes")
+            assert undone.code == 0, undone.err
+            assert described(url)["notes"] == []
+
+
+def test_tables_of_cockroachdbs_own_saver_are_read_only(postgres_server: Server) -> None:
+    """CockroachDBSaver of langchain-cockroachdb adds `created_at` to the official tables."""
+    with postgres_database(postgres_server) as url:
+        agent.fill(url, "trip")
+        with psycopg.connect(url, autocommit=True) as admin:
+            for table in test_mysql.TABLES:
+                admin.execute(
+                    f"ALTER TABLE {table} ADD COLUMN created_at TIMESTAMPTZ NOT NULL"
+                    " DEFAULT now()".encode()
+                )
+        with rewriting(url, COCKROACHDB) as other:
+            assert ckpt("-s", other, "show", "trip", "-o", "json").json["values"]["n"] == 1
+            assert any("created_at" in note for note in described(other)["notes"])
+            assert ckpt("-s", other, *WRITING[0]).code == 4
+
+
+@pytest.mark.parametrize(
+    ("version", "engine"),
+    [
+        ("PostgreSQL 18.0 on x86_64-pc-linux-gnu, compiled by gcc", "PostgreSQL 18.0"),
+        (
+            "PostgreSQL 15.5 (Debian 15.5-0+deb12u1) on x86_64-pc-linux-gnu",
+            "PostgreSQL 15.5 (Debian 15.5-0+deb12u1)",
+        ),
+        (
+            "CockroachDB CCL v22.2.17 (aarch64-unknown-linux-gnu, built 2023/11/20 16:09:42)",
+            "CockroachDB CCL v22.2.17",
+        ),
+        (
+            "PostgreSQL 15.2-YB-2.25.0.0-b0 on x86_64-pc-linux-gnu, compiled by clang",
+            "YugabyteDB 2.25.0.0-b0 (PostgreSQL 15.2)",
+        ),
+        ("", ""),
+    ],
+)
+def test_the_engine_is_named_as_what_it_is(version: str, engine: str) -> None:
+    assert engine_of(version) == engine
+
+
+@pytest.mark.parametrize(
+    ("version", "engine"),
+    [
+        ("8.4.0", "MySQL 8.4.0"),
+        ("8.0.36-0ubuntu0.22.04.1", "MySQL 8.0.36-0ubuntu0.22.04.1"),
+        ("10.11.18-MariaDB-0+deb12u1", "MariaDB 10.11.18"),
+        ("8.0.36-28.1-log", "MySQL 8.0.36-28.1-log"),
+        ("8.0.30-Vitess", "Vitess (MySQL 8.0.30)"),
+        ("8.0.11-TiDB-v7.5.0", "TiDB 7.5.0 (MySQL 8.0.11)"),
+        ("5.7.25-OceanBase-v4.2.1", "OceanBase 4.2.1 (MySQL 5.7.25)"),
+        ("5.7.25-OceanBase seekdb-v1.4.0.0", "OceanBase seekdb 1.4.0.0 (MySQL 5.7.25)"),
+    ],
+)
+def test_the_mysql_engine_is_named_as_what_it_is(version: str, engine: str) -> None:
+    assert engine_of_mysql(version) == engine
+    assert is_lookalike(engine) is not engine.startswith(("MySQL", "MariaDB"))
+
+
+@contextmanager
+def _copied(source: str, target: str) -> Iterator[None]:
+    """Copy the rows of the official tables to tables of another server, made from their catalog."""
+    with ExitStack() as stack:
+        if urlsplit(source).scheme == "mysql":
+            connect, mark = mysql_connection, "`"
+        else:
+            connect, mark = (lambda url: psycopg.connect(url, autocommit=True)), '"'
+        one, other = (stack.enter_context(closing(connect(url))) for url in (source, target))
+        reader, writer = one.cursor(), other.cursor()
+        made = MYSQL_TABLES if mark == "`" else POSTGRES_TABLES
+        for table, columns in made.items():
+            writer.execute(f"DROP TABLE IF EXISTS {table}")
+            writer.execute(f"CREATE TABLE {table} ({columns})")
+            stack.callback(writer.execute, f"DROP TABLE {table}")
+            reader.execute(f"SELECT * FROM {table}")
+            names = ", ".join(f"{mark}{column[0]}{mark}" for column in reader.description)
+            for row in reader.fetchall():
+                cells = [json.dumps(cell) if isinstance(cell, dict) else cell for cell in row]
+                marks = ", ".join(["%s"] * len(cells))
+                writer.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", cells)
+        yield
+
+
+_OF_NS = "thread_id VARCHAR(150) NOT NULL, checkpoint_ns VARCHAR(2000) NOT NULL DEFAULT '',"
+_HASH = "checkpoint_ns_hash BINARY(16),"
+MYSQL_TABLES = {
+    "checkpoints": f"""{_OF_NS} {_HASH} checkpoint_id VARCHAR(150) NOT NULL,
+        parent_checkpoint_id VARCHAR(150), type VARCHAR(150), checkpoint JSON NOT NULL,
+        metadata JSON NOT NULL, PRIMARY KEY (thread_id, checkpoint_ns_hash, checkpoint_id)""",
+    "checkpoint_blobs": f"""{_OF_NS} {_HASH} channel VARCHAR(150) NOT NULL,
+        version VARCHAR(150) NOT NULL, type VARCHAR(150) NOT NULL, `blob` LONGBLOB,
+        PRIMARY KEY (thread_id, checkpoint_ns_hash, channel, version)""",
+    "checkpoint_writes": f"""{_OF_NS} {_HASH} checkpoint_id VARCHAR(150) NOT NULL,
+        task_id VARCHAR(150) NOT NULL, idx INTEGER NOT NULL, channel VARCHAR(150) NOT NULL,
+        type VARCHAR(150), `blob` LONGBLOB NOT NULL, task_path VARCHAR(2000) NOT NULL DEFAULT '',
+        PRIMARY KEY (thread_id, checkpoint_ns_hash, checkpoint_id, task_id, idx)""",
+    "checkpoint_migrations": "v INTEGER PRIMARY KEY",
+}
+"""The tables of langgraph-checkpoint-mysql after its last migration. Its own migrations fail on
+OceanBase: a JSON column cannot have a default there."""
+_OF_PLACE = "thread_id TEXT NOT NULL, checkpoint_ns TEXT NOT NULL DEFAULT '',"
+POSTGRES_TABLES = {
+    "checkpoints": f"""{_OF_PLACE} checkpoint_id TEXT NOT NULL, parent_checkpoint_id TEXT,
+        type TEXT, checkpoint JSONB NOT NULL, metadata JSONB NOT NULL DEFAULT '{{}}',
+        PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id)""",
+    "checkpoint_blobs": f"""{_OF_PLACE} channel TEXT NOT NULL, version TEXT NOT NULL,
+        type TEXT NOT NULL, blob BYTEA,
+        PRIMARY KEY (thread_id, checkpoint_ns, channel, version)""",
+    "checkpoint_writes": f"""{_OF_PLACE} checkpoint_id TEXT NOT NULL, task_id TEXT NOT NULL,
+        idx INTEGER NOT NULL, channel TEXT NOT NULL, type TEXT, blob BYTEA NOT NULL,
+        task_path TEXT NOT NULL DEFAULT '',
+        PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)""",
+}
+
+
+OTHER = os.environ.get("CKPT_TEST_LOOKALIKE_URL", "")
+
+if OTHER:
+
+    def test_a_real_one_is_read_alike(request: pytest.FixtureRequest) -> None:
+        kind = "mysql" if urlsplit(OTHER).scheme == "mysql" else "postgres"
+        filled = request.getfixturevalue(f"{kind}_filled")
+        with _copied(filled, OTHER):
+            same_answers(filled, OTHER)
+            print(described(OTHER))

@@ -1,0 +1,476 @@
+"""What only ValkeySaver has: lists of checkpoints, and all writes of a checkpoint in one text."""
+
+from __future__ import annotations
+
+import json
+import threading
+from base64 import b64encode
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph_checkpoint_aws.checkpoint.valkey import (
+    ValkeySaver,
+)
+from valkey import Valkey
+
+from ckpt_backends.changes.removal import MOVED
+from ckpt_backends.open_for_writing import open_writable
+from ckpt_backends.redis.engine import purge_lock
+from ckpt_backends.redis.engine.connection import RedisConnection
+from ckpt_backends.redis.valkey import write
+from ckpt_backends.registry import open_store
+from ckpt_backends.url import parse_url
+from tests.backends.test_redis import ODD, client, fill_plain, graph, run
+from tests.backends.test_redis_removal import config_of, keys, removal_of
+from tests.redis_savers import dump
+from tests.support import ckpt
+
+pytestmark = pytest.mark.engines
+
+HOSTILE = [*ODD, 'o"b', "a\nb", "a}", "a}:x", "a}:x:y", "{a", "{}", "}", "a}:b}:c", "x}::1"]
+"""Thread ids of which the braces, the colons or the pattern might be taken for something else."""
+HOUR = 3_600_000
+
+
+def saver_of(url: str, **options: Any) -> Any:
+    return ValkeySaver(Valkey.from_url(url), **options)
+
+
+def fill(url: str, *threads: str, asks: bool = False, **options: Any) -> None:
+    """Let the official saver write some threads."""
+    run(saver_of(url, **options), *threads, asks=asks)
+
+
+def items(url: str, thread_id: str, **options: Any) -> list[str]:
+    """What the official saver reads."""
+    found = graph(saver_of(url, **options)).get_state(config_of(thread_id)).values
+    return list(found.get("items", []))
+
+
+def name_of(url: str, kind: str, thread_id: str = "trip", place: int = 0) -> str:
+    """The key of a checkpoint or its writes, by its place in the list."""
+    own = client(url).lindex(f"thread:{{{thread_id}}}:", place).decode()
+    return f"{kind}:{{{thread_id}}}::{own}"
+
+
+# Opening
+
+
+def test_its_urls_open_every_layout(redis_url: str) -> None:
+    as_valkey = redis_url.replace("redis://", "valkey://")
+    assert ckpt("-s", as_valkey, "threads", "list").code == 4
+    assert "valkey://HOST:PORT/N" in ckpt("-s", as_valkey, "threads", "list").err
+    fill(redis_url, "trip")
+    for url in (redis_url, as_valkey):
+        (found,) = ckpt("-s", url, "stores", "-o", "json").json
+        assert found["layout"] == "valkey"
+    fill_plain(redis_url, "trip", separator=":")
+    several = ckpt("-s", as_valkey, "threads", "list")
+    assert several.code == 2
+    assert "valkey://" in several.err
+    assert "layout=redis-hash-colon" in several.err
+    for layout in ("valkey", "redis-hash-colon"):
+        url = f"{as_valkey}?layout={layout}"
+        (listed,) = ckpt("-s", url, "threads", "list", "-o", "json").json
+        assert listed["checkpoints"] == 4
+    assert ckpt("-s", f"{as_valkey}?layout=valkey", "threads", "delete", "trip", "--yes").code == 0
+    assert ckpt("-s", as_valkey, "stores", "-o", "json").json[0]["layout"] == "redis-hash-colon"
+
+
+def test_it_is_found_among_many_keys_of_another_layout(redis_url: str) -> None:
+    with client(redis_url).pipeline() as pipe:
+        for number in range(20_000):
+            pipe.set(f"checkpoint:{number}", "x")
+        pipe.execute()
+    fill(redis_url, "trip")
+    assert ckpt("-s", redis_url, "stores", "-o", "json").json[0]["layout"] == "valkey"
+
+
+def test_a_password_is_never_printed_and_tls_is_meant(redis_url: str) -> None:
+    host = redis_url.removeprefix("redis://")
+    fill(redis_url, "trip")
+    assert ckpt("-s", f"valkey://{host}", "threads", "list").code == 0
+    url = f"valkeys://user:secret@{host}?connect_timeout=1&socket_timeout=1"
+    refused = ckpt("-s", url, "threads", "list")
+    assert refused.code == 4
+    assert "secret" not in refused.err
+    assert "valkeys://user:***@" in refused.err
+
+
+# Ids
+
+
+def test_threads_never_leak_into_one_another(redis_url: str) -> None:
+    fill(redis_url, *HOSTILE)
+    with open_store(redis_url) as store:
+        assert {one.thread_id for one in store.threads()} == set(HOSTILE)
+        for thread_id in HOSTILE:
+            found = store.thread(thread_id)
+            assert found is not None
+            assert (found.checkpoints, found.namespaces) == (4, 1), thread_id
+            assert {one.key.thread_id for one in store.writes(thread_id)} == {thread_id}
+            assert {one.thread_id for one in store.usage(thread_id)} == {thread_id}
+    before = dump(redis_url)
+    for thread_id in HOSTILE:
+        shown = ckpt("-s", redis_url, "show", "-o", "json", "--", thread_id)
+        assert shown.json["values"]["items"] == [f"in {thread_id}", "from a", "from b"]
+        back = ckpt("-s", redis_url, "rollback", "--at", "~1", "--yes", "--", thread_id)
+        assert back.code == 0, back.err
+        changed = {one for one, value in dump(redis_url).items() if value != before.get(one)}
+        assert {one.partition(b":")[0] for one in changed} == {b"checkpoint", b"thread"}
+        assert items(redis_url, thread_id) == [f"in {thread_id}", "from a"]
+        assert ckpt("-s", redis_url, "undo", "--yes", "--", thread_id).code == 0
+        assert dump(redis_url) == before, thread_id
+
+
+def test_each_thread_goes_alone_and_wholly(redis_url: str) -> None:
+    owned = {}
+    for thread_id in HOSTILE:
+        known = keys(redis_url).keys()
+        fill(redis_url, thread_id)
+        owned[thread_id] = keys(redis_url).keys() - known
+    for thread_id in HOSTILE:
+        before = keys(redis_url)
+        done = ckpt("-s", redis_url, "threads", "delete", "--yes", "--", thread_id)
+        assert done.code == 0, done.err
+        assert before.keys() - keys(redis_url).keys() == owned[thread_id]
+        assert items(redis_url, thread_id) == []
+    assert keys(redis_url) == {}
+
+
+def test_a_namespace_with_a_brace_is_told_by_the_checkpoint(redis_url: str) -> None:
+    """The keys are those of thread `a}:b` too; only the JSON of the checkpoint names the thread."""
+    from langgraph.checkpoint.base import empty_checkpoint
+
+    saver = saver_of(redis_url)
+    config: Any = {"configurable": {"thread_id": "a", "checkpoint_ns": "b}:c"}}
+    saver.put(config, one := empty_checkpoint(), {"source": "input", "step": -1}, {})
+    place = {"configurable": {**config["configurable"], "checkpoint_id": one["id"]}}
+    saver.put_writes(place, [("x", 1)], "task")
+    with open_store(redis_url) as store:
+        assert [found.thread_id for found in store.threads()] == ["a"]
+        assert store.namespaces("a") == ["b}:c"]
+        assert [found.key.checkpoint_ns for found in store.writes("a")] == ["b}:c"]
+        assert store.thread("a}:b") is None
+    assert ckpt("-s", redis_url, "threads", "delete", "a", "--yes").code == 0
+    assert keys(redis_url) == {}
+
+
+# The head
+
+
+def test_the_head_is_what_was_stored_last(redis_url: str) -> None:
+    """A checkpoint that is put again is in the list twice, and is the head."""
+    fill(redis_url, "trip")
+    saver = saver_of(redis_url)
+    history = ckpt("-s", redis_url, "history", "trip", "-o", "json").json
+    second = history[1]["checkpoint_id"]
+    config = config_of("trip")
+    config["configurable"]["checkpoint_id"] = second
+    found = saver.get_tuple(config)
+    saver.put(found.parent_config, found.checkpoint, found.metadata, {})
+    (listed,) = ckpt("-s", redis_url, "threads", "list", "-o", "json").json
+    assert saver.get_tuple(config_of("trip")).checkpoint["id"] == second
+    assert listed["head"] == second
+    assert ckpt("-s", redis_url, "show", "trip", "-o", "json").json["checkpoint_id"] == second
+    done = ckpt("-s", redis_url, "purge", "--keep-last", "1", "--yes")
+    assert done.code == 0, done.err
+    left = [one.checkpoint["id"] for one in saver.list(config_of("trip"))]
+    assert set(left) == {history[0]["checkpoint_id"], second} or set(left) == {second}
+    assert saver.get_tuple(config_of("trip")).checkpoint["id"] == second
+
+
+def test_a_head_that_is_gone_is_shown_and_can_be_replaced(redis_url: str) -> None:
+    """The saver finds nothing then, though the other checkpoints are still stored."""
+    fill(redis_url, "trip", "other")
+    gone = name_of(redis_url, "checkpoint")
+    client(redis_url).delete(gone)
+    assert items(redis_url, "trip") == []
+    listed = ckpt("-s", redis_url, "threads", "list", "-o", "json", "--all").json
+    (mine,) = [one for one in listed if one["thread_id"] == "trip"]
+    assert gone.endswith(mine["head"])
+    assert mine["checkpoints"] == 4
+    shown = ckpt("-s", redis_url, "show", "trip")
+    assert "still uses it as the head" in shown.out + shown.err
+    for words in (["history", "trip"], ["show", "trip", "--tree"], ["du"], ["stats", "trip"]):
+        answer = ckpt("-s", redis_url, *words)
+        assert "Traceback" not in answer.err
+        assert answer.code in {0, 1, 7}, (words, answer.err)
+    copied = ckpt("-s", redis_url, "threads", "copy", "trip", "new", "--yes")
+    assert (copied.code, "so it cannot be copied" in copied.err) == (4, True), copied.err
+    earlier = ckpt("-s", redis_url, "fork", "trip", "step:0", "--to", "new", "--yes")
+    assert earlier.code == 0, earlier.err
+    assert items(redis_url, "new") == ["in trip"]
+    step = ckpt("-s", redis_url, "rollback", "trip", "step:0", "--yes")
+    assert step.code == 0, step.err
+    assert items(redis_url, "trip") == ["in trip"]
+    assert ckpt("-s", redis_url, "threads", "delete", "trip", "--yes").code == 0
+    assert {one for one in keys(redis_url) if b"trip" in one} == set()
+    assert items(redis_url, "other") == ["in other", "from a", "from b"]
+
+
+def test_other_ids_without_a_checkpoint_are_left_out(redis_url: str) -> None:
+    fill(redis_url, "trip")
+    for place in (2, 3):
+        client(redis_url).delete(name_of(redis_url, "checkpoint", place=place))
+    assert len(ckpt("-s", redis_url, "history", "trip", "-o", "json").json) == 2
+    before = dump(redis_url)
+    assert ckpt("-s", redis_url, "rollback", "trip", "~1", "--yes").code == 0
+    assert ckpt("-s", redis_url, "undo", "trip", "--yes").code == 0
+    assert dump(redis_url) == before
+    assert ckpt("-s", redis_url, "threads", "delete", "trip", "--yes").code == 0
+    assert keys(redis_url) == {}
+
+
+def test_without_its_list_a_thread_is_still_found_and_goes(redis_url: str) -> None:
+    """As after a removal that was interrupted: its first step removes the lists."""
+    fill(redis_url, "trip")
+    client(redis_url).delete("thread:{trip}:")
+    (listed,) = ckpt("-s", redis_url, "threads", "list", "-o", "json").json
+    assert listed["checkpoints"] == 4
+    assert ckpt("-s", redis_url, "threads", "delete", "trip", "--yes").code == 0
+    assert keys(redis_url) == {}
+
+
+# Times to live
+
+
+def test_a_new_checkpoint_lives_as_long_as_its_list(redis_url: str) -> None:
+    fill(redis_url, "trip", asks=True, ttl=7200)
+    admin = client(redis_url)
+    for name in admin.scan_iter():
+        admin.pexpire(name, 2 * HOUR if name.startswith(b"thread:") else HOUR)
+    before = dump(redis_url)
+    shown = ckpt("-s", redis_url, "show", "trip", "-o", "json").json
+    left = datetime.fromisoformat(shown["expires_at"]) - datetime.now(UTC)
+    assert timedelta(minutes=59) < left <= timedelta(hours=1)
+    back = ckpt("-s", redis_url, "rollback", "trip", "head", "--yes", "-o", "json")
+    assert back.code == 0, back.err
+    for kind in ("checkpoint", "thread"):
+        name = name_of(redis_url, kind) if kind != "thread" else "thread:{trip}:"
+        assert 1.9 * HOUR < admin.pttl(name) <= 2 * HOUR
+    assert ckpt("-s", redis_url, "undo", "trip", "--yes").code == 0
+    assert dump(redis_url) == before
+    assert ckpt("-s", redis_url, "fork", "trip", "head", "--to", "new", "--yes").code == 0
+    own = [one for one in admin.scan_iter() if b"{new}" in one]
+    assert {one.partition(b":")[0] for one in own} >= {b"checkpoint", b"thread", b"writes"}
+    assert all(0 < admin.pttl(one) <= HOUR for one in own)
+    assert items(redis_url, "new") == ["in trip", "from a"]
+    assert ckpt("-s", redis_url, "undo", "new", "--yes").code == 0
+    assert dump(redis_url) == before
+
+
+def test_times_to_live_come_back(redis_url: str, tmp_path: Path) -> None:
+    fill(redis_url, "trip", asks=True, ttl=7200)
+    fill(redis_url, "stays")
+    before = dump(redis_url)
+    assert ckpt("-s", redis_url, "export", "trip", "--to", tmp_path).code == 0
+    done = ckpt("-s", redis_url, "threads", "delete", "trip", "--yes")
+    assert done.code == 0, done.err
+    assert not [one for one in keys(redis_url) if b"trip" in one]
+    (bundle,) = tmp_path.iterdir()
+    assert ckpt("-s", redis_url, "import", bundle, "--yes").code == 0
+    assert dump(redis_url) == before
+    again = ckpt("-s", redis_url, "import", bundle, "--yes")
+    assert again.code == 0, again.err
+    assert dump(redis_url) == before
+
+
+# Agents at work
+
+
+def test_a_thread_that_goes_on_in_the_last_moment_stays(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new task adds no key: all writes of a checkpoint share one."""
+    fill(redis_url, "trip", asks=True)
+    removal = removal_of(redis_url, "trip")
+    config = config_of("trip")
+    config["configurable"]["checkpoint_id"] = name_of(redis_url, "checkpoint").split(":")[-1]
+    kept = purge_lock.PurgeLock.keep
+
+    def late(lock: Any) -> None:
+        saver_of(redis_url).put_writes(config, [("items", ["late"])], "another")
+        kept(lock)
+
+    monkeypatch.setattr(purge_lock.PurgeLock, "keep", late)
+    with open_writable(parse_url(redis_url)) as writable:
+        (found,) = writable.remove([removal])
+    assert found.skipped == MOVED
+    assert items(redis_url, "trip") == ["in trip", "from a"]
+
+
+def test_a_change_of_a_thread_that_goes_on_is_refused(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(redis_url, "trip")
+    planned = write.ValkeyPlan.commands
+
+    def late(plan: Any) -> Any:
+        yield from planned(plan)
+        saver = saver_of(redis_url)
+        found = saver.get_tuple(config_of("trip"))
+        saver.put(found.parent_config, found.checkpoint, found.metadata, {})
+
+    monkeypatch.setattr(write.ValkeyPlan, "commands", late)
+    answer = ckpt("-s", redis_url, "rollback", "trip", "~1", "--yes")
+    assert answer.code == 6, answer.err
+    assert client(redis_url).llen("thread:{trip}:") == 5
+
+
+def test_many_agents_and_rollbacks_lose_nothing(redis_url: str) -> None:
+    """Threads of agents add checkpoints while others are rolled back."""
+    fill(redis_url, *"abcd")
+    codes: list[int] = []
+
+    def agent() -> None:
+        for _ in range(5):
+            fill(redis_url, "a")
+
+    def back() -> None:
+        for _ in range(5):
+            codes.append(ckpt("-s", redis_url, "rollback", "a", "head", "--yes").code)
+
+    workers = [threading.Thread(target=one) for one in (agent, back)]
+    for one in workers:
+        one.start()
+    for one in workers:
+        one.join()
+    assert set(codes) <= {0, 6}
+    listed = client(redis_url).lrange("thread:{a}:", 0, -1)
+    stored = list(client(redis_url).scan_iter("checkpoint:{a}*"))
+    assert sorted(b"checkpoint:{a}::" + one for one in listed) == sorted(stored)
+    assert len(listed) == 6 * 4 + codes.count(0)
+
+
+# Contents
+
+
+def test_an_encrypted_thread_is_read_copied_and_resumed(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = "0123456789abcdef"
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=key.encode())
+    fill(redis_url, "trip", serde=serde)
+    assert b'"msgpack+aes"' in client(redis_url).get(name_of(redis_url, "checkpoint"))
+    monkeypatch.setenv("LANGGRAPH_AES_KEY", key)
+    shown = ckpt("-s", redis_url, "show", "trip", "-o", "json").json
+    assert shown["values"]["items"] == ["in trip", "from a", "from b"]
+    # The id inside the body is encrypted too, in all layouts.
+    assert ckpt("-s", redis_url, "rollback", "trip", "~1", "--yes").code == 4
+    done = ckpt("-s", redis_url, "fork", "trip", "~1", "--to", "new", "--yes", "-o", "json")
+    assert done.code == 0, done.err
+    stored = client(redis_url).get(name_of(redis_url, "checkpoint", "new"))
+    assert b'"thread_id":"new"' in stored
+    assert b'"msgpack+aes"' in stored
+    saver = saver_of(redis_url, serde=serde)
+    went_on = graph(saver).invoke(None, {"configurable": done.json["configurable"]})
+    assert went_on["items"] == ["in trip", "from a", "from b"]
+
+
+DEEP, NESTED = "[" * 50_000, "[" * 900 + "]" * 900
+BROKEN: dict[str, Callable[[dict[str, Any]], str]] = {
+    "nothing of JSON": lambda _: "\xff{",
+    "half of it": lambda found: json.dumps(found)[:-40],
+    "nested": lambda _: DEEP,
+    "nested inside": lambda found: json.dumps({**found, "x": "@"}).replace('"@"', NESTED),
+    "a list": lambda found: json.dumps([found]),
+    "a number": lambda _: "7",
+    "nothing in it": lambda _: "{}",
+    "no base64": lambda found: json.dumps({**found, "checkpoint": "=%", "metadata": "ä"}),
+    "wrong bytes": lambda found: json.dumps({**found, "checkpoint": "////", "metadata": "////"}),
+    "other types": lambda found: json.dumps({one: {"a": [1]} for one in found}),
+    "null": lambda found: json.dumps(dict.fromkeys(found)),
+    "a huge number": lambda found: json.dumps({**found, "x": "@"}).replace('"@"', "9" * 5000),
+    "a lone surrogate": lambda found: json.dumps({**found, "parent_checkpoint_id": "\ud800"}),
+    "an unknown type": lambda found: json.dumps({**found, "type": "os.system"}),
+    "a pickle": lambda found: json.dumps(
+        {**found, "type": "pickle", "checkpoint": b64encode(b"cos\nsystem\n(S'x'\ntR.").decode()}
+    ),
+}
+COMMANDS = [
+    ["threads", "list", "--long", "--all"],
+    ["show", "trip", "--writes", "--metadata"],
+    ["show", "trip", "--tree"],
+    ["history", "trip", "--all-ns"],
+    ["du"],
+    ["grep", "from"],
+    ["interrupts"],
+    ["replay", "trip", "--verify"],
+    ["fork", "trip", "head", "--to", "n", "--dry-run"],
+    ["rollback", "trip", "head", "--dry-run"],
+    ["purge", "--match", "trip", "--dry-run"],
+]
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+@pytest.mark.parametrize("what", ["checkpoint", "writes"])
+def test_damaged_texts_are_shown_as_what_they_are(redis_url: str, what: str, kind: str) -> None:
+    fill(redis_url, "trip", "other", asks=True)
+    name = name_of(redis_url, what)
+    stored = json.loads(client(redis_url).get(name))
+    text = BROKEN[kind](stored[0] if isinstance(stored, list) else stored)
+    if isinstance(stored, list) and kind != "a number":
+        text = f"[{text}, 7, null]"
+    client(redis_url).set(name, text.encode("utf-8", "surrogatepass"))
+    for words in COMMANDS:
+        answer = ckpt("-s", redis_url, *words)
+        assert answer.code in {0, 1, 3, 4, 5, 7}, (words, answer.code, answer.err)
+        assert "Traceback" not in answer.err
+    assert ckpt("-s", redis_url, "show", "other").code == 0
+    done = ckpt("-s", redis_url, "threads", "delete", "trip", "--yes")
+    assert done.code == 0, done.err
+    assert not [one for one in keys(redis_url) if b"trip" in one]
+
+
+@pytest.mark.parametrize("what", ["checkpoint", "writes", "thread"])
+def test_keys_of_other_types_are_none_of_its_keys(redis_url: str, what: str) -> None:
+    fill(redis_url, "trip", "other")
+    name = "thread:{trip}:" if what == "thread" else name_of(redis_url, what, place=1)
+    client(redis_url).delete(name)
+    client(redis_url).zadd(name, {"x": 1})
+    for words in COMMANDS:
+        answer = ckpt("-s", redis_url, *words)
+        assert answer.code in {0, 1, 3, 4, 5, 7}, (words, answer.code, answer.err)
+        assert "Traceback" not in answer.err
+    assert ckpt("-s", redis_url, "show", "other").code == 0
+
+
+def test_a_text_of_another_saver_keeps_its_fields(redis_url: str) -> None:
+    """Blanks and unknown fields do not matter."""
+    fill(redis_url, "trip")
+    for place in range(4):
+        name = name_of(redis_url, "checkpoint", place=place)
+        stored = json.loads(client(redis_url).get(name))
+        client(redis_url).set(name, json.dumps({"thread_id": "trip", "added": 1, **stored}))
+    shown = ckpt("-s", redis_url, "show", "trip", "-o", "json").json
+    assert shown["values"]["items"] == ["in trip", "from a", "from b"]
+    assert ckpt("-s", redis_url, "fork", "trip", "head", "--to", "new", "--yes").code == 0
+    assert json.loads(client(redis_url).get(name_of(redis_url, "checkpoint", "new")))["added"] == 1
+    assert items(redis_url, "new") == ["in trip", "from a", "from b"]
+
+
+def test_reading_sends_no_command_that_changes(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(redis_url, "trip", asks=True)
+    before = dump(redis_url)
+    sent: set[str] = set()
+    ran = RedisConnection._run_all
+
+    def noted(connection: Any, commands: Any) -> Any:
+        sent.update(one[0] for one in commands)
+        return ran(connection, commands)
+
+    monkeypatch.setattr(RedisConnection, "_run_all", noted)
+    for words in COMMANDS:
+        assert ckpt("-s", redis_url, *words).code in {0, 1}, words
+    assert sent <= {"EXISTS", "GET", "GETRANGE", "LINDEX", "LPOS", "LRANGE", "STRLEN"} | {
+        "PTTL",
+        "TYPE",
+    }
+    assert dump(redis_url) == before

@@ -1,0 +1,73 @@
+"""The code of docs/adapters.md is a working adapter: the conformance suite passes on it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import ROOT
+
+DOCUMENT = ROOT / "docs" / "adapters.md"
+FILES = re.compile(r"```python\n(# (\S+\.py)\n.*?)```", re.DOTALL)
+READING, CHANGING = 'checkpoints="ckpt_acme.store:open_store"', 'changes="ckpt_acme.changes:'
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A folder with the code of the document, and the metadata of an installed package."""
+    text = DOCUMENT.read_text()
+    for code, name in FILES.findall(text):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(code)
+    declaration = tmp_path / "ckpt_acme" / "declaration.py"
+    (added,) = (line for line in text.splitlines(keepends=True) if CHANGING in line)
+    declaration.write_text(
+        declaration.read_text().replace("    checkpoints=", f"{added}    checkpoints=")
+    )
+    (tmp_path / "ckpt_acme" / "__init__.py").touch()
+    metadata = tmp_path / "ckpt_acme-0.1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: ckpt-acme\nVersion: 0.1\n")
+    (entry,) = re.findall(r"^acme = \"(.*)\"$", text, re.MULTILINE)
+    (metadata / "entry_points.txt").write_text(f"[ckpt.backends]\nacme = {entry}\n")
+    shutil.copy(Path(__file__).parent / "acme_saver.py", tmp_path / "tests")
+    return tmp_path
+
+
+def run(package: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest in the folder of the package, with the settings of the document."""
+    settings = "\n".join(
+        re.findall(
+            r"^(?:pythonpath|addopts|ckpt_harnesses) = .*$", DOCUMENT.read_text(), re.MULTILINE
+        )
+    )
+    (package / "pyproject.toml").write_text(f"[tool.pytest.ini_options]\n{settings}\n")
+    path = os.pathsep.join([str(package), str(ROOT), str(ROOT / "backends")])
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words],
+        cwd=package,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.engines
+def test_the_suite_passes_on_the_code_of_the_document(package: Path) -> None:
+    done = run(package)
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert " passed" in done.stdout
+    assert "skipped" not in done.stdout
+
+
+def test_the_example_is_short() -> None:
+    files = (ROOT / "examples" / "ckpt-duckdb").rglob("*.py")
+    assert 0 < sum(len(path.read_text().splitlines()) for path in files) <= 300

@@ -1,0 +1,81 @@
+"""The contract about backends breaks where it must. `lint-imports` runs it on the whole program."""
+
+from __future__ import annotations
+
+import pytest
+
+from ckpt_backends.declaration import Backend
+from tests.packaging.backend_imports import Rooms, forbidden, rooms_of
+from tests.support import ROOT
+
+
+def _modules() -> set[str]:
+    folder = ROOT / "backends"
+    paths = (one.relative_to(folder).with_suffix("") for one in folder.rglob("*.py"))
+    return {".".join(one.parts).removesuffix(".__init__") for one in paths}
+
+
+ROOMS = rooms_of(_modules())
+_NEW = Backend(title="New", schemes=("new",), driver="newdriver", checkpoints="new:open_store")
+WITH_NEW = Rooms({**ROOMS.backends, "ckpt_backends.new": _NEW}, ROOMS.engines)
+
+
+def test_all_backends_are_found() -> None:
+    assert {
+        "ckpt_backends.sqlite",
+        "ckpt_backends.redis.hashes",
+        "ckpt_backends.apps.kaflow",
+    } < set(ROOMS.backends)
+    assert {"ckpt_backends.redis.engine", "ckpt_backends.sql"} < set(ROOMS.engines)
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"),
+    [
+        ("ckpt_cli.queries.show", "ckpt_backends.sqlite.read"),
+        ("ckpt_cli.queries.show", "ckpt_backends.sql.store"),
+        ("ckpt_cli.queries.show", "ckpt_backends.apps.kaflow"),
+        ("ckpt_backends.base", "ckpt_backends.redis.engine.connect"),
+        ("ckpt_backends.codec.values", "ckpt_backends.postgres.read"),
+        ("ckpt_backends.base", "psycopg"),
+        ("ckpt_backends.sqlite.read", "ckpt_backends.mysql.read"),
+        ("ckpt_backends.sqlite.read", "ckpt_backends.redis.engine.connect"),
+        ("ckpt_backends.langgraph_dev.read", "ckpt_backends.apps.deerflow.read"),
+        ("ckpt_backends.redis.hashes.layout", "ckpt_backends.redis.official.recognise"),
+        ("ckpt_backends.apps.kaflow.read", "ckpt_backends.apps.deerflow.read"),
+        ("ckpt_backends.apps.kaflow.read", "ckpt_backends.mongodb.read"),
+        ("ckpt_backends.apps.kaflow.read", "ckpt_backends.redis.engine.connect"),
+        ("ckpt_backends.apps.plainredis.store", "ckpt_backends.mongodb.engine.store"),
+        ("ckpt_backends.apps.deerflow.read", "ckpt_backends.redis.engine.connect"),
+        ("ckpt_backends.redis.engine.detect", "ckpt_backends.redis.hashes.layout"),
+        ("ckpt_backends.redis.engine.detect", "ckpt_backends.apps.plainredis.layout"),
+        ("ckpt_backends.mongodb.engine.store", "ckpt_backends.mongodb.recognise"),
+        ("ckpt_backends.mongodb.engine.store", "ckpt_backends.redis.engine.connect"),
+        ("ckpt_backends.sql.store", "ckpt_backends.sqlite.read"),
+        ("ckpt_cli.queries.show", "ckpt_backends.new.read"),
+        ("ckpt_backends.sqlite.read", "ckpt_backends.new"),
+        ("ckpt_backends.new.read", "ckpt_backends.sqlite.read"),
+        ("ckpt_backends.new.read", "ckpt_backends.redis.engine.connect"),
+        ("ckpt_backends.servers.answer_errors", "newdriver"),
+    ],
+)
+def test_an_import_between_backends_is_found(importer: str, imported: str) -> None:
+    assert list(forbidden(WITH_NEW, [(importer, imported)])) == [(importer, imported)]
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"),
+    [
+        ("ckpt_cli.queries.show", "ckpt_backends.protocol"),
+        ("ckpt_backends.sqlite.read", "ckpt_backends.base"),
+        ("ckpt_backends.sqlite.read", "ckpt_backends.sqlite.opening"),
+        ("ckpt_backends.postgres.read", "psycopg"),
+        ("ckpt_backends.postgres.read", "ckpt_backends.sql.store"),
+        ("ckpt_backends.redis.hashes.layout", "ckpt_backends.redis.engine.connect"),
+        ("ckpt_backends.redis.opening", "ckpt_backends.redis.official.memory_store"),
+        ("ckpt_backends.apps.kaflow.read", "ckpt_backends.mongodb.engine.store"),
+        ("ckpt_backends.new.read", "newdriver"),
+    ],
+)
+def test_other_imports_are_allowed(importer: str, imported: str) -> None:
+    assert list(forbidden(WITH_NEW, [(importer, imported)])) == []

@@ -1,0 +1,1 @@
+"""A backend of another package: files with one thread as JSON."""

@@ -1,0 +1,248 @@
+"""A backend of another package appears wherever a bundled one does: the command line as users run
+it, with the package on the path as `pip` would install it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.terminal import ckpt_in_terminal
+from tests.support import ROOT, SAMPLE, Answer
+
+_SOURCE = Path(__file__).parent / "ckpt_toy"
+_CHECKPOINTS = [
+    {"id": "1f1e5fad-f524-6499-8000-c6bb0df9a3b3", "values": {"plan": "none"}},
+    {"id": "1f1e5fad-f564-64f7-8001-66298437f169", "values": {"plan": "Kyoto"}},
+]
+_Run = Callable[..., Answer]
+
+
+def install(folder: Path, package: str, **places: str) -> None:
+    """Make a package known with entry points for these backends, by name."""
+    info = folder / f"{package.replace('-', '_')}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    lines = "".join(f"{name} = {place}\n" for name, place in places.items())
+    (info / "entry_points.txt").write_text(f"[ckpt.backends]\n{lines}")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A folder with packages: the toy's, and nothing else."""
+    folder = tmp_path / "site"
+    shutil.copytree(_SOURCE, folder / "ckpt_toy")
+    install(folder, "ckpt-toy", toy="ckpt_toy.declaration:BACKEND")
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with a store of the toy's layout, and a SQLite file."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "trip.toy").write_text(json.dumps({"thread": "trip", "checkpoints": _CHECKPOINTS}))
+    shutil.copyfile(SAMPLE, folder / "agent.db")
+    return folder
+
+
+@pytest.fixture
+def run(site: Path, project: Path) -> _Run:
+    """Runs `ckpt` in the project, with the packages installed."""
+    path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH", "")]))
+    home = {name: str(project.parent / "home") for name in ("HOME", "XDG_CONFIG_HOME")}
+    environment = {**os.environ, **home, "PYTHONPATH": path}
+
+    def run(*words: str) -> Answer:
+        command = [sys.executable, "-m", "ckpt_cli", *words]
+        done = subprocess.run(
+            command, cwd=project, env=environment, capture_output=True, check=False
+        )
+        return Answer(done.returncode, done.stdout, done.stderr.decode())
+
+    return run
+
+
+def _of_layout(found: list[dict[str, Any]], name: str | None) -> dict[str, Any]:
+    (row,) = (one for one in found if one["layout"] == name and one["package"] != "langgraph-ckpt")
+    return row
+
+
+@pytest.mark.parametrize("name", ["trip.toy", "toy:///trip.toy?box=b"])
+def test_its_stores_are_read(run: _Run, name: str) -> None:
+    (thread,) = run("-s", name, "threads", "list", "-o", "json").json
+    assert (thread["thread_id"], thread["checkpoints"]) == ("trip", 2)
+    assert [one["step"] for one in run("-s", name, "history", "trip", "-o", "json").json] == [1, 0]
+    assert run("-s", name, "show", "trip@~1", "-o", "json").json["values"] == {"plan": "none"}
+
+
+def test_a_refusal_is_clear(run: _Run) -> None:
+    refused = run("-s", "trip.toy", "threads", "delete", "trip", "--yes")
+    assert (refused.code, refused.err) == (4, "ckpt: 'toy://' stores are read-only\n")
+
+
+def test_stores_finds_its_files(run: _Run) -> None:
+    answer = run("stores", "-o", "json")
+    assert {one["name"]: one["layout"] for one in answer.json} == {
+        "agent.db": "sqlite",
+        "trip.toy": "toy",
+    }
+    assert "warning" not in answer.err
+
+
+def test_its_layout_is_listed_with_what_it_supports(run: _Run) -> None:
+    found = run("stores", "--layouts", "-o", "json").json
+    row = _of_layout(found, "toy")
+    assert (row["backend"], row["package"], row["schemes"]) == ("Toy", "ckpt-toy", ["toy"])
+    assert row["file_names"] == ["*.toy"]
+    assert row["capabilities"] == ["history", "inline_values"]
+    assert (row["commands"]["history"], row["commands"]["interrupts"]) == ("yes", "none")
+    assert {row["commands"][one] for one in ("rollback", "purge", "threads delete")} == {"no"}
+    assert (row["notes"], "needs" in row) == ([], False)
+    bundled = {one["layout"] for one in found if one["package"] == "langgraph-ckpt"}
+    assert {"sqlite", "postgres", "redis", None} <= bundled
+    text = run("stores", "--layouts", "-o", "table").out
+    assert "ckpt-toy" in text
+    assert "langgraph-ckpt" not in text
+
+
+def test_its_schemes_are_offered(run: _Run) -> None:
+    assert run("_complete", "store", "to", "", "", "", "").out == "toy://\tToy\n"
+    assert run("_complete", "thread", "", "trip.toy", "", "", "").out == "trip\t2 checkpoints\n"
+    hint = run("-s", "nosuch://x", "threads", "list").err
+    assert "sqlite://, toy://" in hint
+
+
+def test_a_profile_names_its_store_without_trust(run: _Run, project: Path) -> None:
+    (project / "ckpt.toml").write_text('[stores.mine]\nurl = "trip.toy"\n')
+    (thread,) = run("-s", "mine", "threads", "list", "-o", "json").json
+    assert thread["thread_id"] == "trip"
+    (project / "ckpt.toml").write_text('[stores.mine]\nurl = "toy:////etc/x.toy"\n')
+    refused = run("-s", "mine", "threads", "list")
+    assert (refused.code, "names a file outside its folder" in refused.err) == (2, True)
+
+
+def test_a_password_without_slashes_is_not_printed(run: _Run) -> None:
+    answer = run("-s", "toy:user:secret@host", "threads", "list")
+    assert (answer.code, "secret" in answer.err) == (2, False)
+
+
+def test_a_missing_driver_is_named_with_its_package(run: _Run, site: Path) -> None:
+    declaration = site / "ckpt_toy" / "declaration.py"
+    text = declaration.read_text()
+    declaration.write_text(text.replace("is_local=", "driver='nosuch', extra='box', is_local="))
+    answer = run("-s", "trip.toy", "threads", "list")
+    assert answer.code == 2
+    assert answer.err.endswith("hint: install it: pip install 'ckpt-toy[box]'\n")
+    found = run("stores", "--layouts", "-o", "json").json
+    assert _of_layout(found, "toy")["needs"] == "'ckpt-toy[box]'"
+
+
+_BROKEN = "backend 'duck' of package ckpt-duck cannot be loaded: "
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ("import nosuch_driver", "ModuleNotFoundError: No module named 'nosuch_driver'"),
+        ("raise SystemExit('no\\nway')", "SystemExit: no way"),
+        ("BACKEND = 1", "wrong declaration: it is of type int, not Backend"),
+        (
+            "from ckpt_backends.declaration import Backend\n"
+            "BACKEND = Backend(title='Duck', schemes=('Duck',), checkpoints='duck.open')",
+            "wrong declaration: scheme 'Duck' must consist of a-z, 0-9, +, . and -, without ://;"
+            " checkpoints 'duck.open' must have the form module:function",
+        ),
+    ],
+)
+def test_a_broken_package_is_listed_with_the_reason(
+    run: _Run, site: Path, source: str, problem: str
+) -> None:
+    (site / "duck.py").write_text(source)
+    install(site, "ckpt-duck", duck="duck:BACKEND")
+    row = _of_layout(run("stores", "--layouts", "-o", "json").json, None)
+    assert (row["backend"], row["package"]) == ("duck", "ckpt-duck")
+    assert row["error"] == problem
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_a_terminal_shows_packages_and_problems_at_any_width(
+    site: Path, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), str(ROOT)]))
+    (site / "duck.py").write_text("import nosuch_driver")
+    install(site, "ckpt-duck", duck="duck:BACKEND")
+    code, text = ckpt_in_terminal("--no-pager", "stores", "--layouts", width=width, height=200)
+    header, *lines = text.splitlines()
+    assert (code, {"LAYOUT", "BACKEND", "SCHEMES", "PACKAGE"} <= set(header.split())) == (0, True)
+    table = [one for one in lines if "warning: " not in one]
+    assert max(map(len, [header, *table])) <= width
+    assert any(one.split() == ["duck", "ckpt-duck"] for one in table), text
+    assert any(one.startswith("toy ") and "ckpt-toy" in one for one in table), text
+    assert f"{_BROKEN}ModuleNotFoundError: No module named 'nosuch_driver'" in text
+
+
+def test_a_broken_package_is_named_where_one_looks_for_it(
+    run: _Run, site: Path, project: Path
+) -> None:
+    (site / "duck.py").write_text("raise ValueError('\\x1b[31mred')")
+    install(site, "ckpt-duck", duck="duck:BACKEND")
+    (project / "a.duck").write_text("not a store of any kind")
+    said = _BROKEN + "ValueError: \\x1b[31mred"
+    counted = "1 plug-in cannot be loaded: run `ckpt stores --layouts`\n"
+    listed = run("stores", "-o", "json")
+    assert (len(listed.json), f"warning: {said}\n" in listed.err) == (2, True)
+    fix = "hint: fix or remove it: pip uninstall ckpt-duck\n"
+    for name, code, start, end in (
+        ("duck:///a.duck", 2, f"ckpt: cannot open 'duck://': {said}\n", fix),
+        ("goose:///a.duck", 2, "ckpt: cannot open 'goose://': unknown kind of store\n", counted),
+        ("a.duck", 4, "ckpt: cannot open 'a.duck': not a SQLite database\n", counted),
+    ):
+        answer = run("-s", name, "threads", "list")
+        assert (answer.code, answer.err.endswith(end)) == (code, True), answer.err
+        assert answer.err.startswith(start)
+    # What works is not disturbed.
+    assert run("-s", "trip.toy", "threads", "list").err == ""
+    assert run("-s", "agent.db", "threads", "list").err == ""
+
+
+def test_a_function_that_is_missing_is_named(run: _Run, site: Path) -> None:
+    (site / "ckpt_toy" / "store.py").write_text("import nosuch_driver")
+    answer = run("-s", "trip.toy", "threads", "list")
+    assert answer.code == 4
+    assert answer.err == (
+        "ckpt: cannot open 'trip.toy': backend 'Toy' of package ckpt-toy cannot be loaded:"
+        " ModuleNotFoundError: No module named 'nosuch_driver'\n"
+    )
+
+
+def test_a_bundled_backend_wins(run: _Run, site: Path) -> None:
+    declaration = site / "ckpt_toy" / "declaration.py"
+    text = declaration.read_text().replace('("toy",)', '("toy", "sqlite")')
+    declaration.write_text(text.replace('layouts={"toy"', 'layouts={"redis"'))
+    (site / "ckpt_twin").mkdir()
+    (site / "ckpt_twin" / "declaration.py").write_text(
+        _SOURCE.joinpath("declaration.py").read_text()
+    )
+    install(site, "ckpt-twin", twin="ckpt_twin.declaration:BACKEND")
+    assert run("-s", "sqlite:///agent.db", "threads", "list", "-o", "json").json
+    found = run("stores", "--layouts", "-o", "json").json
+    conflicts = [
+        "SQLite opens sqlite://, not backend 'toy' (package ckpt-toy)",
+        "layout name 'redis' of backend 'toy' (package ckpt-toy) is already used by Redis",
+    ]
+    assert _of_layout(found, "redis")["notes"] == conflicts
+    for words in (["stores"], ["stores", "--layouts"]):
+        warned = run(*words).err
+        assert [one for one in conflicts if f"warning: {one}\n" not in warned] == []
+    twice = "Toy opens toy://, not backend 'twin' (package ckpt-twin)"
+    assert _of_layout(found, "toy")["notes"] == [twice]
+    assert f"warning: {twice}\n" in run("stores").err
