@@ -96,13 +96,14 @@ def layouts(kinds: Collection[type[Harness]] = HARNESSES) -> list[Any]:
 
 
 def travels(kinds: Iterable[type[Harness]], names: Sequence[str], *, every: bool) -> list[Any]:
-    """Return pairs of a layout and a scenario, with the marks of their tiers.
+    """Return parameters of a layout and a scenario, with the marks of their tiers.
 
     By default, one thread of each kind is tested on one layout of each engine.
     """
     return [
         pytest.param(
-            (kind, name),
+            kind,
+            name,
             id=f"{kind.name}-{name}",
             marks=() if every else _mark_of_travel(kind.name, name),
         )

@@ -38,7 +38,7 @@ def pytest_ckpt_empty_stores(
 def pytest_ckpt_time_travel(
     config: pytest.Config, harnesses: Sequence[type[Harness]], names: Sequence[str], every: bool
 ) -> list[Any] | None:
-    """Return pairs of a layout and a scenario for the tests of time travel, out of `names`.
+    """Return parameters of a layout and a scenario of `names` for the tests of time travel.
 
     `every` is for the test that goes to every checkpoint of a thread.
     """

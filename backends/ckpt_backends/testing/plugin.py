@@ -118,7 +118,7 @@ def pytest_ckpt_time_travel(
     if config.getoption("--ckpt-few"):
         chosen = [name for name in names if name in {"linear", "interrupt-nested"}]
     return [
-        pytest.param((one, name), id=f"{one.name}-{name}")
+        pytest.param(one, name, id=f"{one.name}-{name}")
         for one in harnesses
         for name in chosen
         if can_travel(one, name)
@@ -155,6 +155,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if SUITE not in item.path.parents:
             continue
         params = getattr(item, "callspec", None)
-        store = None if params is None else params.params.get("filled")
-        name = getattr(store, "name", None) or item.path.name
+        given = {} if params is None else params.params
+        if "travel_store" in given:
+            name = f"travel {given['travel_store'].name}"
+        else:
+            name = getattr(given.get("filled"), "name", None) or item.path.name
         item.add_marker(pytest.mark.xdist_group(f"ckpt {name}"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -89,7 +88,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             names=module.THREADS[metafunc.function.__name__],
             every=module.THREADS[metafunc.function.__name__] is NAMES,
         )
-        metafunc.parametrize("travelled", stores, indirect=True)
+        names = ("travel_store", "travelled")
+        metafunc.parametrize(names, stores, indirect=True, scope="session")
 
 
 @pytest.fixture
@@ -132,22 +132,18 @@ def empty_store(
 
 
 @pytest.fixture(scope="session")
-def travel_stores() -> Iterator[tuple[ExitStack, dict[type[Harness], ScenarioStore]]]:
-    """The stores of time travel that were opened in this run, and what closes them."""
-    with ExitStack() as stack:
-        yield stack, {}
+def travel_store(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ScenarioStore]:
+    """A store that runs a scenario when its thread is first asked for."""
+    with opened_harness(request.param, request, tmp_path_factory.mktemp("travel")) as harness:
+        yield ScenarioStore(harness)
 
 
 @pytest.fixture
 def travelled(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    travel_stores: tuple[ExitStack, dict[type[Harness], ScenarioStore]],
+    travel_store: ScenarioStore, request: pytest.FixtureRequest
 ) -> Iterator[tuple[ScenarioStore, str]]:
-    """A store that runs a scenario when its thread is first asked for, and a scenario."""
-    (kind, name), (stack, found) = request.param, travel_stores
-    if kind not in found:
-        folder = tmp_path_factory.mktemp("travelled")
-        found[kind] = ScenarioStore(stack.enter_context(opened_harness(kind, request, folder)))
+    """A store of scenarios, and one of them."""
     with quiet():
-        yield found[kind], name
+        yield travel_store, request.param
