@@ -1,7 +1,93 @@
-"""`ckpt`: inspects, verifies and rolls back LangGraph checkpoints."""
+"""`ckpt`: inspects, verifies and rolls back LangGraph checkpoints.
+
+As a library (`docs/python.md`), it reads stores:
+
+    import ckpt_cli as ckpt
+
+    with ckpt.open("agent.db") as store:
+        print(store["user-42"].head.values)
+
+The names below are the whole public interface. Each is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ckpt_backends.codec import to_json
+    from ckpt_backends.codec.values import Cut, Opaque, Tagged
+    from ckpt_backends.errors import (
+        Ambiguous,
+        CkptError,
+        NotFound,
+        PartlyDone,
+        StoreUnavailable,
+        UnknownLayout,
+        Unreadable,
+        Unsupported,
+        UsageError,
+    )
+    from ckpt_cli.api.answer import Answer
+    from ckpt_cli.api.checkpoint import CheckpointHandle
+    from ckpt_cli.api.opening import open  # noqa: A004 - users write `ckpt.open`
+    from ckpt_cli.api.store import StoreHandle
+    from ckpt_cli.api.thread import ThreadHandle
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Ambiguous",
+    "Answer",
+    "CheckpointHandle",
+    "CkptError",
+    "Cut",
+    "NotFound",
+    "Opaque",
+    "PartlyDone",
+    "StoreHandle",
+    "StoreUnavailable",
+    "Tagged",
+    "ThreadHandle",
+    "UnknownLayout",
+    "Unreadable",
+    "Unsupported",
+    "UsageError",
+    "__version__",
+    "open",
+    "to_json",
+]
+
+_HOMES = {
+    "ckpt_backends.codec": ("to_json",),
+    "ckpt_backends.codec.values": ("Cut", "Opaque", "Tagged"),
+    "ckpt_backends.errors": (
+        *("Ambiguous", "CkptError", "NotFound", "PartlyDone", "StoreUnavailable"),
+        *("UnknownLayout", "Unreadable", "Unsupported", "UsageError"),
+    ),
+    "ckpt_cli.api.answer": ("Answer",),
+    "ckpt_cli.api.checkpoint": ("CheckpointHandle",),
+    "ckpt_cli.api.opening": ("open",),
+    "ckpt_cli.api.store": ("StoreHandle",),
+    "ckpt_cli.api.thread": ("ThreadHandle",),
+}
+"""The module of each public name."""
 
 
 class ReaderGone(Exception):
     """The reader of stdout closed it. Not an OSError, because for that the parser exits with 1."""
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            from importlib import import_module
+
+            found = getattr(import_module(home), name)
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module 'ckpt_cli' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

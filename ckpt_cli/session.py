@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_cli.config.store_names import StoreNames
 
 if TYPE_CHECKING:
     from ckpt_backends.protocol import ScanObserver, Store
     from ckpt_backends.url import StoreUrl
+    from ckpt_cli.api.checkpoint import CheckpointHandle
+    from ckpt_cli.api.store import StoreHandle
+    from ckpt_cli.api.thread import ThreadHandle
     from ckpt_cli.output import Output
     from ckpt_cli.threads.opening import Opening
+    from ckpt_cli.threads.target import TargetArguments
 
 
 class Session:
@@ -36,7 +36,9 @@ class Session:
     @cached_property
     def zone(self) -> tzinfo:
         """Time zone of all times that this run prints or reads."""
-        return UTC if self.settings.get("utc") else _local_zone()
+        from ckpt_cli.config.time_zone import local_zone
+
+        return UTC if self.settings.get("utc") else local_zone()
 
     def time(self, text: str | None) -> datetime | None:
         """Parse the time of an option, such as `2h`; None if it was not given."""
@@ -70,12 +72,39 @@ class Session:
         return self._store
 
     @cached_property
+    def handle(self) -> StoreHandle:
+        """The same store as Python code sees it; the commands that read answer through it."""
+        from ckpt_cli.api.store import StoreHandle
+
+        return StoreHandle(self.store, self)
+
+    def thread(self, thread_id: str | None) -> ThreadHandle:
+        """Return a thread by its id; the newest one if None. Raises `NotFound`."""
+        return self.handle.newest() if thread_id is None else self.handle.thread(thread_id)
+
+    def checkpoint(self, words: TargetArguments) -> CheckpointHandle:
+        """Return the checkpoint that the words of the command line name.
+
+        Raises `NotFound`, `Ambiguous` or `UsageError`.
+        """
+        return self.handle.checkpoint(self.handle.named(words))
+
+    def two_checkpoints(
+        self, words: TargetArguments, first: str | None, second: str | None
+    ) -> tuple[CheckpointHandle, CheckpointHandle | None]:
+        """Return the checkpoints to compare; the second is None if only one is named."""
+        from ckpt_cli.threads.target import find_two
+
+        one, other = find_two(self.store, words, first, second, self.now, self.zone, self.note)
+        wrap = self.handle.checkpoint_of
+        return wrap(one), None if other is None else wrap(other)
+
+    @cached_property
     def opening(self) -> Opening:
         """Everything that is needed to open the store of this run."""
-        from ckpt_cli.threads.opening import Opening
+        from ckpt_cli.api.opening import opening_of
 
-        key_file, redact = self.settings.get("aes_key_file"), bool(self.settings.get("redact"))
-        return Opening(self.names.store_url, key_file, redact)
+        return opening_of(self.names, self.settings)
 
     def open_other(self, url: StoreUrl) -> Store:
         """Open another store with this run's key and redaction; the caller closes it."""
@@ -97,21 +126,9 @@ class Session:
         return ScanBar(lambda report: self.note(self.names.without_values(report)))
 
     def _opened(self) -> Store:
-        """Open the store of this run. Errors also name where the store's name came from."""
-        opening = self.opening
-        try:
-            return opening.open(self.note, self._observer)
-        except UsageError as error:
-            profile = self.names.profile
-            if profile is not None and profile.params:
-                error.message += f" (profile '{profile.name}' in {self.names.profiles.source})"
-            raise
-        except StoreUnavailable as error:
-            error.hint = self.names.meant() or error.hint
-            if "store" not in self.settings:
-                who = "CKPT_STORE" if os.environ.get("CKPT_STORE") else self.names.profiles.source
-                error.message += f" (named by {who})"
-            raise
+        from ckpt_cli.api.opening import open_named
+
+        return open_named(self.names, self.opening, self.note, self._observer)
 
     def note(self, text: str) -> None:
         """Print a note on stderr, unless --quiet is given."""
@@ -132,16 +149,3 @@ class Session:
             self._store.close()
         if "rows" in self.__dict__:
             self.rows.close()
-
-
-def _local_zone() -> tzinfo:
-    """Return this machine's time zone with its daylight saving rules, not only today's offset."""
-    from zoneinfo import ZoneInfo
-
-    name = os.environ.get("TZ", "").removeprefix(":")
-    with suppress(OSError, ValueError):
-        if name:
-            return ZoneInfo(name)
-        with Path("/etc/localtime").open("rb") as file:
-            return ZoneInfo.from_file(file)
-    return datetime.now().astimezone().tzinfo or UTC

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from ckpt_cli.options import At, Namespace, Thread, argument
-from ckpt_cli.queries.blame import blame as find_origin
-from ckpt_cli.render.blame import blame_columns, blame_lines, blame_record
+from ckpt_cli.render.blame import blame_columns, blame_lines
 from ckpt_cli.session import Session
-from ckpt_cli.threads.target import TargetArguments, find_checkpoint
+from ckpt_cli.threads.target import TargetArguments
 
 
 def blame(
@@ -28,12 +27,10 @@ def blame(
       ckpt -s agent.db blame user-42@step:7 'messages[-1].content'
       ckpt -s agent.db blame user-42 'files["main.py"]' -o json | jq .node
     """
-    words = TargetArguments(thread, at, ns)
-    target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
-    found = find_origin(target, path)
+    answer = session.checkpoint(TargetArguments(thread, at, ns)).blame(path)
     session.output.document(
-        lambda: blame_record(found),
-        lambda: blame_lines(found, session.now, session.zone, session.output.width),
-        rows=lambda: [blame_record(found)],
+        answer.to_dict,
+        lambda: blame_lines(answer.found, session.now, session.zone, session.output.width),
+        rows=lambda: [answer.to_dict()],
         columns=blame_columns(),
     )

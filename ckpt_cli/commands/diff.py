@@ -21,21 +21,18 @@ from ckpt_cli.options import (
     option,
     takes,
 )
-from ckpt_cli.queries.diff import compare
 from ckpt_cli.queries.replay_all import check_channels
-from ckpt_cli.queries.step_writes import written
 from ckpt_cli.render.history import change_columns
-from ckpt_cli.render.records import change_rows, diff_record
+from ckpt_cli.render.records import change_rows
 from ckpt_cli.render.step_writes import (
     WRITTEN_COLUMNS,
     written_lines,
-    written_record,
     written_rows,
 )
 from ckpt_cli.render.values.diff import diff_text
 from ckpt_cli.render.values.diff_header import diff_header_lines
 from ckpt_cli.session import Session
-from ckpt_cli.threads.target import TargetArguments, find_checkpoint, find_two
+from ckpt_cli.threads.target import TargetArguments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,21 +87,15 @@ def diff(session: Session, options: DiffOptions) -> None:
         return
     if options.reducer:
         raise UsageError("--reducer needs --writes", hint="add --writes")
-    one, other = find_two(
-        session.store,
-        TargetArguments(options.thread, ns=options.ns),
-        options.first,
-        options.second,
-        session.now,
-        session.zone,
-        session.note,
-    )
-    found = compare(one, other, options.channel)
+    words = TargetArguments(options.thread, ns=options.ns)
+    one, other = session.two_checkpoints(words, options.first, options.second)
+    answer = one.diff(None, options.channel) if other is None else other.diff(one, options.channel)
+    found = answer.found
     if options.channel and not found.changes:
-        ids = {target.reader.thread_id for target in (one, other) if target is not None}
+        ids = {at.thread.id for at in (one, other) if at is not None}
         check_channels(session.store, ids, options.channel, f"thread '{' or '.join(sorted(ids))}'")
     session.output.document(
-        lambda: diff_record(found.before, found.after, found.changes),
+        answer.to_dict,
         lambda: chain(
             diff_header_lines(found),
             diff_text(found.changes, stat=options.stat, width=session.output.width),
@@ -121,16 +112,17 @@ def diff(session: Session, options: DiffOptions) -> None:
 
 
 def _writes(session: Session, options: DiffOptions) -> None:
-    words, reducers = TargetArguments(options.thread, ns=options.ns), options.reducer or []
+    reducers = options.reducer or []
     by_channel = chosen_reducers(session.names.reducers, reducers)
-    target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
-    thread_id = target.reader.thread_id
+    checkpoint = session.checkpoint(TargetArguments(options.thread, ns=options.ns))
+    thread_id = checkpoint.thread.id
     named = named_reducers(reducers)
     names = {*named, *(options.channel or ())}
     check_channels(session.store, [thread_id], names, f"thread '{thread_id}'")
-    found = written(target, by_channel, options.channel)
+    answer = checkpoint.diff_writes(by_channel, options.channel)
+    found = answer.found
     session.output.document(
-        lambda: written_record(found),
+        answer.to_dict,
         lambda: written_lines(found, session.output.width),
         rows=lambda: written_rows(found),
         columns=WRITTEN_COLUMNS,

@@ -6,7 +6,6 @@ from typing import Annotated
 
 from ckpt_cli.core.conversation.transcript import statistics
 from ckpt_cli.options import At, Namespace, OptionalThread, flag, option
-from ckpt_cli.queries.messages import conversation
 from ckpt_cli.render.messages import (
     STAT_COLUMNS,
     message_columns,
@@ -17,7 +16,7 @@ from ckpt_cli.render.messages import (
     transcript_lines,
 )
 from ckpt_cli.session import Session
-from ckpt_cli.threads.target import TargetArguments, find_checkpoint
+from ckpt_cli.threads.target import TargetArguments
 
 
 def messages(
@@ -47,9 +46,7 @@ def messages(
       ckpt -s agent.db messages user-42 -o json | jq -r '.[].content'
     """
     output = session.output
-    words = TargetArguments(thread, at, ns)
-    target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
-    found = conversation(target, channel)
+    found = session.checkpoint(TargetArguments(thread, at, ns)).conversation(channel)
     if found.others and channel is None:
         others = ", ".join(found.others)
         session.note(f"showing channel '{found.channel}'; messages are also in: {others}")

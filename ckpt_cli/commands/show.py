@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from ckpt_backends.errors import UsageError
+from ckpt_cli.api.answer import Answer
+from ckpt_cli.api.checkpoint import CheckpointHandle
+from ckpt_cli.api.thread import ThreadHandle
 from ckpt_cli.options import (
     AsOf,
     At,
@@ -18,23 +21,14 @@ from ckpt_cli.options import (
     option,
     takes,
 )
-from ckpt_cli.queries.show import CheckpointView, picked, raw_bytes, view
+from ckpt_cli.queries.show import CheckpointView
 from ckpt_cli.render.history import channel_columns, history_columns, write_columns
-from ckpt_cli.render.records import channel_rows, entry_record, picked_rows, show_record
+from ckpt_cli.render.records import channel_rows, picked_rows
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.terminal.table import Column
-from ckpt_cli.render.values.one_line import summary
 from ckpt_cli.session import Session
-from ckpt_cli.threads.target import (
-    NamedThread,
-    Target,
-    TargetArguments,
-    find_named,
-)
-
-_QUESTION_WIDTH = 200
-"""Width of a question that is kept; the tree cuts it to what fits."""
+from ckpt_cli.threads.target import NamedThread, TargetArguments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,53 +88,40 @@ def show(session: Session, options: ShowOptions) -> None:
       ckpt -s agent.db show alice@example.com --at step:3 --writes
       ckpt -s agent.db show user-42 --as-of yesterday --channel messages -o json
     """
-    store = session.store
+    _ = session.store  # a store that cannot be opened is reported before wrong options
     options.check()
     words = TargetArguments(options.thread, options.at, options.ns, options.as_of, options.ref)
-    named = find_named(store, words, session.note)
+    named = session.handle.named(words)
     if options.tree or options.mermaid:
         _show_tree(session, named, options)
         return
-    target = named.checkpoint(session.now, session.zone)
+    found = session.handle.checkpoint(named)
     if options.raw:
-        session.output.raw(raw_bytes(target))
+        session.output.raw(found.raw())
     elif options.where:
-        _show_sources(session, target)
+        _show_sources(session, found)
     elif options.path is not None:
-        _show_path(session, target, options.path)
+        _show_path(session, found, options.path)
     else:
         writes = options.writes or session.output.machine
-        _show_state(session, view(target, options.channel, writes=writes), options)
+        _show_state(session, found.show(options.channel, writes=writes), options)
 
 
 def _show_tree(session: Session, named: NamedThread, options: ShowOptions) -> None:
-    # Here, since a plain `show` needs none of it.
-    from ckpt_cli.queries.history import history_entries
-    from ckpt_cli.queries.tree import read_tree
-    from ckpt_cli.render.tree.lines import tree_lines
-    from ckpt_cli.render.tree.wording import ASCII, UNICODE
-
-    reader, keep, tree_of = named.reader, None, named.ns
-    if named.has_ref:
-        target = named.checkpoint(session.now, session.zone)
-        keep = (target.checkpoint_ns, target.checkpoint_id)
+    thread = ThreadHandle(named.reader, session)
+    keep = session.handle.checkpoint(named) if named.has_ref else None
 
     def record() -> list[dict[str, Any]]:
-        return list(
-            map(entry_record, history_entries(reader, tree_of, all_ns=options.all_ns, limit=None))
-        )
+        found = thread.history(ns=named.ns, all_ns=options.all_ns)
+        return [one.listed().to_dict() for one in found]
 
     def text() -> Iterator[StyledLine]:
+        # Here, since a plain `show` needs none of it.
+        from ckpt_cli.render.tree.lines import tree_lines
         from ckpt_cli.render.tree.mermaid import mermaid_lines
+        from ckpt_cli.render.tree.wording import ASCII, UNICODE
 
-        found = read_tree(
-            reader,
-            tree_of,
-            lambda value: summary(value, _QUESTION_WIDTH),
-            nest=options.all_ns,
-            unfold=options.unfold,
-            keep=keep,
-        )
+        found = thread.read_tree(named.ns, all_ns=options.all_ns, unfold=options.unfold, keep=keep)
         if options.mermaid:
             yield from mermaid_lines(found.plan, found.details, found.refs)
             return
@@ -148,7 +129,7 @@ def _show_tree(session: Session, named: NamedThread, options: ShowOptions) -> No
             found.plan,
             found.details,
             found.refs,
-            thread_id=reader.thread_id,
+            thread_id=thread.id,
             zone=session.zone,
             now=session.now,
             status=", ".join(found.conditions),
@@ -160,10 +141,8 @@ def _show_tree(session: Session, named: NamedThread, options: ShowOptions) -> No
     session.output.document(record, text, rows=record, columns=columns)
 
 
-def _show_sources(session: Session, target: Target) -> None:
-    reader = target.reader
-    key = reader.moment(target.checkpoint_ns, target.checkpoint_id).key
-    found = reader.store.sources(key)
+def _show_sources(session: Session, checkpoint: CheckpointHandle) -> None:
+    found = checkpoint.sources()
     session.output.document(
         lambda: {"store": str(session.names.store_url), "queries": found},
         lambda: (StyledLine(((safe_text(query), "plain"),), whole=True) for query in found),
@@ -172,8 +151,8 @@ def _show_sources(session: Session, target: Target) -> None:
     )
 
 
-def _show_path(session: Session, target: Target, path: str) -> None:
-    found = picked(target, path)
+def _show_path(session: Session, checkpoint: CheckpointHandle, path: str) -> None:
+    found = checkpoint.select(path)
     rows, many = picked_rows(found), "[]" in path
 
     def text() -> Iterator[StyledLine]:
@@ -189,8 +168,8 @@ def _show_path(session: Session, target: Target, path: str) -> None:
     )
 
 
-def _show_state(session: Session, found: CheckpointView, options: ShowOptions) -> None:
-    record = show_record(found)
+def _show_state(session: Session, answer: Answer[CheckpointView], options: ShowOptions) -> None:
+    found, record = answer.found, answer.to_dict()
 
     def text() -> Iterator[StyledLine]:
         from ckpt_cli.render.state import show_lines
@@ -205,7 +184,7 @@ def _show_state(session: Session, found: CheckpointView, options: ShowOptions) -
         )
 
     session.output.document(
-        lambda: record,
+        answer.to_dict,
         text,
         rows=lambda: record["writes"] if options.writes else channel_rows(record),
         columns=write_columns() if options.writes else channel_columns(),

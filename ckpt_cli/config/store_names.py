@@ -41,6 +41,11 @@ class StoreNames:
         name = self._settings.get("store") or os.environ.get("CKPT_STORE")
         return str(name) if name else None
 
+    @property
+    def is_named_by_caller(self) -> bool:
+        """Whether the caller named the store, not `CKPT_STORE` or a configuration."""
+        return "store" in self._settings
+
     @cached_property
     def store_url(self) -> StoreUrl:
         """URL of the store of this run. Raises `UsageError` if none is named."""

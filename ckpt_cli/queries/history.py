@@ -38,6 +38,19 @@ def history_entries(
     return islice(found, limit)
 
 
+def history_entry(reader: ThreadReader, checkpoint_ns: str, checkpoint_id: str) -> Entry:
+    """Return one checkpoint as `history_entries` lists it. Raises `NotFound`."""
+    moment = reader.moment(checkpoint_ns, checkpoint_id)
+    depths = branch_depths(reader.index(checkpoint_ns), reader.head(checkpoint_ns))
+    return Entry(
+        redaction.moment(moment) if redaction.is_redacted(reader.store) else moment,
+        depths[checkpoint_id],
+        reader.children(moment.key),
+        made_by(reader, moment),
+        reader.is_plaintext(moment),
+    )
+
+
 def _entries(reader: ThreadReader, checkpoint_ns: str) -> Iterator[Entry]:
     index = reader.index(checkpoint_ns)
     depths = branch_depths(index, reader.head(checkpoint_ns))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ckpt_cli.core.tasks.tasks import Question, Task
     from ckpt_cli.core.tasks.writes import TaskWrite
     from ckpt_cli.core.values.paths import Selected
+    from ckpt_cli.queries.diff import Comparison
     from ckpt_cli.queries.history import Entry
     from ckpt_cli.queries.interrupts import Waiting
     from ckpt_cli.queries.layouts import OpenableLayout
@@ -239,16 +240,14 @@ def interrupt_record(found: Waiting) -> dict[str, Any]:
     }
 
 
-def diff_record(
-    before: Moment | None, after: Moment, changes: Mapping[str, ChannelChange]
-) -> dict[str, Any]:
+def diff_record(found: Comparison) -> dict[str, Any]:
     """Return the answer of `diff`."""
     from ckpt_cli.core.diff.state_diff import change_record
 
     return {
-        "from": None if before is None else _key_record(before),
-        "to": _key_record(after),
-        "channels": {name: change_record(change) for name, change in changes.items()},
+        "from": None if found.before is None else _key_record(found.before),
+        "to": _key_record(found.after),
+        "channels": {name: change_record(change) for name, change in found.changes.items()},
     }
 
 

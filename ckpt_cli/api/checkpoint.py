@@ -1,0 +1,259 @@
+"""A checkpoint of a thread, as Python code sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ckpt_backends.errors import NotFound
+from ckpt_cli.api.answer import Answer
+from ckpt_cli.threads.target import Target
+
+if TYPE_CHECKING:
+    from ckpt_cli.api.thread import ThreadHandle
+    from ckpt_cli.core.values.paths import Selected
+    from ckpt_cli.queries.blame import Blame
+    from ckpt_cli.queries.diff import Comparison
+    from ckpt_cli.queries.history import Entry
+    from ckpt_cli.queries.messages import Conversation
+    from ckpt_cli.queries.show import CheckpointView
+    from ckpt_cli.queries.step_writes import Written
+
+
+class CheckpointHandle:
+    """A checkpoint: its state, its tasks, and what can be asked of it. Each is read when asked.
+
+    Returned by `ThreadHandle.head`, `ThreadHandle.at` and others. Lists and dicts are plain Python
+    values with the keys of `ckpt show -o json`.
+    """
+
+    def __init__(self, thread: ThreadHandle, target: Target, entry: Entry | None = None) -> None:
+        self.thread = thread
+        self.target = target
+        self._entry = entry
+
+    @property
+    def id(self) -> str:
+        """The `checkpoint_id`."""
+        return self.target.checkpoint_id
+
+    @property
+    def ns(self) -> str:
+        """The namespace (`checkpoint_ns`); `''` for the root graph."""
+        return self.target.checkpoint_ns
+
+    @property
+    def ts(self) -> datetime | None:
+        """When it was saved, UTC; None if that is not stored."""
+        return self.entry.moment.at
+
+    @property
+    def step(self) -> int | None:
+        """The step number; None if that is not stored."""
+        return self.entry.moment.number
+
+    @property
+    def source(self) -> str | None:
+        """`input`, `loop`, `update` or `fork`; None if that is not stored."""
+        return self.entry.moment.source
+
+    @property
+    def parent(self) -> CheckpointHandle | None:
+        """The checkpoint before it; None if it has none, or if it is no longer stored."""
+        parent_id = self.entry.moment.checkpoint.parent_checkpoint_id
+        if parent_id is None:
+            return None
+        try:
+            return self.thread.at(parent_id, ns=self.ns or None)
+        except NotFound:
+            return None
+
+    @property
+    def children(self) -> list[CheckpointHandle]:
+        """The checkpoints made from it, oldest first; more than one at a fork."""
+        return [self.thread.at(one, ns=self.ns or None) for one in self.entry.children]
+
+    @property
+    def status(self) -> str:
+        """The worst of `error`, `interrupted`, `pending`, `done` and `unknown` that holds."""
+        return str(self.entry.moment.status)
+
+    @property
+    def next(self) -> list[str] | None:
+        """The nodes of the step after it; None if that cannot be known."""
+        found: list[str] | None = self.listed()["next"]
+        return found
+
+    @property
+    def waiting(self) -> list[str] | None:
+        """Those of `next` that have not finished; None if that cannot be known."""
+        found: list[str] | None = self.listed()["waiting"]
+        return found
+
+    @property
+    def nodes(self) -> list[str] | None:
+        """The nodes that ran just before it; None if its parent is not stored."""
+        found: list[str] | None = self.listed()["nodes"]
+        return found
+
+    @property
+    def tasks(self) -> list[dict[str, Any]]:
+        """The tasks of the step after it, with node, error and questions."""
+        found: list[dict[str, Any]] = self.listed()["tasks"]
+        return found
+
+    @property
+    def interrupts(self) -> list[dict[str, Any]]:
+        """The questions that its tasks asked, with `interrupt_id`, `value` and `answered`."""
+        found: list[dict[str, Any]] = self.listed()["interrupts"]
+        return found
+
+    @cached_property
+    def metadata(self) -> dict[str, Any]:
+        """The metadata that the saver stored."""
+        from ckpt_cli.api.plain_values import plain_values
+
+        return plain_values(self.entry.moment.metadata)
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        """The state: channel to value. An object of a class is a `Tagged` with the class's name."""
+        from ckpt_cli.api.plain_values import plain_values
+
+        return plain_values(self._state.found.state.values)
+
+    @property
+    def rebuilt(self) -> dict[str, str]:
+        """Channels with a value that is not stored, and how it was rebuilt."""
+        return dict(self._state.found.state.rebuilt)
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The conversation, as `ckpt messages -o json` prints it; empty if there is none."""
+        from ckpt_cli.render.messages import message_records
+
+        try:
+            return list(message_records(self.conversation().turns, 0))
+        except NotFound:
+            return []
+
+    @property
+    def writes(self) -> list[dict[str, Any]]:
+        """What the tasks of the step after it wrote, in order."""
+        found: list[dict[str, Any]] = self.show()["writes"]
+        return found
+
+    def get(self, path: str) -> Any:
+        """Return a part of the state, such as `messages[-1].content`.
+
+        A path with `[]` returns a list. Raises `NotFound` with the keys that exist.
+        """
+        from ckpt_cli.api.plain_values import plain
+
+        found = [plain(one.value) for one in self.select(path)]
+        return found if "[]" in path else found[0]
+
+    def select(self, path: str) -> list[Selected]:
+        """Return the places that a path selects, with their inert values."""
+        from ckpt_cli.queries.show import picked
+
+        return picked(self.target, path)
+
+    def show(
+        self, channels: Collection[str] | None = None, *, writes: bool = True
+    ) -> Answer[CheckpointView]:
+        """Return what `ckpt show` prints; `channels` limits the values."""
+        from ckpt_cli.queries.show import view
+        from ckpt_cli.render.records import show_record
+
+        return Answer(view(self.target, channels, writes=writes), show_record)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the whole checkpoint as `ckpt show -o json` prints it."""
+        return self.show().to_dict()
+
+    def listed(self) -> Answer[Entry]:
+        """Return what `ckpt history` prints of it: no values, no writes."""
+        from ckpt_cli.render.records import entry_record
+
+        return Answer(self.entry, entry_record)
+
+    def diff(
+        self, other: CheckpointHandle | None = None, channels: Collection[str] | None = None
+    ) -> Answer[Comparison]:
+        """Return what changed from `other` to this checkpoint; without `other`, from its parent."""
+        from ckpt_cli.queries.diff import compare
+        from ckpt_cli.render.records import diff_record
+
+        one, two = (self, None) if other is None else (other, self)
+        found = compare(one.target, None if two is None else two.target, channels)
+        return Answer(found, diff_record)
+
+    def diff_writes(
+        self,
+        reducers: Mapping[str, str] | None = None,
+        channels: Collection[str] | None = None,
+    ) -> Answer[Written]:
+        """Return what `ckpt diff --writes` prints: the writes that made it, and the stored values.
+
+        `reducers` maps a channel to the name of its reducer, in place of the profile.
+        """
+        from ckpt_cli.queries.step_writes import written
+        from ckpt_cli.render.step_writes import written_record
+
+        told = self.thread.around.names.reducers if reducers is None else reducers
+        return Answer(written(self.target, told, channels), written_record)
+
+    def blame(self, path: str) -> Answer[Blame]:
+        """Return which step and task set a value, such as `plan` or `messages[-1].content`."""
+        from ckpt_cli.queries.blame import blame
+        from ckpt_cli.render.blame import blame_record
+
+        return Answer(blame(self.target, path), blame_record)
+
+    def conversation(self, channel: str | None = None) -> Conversation:
+        """Return the messages of a channel; by default, of the one with the conversation.
+
+        Raises `NotFound` if no channel holds messages.
+        """
+        from ckpt_cli.queries.messages import conversation
+
+        return conversation(self.target, channel)
+
+    def raw(self) -> bytes:
+        """Return the stored bytes of the checkpoint, undecoded."""
+        from ckpt_cli.queries.show import raw_bytes
+
+        return raw_bytes(self.target)
+
+    def sources(self) -> list[str]:
+        """Return the queries that find it in the store."""
+        moment = self.target.reader.moment(self.ns, self.id)
+        return self.target.reader.store.sources(moment.key)
+
+    @cached_property
+    def entry(self) -> Entry:
+        """The checkpoint with its tasks, without values."""
+        from ckpt_cli.queries.history import history_entry
+
+        return self._entry or history_entry(self.target.reader, self.ns, self.id)
+
+    @cached_property
+    def _state(self) -> Answer[CheckpointView]:
+        return self.show(writes=False)
+
+    def _repr_html_(self) -> str:
+        """Draw the state in a notebook."""
+        from ckpt_cli.render.html import html_of
+        from ckpt_cli.render.state import show_lines
+
+        around = self.thread.around
+        lines = show_lines(
+            self._state.found, around.now, around.zone, 100, writes=False, metadata=False
+        )
+        return html_of(lines)
+
+    def __repr__(self) -> str:
+        return f"<CheckpointHandle {self.thread.id}@{self.id}>"

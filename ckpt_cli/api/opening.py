@@ -1,0 +1,95 @@
+"""Open a store by its name, for the commands and for Python code."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime, tzinfo
+from functools import cached_property
+from typing import Any
+
+from ckpt_backends.errors import StoreUnavailable, UsageError
+from ckpt_backends.protocol import ScanObserver, Store
+from ckpt_cli.api.store import StoreHandle
+from ckpt_cli.config.store_names import StoreNames
+from ckpt_cli.config.time_zone import local_zone
+from ckpt_cli.threads.opening import Opening
+
+_LOG = logging.getLogger("ckpt")
+
+
+class _Script:
+    """The surroundings of Python code: notes are logged."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.names = StoreNames(settings)
+        self.opening = opening_of(self.names, settings)
+
+    @property
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    @cached_property
+    def zone(self) -> tzinfo:
+        return local_zone()
+
+    def note(self, text: str) -> None:
+        _LOG.warning("%s", self.names.without_values(text))
+
+
+def open(  # noqa: A001 - users write `ckpt.open`
+    store: str | os.PathLike[str] | None = None,
+    *,
+    config: str | os.PathLike[str] | None = None,
+    aes_key_file: str | os.PathLike[str] | None = None,
+    copy: bool = False,
+    redact: bool = False,
+) -> StoreHandle:
+    """Open a store for reading: a file, a URL or a profile, as `ckpt -s` takes it.
+
+    Without `store`, opens the one that `CKPT_STORE` or the default profile names. `config` is a
+    configuration file to use in place of the one that is found. `aes_key_file` holds the key for
+    encrypted values, in place of `LANGGRAPH_AES_KEY`. `copy` reads a private copy of a SQLite file.
+    `redact` replaces values by their type and size. Notes go to the logger `ckpt`.
+
+    Close the store after use, or open it in a `with` statement. Raises `UsageError`,
+    `StoreUnavailable` or `UnknownLayout`.
+    """
+    given = {"store": store, "config": config, "aes_key_file": aes_key_file}
+    settings: dict[str, Any] = {
+        name: os.fspath(one) for name, one in given.items() if one is not None
+    }
+    settings |= {"copy": copy, "redact": redact}
+    script = _Script(settings)
+    opened = open_named(script.names, script.opening, script.note)
+    for text in opened.notes():
+        script.note(text)
+    return StoreHandle(opened, script)
+
+
+def opening_of(names: StoreNames, settings: dict[str, Any]) -> Opening:
+    """Return what is needed to open the store that the settings name."""
+    return Opening(names.store_url, settings.get("aes_key_file"), bool(settings.get("redact")))
+
+
+def open_named(
+    names: StoreNames,
+    opening: Opening,
+    note: Callable[[str], None],
+    observer: Callable[[], ScanObserver] | None = None,
+) -> Store:
+    """Open a store for reading. Errors also say where the store's name came from."""
+    try:
+        return opening.open(note, observer)
+    except UsageError as error:
+        profile = names.profile
+        if profile is not None and profile.params:
+            error.message += f" (profile '{profile.name}' in {names.profiles.source})"
+        raise
+    except StoreUnavailable as error:
+        error.hint = names.meant() or error.hint
+        if not names.is_named_by_caller:
+            who = "CKPT_STORE" if os.environ.get("CKPT_STORE") else names.profiles.source
+            error.message += f" (named by {who})"
+        raise

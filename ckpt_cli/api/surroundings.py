@@ -1,0 +1,32 @@
+"""What answers depend on besides the store."""
+
+from __future__ import annotations
+
+from datetime import datetime, tzinfo
+from typing import Protocol
+
+from ckpt_cli.config.store_names import StoreNames
+from ckpt_cli.threads.opening import Opening
+
+
+class Surroundings(Protocol):
+    """The clock, the configuration and the place for notes; a run of `ckpt` is one."""
+
+    @property
+    def names(self) -> StoreNames:
+        """The names of stores, with their profiles."""
+
+    @property
+    def opening(self) -> Opening:
+        """How the store was opened, for other processes."""
+
+    @property
+    def now(self) -> datetime:
+        """The time to which `2h` or `yesterday` refers, in UTC."""
+
+    @property
+    def zone(self) -> tzinfo:
+        """The time zone of times without one."""
+
+    def note(self, text: str) -> None:
+        """Tell the user something that is no error."""
