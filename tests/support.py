@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.testing.command_line import Answer, ckpt
+from ckpt_backends.testing.command_line import CommandResult, ckpt
 
 __all__ = [
     "FIXTURES",
     "ROOT",
     "SAMPLE",
-    "Answer",
+    "CommandResult",
     "ckpt",
     "copy_store",
     "eras",

@@ -36,6 +36,9 @@ class CkptError(Exception):
         self.message = message
         self.hint = hint
 
+    def __str__(self) -> str:
+        return self.message  # which may say more by now
+
 
 class UsageError(CkptError):
     exit_code = 2

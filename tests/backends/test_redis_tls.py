@@ -18,7 +18,7 @@ from tests.plugin import redis_of_its_own
 from tests.security.resp import Command, array, bulk, honest, serving
 from tests.security.standin import standin
 from tests.servers import Server
-from tests.support import Answer, ckpt
+from tests.support import CommandResult, ckpt
 from tests.tls import Authority, tls_in_front
 
 pytestmark = pytest.mark.engines
@@ -53,12 +53,12 @@ def asked(
     host: str = "127.0.0.1",
     scheme: str = "rediss",
     **params: str | Path,
-) -> Answer:
+) -> CommandResult:
     query = "&".join(f"{name}={quote(str(value))}" for name, value in params.items())
     return ckpt("-s", f"{scheme}://:{QUOTED}@{host}:{port}/0?{query}", *words)
 
 
-def refused(answer: Answer, *says: str) -> None:
+def refused(answer: CommandResult, *says: str) -> None:
     assert (answer.code, answer.out) == (4, ""), answer.err
     message, hint = answer.err.splitlines()
     assert message.startswith("ckpt: cannot read 'rediss://")
@@ -75,7 +75,7 @@ def refused(answer: Answer, *says: str) -> None:
 def test_the_authority_is_named_in_the_url(
     port: int, authority: Authority, scheme: str, host: str
 ) -> None:
-    def known(*words: str) -> Answer:
+    def known(*words: str) -> CommandResult:
         answer = asked(port, *words, host=host, scheme=scheme, ssl_ca_certs=authority.file)
         assert answer.code == 0, answer.err
         _shows_nothing(answer.out + answer.err)
@@ -136,7 +136,7 @@ def nobody_warned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(insecure_connection, "_WARNED", set())
 
 
-def warned(answer: Answer) -> list[str]:
+def warned(answer: CommandResult) -> list[str]:
     return [line for line in answer.err.splitlines() if line.startswith("warning: ")]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ckpt_backends.registry import open_store
-from tests.support import Answer, ckpt, first_now
+from tests.support import CommandResult, ckpt, first_now
 from tests.threetable import MARKS, connected, engine_of
 from tests.threetable import maker as tables_maker
 
@@ -38,7 +38,7 @@ class Told:
             found = execute(query.replace("?", MARKS[self.engine]), list(values))
             return list(found.fetchall()) if found.description else []
 
-    def ckpt(self, *words: str | Path) -> Answer:
+    def ckpt(self, *words: str | Path) -> CommandResult:
         return ckpt("-s", self.url, *map(str, words))
 
     def json(self, *words: str | Path) -> Any:

@@ -13,13 +13,13 @@ from ckpt_backends.registry import open_memory
 from ckpt_backends.url import parse_url
 from tests.memory.benches import Bench
 from tests.memory.contents import ITEMS, exported, fill, keys, settle, told
-from tests.support import Answer, ckpt
+from tests.support import CommandResult, ckpt
 
 DOOMED = [(("users", "anna"), "profile"), (("a b", "c:d"), "k/1"), (("用户", "张三"), "记忆")]
 NAMES = ["users/anna/profile", r"a b/c:d/k\/1", "用户/张三/记忆"]
 
 
-def memory(bench: Bench, *words: str | Path) -> Answer:
+def memory(bench: Bench, *words: str | Path) -> CommandResult:
     return ckpt("-s", bench.url, "memory", *words)
 
 

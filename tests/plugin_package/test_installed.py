@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 
 from tests.cli.terminal import ckpt_in_terminal
-from tests.support import ROOT, SAMPLE, Answer
+from tests.support import ROOT, SAMPLE, CommandResult
 
 _SOURCE = Path(__file__).parent / "ckpt_toy"
 _CHECKPOINTS = [
     {"id": "1f1e5fad-f524-6499-8000-c6bb0df9a3b3", "values": {"plan": "none"}},
     {"id": "1f1e5fad-f564-64f7-8001-66298437f169", "values": {"plan": "Kyoto"}},
 ]
-_Run = Callable[..., Answer]
+_Run = Callable[..., CommandResult]
 
 
 def install(folder: Path, package: str, **places: str) -> None:
@@ -61,12 +61,12 @@ def run(site: Path, project: Path) -> _Run:
     home = {name: str(project.parent / "home") for name in ("HOME", "XDG_CONFIG_HOME")}
     environment = {**os.environ, **home, "PYTHONPATH": path}
 
-    def run(*words: str) -> Answer:
+    def run(*words: str) -> CommandResult:
         command = [sys.executable, "-m", "ckpt_cli", *words]
         done = subprocess.run(
             command, cwd=project, env=environment, capture_output=True, check=False
         )
-        return Answer(done.returncode, done.stdout, done.stderr.decode())
+        return CommandResult(done.returncode, done.stdout, done.stderr.decode())
 
     return run
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from tests.security import standin
 from tests.security.watched import check, here
-from tests.support import Answer
+from tests.support import CommandResult
 
 PASSWORD = b"C4nary-Passw0rd"
 QUICK = "connect_timeout=2&read_timeout=2"
@@ -20,7 +20,7 @@ def url_at(scheme: str, server: standin.Answer, more: str) -> Iterator[str]:
         yield f"{scheme}://u:{PASSWORD.decode()}@localhost:{port}/db?{QUICK}{more}"
 
 
-def threads_at(server: AbstractContextManager[str]) -> Answer:
+def threads_at(server: AbstractContextManager[str]) -> CommandResult:
     """List the threads of a server. The answer is an ordinary one, without the password."""
     with server as url:
         answer = here("-s", url, "threads", "list")

@@ -12,7 +12,7 @@ import pytest
 from tests.security.corpus import build_store, hostile_rows
 from tests.security.test_commands_on_hostile_data import HEAVY, LATE, foreign_modules
 from tests.security.watched import FORBIDDEN
-from tests.support import Answer, ckpt
+from tests.support import CommandResult, ckpt
 
 STEP = 40
 """By default one thread of so many is tried."""
@@ -35,7 +35,7 @@ def rows(store: Path, thread_id: str) -> list[Any]:
         ]
 
 
-def clean(answer: Answer, marker: Path) -> Answer:
+def clean(answer: CommandResult, marker: Path) -> CommandResult:
     assert answer.code in {0, 3, 4, 5}, answer.err
     assert "Traceback" not in answer.err
     assert FORBIDDEN.search(answer.out + answer.err) is None

@@ -31,7 +31,7 @@ from tests.security.opmsg import (
 )
 from tests.security.standin import standin
 from tests.security.watched import MEMORY, check, here, in_child
-from tests.support import Answer, first_now, later
+from tests.support import CommandResult, first_now, later
 
 SHORT = "serverSelectionTimeoutMS=1500&connectTimeoutMS=1000&socketTimeoutMS=1000"
 COMMANDS = [
@@ -107,7 +107,7 @@ WRONG: dict[str, Wrong] = {
 }
 
 
-def pretending(reply: Callable[[Request], Said], *words: str) -> Answer:
+def pretending(reply: Callable[[Request], Said], *words: str) -> CommandResult:
     """What `ckpt` says of a server that answers as `reply` says."""
     with standin(serving(reply)) as found:
         url = f"mongodb://127.0.0.1:{found}/agents?{SHORT}"

@@ -40,7 +40,7 @@ from tests.security.postgres_standin import (
 )
 from tests.security.sql_servers import PASSWORD, threads_at, url_at
 from tests.security.watched import check, confined, here
-from tests.support import Answer, ckpt, first_now
+from tests.support import CommandResult, ckpt, first_now
 from tests.tls import Authority
 
 
@@ -61,7 +61,7 @@ def url_of(
     return url_at("postgresql", answering(script, heard), more)
 
 
-def ask(script: Script, heard: bytearray | None = None, more: str = "") -> Answer:
+def ask(script: Script, heard: bytearray | None = None, more: str = "") -> CommandResult:
     return threads_at(url_of(script, heard, more))
 
 

@@ -17,7 +17,7 @@ from tests.plugin import redis_of_its_own
 from tests.security.resp import Command, array, between, bulk, honest, serving
 from tests.security.standin import standin
 from tests.security.watched import MEMORY, check, here, in_child
-from tests.support import Answer, first_now
+from tests.support import CommandResult, first_now
 
 SHORT = "socket_timeout=1&connect_timeout=1"
 COMMANDS = [
@@ -119,7 +119,7 @@ def wrong_for(name: bytes, wrong: bytes | None) -> Change:
     return lambda _, command, said: wrong if command[0] == name else said
 
 
-def pretending(reply: Callable[[Command], bytes | None]) -> Answer:
+def pretending(reply: Callable[[Command], bytes | None]) -> CommandResult:
     """What `threads list` says of a server that answers as `reply` says."""
     with standin(serving(reply)) as port:
         answer = here("-s", f"redis://127.0.0.1:{port}/0?{SHORT}", "threads", "list")

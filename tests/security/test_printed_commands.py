@@ -32,7 +32,7 @@ from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.tui import command_line
 from tests.deerflow.project import memory, save
 from tests.security.shells import HOSTILE, SHELLS, as_bytes, paste
-from tests.support import Answer, ckpt, first_now
+from tests.support import CommandResult, ckpt, first_now
 
 NOW = datetime(2026, 4, 7, 12, tzinfo=UTC)
 TRICKY = st.sampled_from("a'\\\"`$!-=~;&|<>(){}[]*?#^% \n\t\u034f\u3164e\u0301é\udcff")
@@ -62,7 +62,7 @@ class Bench:
                 for row in sorted(connection.execute(f"SELECT * FROM {table}"), key=repr)
             ]
 
-    def run(self, *words: str | Path) -> Answer:
+    def run(self, *words: str | Path) -> CommandResult:
         answer = ckpt("-s", self.store, *words)
         assert answer.code != 70, answer.err
         return answer

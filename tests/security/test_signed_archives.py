@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import serialization as forms
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 
 from ckpt_cli import diagnostics
-from tests.support import Answer, ckpt
+from tests.support import CommandResult, ckpt
 
 THREAD = "trip-to-kyoto"
 PHRASE = "correct horse"
@@ -75,7 +75,7 @@ def exported(store: Path, folder: Path, *words: str | Path) -> Path:
     return bundle
 
 
-def tried(store: Path, bundle: Path, *words: str | Path) -> Answer:
+def tried(store: Path, bundle: Path, *words: str | Path) -> CommandResult:
     return ckpt("-s", store, "import", bundle, "--dry-run", "-o", "json", *words)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.security.standin import standin
-from tests.support import SAMPLE, Answer, ckpt
+from tests.support import SAMPLE, CommandResult, ckpt
 
 SECRETS = {"AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI", "GITHUB_TOKEN": "ghp_16C7e42F292c"}
 
@@ -64,7 +64,7 @@ def hostile(port: int, scheme: str = "postgresql") -> str:
     )
 
 
-def tells_no_secret(answer: Answer) -> bool:
+def tells_no_secret(answer: CommandResult) -> bool:
     return not any(value in answer.out + answer.err for value in SECRETS.values())
 
 

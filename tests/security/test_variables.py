@@ -15,7 +15,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from ckpt_backends.url import masked, parse_url, printable_written, split_url
 from ckpt_cli.config.profiles import Profiles, store_of
 from tests.security.standin import standin
-from tests.support import SAMPLE, Answer, ckpt
+from tests.support import SAMPLE, CommandResult, ckpt
 
 VALUES = {"WHO": "alice-kingsleigh", "WHERE": "127.0.0.1", "BASE": "wonderland-db", "PW": "h4tt3r"}
 
@@ -30,7 +30,7 @@ def write(folder: Path, lines: str) -> list[str | Path]:
     return ["--config", path, "-s", "prod"]
 
 
-def tells(answer: Answer, *values: str) -> bool:
+def tells(answer: CommandResult, *values: str) -> bool:
     return any(value in answer.out + answer.err for value in values)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 from tests.bench import launch
-from tests.support import ROOT, Answer, ckpt
+from tests.support import ROOT, CommandResult, ckpt
 
 SECONDS = 60
 """What counts as a hang. Every timeout in the URLs of these tests is far shorter."""
@@ -33,7 +33,7 @@ FORBIDDEN = re.compile(
 may keep its joiner (U+200D)."""
 
 
-def in_child(*words: str | Path, seconds: int = SECONDS) -> tuple[Answer, int]:
+def in_child(*words: str | Path, seconds: int = SECONDS) -> tuple[CommandResult, int]:
     """Run `ckpt` in a child. Returns its answer, and the most memory that it used, in bytes."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "out")
@@ -48,7 +48,9 @@ def in_child(*words: str | Path, seconds: int = SECONDS) -> tuple[Answer, int]:
             cwd=ROOT,
         )
         found = json.loads(done.stdout)
-        answer = Answer(found["code"], out.read_bytes(), done.stderr.decode("utf-8", "replace"))
+        answer = CommandResult(
+            found["code"], out.read_bytes(), done.stderr.decode("utf-8", "replace")
+        )
         return answer, found["kib"] << 10
 
 
@@ -61,10 +63,10 @@ def confined(*words: str) -> None:
         check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (_MOST, _MOST)),
     )
-    check(Answer(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace")))
+    check(CommandResult(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace")))
 
 
-def here(*words: str | Path) -> Answer:
+def here(*words: str | Path) -> CommandResult:
     """Run `ckpt` in this process; fail if it hangs."""
     with _alarm():
         return ckpt(*words)
@@ -84,7 +86,7 @@ def _alarm() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def check(answer: Answer) -> None:
+def check(answer: CommandResult) -> None:
     """An exit code that is documented; at most one error and one hint; nothing that acts."""
     text = answer.raw.decode("utf-8", "replace") + answer.err
     assert answer.code in CODES, (answer.code, answer.err)

@@ -10,7 +10,7 @@ import pytest
 from langgraph.types import Overwrite
 
 from ckpt_backends.testing.official import config_of, ending, outcome, state
-from tests.support import Answer, ckpt, first_now
+from tests.support import CommandResult, ckpt, first_now
 from tests.travel.conftest import Filled
 
 
@@ -31,7 +31,7 @@ def at_step(filled: Filled, name: str, step: int) -> str:
     return found
 
 
-def fork(filled: Filled, name: str, target: str, *words: str) -> Answer:
+def fork(filled: Filled, name: str, target: str, *words: str) -> CommandResult:
     filled.harness.copy(name, "ours")
     filled.harness.copy(name, "theirs")
     return ckpt("-s", filled.harness.url, "fork", "ours", target, *words, "--yes", "-o", "json")

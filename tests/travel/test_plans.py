@@ -14,7 +14,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
-from tests.support import SAMPLE, Answer, ckpt, copy_store
+from tests.support import SAMPLE, CommandResult, ckpt, copy_store
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 
@@ -79,13 +79,13 @@ def shop(path: Path) -> Iterator[Shop]:
         yield shop
 
 
-def plan(path: Path, *words: str) -> Answer:
+def plan(path: Path, *words: str) -> CommandResult:
     answer = ckpt("-s", path, *words, "--dry-run")
     assert answer.code == 0, answer.err
     return answer
 
 
-def field(answer: Answer, name: str) -> list[str]:
+def field(answer: CommandResult, name: str) -> list[str]:
     """What a plan says under a label."""
     lines = answer.out.splitlines()
     return [line[9:] for line in lines if line[:9].strip() == name]
@@ -213,7 +213,7 @@ def test_a_change_says_where_the_head_is(shop: Shop, path: Path) -> None:
         ]
         return max(ids)
 
-    def said(answer: Answer, words: str) -> tuple[str, str]:
+    def said(answer: CommandResult, words: str) -> tuple[str, str]:
         (found,) = [one for one in answer.out.splitlines() if one.startswith(words)]
         ref, step = found.removeprefix(words).split(", step ")
         return str(ref), str(step)
@@ -238,7 +238,7 @@ def test_a_change_says_where_the_head_is(shop: Shop, path: Path) -> None:
     assert "removed thread u" in gone
 
 
-def resume_line(answer: Answer) -> str:
+def resume_line(answer: CommandResult) -> str:
     (found,) = field(answer, "resume")
     return found
 

@@ -19,12 +19,12 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from tests.harness.postgres import PostgresHarness
 from tests.servers import Server, postgres_database
-from tests.support import SAMPLE, Answer, ckpt, copy_store
+from tests.support import SAMPLE, CommandResult, ckpt, copy_store
 
 HEAD = "trip-to-kyoto"
 
 
-def refused(store: Path | str, *words: str) -> Answer:
+def refused(store: Path | str, *words: str) -> CommandResult:
     answer = ckpt("-s", store, *words)
     assert answer.out == ""
     assert "Traceback" not in answer.err

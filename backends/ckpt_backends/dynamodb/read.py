@@ -1,4 +1,4 @@
-"""Reads the layout of `DynamoDBSaver` of `langgraph-checkpoint-aws` 1.x.
+"""Reads the layout of `DynamoDBSaver` of `langgraph-checkpoint-aws` 1.2.
 
 A command on one thread queries the partitions of that thread. Only listing all threads needs a scan
 of the table. DynamoDB has no snapshots: what was listed is cached until `refresh`.

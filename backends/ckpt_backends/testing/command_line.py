@@ -13,7 +13,7 @@ from ckpt_cli.run import run
 
 
 @dataclass(frozen=True)
-class Answer:
+class CommandResult:
     """The output of one command line, and its exit code."""
 
     code: int
@@ -39,9 +39,9 @@ class _Out(io.TextIOWrapper):
         super().__init__(self.bytes, encoding="utf-8", newline="", write_through=True)
 
 
-def ckpt(*words: str | Path) -> Answer:
+def ckpt(*words: str | Path) -> CommandResult:
     """Run `ckpt` in this process through its entry point, with its output as in a pipe."""
     out, err = _Out(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run([str(word) for word in words])
-    return Answer(code, out.bytes.getvalue(), err.getvalue())
+    return CommandResult(code, out.bytes.getvalue(), err.getvalue())

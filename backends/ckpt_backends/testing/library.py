@@ -12,7 +12,7 @@ from langgraph.graph import StateGraph
 from langgraph.types import Command, interrupt
 
 from ckpt_backends.registry import open_store
-from ckpt_backends.testing.command_line import Answer, ckpt
+from ckpt_backends.testing.command_line import CommandResult, ckpt
 
 if TYPE_CHECKING:
     from ckpt_backends.testing.harness import Harness
@@ -143,10 +143,10 @@ class EmptyStore:
                 repr((row.table, sorted(row.cells.items()))) for row in store.rows(thread_id)
             )
 
-    def ckpt(self, *words: str | Path) -> Answer:
+    def ckpt(self, *words: str | Path) -> CommandResult:
         return ckpt("-s", self.url, *words)
 
-    def imported(self, *words: str | Path) -> Answer:
+    def imported(self, *words: str | Path) -> CommandResult:
         """Import archives that this test has made, so their pickles are its own."""
         allowed = ["--allow-pickle"] if self.harness.stores_pickles else []
         return self.ckpt("import", *words, *allowed, "--yes", "-o", "json")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ckpt_backends.protocol import Store
-from ckpt_backends.testing.command_line import Answer, ckpt
+from ckpt_backends.testing.command_line import CommandResult, ckpt
 from ckpt_backends.testing.conformance.comparison import as_printed, canonical, same
 from ckpt_backends.testing.filling import FilledStore
 
 
-def run(filled: FilledStore, *words: str) -> Answer:
+def run(filled: FilledStore, *words: str) -> CommandResult:
     return ckpt("-s", filled.harness.url, *words)
 
 

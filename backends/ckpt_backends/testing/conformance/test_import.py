@@ -16,7 +16,7 @@ from ckpt_backends.changes.bundle import Header, check_bundle, write_bundle
 from ckpt_backends.changes.rows import Cell, Row
 from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.registry import open_store
-from ckpt_backends.testing.command_line import Answer, ckpt
+from ckpt_backends.testing.command_line import CommandResult, ckpt
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.library import EmptyStore, Library
@@ -39,7 +39,7 @@ class ArchivePlace:
         with open_store(self.harness.url) as store:
             return [list(store.rows(one)) for one in (HARMLESS, VICTIM)]
 
-    def imported(self, bundle: Path) -> Answer:
+    def imported(self, bundle: Path) -> CommandResult:
         """Import an archive, whose pickles are KaFlow's own."""
         return ckpt("-s", self.harness.url, "import", bundle, "--allow-pickle", "--yes")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from ckpt_backends.check_declaration import check_declaration, missing_functions
 from ckpt_backends.discovery import known_backends, layouts
 from ckpt_backends.registry import open_store
-from ckpt_backends.testing.command_line import Answer, ckpt
+from ckpt_backends.testing.command_line import CommandResult, ckpt
 from ckpt_backends.testing.filling import FilledStore
 from ckpt_cli.core.support_matrix import LIMITS, Limit, limit
 
@@ -79,7 +79,7 @@ def _check_cell(filled: FilledStore, command: str, words: list[str], lacks: Limi
         assert answer.out or command == "export", command
 
 
-def _begun(filled: FilledStore, words: list[str]) -> Answer:
+def _begun(filled: FilledStore, words: list[str]) -> CommandResult:
     """The first line of a command that goes on until it is stopped."""
     process = subprocess.Popen(
         [sys.executable, "-m", "ckpt_cli", "-s", filled.harness.url, *words],
@@ -91,4 +91,4 @@ def _begun(filled: FilledStore, words: list[str]) -> Answer:
     first = process.stdout.readline()
     process.terminate()
     _, err = process.communicate()
-    return Answer(0 if first else process.returncode, first, err.decode())
+    return CommandResult(0 if first else process.returncode, first, err.decode())

@@ -1,0 +1,181 @@
+"""The handles of a store, its threads and its checkpoints."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+import ckpt_cli
+from ckpt_cli import StoreHandle
+
+TRIP = "trip-to-kyoto"
+
+
+@pytest.fixture
+def store(sample: Path) -> Iterator[StoreHandle]:
+    with ckpt_cli.open(sample) as opened:
+        yield opened
+
+
+def test_every_public_name_can_be_imported() -> None:
+    for name in ckpt_cli.__all__:
+        assert getattr(ckpt_cli, name) is not None
+    assert dir(ckpt_cli) == sorted(ckpt_cli.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'rollback'"):
+        _ = ckpt_cli.rollback
+
+
+def test_the_import_alone_loads_neither_drivers_nor_the_parser() -> None:
+    code = (
+        "import sys, ckpt_cli; print(sorted({'typer', 'rich', 'sqlite3', 'ormsgpack'}"
+        " & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_thread_is_found_by_its_id_and_by_its_place(store: StoreHandle) -> None:
+    assert TRIP in store
+    assert "trip-to-osaka" not in store
+    assert store[TRIP].checkpoint_count == 20
+    assert store.newest().id == next(iter(store)).id
+    assert TRIP in {thread.id for thread in store}
+    with pytest.raises(ckpt_cli.NotFound, match="no thread 'trip-to-kyot'") as error:
+        _ = store["trip-to-kyot"]
+    assert error.value.hint == "did you mean 'trip-to-kyoto'?"
+
+
+def test_a_checkpoint_is_found_by_every_ref(store: StoreHandle) -> None:
+    thread = store[TRIP]
+    head, parent = thread.head, thread.at("~1")
+    assert (head.step, parent.step) == (12, 11)
+    assert head.parent is not None
+    assert head.parent.id == parent.id
+    assert [one.id for one in parent.children] == [head.id]
+    assert store.at(f"{TRIP}@b955d").id == thread["b955d"].id
+    assert thread.at(as_of=head.ts).id == head.id
+    assert thread.at(as_of="2200-01-01").id == head.id
+    with pytest.raises(ckpt_cli.NotFound):
+        thread.at("step:99")
+
+
+def test_a_subgraph_is_reached_by_its_namespace(store: StoreHandle) -> None:
+    thread = store[TRIP]
+    _, ns = thread.namespaces
+    inner = thread.at(ns="planner")
+    assert inner.ns == ns
+    assert inner.parent is not None
+    assert inner.parent.ns == ns
+    assert {one.ns for one in thread.history(all_ns=True)} == {"", ns}
+
+
+def test_history_is_newest_first(store: StoreHandle) -> None:
+    found = list(store[TRIP].history(limit=3))
+    assert [one.step for one in found] == [12, 11, 10]
+    assert found[0].id == store[TRIP].head.id
+    assert [one.id for one in store[TRIP].history()][:3] == [one.id for one in found]
+
+
+def test_the_facts_of_a_checkpoint(store: StoreHandle) -> None:
+    head = store["refund-4711"].head
+    assert head.status == store["refund-4711"].status == "interrupted"
+    assert head.next == head.waiting == ["ask_approval"]
+    assert [one["answered"] for one in head.interrupts] == [False]
+    assert [task["node"] for task in head.tasks] == ["ask_approval"]
+    assert head.source == "loop"
+    assert head.ts is not None
+    assert head.ts.tzinfo is UTC
+    assert head.metadata["step"] == head.step == 3
+    assert [one["channel"] for one in head.writes] == ["__interrupt__"]
+    assert head.rebuilt == {}
+
+
+def test_parts_of_the_state(store: StoreHandle) -> None:
+    head = store[TRIP].head
+    assert head.values["hotel"] == head.get("hotel") == "Hotel Kanra Kyoto"
+    assert head.get("messages[-1].content") == head.messages[-1]["content"]
+    assert head.get("messages[].content") == [one["content"] for one in head.messages]
+    message = head.values["messages"][-1]
+    assert isinstance(message, ckpt_cli.Tagged)
+    assert message.type == "langchain_core.messages.ai.AIMessage"
+    with pytest.raises(ckpt_cli.NotFound):
+        head.get("nothing")
+
+
+def test_a_diff_goes_from_the_other_to_this_one(store: StoreHandle) -> None:
+    thread = store[TRIP]
+    head, parent = thread.head, thread.at("~1")
+    assert head.diff(parent).to_dict() == head.diff().to_dict()
+    assert head.diff(parent)["from"]["checkpoint_id"] == parent.id
+    assert set(head.diff(thread.at("~2"), ["hotel"])["channels"]) == set()
+    assert dict(head.diff()) == head.diff().to_dict()
+    assert len(head.diff()) == 3
+
+
+def test_a_thread_draws_its_tree(store: StoreHandle) -> None:
+    drawn = store[TRIP].tree()
+    assert drawn.startswith(f"thread {TRIP}")
+    assert "● head" in drawn
+    assert len(store[TRIP].tree(unfold=True).splitlines()) > len(drawn.splitlines())
+
+
+def test_representations_name_what_they_are(store: StoreHandle, sample: Path) -> None:
+    thread = store[TRIP]
+    assert repr(thread) == f"<ThreadHandle {TRIP}>"
+    assert repr(thread.head) == f"<CheckpointHandle {TRIP}@{thread.head.id}>"
+    assert str(sample) in repr(store)
+
+
+def test_a_store_is_named_as_on_the_command_line(
+    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "ckpt.toml"
+    config.write_text(f'default = "agents"\n[stores.agents]\nurl = "{sample}"\n')
+    for name in ("agents", None):
+        with ckpt_cli.open(name, config=config) as opened:
+            assert TRIP in opened
+    monkeypatch.setenv("CKPT_STORE", str(sample))
+    with ckpt_cli.open() as opened:
+        assert TRIP in opened
+    monkeypatch.setenv("CKPT_STORE", str(tmp_path / "none.db"))
+    with pytest.raises(ckpt_cli.StoreUnavailable, match="named by CKPT_STORE"):
+        ckpt_cli.open()
+
+
+def test_without_a_name_there_is_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ckpt_cli.UsageError, match="no store given"):
+        ckpt_cli.open()
+
+
+def test_redacted_values_are_replaced(sample: Path) -> None:
+    with ckpt_cli.open(sample, redact=True) as opened:
+        head = opened[TRIP].head
+        assert "Kanra" not in repr(head.values) + repr(head.messages) + repr(head.to_dict())
+        assert head.values["hotel"] != "Hotel Kanra Kyoto"
+        with pytest.raises(ckpt_cli.UsageError):
+            head.raw()
+
+
+def test_notes_are_logged(
+    sample: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, logger="ckpt"), ckpt_cli.open(sample) as opened:
+        opened.newest()
+    assert [one.name for one in caplog.records] == ["ckpt"]
+    assert "using the newest thread" in caplog.text
+
+
+def test_a_store_can_be_refreshed(sample: Path) -> None:
+    with ckpt_cli.open(sample) as opened:
+        before = opened.newest().last_at
+        opened.refresh()
+        assert opened.newest().last_at == before
+        assert before is not None
+        assert before < datetime.now(UTC)
