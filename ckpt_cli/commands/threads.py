@@ -15,14 +15,14 @@ from ckpt_backends.model import Status
 from ckpt_cli.commands.thread_memory import remembered
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.lazy import CommandRef
-from ckpt_cli.options import ExitCode, Match, Memory, Where, argument, flag, option, takes
+from ckpt_cli.options import ExitCode, Match, Memory, argument, flag, option, takes
+from ckpt_cli.queries.selection import parse_filters
 from ckpt_cli.queries.threads import (
     SORTS,
     Selection,
     first,
     list_threads,
     parse_status,
-    parse_where,
     summarize,
 )
 from ckpt_cli.render.records import summary_record, thread_record
@@ -56,7 +56,14 @@ class ThreadListOptions:
         option("STATUS", f"Only threads that are {', '.join(Status)}; repeatable."),
     ] = None
     match: Match = None
-    where: Where = None
+    where: Annotated[
+        list[str] | None,
+        option(
+            "FILTER",
+            "Only threads that match FILTER, such as 'idle > 2h and metadata.user = anna';"
+            " repeatable.",
+        ),
+    ] = None
     user: Annotated[
         str | None, option("NAME", "Only threads of this user, in stores that record users.")
     ] = None
@@ -72,7 +79,7 @@ class ThreadListOptions:
             until=session.time(self.until),
             status=frozenset(map(parse_status, self.status or ())),
             user=self.user,
-            where=tuple(map(parse_where, self.where or ())),
+            where=parse_filters(self.where or ()),
         )
 
 
@@ -85,9 +92,15 @@ def list_(session: Session, options: ThreadListOptions) -> None:
     both error and interrupted; --status finds it by each. NEXT lists the nodes that run next.
     `ckpt threads show THREAD` shows errors and questions.
 
+    FILTER compares fields with values; and, or, not and brackets join comparisons. Fields: thread,
+    status, next, source, step, age, idle, checkpoints, bytes, user, metadata.KEY, values.KEY.
+    Operators: = != < <= > >=, in (A, B), like 'test-%', ~ 'REGEX'. A key of the metadata may be
+    written as KEY=VALUE.
+
     \b
       ckpt -s agent.db threads list
       ckpt -s agent.db threads list --status interrupted --since 2d
+      ckpt -s agent.db threads list --where 'status = error and idle > 2h'
       ckpt -s agent.db threads list --where metadata.user_id=42 --long
       ckpt -s agent.db threads list --user anna --first-message -n 20 --page 2
       ckpt -s agent.db threads list --all -o json | jq -r '.[].thread_id'
@@ -106,6 +119,7 @@ def list_(session: Session, options: ThreadListOptions) -> None:
         first_messages=options.first_message,
         skip=0 if options.everything else (options.page - 1) * options.limit,
         limit=None if options.everything else options.limit,
+        now=session.now,
         watch=partial(progress, total=None, label="reading heads"),
     )
     more = False

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.history import Entry
     from ckpt_cli.queries.interrupts import Waiting
     from ckpt_cli.queries.layouts import OpenableLayout
+    from ckpt_cli.queries.listed_threads import ListedThread
     from ckpt_cli.queries.show import CheckpointView
     from ckpt_cli.queries.stores import FoundStore
-    from ckpt_cli.queries.threads import ListedThread, Summary
+    from ckpt_cli.queries.threads import Summary
     from ckpt_cli.threads.checkpoint import Moment
     from ckpt_cli.threads.expiry import Lifetime
 
