@@ -6,13 +6,13 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from ckpt_backends.model import Checkpoint, CheckpointKey, ThreadSize
+from ckpt_backends.model import Checkpoint, CheckpointKey, Thread, ThreadSize
 from ckpt_backends.registry import open_store
 from ckpt_backends.wrapper import WrappedStore
 from ckpt_cli.queries.selection import parse_filters
@@ -126,6 +126,20 @@ def test_only_what_decides_is_read(sample: Path, text: str, counts: dict[str, in
         wanted = Selection(where=parse_filters([text]))
         list(list_threads(store, wanted, sizes=False))
         assert dict(store.counts) == counts
+
+
+def test_threads_that_the_index_excludes_are_not_even_grouped(sample: Path) -> None:
+    seen: list[str] = []
+
+    def watch(threads: Iterable[Thread]) -> Iterator[Thread]:
+        for thread in threads:
+            seen.append(thread.thread_id)
+            yield thread
+
+    with open_store(str(sample)) as store:
+        wanted = Selection(where=parse_filters(["checkpoints > 16 and status = error"]))
+        assert list(list_threads(store, wanted, watch=watch)) == []
+    assert set(seen) == {"trip-to-kyoto", "research-agent"}
 
 
 def test_a_wrong_filter_is_shown_with_a_caret(sample: Path) -> None:
