@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ckpt_backends.errors import PartlyDone, StoreUnavailable
-from ckpt_cli import ReaderGone
+from ckpt_cli.ending import ReaderGone
 from ckpt_cli.render.terminal.cell_width import cell_len
 from ckpt_cli.render.terminal.folding import folded
 from ckpt_cli.render.terminal.safe_text import safe_json, safe_text
