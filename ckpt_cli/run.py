@@ -32,12 +32,15 @@ def safe_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def run(argv: list[str]) -> int:
-    """Run one command line and return its exit code. Only KeyboardInterrupt is raised."""
+def run(argv: list[str], *, may_exit: bool = False) -> int:
+    """Run one command line and return its exit code. Only KeyboardInterrupt is raised.
+
+    With `may_exit`, a completion may end the process.
+    """
     if argv[:1] == [COMPLETE]:
         from ckpt_cli.complete import complete
 
-        return complete(argv[1:])
+        return complete(argv[1:], may_exit=may_exit)
     session = Session()
     warnings.showwarning = partial(_show_warning, session)
     # Whatever PYTHONWARNINGS says.

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from os.path import exists
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from ckpt_backends.app_sessions import NO_SESSIONS, SessionStore
 from ckpt_backends.declaration import Backend
 from ckpt_backends.discovery import (
     DISTRIBUTION,
@@ -25,10 +24,13 @@ from ckpt_backends.errors import (
     Unsupported,
     UsageError,
 )
-from ckpt_backends.memory.protocol import MemoryStore, ThreadsOfMemory
 from ckpt_backends.plugins import error_line, plugins
 from ckpt_backends.protocol import Store
 from ckpt_backends.url import StoreUrl, parse_url, without_values
+
+if TYPE_CHECKING:
+    from ckpt_backends.app_sessions import SessionStore
+    from ckpt_backends.memory.protocol import MemoryStore, ThreadsOfMemory
 
 
 def load_backend(scheme: str) -> Backend:
@@ -78,6 +80,8 @@ def open_sessions(url: StoreUrl) -> SessionStore:
     """Open an application's sessions for reading. Raises what `open_store` raises."""
     with opening(url) as backend:
         if not backend.sessions:
+            from ckpt_backends.app_sessions import NO_SESSIONS
+
             names = [
                 f"{one.schemes[0]}://" for one in known_backends() if one.sessions and one.schemes
             ]
@@ -104,6 +108,8 @@ def threads_of_memory(url: StoreUrl) -> ThreadsOfMemory:
     """The store of the threads that a memory came from."""
     with opening(url) as backend:
         if not backend.threads_of_memory:
+            from ckpt_backends.memory.protocol import ThreadsOfMemory
+
             return ThreadsOfMemory(url, "the same store")
         return cast("ThreadsOfMemory", call_facet(backend, backend.threads_of_memory, url))
 

@@ -12,7 +12,8 @@ import pytest
 
 from tests.support import ROOT, ckpt
 
-FOLDER = ROOT / "completions"
+FOLDER = ROOT / "ckpt_cli" / "completions"
+GENERATOR = ROOT / "completions" / "generate.py"
 
 DRIVER = """
 source "$1"
@@ -23,7 +24,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 
 def generator() -> Any:
-    spec = spec_from_file_location("generate_completions", FOLDER / "generate.py")
+    spec = spec_from_file_location("generate_completions", GENERATOR)
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
@@ -121,7 +122,7 @@ def test_schemes_are_offered_without_profiles(
 
 def test_thread_ids_that_a_shell_would_obey_are_left_out(hostile: Path) -> None:
     out = ckpt("_complete", "thread", "", str(hostile), "", "", "").out
-    assert out == "plain\t1 checkpoints\n"
+    assert out == "plain\tthread\n"
 
 
 @pytest.fixture
