@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.terminal_shell import SHELLS, TerminalShell, check_installed
 from tests.security.corpus import DDL
-from tests.support import ROOT, SAMPLE, copy_store, later
+from tests.support import ROOT, SAMPLE, copy_store
 
 FOLDER = Path(os.environ.get("CKPT_TEST_COMPLETIONS", ROOT / "ckpt_cli" / "completions"))
 SCRIPTS = {"bash": "ckpt.bash", "zsh": "_ckpt", "fish": "ckpt.fish"}
