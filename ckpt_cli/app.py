@@ -73,6 +73,9 @@ COMMANDS = {
     "trust": CommandRef(
         "trust:trust_", "Show what a configuration file would do, and trust it.", STORES
     ),
+    "completion": CommandRef(
+        "completion:completion", "Print or install the completion script of a shell.", STORES
+    ),
     "demo": CommandRef("demo:demo", "Create a small sample store.", STORES),
 }
 

@@ -203,6 +203,10 @@ class Output:
         self._stream.flush()
         self._stream.buffer.write(data)
 
+    def verbatim(self, text: str) -> None:
+        """Print a text that no store holds as it is, in any format."""
+        self._write([text])
+
     def _paint(self, lines: Iterable[StyledLine]) -> Iterator[str]:
         return map(_painted if self._color else _unpainted, lines)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from ckpt_backends.model import Status
 from ckpt_cli.app import COMMANDS, root
+from ckpt_cli.commands.completion import SCRIPTS
 from ckpt_cli.commands.export import FORMATS as EXPORT_FORMATS
 from ckpt_cli.commands.memory import COMMANDS as MEMORY
 from ckpt_cli.commands.sessions import COMMANDS as SESSIONS
@@ -51,7 +52,7 @@ KINDS: Mapping[str, str] = {
     "CHANNEL[.PATH]": "channel",
     "KEY": "item",
     "SESSION": "session",
-    "SHELL": "words:bash zsh fish",
+    "SHELL": f"words:{' '.join(SCRIPTS)}",
 }
 """By metavar, the kind of a value for `ckpt _complete`; the shell itself completes a `file`."""
 NAMED_KINDS: Mapping[tuple[str, str], str] = {

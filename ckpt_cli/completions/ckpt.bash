@@ -177,10 +177,11 @@ _ckpt_answer() {
             du) kind="words:--by --top" ;;
             stores) kind="words:--layouts" ;;
             trust) kind="words:--list --remove" ;;
+            completion) kind="words:--install" ;;
         esac
         kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --redact --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
     elif [[ -z $cmd ]]; then
-        kind="words:threads show history diff interrupts messages grep blame tail tui sessions memory replay stats rollback fork undo purge gc export import du stores trust demo"
+        kind="words:threads show history diff interrupts messages grep blame tail tui sessions memory replay stats rollback fork undo purge gc export import du stores trust completion demo"
     else
         case "$cmd:$place" in
             "threads:0") kind="words:list show copy delete" ;;
@@ -218,6 +219,7 @@ _ckpt_answer() {
             "import:"*) kind="file" ;;
             "du:0") kind="thread" ;;
             "trust:0") kind="file" ;;
+            "completion:0") kind="words:bash zsh fish" ;;
             "demo:0") kind="file" ;;
         esac
     fi

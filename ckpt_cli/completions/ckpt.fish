@@ -154,6 +154,8 @@ complete -c ckpt -n '__ckpt_at "du" 0' -a '(__ckpt_ask thread argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a stores -d 'List stores with their layout, size and saver.'
 complete -c ckpt -n '__ckpt_at "" 0' -a trust -d 'Show what a configuration file would do, and trust it.'
 complete -c ckpt -n '__ckpt_at "trust" 0' -F
+complete -c ckpt -n '__ckpt_at "" 0' -a completion -d 'Print or install the completion script of a shell.'
+complete -c ckpt -n '__ckpt_at "completion" 0' -a 'bash zsh fish'
 complete -c ckpt -n '__ckpt_at "" 0' -a demo -d 'Create a small sample store.'
 complete -c ckpt -n '__ckpt_at "demo" 0' -F
 complete -c ckpt -s s -l store -r -a '(__ckpt_ask store)' -F -d 'SQLite file, store URL or profile [env: CKPT_STORE].'
@@ -373,3 +375,4 @@ complete -c ckpt -n '__ckpt_in "du"' -l top -x -d 'Show the N largest.'
 complete -c ckpt -n '__ckpt_in "stores"' -l layouts -d 'List the layouts that ckpt can open, with what each supports.'
 complete -c ckpt -n '__ckpt_in "trust"' -l list -d 'List the trusted files.'
 complete -c ckpt -n '__ckpt_in "trust"' -l remove -d 'Stop trusting the file.'
+complete -c ckpt -n '__ckpt_in "completion"' -l install -d 'Write the script to your folder for completions.'
