@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout, Unsupported, UsageError
+from ckpt_backends.installing import install_command
 from ckpt_backends.registry import open_memory
 from ckpt_cli.commands.apply_plan import store_words
 from ckpt_cli.options import flag, option
@@ -54,7 +55,7 @@ def tui(
             raise
         raise UsageError(
             "cannot start the screen: package 'textual' is not installed",
-            hint="pip install 'langgraph-ckpt[tui]'",
+            hint=install_command("langgraph-ckpt[tui]"),
         ) from None
     from ckpt_cli.tui.context import ScreenContext
 
