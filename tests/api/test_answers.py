@@ -13,8 +13,7 @@ from typing import Any, TypeAlias
 import pytest
 
 import ckpt_cli
-from ckpt_cli import Answer, CheckpointHandle, StoreHandle, ThreadHandle
-from ckpt_cli.api.answer import AnswerList
+from ckpt_cli import Answer, AnswerList, CheckpointHandle, StoreHandle, ThreadHandle
 from tests.support import FIXTURES, SAMPLE, ckpt, copy_store
 
 TRIP, REFUND, RESEARCH = "trip-to-kyoto", "refund-4711", "research-agent"
