@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ckpt_cli.core.write_counts import WriteCounts
     from ckpt_cli.queries.disk_usage import By, Survey
     from ckpt_cli.queries.interrupts import Waiting
+    from ckpt_cli.queries.listed_threads import ListedThread
     from ckpt_cli.threads.target import NamedThread, Target
 
 
@@ -103,8 +104,90 @@ class StoreHandle:
 
     def __iter__(self) -> Iterator[ThreadHandle]:
         """Yield all threads, newest first."""
-        for one in self._store.threads():
-            yield ThreadHandle(ThreadReader(self._store, one, self._inference), self._around)
+        return self.threads()
+
+    def threads(
+        self,
+        where: str | Sequence[str] | None = None,
+        *,
+        status: str | Sequence[str] | None = None,
+        match: str | None = None,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+        user: str | None = None,
+        sort: str = "last",
+        limit: int | None = None,
+        watch: Watcher = unwatched,
+    ) -> Iterator[ThreadHandle]:
+        """Yield threads, newest first, with the options of `ckpt threads list`.
+
+        `where` is a filter such as `status = error and idle > 2h` (`docs/filters.md`), or several
+        that must all hold. `match` is a pattern for ids. `since` and `until` limit the last
+        activity, by an age such as `7d` or a time. Raises `UsageError`.
+        """
+        chosen = self.listed(
+            where,
+            status=status,
+            match=match,
+            since=since,
+            until=until,
+            user=user,
+            sort=sort,
+            limit=limit,
+            details=False,
+            watch=watch,
+        )
+        for row in chosen:
+            reader = ThreadReader(self._store, row.found.thread, self._inference)
+            yield ThreadHandle(reader, self._around)
+
+    def listed(
+        self,
+        where: str | Sequence[str] | None = None,
+        *,
+        status: str | Sequence[str] | None = None,
+        match: str | None = None,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+        user: str | None = None,
+        sort: str = "last",
+        skip: int = 0,
+        limit: int | None = None,
+        details: bool = True,
+        sizes: bool = False,
+        first_messages: bool = False,
+        watch: Watcher = unwatched,
+    ) -> Iterator[Answer[ListedThread]]:
+        """Yield what `ckpt threads list` prints of each thread; the options are those of `threads`.
+
+        `skip` leaves out the first threads. Without `details`, heads are read only if a filter
+        needs them. `sizes` adds the stored bytes, `first_messages` the first message by a human.
+        """
+        from ckpt_cli.api.listing import selection, sort_key
+        from ckpt_cli.queries.threads import list_threads
+        from ckpt_cli.render.records import thread_record
+
+        rows = list_threads(
+            self._store,
+            selection(
+                self._around,
+                where=where,
+                status=status,
+                match=match,
+                since=since,
+                until=until,
+                user=user,
+            ),
+            sort=sort_key(sort),
+            details=details,
+            sizes=sizes,
+            first_messages=first_messages,
+            skip=skip,
+            limit=limit,
+            now=self._around.now,
+            watch=watch,
+        )
+        return (Answer(row, thread_record) for row in rows)
 
     def interrupts(
         self,

@@ -87,13 +87,13 @@ def list_threads(
 ) -> Iterator[ListedThread]:
     """Yield the selected threads in the requested order; streams them if the store has this order.
 
-    The first `skip` are left out. With `limit`, at most one more than that is returned, to show
-    that there are more. Details include the thread's size unless `sizes` is false; if heads decide
-    which threads are listed, all come with details. Ages are measured at `now`. `watch` gets each
-    thread before more than the index is read, to show progress.
+    The first `skip` are left out; then at most `limit` are returned. Details include the thread's
+    size unless `sizes` is false; if heads decide which threads are listed, all come with details.
+    Ages are measured at `now`. `watch` gets each thread before more than the index is read, to show
+    progress.
     """
     as_stored = wanted == Selection() and sort == "last"
-    most = skip + limit + 1 if as_stored and limit is not None else None
+    most = skip + limit if as_stored and limit is not None else None
     inference = TriggerInference(store)
     chooser = _chooser(store, wanted, inference, now)
     threads: Iterable[Thread] = matching(store.threads(limit=most), wanted)
@@ -109,7 +109,7 @@ def list_threads(
         rows = with_sizes(store, rows)
     if sort != "last":
         rows = iter(sorted(rows, key=lambda row: _order(row, sort)))
-    rows = islice(rows, skip, None if limit is None else skip + limit + 1)
+    rows = islice(rows, skip, None if limit is None else skip + limit)
     if details or by_head or (chooser is not None and chooser.needs_heads):
         rows = with_details(store, rows, inference)
         if sizes:
@@ -162,12 +162,6 @@ def _shown(store: Store, row: ListedThread) -> ListedThread:
     head = replace(row.details.head, metadata=redact_metadata(row.details.head.metadata))
     error = None if row.details.error is None else redact_text(row.details.error)
     return replace(row, details=replace(row.details, head=head, error=error))
-
-
-def first(rows: Iterator[ListedThread], limit: int) -> tuple[list[ListedThread], bool]:
-    """Return the first rows up to a limit, and whether there are more."""
-    found = list(islice(rows, limit + 1))
-    return found[:limit], len(found) > limit
 
 
 def matching(threads: Iterable[Thread], wanted: Selection) -> Iterator[Thread]:
