@@ -200,12 +200,14 @@ class CheckpointHandle:
     ) -> Answer[Written]:
         """Return what `ckpt diff --writes` prints: the writes that made it, and the stored values.
 
-        `reducers` maps a channel to the name of its reducer, in place of the profile.
+        `reducers` is as in `ThreadHandle.replay`. Raises `NotFound` for an unknown channel and
+        `UsageError` for an unknown reducer.
         """
+        from ckpt_cli.api.replaying import reducers_for
         from ckpt_cli.queries.step_writes import written
         from ckpt_cli.render.step_writes import written_record
 
-        told = self.thread.around.names.reducers if reducers is None else reducers
+        told = reducers_for(self.target.reader, self.thread.around, reducers, channels or ())
         return Answer(written(self.target, told, channels), written_record)
 
     def replay(self, reducers: Mapping[str, str] | None = None) -> Answer[ReplayReport]:

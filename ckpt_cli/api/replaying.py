@@ -42,6 +42,22 @@ def reducers_of(around: Surroundings, told: Mapping[str, str] | None) -> dict[st
     return known_reducers({**around.names.reducers, **(told or {})})
 
 
+def reducers_for(
+    reader: ThreadReader,
+    around: Surroundings,
+    told: Mapping[str, str] | None,
+    channels: Collection[str] = (),
+) -> dict[str, str]:
+    """Return the same for a thread.
+
+    Also raises `NotFound` if the thread has not all channels that are told or given.
+    """
+    reducers = reducers_of(around, told)
+    names = {*(told or ()), *channels}
+    check_channels(reader.store, [reader.thread_id], names, f"thread '{reader.thread_id}'")
+    return reducers
+
+
 def replay_one(
     reader: ThreadReader,
     around: Surroundings,
@@ -53,8 +69,7 @@ def replay_one(
 
     Raises `NotFound` for an unknown channel, and `UsageError` for an unknown reducer.
     """
-    reducers = reducers_of(around, told)
-    check_channels(reader.store, [reader.thread_id], told or {}, f"thread '{reader.thread_id}'")
+    reducers = reducers_for(reader, around, told)
     ((found, judgements),) = judge_all([replay_thread(reader, ns, upto)], reducers)
     return JudgedThread(found, judgements)
 

@@ -1,13 +1,11 @@
-"""The memory items of threads, and the threads of memory items, for several commands."""
+"""The threads of memory items, for several commands."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
-from ckpt_cli.queries.memory_location import memory_place
 
 if TYPE_CHECKING:
     from ckpt_backends.memory.protocol import Item, ItemKey, MemoryStore, Namespace
@@ -29,21 +27,6 @@ class Faults:
 
     def __bool__(self) -> bool:
         return self.duplicates or self.orphans
-
-
-def remembered(
-    session: Session, chosen: str | None, is_wanted: Callable[[str], bool]
-) -> list[dict[str, Any]] | None:
-    """The items that came from some threads, as rows; None if no memory is known."""
-    place = memory_place(session.names.store_url, session.names.other_store("memory", chosen))
-    if place is None:
-        return None
-    from ckpt_cli.queries.provenance import memories_of
-    from ckpt_cli.render.memory.provenance import memory_rows
-
-    found = memories_of(place, is_wanted, session.note)
-    redacted = bool(session.settings.get("redact"))
-    return None if found is None else memory_rows(found, redacted=redacted)
 
 
 def origin(session: Session, item: Item, chosen: str | None) -> ItemOrigin | None:

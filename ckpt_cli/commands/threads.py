@@ -9,7 +9,6 @@ from itertools import chain
 from typing import Annotated, Any
 
 from ckpt_backends.model import Status
-from ckpt_cli.commands.thread_memory import remembered
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
 from ckpt_cli.lazy import CommandRef
@@ -152,9 +151,10 @@ def show(
       ckpt -s .deer-flow/data/deerflow.db threads show user-42
       ckpt -s agent.db threads show user-42 -o json
     """
-    answer = session.handle.thread(thread).summary()
+    found = session.handle.thread(thread)
+    answer = found.summary()
     summary, record = answer.found, answer.to_dict()
-    memories = remembered(session, memory, lambda thread_id: thread_id == thread)
+    memories = found.memories(memory)
     if memories is not None:
         record["memories"] = memories
     width = session.output.width
