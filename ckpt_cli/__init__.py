@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     )
     from ckpt_cli.api.answer import Answer, AnswerList
     from ckpt_cli.api.checkpoint import CheckpointHandle
-    from ckpt_cli.api.opening import open  # noqa: A004 - users write `ckpt.open`
+    from ckpt_cli.api.memory import MemoryHandle
+    from ckpt_cli.api.opening import open, open_memory  # noqa: A004 - users write `ckpt.open`
     from ckpt_cli.api.search import SearchHits
     from ckpt_cli.api.store import StoreHandle
+    from ckpt_cli.api.stores import layouts, stores
     from ckpt_cli.api.thread import ThreadHandle
 
 __version__ = "0.1.0"
@@ -45,6 +47,7 @@ __all__ = [
     "CheckpointHandle",
     "CkptError",
     "Cut",
+    "MemoryHandle",
     "NotFound",
     "Opaque",
     "PartlyDone",
@@ -59,7 +62,10 @@ __all__ = [
     "Unsupported",
     "UsageError",
     "__version__",
+    "layouts",
     "open",
+    "open_memory",
+    "stores",
     "to_json",
 ]
 
@@ -72,9 +78,11 @@ _HOMES = {
     ),
     "ckpt_cli.api.answer": ("Answer", "AnswerList"),
     "ckpt_cli.api.checkpoint": ("CheckpointHandle",),
-    "ckpt_cli.api.opening": ("open",),
+    "ckpt_cli.api.memory": ("MemoryHandle",),
+    "ckpt_cli.api.opening": ("open", "open_memory"),
     "ckpt_cli.api.search": ("SearchHits",),
     "ckpt_cli.api.store": ("StoreHandle",),
+    "ckpt_cli.api.stores": ("layouts", "stores"),
     "ckpt_cli.api.thread": ("ThreadHandle",),
 }
 """The module of each public name."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from typing import Any
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.protocol import ScanObserver, Store
+from ckpt_backends.url import StoreUrl
+from ckpt_cli.api.memory import MemoryHandle, opened_memory
 from ckpt_cli.api.store import StoreHandle
 from ckpt_cli.config.store_names import StoreNames
 from ckpt_cli.config.time_zone import local_zone
@@ -30,6 +33,9 @@ class _Script:
     @cached_property
     def zone(self) -> tzinfo:
         return local_zone()
+
+    def open_other(self, url: StoreUrl) -> Store:
+        return replace(self.opening, url=url).open(self.note)
 
     def note(self, text: str) -> None:
         import logging  # the commands do not need it
@@ -55,16 +61,40 @@ def open(  # noqa: A001 - users write `ckpt.open`
     Close the store after use, or open it in a `with` statement. Raises `UsageError`,
     `StoreUnavailable` or `UnknownLayout`.
     """
-    given = {"store": store, "config": config, "aes_key_file": aes_key_file}
-    settings: dict[str, Any] = {
-        name: os.fspath(one) for name, one in given.items() if one is not None
-    }
-    settings |= {"copy": copy, "redact": redact}
-    script = _Script(settings)
+    script = _Script(_settings(store, config, aes_key_file, copy=copy, redact=redact))
     opened = open_named(script.names, script.opening, script.note)
     for text in opened.notes():
         script.note(text)
     return StoreHandle(opened, script)
+
+
+def open_memory(
+    store: str | os.PathLike[str] | None = None,
+    *,
+    config: str | os.PathLike[str] | None = None,
+    aes_key_file: str | os.PathLike[str] | None = None,
+    copy: bool = False,
+    redact: bool = False,
+) -> MemoryHandle:
+    """Open long-term memory for reading, where there may be no checkpoints: see `open`.
+
+    Raises `UsageError`, `StoreUnavailable`, `UnknownLayout` or `Unsupported`.
+    """
+    return opened_memory(_Script(_settings(store, config, aes_key_file, copy=copy, redact=redact)))
+
+
+def _settings(
+    store: str | os.PathLike[str] | None,
+    config: str | os.PathLike[str] | None,
+    aes_key_file: str | os.PathLike[str] | None,
+    *,
+    copy: bool,
+    redact: bool,
+) -> dict[str, Any]:
+    """Return the global options of a command that opens the store in the same way."""
+    given = {"store": store, "config": config, "aes_key_file": aes_key_file}
+    paths = {name: os.fspath(one) for name, one in given.items() if one is not None}
+    return {**paths, "copy": copy, "redact": redact}
 
 
 def opening_of(names: StoreNames, settings: dict[str, Any]) -> Opening:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -19,12 +20,14 @@ from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
 if TYPE_CHECKING:
+    from ckpt_cli.api.memory import MemoryHandle
     from ckpt_cli.api.search import SearchHits
     from ckpt_cli.core.replay.report import ReplayReport
     from ckpt_cli.core.write_counts import WriteCounts
     from ckpt_cli.queries.disk_usage import By, Survey
     from ckpt_cli.queries.interrupts import Waiting
     from ckpt_cli.queries.listed_threads import ListedThread
+    from ckpt_cli.queries.sessions import Joined
     from ckpt_cli.threads.target import NamedThread, Target
 
 
@@ -53,10 +56,14 @@ class StoreHandle:
 
     def close(self) -> None:
         """Close the connection or the file."""
+        if "memory" in self.__dict__:
+            self.memory.close()
         self._store.close()
 
     def refresh(self) -> None:
         """See what was saved since the store was opened or last refreshed."""
+        if "memory" in self.__dict__:
+            self.memory.refresh()
         self._store.refresh()
 
     @property
@@ -101,6 +108,34 @@ class StoreHandle:
     def checkpoint_of(self, target: Target) -> CheckpointHandle:
         """Return a checkpoint that was found in this store."""
         return CheckpointHandle(ThreadHandle(target.reader, self._around), target)
+
+    @cached_property
+    def memory(self) -> MemoryHandle:
+        """The long-term memory in the same place. Raises `UnknownLayout` or `Unsupported`."""
+        from ckpt_cli.api.memory import opened_memory
+
+        return opened_memory(self._around)
+
+    def sessions(
+        self, *, thread: str | None = None, user: str | None = None
+    ) -> list[Answer[Joined]]:
+        """Return the sessions of an application, as `ckpt sessions list` prints them.
+
+        `thread` and `user` choose those of a thread or user. Raises `Unsupported` if applications
+        store no sessions in such a store.
+        """
+        from ckpt_cli.api.sessions import sessions_beside
+
+        return sessions_beside(self._around, lambda: self._store, thread=thread, user=user)
+
+    def session(self, name: str) -> Answer[Joined]:
+        """Return a session by its id, `USER:ID` or its key, as `ckpt sessions show` prints it.
+
+        Raises `NotFound`, `Ambiguous` or `Unsupported`.
+        """
+        from ckpt_cli.api.sessions import session_beside
+
+        return session_beside(self._around, lambda: self._store, name)
 
     def __iter__(self) -> Iterator[ThreadHandle]:
         """Yield all threads, newest first."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime, tzinfo
 from typing import Protocol
 
+from ckpt_backends.protocol import Store
+from ckpt_backends.url import StoreUrl
 from ckpt_cli.config.store_names import StoreNames
 from ckpt_cli.threads.opening import Opening
 
@@ -27,6 +29,9 @@ class Surroundings(Protocol):
     @property
     def zone(self) -> tzinfo:
         """The time zone of times without one."""
+
+    def open_other(self, url: StoreUrl) -> Store:
+        """Open another store in the same way; the caller closes it."""
 
     def note(self, text: str) -> None:
         """Tell the user something that is no error."""

@@ -7,39 +7,28 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from ckpt_backends.errors import PartlyDone, UsageError
-from ckpt_backends.memory.protocol import Item, MemoryStore, Namespace
-from ckpt_backends.registry import open_memory
-from ckpt_cli.commands.thread_memory import Faults, faults, origin
-from ckpt_cli.core.memory.item_filter import ItemFilter, parse_namespace
+from ckpt_backends.memory.protocol import Item
+from ckpt_cli.api.answer import Answer
+from ckpt_cli.api.memory import MemoryHandle, opened_memory
+from ckpt_cli.core.memory.item_filter import ItemFilter
 from ckpt_cli.core.search.patterns import FASTER, compile_pattern, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
 from ckpt_cli.lazy import CommandRef
 from ckpt_cli.options import Threads, argument, flag, option, takes
-from ckpt_cli.queries.memory import (
-    find_key,
-    list_items,
-    read_item,
-    read_items,
-    search_items,
-    stored_item,
-)
 from ckpt_cli.render.memory.full_text import full_text_lines
 from ckpt_cli.render.memory.items import (
     hit_columns,
-    hit_record,
     hit_row,
     item_columns,
     item_lines,
-    item_record,
-    read_record,
     row_record,
     tree_lines,
 )
-from ckpt_cli.render.memory.provenance import origin_lines, origin_record
+from ckpt_cli.render.memory.provenance import origin_lines
 from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.values.one_line import counted as counted_of
 from ckpt_cli.session import Session
@@ -101,28 +90,26 @@ def list_(session: Session, options: MemoryListOptions) -> None:
       ckpt -s memory.db memory list users/anna --since 2d
       ckpt -s memory.db memory list --expired --all -o json | jq -r '.[].key'
     """
-    wanted = ItemFilter(
-        match=options.match,
-        since=session.time(options.since),
-        until=session.time(options.until),
-        expired=options.expired,
-        category=options.category,
-        min_confidence=options.min_confidence,
-        source=options.source,
-    )
+    since, until = session.time(options.since), session.time(options.until)
     output, now = session.output, session.now
     counted, more = 0, False
-    looked_for, prefix = (
-        Faults(options.duplicates, options.orphans, options.threads),
-        parse_namespace(options.namespace),
-    )
     with opened_memory(session) as memory:
-        marks = faults(session, memory, prefix, looked_for) if looked_for else {}
-        found = list_items(memory, prefix, wanted, now, redacted=_is_redacted(session))
-        if looked_for:
-            found = (one for one in found if one.key in marks)
+        found = memory.items(
+            options.namespace,
+            match=options.match,
+            since=since,
+            until=until,
+            expired=options.expired,
+            category=options.category,
+            min_confidence=options.min_confidence,
+            source=options.source,
+            duplicates=options.duplicates,
+            orphans=options.orphans,
+            threads=options.threads,
+        )
+        marks = found.marks
 
-        def items() -> Iterator[Item]:
+        def shown() -> Iterator[Answer[Item]]:
             nonlocal counted, more
             for counted, one in enumerate(found, 1):
                 if counted > options.limit and not options.everything:
@@ -131,13 +118,17 @@ def list_(session: Session, options: MemoryListOptions) -> None:
                 yield one
 
         if output.table and not options.flat:
-            output.document(dict, lambda: tree_lines(items(), now, marks))
+            output.document(dict, lambda: tree_lines((one.found for one in shown()), now, marks))
         else:
-            record = item_record if output.machine else row_record
-            rows = ({**record(one, now), **marks.get(one.key, {})} for one in items())
-            output.records(rows, item_columns(now, marked=bool(looked_for)))
+            rows = (
+                one.to_dict()
+                if output.machine
+                else {**row_record(one.found, now), **marks.get(one.found.key, {})}
+                for one in shown()
+            )
+            output.records(rows, item_columns(now, marked=bool(found.faults)))
     if not counted:
-        is_some = options.namespace or looked_for or wanted != ItemFilter()
+        is_some = options.namespace or found.faults or found.wanted != ItemFilter()
         session.note("no item matches" if is_some else "no items")
     elif more:
         session.note(f"showing the first {options.limit} items; -n N or --all for more")
@@ -161,46 +152,39 @@ def show(
       ckpt -s memory.db memory show users/anna/profile
       ckpt -s memory.db memory show profile --namespace users/anna -o json
     """
-    redacted = _is_redacted(session)
-    if raw and redacted:
+    if raw and session.opening.redact:
         raise no_raw()
     if raw and key is None:
         raise UsageError("--raw needs a key", hint="name one: ckpt memory show KEY --raw")
     with opened_memory(session) as memory:
         if key is None:
-            _show_all(session, memory, parse_namespace(namespace))
+            _show_all(session, memory, namespace)
             return
-        address = find_key(memory, key, parse_namespace(namespace))
         if raw:
-            stored = stored_item(memory, address).value
-            session.output.raw(b"" if stored is None else stored.data)
+            session.output.raw(memory.raw(key, namespace))
             return
-        found = read_item(memory, address, redacted=redacted)
-        came_from = origin(session, stored_item(memory, address), threads)
-    record = read_record(found, session.now)
-    if came_from is not None:
-        record["origin"] = origin_record(came_from)
+        answer = memory.show(key, namespace, threads=threads)
+    record, found = answer.to_dict(), answer.found
     now, zone, width = session.now, session.zone, session.output.width
     session.output.document(
         lambda: record,
         lambda: chain(
-            item_lines(found, now, zone, width),
-            () if came_from is None else origin_lines(came_from, now, zone, width),
+            item_lines(found.read, now, zone, width),
+            () if found.origin is None else origin_lines(found.origin, now, zone, width),
         ),
-        rows=lambda: [row_record(found.item, session.now)],
-        columns=item_columns(session.now),
+        rows=lambda: [row_record(found.read.item, now)],
+        columns=item_columns(now),
     )
 
 
-def _show_all(session: Session, memory: MemoryStore, prefix: Namespace) -> None:
+def _show_all(session: Session, memory: MemoryHandle, namespace: str) -> None:
     """All items under a namespace: as text, or as records like those of `export`."""
-    now, output = session.now, session.output
-    found = read_items(memory, prefix, ItemFilter(), now, redacted=_is_redacted(session))
+    found, output = memory.export(namespace), session.output
     if output.text:
-        output.document(dict, lambda: full_text_lines(found, output.width))
+        output.document(dict, lambda: full_text_lines((one.found for one in found), output.width))
     else:
-        records = (read_record(one, now) for one in found)
-        output.records(records, [*item_columns(now), Column("VALUE", "value")])
+        columns = [*item_columns(session.now), Column("VALUE", "value")]
+        output.records((one.to_dict() for one in found), columns)
 
 
 def search(
@@ -223,37 +207,32 @@ def search(
       ckpt -s memory.db memory search 'likes tea'
       ckpt -s memory.db memory search -iE 'tea|coffee' --namespace users/anna
     """
-    find = compile_pattern(
+    # Before the store is opened; the hint names the option.
+    compile_pattern(
         text,
         fixed=not regex,
         ignore_case=ignore_case,
         hint="leave out -E to search for the text as it is",
     )
     output = session.output
-    unread = 0
     with opened_memory(session) as memory:
-        found = search_items(
-            memory,
-            parse_namespace(namespace),
-            find,
-            partial(progress, total=None, label="searching memory"),
-            redacted=_is_redacted(session),
+        found = memory.search(
+            text,
+            namespace,
+            regex=regex,
+            ignore_case=ignore_case,
+            watch=partial(progress, total=None, label="searching memory"),
         )
-
-        def hits() -> Iterator[dict[str, Any]]:
-            nonlocal unread
-            for hit in found:
-                if hit is None:
-                    unread += 1
-                else:
-                    yield hit_record(hit) if output.machine else hit_row(hit, table=output.table)
-
-        counted = output.records(islice(hits(), limit), hit_columns())
-    hint = FASTER if find.stopped else None
-    if gave_up(find.stopped):
-        raise PartlyDone(f"search stopped: {stopped_text(find.stopped)}", hint=hint)
-    unreadable = f"cannot read {counted_of(unread, 'value')} in full" if unread else ""
-    if said := " and ".join(filter(None, [unreadable, stopped_text(find.stopped)])):
+        hits = (
+            one.to_dict() if output.machine else hit_row(one.found, table=output.table)
+            for one in islice(found, limit)
+        )
+        counted = output.records(hits, hit_columns())
+    hint = FASTER if found.stopped else None
+    if gave_up(found.stopped):
+        raise PartlyDone(f"search stopped: {stopped_text(found.stopped)}", hint=hint)
+    unreadable = f"cannot read {counted_of(found.unread, 'value')} in full" if found.unread else ""
+    if said := " and ".join(filter(None, [unreadable, stopped_text(found.stopped)])):
         if not counted:
             raise PartlyDone(f"no match found; {said}", hint=hint)
         session.note(said)
@@ -277,29 +256,10 @@ def export(
       ckpt -s memory.db memory export --namespace users/anna --to anna.ndjson
     """
     with opened_memory(session) as memory:
-        found = read_items(
-            memory,
-            parse_namespace(namespace),
-            ItemFilter(match=match),
-            session.now,
-            redacted=_is_redacted(session),
-        )
-        records = (read_record(one, session.now) for one in found)
+        records = (one.to_dict() for one in memory.export(namespace, match=match))
         if to is not None:
             session.output.to_file(to, records)
         elif session.output.array:
             session.output.records(records, ())
         else:
             session.output.lines(records)
-
-
-def opened_memory(session: Session) -> MemoryStore:
-    """The long-term memory of a run; prints its notes."""
-    memory = open_memory(session.names.store_url)
-    for text in memory.describe().notes:
-        session.note(text)
-    return memory
-
-
-def _is_redacted(session: Session) -> bool:
-    return bool(session.settings.get("redact"))

@@ -11,10 +11,11 @@ from ckpt_backends.changes.bundle import make_folder
 from ckpt_backends.errors import PartlyDone, Refused, Unsupported, UsageError
 from ckpt_backends.memory.protocol import Item, MemoryInfo, MemoryStore
 from ckpt_backends.registry import open_memory
+from ckpt_cli.api.memory import opened_memory
 from ckpt_cli.apply.memory import MemoryReport, archive_items, remove_items
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import confirm
-from ckpt_cli.commands.memory import Match, Under, opened_memory
+from ckpt_cli.commands.memory import Match, Under
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.memory.item_filter import ItemFilter, parse_namespace
 from ckpt_cli.options import DryRun, Yes, argument, flag, option, takes
@@ -82,7 +83,7 @@ def delete(session: Session, options: MemoryDeleteOptions) -> None:
     if options.archive is not None and not options.dry_run:
         make_folder(options.archive)
     bundle: Path | None = None
-    with opened_memory(session) as memory:
+    with opened_memory(session).memory as memory:
         planned = _plan(session, memory, options, wanted)
         items, more = planned[: options.limit], len(planned) > options.limit
         shown = list(map(without_values, items)) if session.settings.get("redact") else items

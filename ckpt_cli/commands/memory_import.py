@@ -14,10 +14,10 @@ from ckpt_backends.changes.bundle import Bundle, Header
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import PartlyDone, Refused, Unsupported, UsageError
 from ckpt_backends.memory.protocol import MemoryStore, Namespace
+from ckpt_cli.api.memory import opened_memory
 from ckpt_cli.apply.restore import restore_memory
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import confirm
-from ckpt_cli.commands.memory import opened_memory
 from ckpt_cli.commands.memory_delete import Write, check_allowed
 from ckpt_cli.commands.signatures import AllowPickle, Trust, TrustedKeys, signed_by
 from ckpt_cli.core.memory.item_filter import format_namespace
@@ -70,7 +70,7 @@ def import_(
     if not dry_run:
         refuse_copy(session.names.store_url)
     trust = Trust.of(trusted_key, allow_pickle=allow_pickle)
-    with opened_memory(session) as memory:
+    with opened_memory(session).memory as memory:
         info = memory.describe()
         bundles = [_checked(path, memory, trust) for path in files]
     trust.report(session, [one.bundle for one in bundles])

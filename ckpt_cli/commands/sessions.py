@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ckpt_backends.registry import open_sessions
+from ckpt_cli.api.sessions import session_beside, sessions_beside
 from ckpt_cli.lazy import CommandRef
 from ckpt_cli.options import argument, option
-from ckpt_cli.queries.sessions import find_session, list_sessions, threads_beside
-from ckpt_cli.render.sessions import session_columns, session_lines, session_record
+from ckpt_cli.render.sessions import session_columns, session_lines
 from ckpt_cli.session import Session
 
 COMMANDS = {
@@ -32,10 +31,8 @@ def list_(
       ckpt -s redis://localhost/0 sessions list
       ckpt -s redis://localhost/0 sessions list --thread user-42
     """
-    with open_sessions(session.names.store_url) as sessions:
-        threads = threads_beside(lambda: session.store)
-        found = list_sessions(sessions, threads, thread=thread, user=user)
-    session.output.records(map(session_record, found), session_columns(session.now))
+    found = sessions_beside(session, lambda: session.store, thread=thread, user=user)
+    session.output.records((one.to_dict() for one in found), session_columns(session.now))
     if not found:
         session.note("no session matches" if thread or user else "this store has no sessions")
 
@@ -49,14 +46,10 @@ def show(
     \b
       ckpt -s redis://localhost/0 sessions show 8d1f
     """
-    redacted = bool(session.settings.get("redact"))
-    with open_sessions(session.names.store_url) as sessions:
-        threads = threads_beside(lambda: session.store)
-        found = find_session(sessions, threads, name, redacted=redacted)
-    record = session_record(found)
+    answer = session_beside(session, lambda: session.store, name)
     session.output.document(
-        lambda: record,
-        lambda: session_lines(found, session.now, session.zone, session.output.width),
-        rows=lambda: [record],
+        answer.to_dict,
+        lambda: session_lines(answer.found, session.now, session.zone, session.output.width),
+        rows=lambda: [answer.to_dict()],
         columns=session_columns(session.now),
     )

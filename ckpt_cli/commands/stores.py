@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Annotated
 
-from ckpt_backends.errors import CkptError
 from ckpt_backends.installing import DISTRIBUTION, install_command
 from ckpt_backends.plugins import plugins
+from ckpt_cli.api.stores import all_stores, named_stores
+from ckpt_cli.api.stores import layouts as layout_answers
 from ckpt_cli.config.trust import NotOurs
 from ckpt_cli.options import flag
-from ckpt_cli.queries.layouts import all_name_conflicts, openable_layouts
-from ckpt_cli.queries.stores import FoundStore, broken, in_folder, inspect
-from ckpt_cli.render.records import layout_record, store_record
+from ckpt_cli.queries.layouts import all_name_conflicts
 from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.terminal.units import size
 from ckpt_cli.session import Session
@@ -73,16 +71,17 @@ def stores(
       ckpt stores --layouts
     """
     if layouts:
-        session.output.records(map(layout_record, openable_layouts()), LAYOUTS, rest=_more)
+        records = (one.to_dict() for one in layout_answers())
+        session.output.records(records, LAYOUTS, rest=_more)
         _tell_problems(session)
         return
     if session.names.store_name is not None:
-        found = inspect(session.names.store_name, session.names.url_of(session.names.store_name))
-        if len(found) == 1 and found[0].error is not None:
-            raise found[0].error
-        session.output.records(map(store_record, found), COLUMNS)
+        found = named_stores(session.names, session.names.store_name)
+        if len(found) == 1 and (error := found[0].found.error) is not None:
+            raise error
+        session.output.records((one.to_dict() for one in found), COLUMNS)
         return
-    session.output.records(map(store_record, _all(session)), COLUMNS)
+    session.output.records((one.to_dict() for one in all_stores(session.names)), COLUMNS)
     _tell_problems(session)
     session.note(f"listed {_profiles(session)}the stores in this folder; use -s for another store")
 
@@ -98,23 +97,6 @@ def _tell_problems(session: Session) -> None:
             session.warn(str(plugin))
     for text in all_name_conflicts():
         session.warn(text)
-
-
-def _all(session: Session) -> Iterator[FoundStore]:
-    try:
-        profiles = session.names.profiles
-    except NotOurs as error:
-        # The stores in this folder need no configuration.
-        yield broken(str(error.path), "", error)
-    else:
-        for name, profile in profiles.stores.items():
-            try:
-                url = session.names.url_in(profile)
-            except CkptError as error:
-                yield broken(name, profile.url, error)
-            else:
-                yield from inspect(name, url)
-    yield from in_folder(Path.cwd())
 
 
 def _profiles(session: Session) -> str:

@@ -1,0 +1,315 @@
+"""Long-term memory, as Python code sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from ckpt_cli.api.answer import Answer
+from ckpt_cli.api.surroundings import Surroundings
+
+if TYPE_CHECKING:
+    from ckpt_backends.memory.protocol import Item, ItemKey, MemoryInfo, MemoryStore
+    from ckpt_cli.core.memory.item_filter import ItemFilter
+    from ckpt_cli.core.search.patterns import Finder
+    from ckpt_cli.queries.memory import MemoryHit, Read
+    from ckpt_cli.queries.provenance import ItemOrigin
+
+
+def opened_memory(around: Surroundings) -> MemoryHandle:
+    """Open the long-term memory of the store that is named, and tell its notes.
+
+    Raises `UsageError`, `StoreUnavailable`, `UnknownLayout` or `Unsupported`.
+    """
+    from ckpt_backends.registry import open_memory
+
+    memory = open_memory(around.names.store_url)
+    for text in memory.describe().notes:
+        around.note(text)
+    return MemoryHandle(memory, around)
+
+
+class MemoryHandle:
+    """Long-term memory that is open for reading: items, each a key and a value in a namespace.
+
+    `ckpt_cli.open_memory` and `StoreHandle.memory` return one. A namespace is written as its labels
+    joined by `/`, such as `users/anna`, and includes those below it.
+    """
+
+    def __init__(self, memory: MemoryStore, around: Surroundings) -> None:
+        self.memory = memory
+        self._around = around
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection or the file."""
+        self.memory.close()
+
+    def refresh(self) -> None:
+        """See what was saved since the memory was opened or last refreshed."""
+        self.memory.refresh()
+
+    @property
+    def info(self) -> MemoryInfo:
+        """The memory's URL without secrets, its layout and engine."""
+        return self.memory.describe()
+
+    def items(
+        self,
+        namespace: str = "",
+        *,
+        match: str | None = None,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+        expired: bool | None = None,
+        category: str | None = None,
+        min_confidence: float | None = None,
+        source: str | None = None,
+        duplicates: bool = False,
+        orphans: bool = False,
+        threads: str | None = None,
+    ) -> MemoryItems:
+        """Return the items as `ckpt memory list` prints them: without values, in order.
+
+        The conditions are those of the command's options, and all must hold. `threads` names the
+        store of the threads for `orphans`. Raises `UsageError` or `NotFound`.
+        """
+        from ckpt_cli.core.memory.item_filter import ItemFilter
+
+        wanted = ItemFilter(
+            match=match,
+            since=self._time(since),
+            until=self._time(until),
+            expired=expired,
+            category=category,
+            min_confidence=min_confidence,
+            source=source,
+        )
+        faults = Faults(duplicates, orphans, threads)
+        return MemoryItems(self.memory, self._around, namespace, wanted, faults)
+
+    def export(self, namespace: str = "", *, match: str | None = None) -> Iterator[Answer[Read]]:
+        """Yield the items with their values, as `ckpt memory export` prints them.
+
+        `match` is a shell pattern for the whole key.
+        """
+        from ckpt_cli.core.memory.item_filter import ItemFilter, parse_namespace
+        from ckpt_cli.queries.memory import read_items
+
+        prefix, now = parse_namespace(namespace), self._around.now
+        wanted = ItemFilter(match=match)
+        for one in read_items(self.memory, prefix, wanted, now, redacted=self._redacted):
+            yield Answer(one, self._read_record)
+
+    def get(self, key: str, namespace: str = "") -> Any:
+        """Return the value of an item, as plain Python values.
+
+        `key` is a key below `namespace`, or `NAMESPACE/KEY`, such as `users/anna/profile`. Raises
+        `NotFound`, or `Ambiguous` with the items that match.
+        """
+        from ckpt_cli.api.plain_values import plain
+        from ckpt_cli.queries.memory import read_item
+
+        found = read_item(self.memory, self._address(key, namespace), redacted=self._redacted)
+        return plain(found.value)
+
+    def show(
+        self, key: str, namespace: str = "", *, threads: str | None = None
+    ) -> Answer[ItemView]:
+        """Return an item as `ckpt memory show` prints it, with its origin.
+
+        The origin is found in the store of its thread; `threads` names that store if it cannot be
+        found. Raises `NotFound` or `Ambiguous`.
+        """
+        from ckpt_cli.api.item_threads import origin
+        from ckpt_cli.queries.memory import read_item, stored_item
+
+        address = self._address(key, namespace)
+        found = read_item(self.memory, address, redacted=self._redacted)
+        came_from = origin(self._around, stored_item(self.memory, address), threads)
+        return Answer(ItemView(found, came_from), self._view_record)
+
+    def raw(self, key: str, namespace: str = "") -> bytes:
+        """Return the stored bytes of a value, undecoded. Raises `NotFound` or `Ambiguous`."""
+        from ckpt_cli.queries.memory import stored_item
+        from ckpt_cli.threads.redaction import no_raw
+
+        if self._redacted:
+            raise no_raw()
+        stored = stored_item(self.memory, self._address(key, namespace)).value
+        return b"" if stored is None else stored.data
+
+    def search(
+        self,
+        text: str,
+        namespace: str = "",
+        *,
+        regex: bool = False,
+        ignore_case: bool = False,
+        watch: Callable[[Iterable[Item]], Iterable[Item]] | None = None,
+    ) -> MemorySearch:
+        """Return the lines of namespaces, keys and values that contain a text.
+
+        `regex` means that `text` is a regular expression. `watch` is given the items that are
+        searched, to show progress. Raises `UsageError` for an expression that cannot be read.
+        """
+        from ckpt_cli.core.memory.item_filter import parse_namespace
+        from ckpt_cli.core.search.patterns import compile_pattern
+        from ckpt_cli.queries.memory import search_items
+
+        hint = "leave out regex=True to search for the text as it is"
+        find = compile_pattern(text, fixed=not regex, ignore_case=ignore_case, hint=hint)
+        found = search_items(
+            self.memory,
+            parse_namespace(namespace),
+            find,
+            watch or (lambda items: items),
+            redacted=self._redacted,
+        )
+        return MemorySearch(found, find)
+
+    def __repr__(self) -> str:
+        info = self.info
+        return f"<MemoryHandle {info.url} ({info.layout})>"
+
+    @property
+    def _redacted(self) -> bool:
+        return self._around.opening.redact
+
+    def _address(self, key: str, namespace: str) -> ItemKey:
+        from ckpt_cli.core.memory.item_filter import parse_namespace
+        from ckpt_cli.queries.memory import find_key
+
+        return find_key(self.memory, key, parse_namespace(namespace))
+
+    def _time(self, given: str | datetime | None) -> datetime | None:
+        from ckpt_cli.core.times import parse_time
+
+        if given is None:
+            return None
+        text = given.isoformat() if isinstance(given, datetime) else given
+        return parse_time(text, self._around.now, self._around.zone)
+
+    def _read_record(self, found: Read) -> dict[str, Any]:
+        from ckpt_cli.render.memory.items import read_record
+
+        return read_record(found, self._around.now)
+
+    def _view_record(self, found: ItemView) -> dict[str, Any]:
+        from ckpt_cli.render.memory.provenance import origin_record
+
+        record = self._read_record(found.read)
+        if found.origin is not None:
+            record["origin"] = origin_record(found.origin)
+        return record
+
+
+@dataclass(frozen=True, slots=True)
+class ItemView:
+    """An item with its value, and where it came from."""
+
+    read: Read
+    origin: ItemOrigin | None
+    """None if the item names no thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """The faults to look for in facts."""
+
+    duplicates: bool = False
+    orphans: bool = False
+    threads: str | None = None
+    """The store of their threads, if it was named."""
+
+    def __bool__(self) -> bool:
+        return self.duplicates or self.orphans
+
+
+class MemoryItems:
+    """The items of a listing. Each iteration reads them anew."""
+
+    def __init__(
+        self,
+        memory: MemoryStore,
+        around: Surroundings,
+        namespace: str,
+        wanted: ItemFilter,
+        faults: Faults,
+    ) -> None:
+        from ckpt_cli.core.memory.item_filter import parse_namespace
+
+        self.wanted = wanted
+        self.faults = faults
+        self._memory = memory
+        self._around = around
+        self._prefix = parse_namespace(namespace)
+
+    @cached_property
+    def marks(self) -> Mapping[ItemKey, Mapping[str, Any]]:
+        """The faults of items, if they are looked for. Reads all values below the namespace."""
+        from ckpt_cli.api.item_threads import marked
+
+        if not self.faults:
+            return {}
+        return marked(
+            self._around,
+            self._memory,
+            self._prefix,
+            duplicates=self.faults.duplicates,
+            orphans=self.faults.orphans,
+            threads=self.faults.threads,
+        )
+
+    def __iter__(self) -> Iterator[Answer[Item]]:
+        from ckpt_cli.queries.memory import list_items
+
+        marks, around = self.marks, self._around
+        redacted = around.opening.redact
+        found = list_items(self._memory, self._prefix, self.wanted, around.now, redacted=redacted)
+        for one in found:
+            if not self.faults or one.key in marks:
+                yield Answer(one, self._record)
+
+    def _record(self, item: Item) -> dict[str, Any]:
+        from ckpt_cli.render.memory.items import item_record
+
+        return {**item_record(item, self._around.now), **self.marks.get(item.key, {})}
+
+
+class MemorySearch:
+    """The matching lines of a search, found while they are iterated over."""
+
+    def __init__(self, found: Iterator[MemoryHit | None], find: Finder) -> None:
+        self._found = found
+        self._find = find
+        self.unread = 0
+        """Number of values that could not be read in full, and may contain the text."""
+
+    @property
+    def stopped(self) -> int:
+        """Number of lines on which the pattern took too long. The search ends after ten."""
+        return self._find.stopped
+
+    def __iter__(self) -> Iterator[Answer[MemoryHit]]:
+        from ckpt_cli.render.memory.items import hit_record
+
+        for one in self._found:
+            if one is None:
+                self.unread += 1
+            else:
+                yield Answer(one, hit_record)
