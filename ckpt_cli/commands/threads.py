@@ -78,8 +78,8 @@ def list_(session: Session, options: ThreadListOptions) -> None:
 
     FILTER compares fields with values; and, or, not and brackets join comparisons. Fields: thread,
     status, next, source, step, age, idle, checkpoints, bytes, user, metadata.KEY, values.KEY.
-    Operators: = != < <= > >=, in (A, B), like 'test-%', ~ 'REGEX'. A key of the metadata may be
-    written as KEY=VALUE.
+    Operators: =, !=, <, <=, >, >=, in (A, B), like 'test-%', ~ 'REGEX'. KEY=VALUE is short for
+    metadata.KEY = VALUE.
 
     \b
       ckpt -s agent.db threads list
