@@ -98,13 +98,16 @@ def restore_javascript_documents(path: Path, url: str, only: Collection[str] | N
         database.checkpoint_writes.insert_many(one for one in every if "task_id" in one)
 
 
-def restore_keys(path: Path, url: str) -> None:
-    """Restore the keys of a Redis fixture into an empty server, with the newest saver's indexes."""
+def restore_keys(path: Path, url: str, only: Collection[str] | None = None) -> None:
+    """Restore the keys of a Redis fixture into an empty server, with the newest saver's indexes.
+
+    `only` is the threads to restore; None for all.
+    """
     from langgraph.checkpoint.redis import RedisSaver
 
     with RedisSaver.from_conn_string(url) as saver:
         saver.setup()
-    _set_keys(path, url)
+    _set_keys(path, url, only)
 
 
 def restore_javascript_keys(path: Path, url: str, only: Collection[str] | None = None) -> None:

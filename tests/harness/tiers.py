@@ -41,8 +41,8 @@ OF_EACH_LAYOUT = frozenset(
         "test_plan_and_report_equal_what_the_engine_counts",
     }
 )
-"""The tests of changes that `-m engines` runs on the layouts that are not in `FAST`, too, since their
-rows or keys differ. The others, such as those of locks and of plans, run on these with `-m slow`."""
+"""The tests of changes that `-m engines` runs on every layout, since rows and keys differ. The
+others, such as those of locks and of plans, run with `-m slow` on what is not in `FAST`."""
 
 TRAVELLING = {"postgres", "mysql", "mongodb", "langgraph-dev", "redis"}
 """One layout of each engine for time travel by default. SQLite has tests of its own."""
@@ -107,7 +107,7 @@ def layouts(kinds: Collection[type[Harness]] = HARNESSES) -> list[Any]:
 
 
 def is_proved_on_the_engine(item: pytest.Item) -> bool:
-    """Whether a test changes a store in a way that another layout of the engine proves."""
+    """Return whether a test changes a store in a way that another layout of the engine proves."""
     given = getattr(item, "callspec", None)
     kind = given.params.get("empty_store") if given is not None else None
     if kind is None or kind.name in FAST:
