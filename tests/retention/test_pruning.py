@@ -36,8 +36,19 @@ def test_each_kind_of_thread_on_mongodb(mongodb_filled: Filled, name: str) -> No
     check_pruned(mongodb_filled, mongodb_filled.thread(name), POLICIES["last-2-tips"])
 
 
-@pytest.mark.parametrize("name", tiered(SAMPLE, FEW[3:]))
-@pytest.mark.parametrize("layout", tiered(["redis", "plain_redis", "plain_redis_saver"], ["redis"]))
+@pytest.mark.parametrize(
+    ("layout", "name"),
+    [
+        *(pytest.param("redis", *one.values, marks=one.marks) for one in tiered(SAMPLE, FEW[3:])),
+        *(
+            pytest.param(
+                layout, name, marks=pytest.mark.engines if name in FEW else pytest.mark.slow
+            )
+            for layout in ("plain_redis", "plain_redis_saver")
+            for name in SAMPLE
+        ),
+    ],
+)
 def test_each_kind_of_thread_on_redis(
     request: pytest.FixtureRequest, layout: str, name: str
 ) -> None:

@@ -136,7 +136,8 @@ def test_the_same_on_a_server(place: str, case: Any, request: pytest.FixtureRequ
     ],
 )
 def test_an_edited_copy_can_be_taken_back(filled: Filled, name: str, words: list[str]) -> None:
-    for target in filled.ids(name):
+    ids = filled.ids(name)
+    for target in ids if filled.harness.name == "sqlite" else ids[::3]:
         filled.harness.copy(name, "ours")
         before = filled.harness.rows("ours")
         filled.harness.forget("ours")
