@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import CkptError, PartlyDone, StoreChanged, StoreUnavailable, UsageError
 from ckpt_backends.servers.insecure_connection import InsecureConnection
-from ckpt_cli import ReaderGone, __version__
+from ckpt_cli import ReaderGone, __version__, color
 from ckpt_cli.ending import Exit
 from ckpt_cli.session import Session
 
@@ -39,6 +39,7 @@ def run(argv: list[str]) -> int:
 
         return complete(argv[1:])
     session = Session()
+    color.chosen.set("auto")
     warnings.showwarning = partial(_show_warning, session)
     # Whatever PYTHONWARNINGS says.
     warnings.filterwarnings("always", category=InsecureConnection)
