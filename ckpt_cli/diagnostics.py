@@ -134,11 +134,11 @@ def ask_secret(question: str) -> str | None:
     return getpass(safe_text(question), sys.stderr)
 
 
-def traceback() -> None:
-    """Print the traceback of the current error."""
-    from traceback import format_exc
+def traceback(error: BaseException) -> None:
+    """Print the traceback of an error."""
+    from traceback import format_exception
 
-    for line in format_exc().splitlines():
+    for line in "".join(format_exception(error)).splitlines():
         _write(safe_text(line))
 
 

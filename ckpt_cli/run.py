@@ -118,7 +118,7 @@ def _fail(error: CkptError, argv: list[str], session: Session) -> int:
     from ckpt_cli import diagnostics
 
     if _given("--debug", argv):
-        diagnostics.traceback()
+        diagnostics.traceback(error)
     if isinstance(error, StoreUnavailable | StoreChanged):
         error.message = session.names.without_values(error.message)
         error.hint = error.hint and session.names.without_values(error.hint)
@@ -146,7 +146,7 @@ def _bug(error: Exception, argv: list[str]) -> int:
     from ckpt_cli import diagnostics
 
     if _given("--debug", argv):
-        diagnostics.traceback()
+        diagnostics.traceback(error)
     # The text of an unexpected error may contain values.
     words = "redacted" if _given("--redact", argv) else error
     line = f"internal error: {type(error).__name__}: {words}"

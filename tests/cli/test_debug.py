@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from ckpt_backends.servers.answer_errors import understood
 from ckpt_backends.url import parse_url
+from ckpt_cli.commands import tui
+from ckpt_cli.tui.context import ScreenContext
 from tests.support import ckpt
 
 BUG = "hint: this is a bug in ckpt; run again with --debug and report what it prints"
@@ -96,3 +100,28 @@ def test_an_error_in_the_configuration(tmp_path: Path) -> None:
 
 def test_debug_after_a_double_hyphen_is_an_argument(sample: Path) -> None:
     assert TRACEBACK not in ckpt("-s", sample, "show", "--", "--debug").err
+
+
+class BrokenScreen:
+    """A screen with a query that fails; it shows the error and goes on."""
+
+    def __init__(self, context: ScreenContext, _: object) -> None:
+        self._context = context
+
+    def run(self) -> None:
+        with pytest.raises(RuntimeError):
+            asyncio.run(self._context.detail.ask(broken))
+        self._context.close()
+
+
+def test_errors_on_the_screen_are_printed_when_it_ends(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = SimpleNamespace(isatty=lambda: True)
+    monkeypatch.setattr(tui, "sys", SimpleNamespace(stdin=terminal, stdout=terminal))
+    monkeypatch.setattr(tui, "_reading", lambda: BrokenScreen)
+    assert ckpt("-s", sample, "tui").err == ""
+    answer = ckpt("-s", sample, "tui", "--debug")
+    assert answer.code == 0
+    assert answer.err.startswith(TRACEBACK)
+    assert answer.err.endswith("RuntimeError: planted\n")
