@@ -73,8 +73,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             )
             connection.execute("INSERT INTO checkpoints VALUES (?, ?, ?, ?, ?, ?, ?)", row)
         connection.executescript(STORE_DDL)
-        row = ("users.anna", "profile", '{"tea": true}')
-        connection.execute("INSERT INTO store (prefix, key, value) VALUES (?, ?, ?)", row)
+        item = ("users.anna", "profile", '{"tea": true}')
+        connection.execute("INSERT INTO store (prefix, key, value) VALUES (?, ?, ?)", item)
         connection.commit()
     return made
 
