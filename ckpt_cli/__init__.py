@@ -4,4 +4,4 @@ __version__ = "0.1.0"
 
 
 class ReaderGone(Exception):
-    """The reader of stdout closed it. Not an OSError, because for that the parser exits with 1."""
+    """The reader of stdout closed it. Not an `OSError`, as reading may raise."""

@@ -10,8 +10,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from typer import Exit
-
 from ckpt_backends.changes.bundle import make_folder
 from ckpt_backends.changes.signatures import SigningKey
 from ckpt_backends.errors import PartlyDone
@@ -21,6 +19,7 @@ from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.thread_memory import remembered
 from ckpt_cli.core.retention.purge_plan import PurgeReport
 from ckpt_cli.diagnostics import progress
+from ckpt_cli.ending import Exit
 from ckpt_cli.plans.plan_file import PlanFile
 from ckpt_cli.render.purge import (
     done,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from ckpt_cli.diagnostics import progress
+from ckpt_cli.ending import Exit
 from ckpt_cli.options import ExitCode, Match, argument, option
 from ckpt_cli.queries.interrupts import open_questions
 from ckpt_cli.queries.selection import selected_threads
@@ -45,4 +44,4 @@ def interrupts(
     if not counted:
         session.note("no question waits for an answer")
     if exit_code and counted:
-        raise typer.Exit(1)
+        raise Exit(1)

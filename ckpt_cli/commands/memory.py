@@ -9,8 +9,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from ckpt_backends.errors import PartlyDone, UsageError
 from ckpt_backends.memory.protocol import Item, MemoryStore, Namespace
 from ckpt_backends.registry import open_memory
@@ -18,6 +16,7 @@ from ckpt_cli.commands.thread_memory import Faults, faults, origin
 from ckpt_cli.core.memory.item_filter import ItemFilter, parse_namespace
 from ckpt_cli.core.search.patterns import FASTER, compile_pattern, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
+from ckpt_cli.ending import Exit
 from ckpt_cli.lazy import CommandRef
 from ckpt_cli.options import Threads, argument, flag, option, takes
 from ckpt_cli.queries.memory import (
@@ -259,7 +258,7 @@ def search(
             raise PartlyDone(f"no match found; {said}", hint=hint)
         session.note(said)
     if not counted:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def export(

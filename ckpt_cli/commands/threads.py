@@ -8,12 +8,11 @@ from functools import partial
 from itertools import chain
 from typing import Annotated, Any
 
-import typer
-
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Status
 from ckpt_cli.commands.thread_memory import remembered
 from ckpt_cli.diagnostics import progress
+from ckpt_cli.ending import Exit
 from ckpt_cli.lazy import CommandRef
 from ckpt_cli.options import ExitCode, Match, Memory, Where, argument, flag, option, takes
 from ckpt_cli.queries.threads import (
@@ -128,7 +127,7 @@ def list_(session: Session, options: ThreadListOptions) -> None:
     elif more:
         session.note(f"showing the first {options.limit}; -n N or --all for more")
     if options.exit_code and counted:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _why_none(wanted: Selection, page: int) -> str:

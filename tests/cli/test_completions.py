@@ -154,4 +154,4 @@ def test_it_loads_nothing_that_is_slow(sample: Path) -> None:
     )
     words = [sys.executable, "-c", program, str(sample)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert not {"typer", "rich", "ormsgpack", "ckpt_cli.diagnostics"} & set(done.stderr.split())
+    assert not {"click", "rich", "ormsgpack", "ckpt_cli.diagnostics"} & set(done.stderr.split())
