@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import click
 
 from ckpt_backends.errors import UsageError
+from ckpt_cli import color
 from ckpt_cli.lazy import GlobalOption
 from ckpt_cli.parameters import ParameterHelp
 from ckpt_cli.session import Session
@@ -118,6 +119,9 @@ def _flag(names: list[str], text: str) -> GlobalOption:
 
 def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     ctx.find_root().obj.settings[param.name] = value
+    if param.name == "color":
+        # Progress bars are drawn where no session is at hand.
+        color.chosen.set(value)
 
 
 Thread = Annotated[str, argument("THREAD[@REF]", "Thread id, optionally with a checkpoint.")]

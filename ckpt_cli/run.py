@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import CkptError, PartlyDone, StoreChanged, StoreUnavailable, UsageError
 from ckpt_backends.servers.insecure_connection import InsecureConnection
-from ckpt_cli import ReaderGone, __version__
+from ckpt_cli import ReaderGone, __version__, color
 from ckpt_cli.ending import Exit
 from ckpt_cli.session import Session
 
@@ -39,6 +39,7 @@ def run(argv: list[str]) -> int:
 
         return complete(argv[1:])
     session = Session()
+    color.chosen.set("auto")
     warnings.showwarning = partial(_show_warning, session)
     # Whatever PYTHONWARNINGS says.
     warnings.filterwarnings("always", category=InsecureConnection)
@@ -117,7 +118,7 @@ def _fail(error: CkptError, argv: list[str], session: Session) -> int:
     from ckpt_cli import diagnostics
 
     if _given("--debug", argv):
-        diagnostics.traceback()
+        diagnostics.traceback(error)
     if isinstance(error, StoreUnavailable | StoreChanged):
         error.message = session.names.without_values(error.message)
         error.hint = error.hint and session.names.without_values(error.hint)
@@ -145,7 +146,7 @@ def _bug(error: Exception, argv: list[str]) -> int:
     from ckpt_cli import diagnostics
 
     if _given("--debug", argv):
-        diagnostics.traceback()
+        diagnostics.traceback(error)
     # The text of an unexpected error may contain values.
     words = "redacted" if _given("--redact", argv) else error
     line = f"internal error: {type(error).__name__}: {words}"

@@ -11,7 +11,6 @@ from typing import Any, cast
 from ckpt_backends.app_sessions import NO_SESSIONS, SessionStore
 from ckpt_backends.declaration import Backend
 from ckpt_backends.discovery import (
-    DISTRIBUTION,
     backend_claiming,
     backend_of,
     known_backends,
@@ -25,6 +24,7 @@ from ckpt_backends.errors import (
     Unsupported,
     UsageError,
 )
+from ckpt_backends.installing import DISTRIBUTION, install_command
 from ckpt_backends.memory.protocol import MemoryStore, ThreadsOfMemory
 from ckpt_backends.plugins import error_line, plugins
 from ckpt_backends.protocol import Store
@@ -141,7 +141,7 @@ def call_facet(backend: Backend, place: str, url: StoreUrl) -> Any:
         except ImportError as error:
             raise MissingDependency(
                 f"cannot open '{url}': {backend.title} needs the driver {backend.driver}",
-                hint=f"install it: pip install {installs_driver(backend)}",
+                hint=f"install it: {install_command(driver_requirement(backend))}",
             ) from error
     try:
         function = load(place)
@@ -156,10 +156,10 @@ def call_facet(backend: Backend, place: str, url: StoreUrl) -> Any:
     return function(url)
 
 
-def installs_driver(backend: Backend) -> str:
-    """The arguments of `pip install` that install a backend's driver."""
+def driver_requirement(backend: Backend) -> str:
+    """The requirement that brings a backend's driver, such as `langgraph-ckpt[redis]`."""
     package = package_of(backend)
     if backend.extra:
-        return f"'{package}[{backend.extra}]'"
+        return f"{package}[{backend.extra}]"
     # A package requires the drivers of its backends, so installing it again adds a missing one.
     return backend.driver if package == DISTRIBUTION else package

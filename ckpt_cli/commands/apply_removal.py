@@ -133,7 +133,7 @@ def _raise_stopped(report: PurgeReport) -> None:
     if report.vacuum is not None:
         raise PartlyDone(
             f"cannot reclaim disk space: {report.vacuum.message}", hint=report.vacuum.hint
-        )
+        ) from report.vacuum
 
 
 def _memories(session: Session, plan: PlanFile, terms: Terms) -> list[dict[str, Any]] | None:

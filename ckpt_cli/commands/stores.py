@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
-from ckpt_backends.discovery import DISTRIBUTION
 from ckpt_backends.errors import CkptError
+from ckpt_backends.installing import DISTRIBUTION, install_command
 from ckpt_backends.plugins import plugins
 from ckpt_cli.config.trust import NotOurs
 from ckpt_cli.options import flag
@@ -48,7 +48,7 @@ LAYOUTS = (
     Column("FILES", "file_names", ", ".join, drop=6),
     Column("PACKAGE", "package", lambda name: "" if name == DISTRIBUTION else name, drop=1),
     Column("CAPABILITIES", "capabilities", ", ".join, table=False),
-    Column("MISSING", "needs", lambda needs: f"pip install {needs}", drop=3),
+    Column("MISSING", "needs", install_command, drop=3),
     Column("LIMITS", "commands", _limits, cut=True, least=24, drop=5),
     # Too long for a table: stderr has them.
     Column("NOTES", "notes", "; ".join, table=False),
