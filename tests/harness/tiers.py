@@ -10,7 +10,7 @@ import pytest
 
 from ckpt_backends.testing.filling import FEW_SCENARIOS, Fill
 from ckpt_backends.testing.harness import Harness
-from ckpt_backends.testing.trials import FEW, PLAIN, can_travel
+from ckpt_backends.testing.trials import FEW, PLAIN, UNDONE, can_travel
 from tests.harness import HARNESSES
 
 FAST = frozenset(
@@ -126,7 +126,7 @@ def travels(kinds: Iterable[type[Harness]], names: Sequence[str], *, every: bool
             kind,
             name,
             id=f"{kind.name}-{name}",
-            marks=() if every else _mark_of_travel(kind.name, name),
+            marks=() if every else _mark_of_travel(kind.name, name, is_undone=names is UNDONE),
         )
         for kind in kinds
         if kind.name in COPIED
@@ -135,7 +135,10 @@ def travels(kinds: Iterable[type[Harness]], names: Sequence[str], *, every: bool
     ]
 
 
-def _mark_of_travel(layout: str, name: str) -> Any:
+def _mark_of_travel(layout: str, name: str, *, is_undone: bool) -> Any:
+    if layout in FEWEST:
+        chosen = "linear" if is_undone else "subgraph-stateful"
+        return pytest.mark.engines if name == chosen else pytest.mark.slow
     if name in {"linear", "subgraph-stateful"}:
         return () if layout in TRAVELLING else pytest.mark.engines
     is_chosen = name in {*FEW, "command-input", 'o\'brien "x"'}
