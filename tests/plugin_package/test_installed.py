@@ -143,7 +143,7 @@ def test_a_missing_driver_is_named_with_its_package(run: _Run, site: Path) -> No
     assert answer.code == 2
     assert answer.err.endswith("hint: install it: pip install 'ckpt-toy[box]'\n")
     found = run("stores", "--layouts", "-o", "json").json
-    assert _of_layout(found, "toy")["needs"] == "'ckpt-toy[box]'"
+    assert _of_layout(found, "toy")["needs"] == "ckpt-toy[box]"
 
 
 _BROKEN = "backend 'duck' of package ckpt-duck cannot be loaded: "

@@ -255,8 +255,8 @@ def test_tail_shows_no_value(store: Path) -> None:
 
 
 def test_every_command_is_tried() -> None:
-    # What the screen shows is tried in tests/tui/test_hostile.py; `trust` opens no store.
-    assert {*LINES, "tui", "trust"} == set(COMMANDS)
+    # What the screen shows is tried in tests/tui/test_hostile.py; the others open no store.
+    assert {*LINES, "tui", "trust", "completion"} == set(COMMANDS)
 
 
 def test_the_canary_would_be_seen(store: Path) -> None:
