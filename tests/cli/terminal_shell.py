@@ -107,6 +107,11 @@ class TerminalShell:
         shown, _, rest = self._output.partition(_BEGIN)
         return Typed(rest.partition(_END)[0].decode(), shown.decode(errors="replace"))
 
+    def run(self, command: str) -> None:
+        """Run a line, such as one that changes a setting."""
+        self._write(f" {command}\r".encode())
+        self.type("ready", tab=False)
+
     def words(self, line: str) -> list[str]:
         """The arguments with which the shell would run `ckpt`; runs the line."""
         done = subprocess.run(

@@ -79,12 +79,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+def environment(folder: Path) -> dict[str, str]:
+    return {"CKPT_STORE": str(folder / "odd.db"), "SAMPLE": str(folder / "sample.db")}
+
+
 @pytest.fixture(scope="module", params=SHELLS)
 def shell(request: pytest.FixtureRequest, folder: Path) -> Iterator[TerminalShell]:
     name = request.param
     check_installed(name)
-    environment = {"CKPT_STORE": str(folder / "odd.db"), "SAMPLE": str(folder / "sample.db")}
-    made = TerminalShell(name, FOLDER / SCRIPTS[name], folder / name, environment)
+    made = TerminalShell(name, FOLDER / SCRIPTS[name], folder / name, environment(folder))
     yield made
     made.close()
 
@@ -186,3 +189,30 @@ def test_a_word_is_completed(shell: TerminalShell, line: str, whole: str) -> Non
 )
 def test_a_group_offers_its_commands(shell: TerminalShell, group: str, commands: set[str]) -> None:
     assert commands <= shown(shell.type(f"ckpt {group}").shown)
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "set -u",
+        "shopt -u hostcomplete",
+        "COMP_WORDBREAKS=${COMP_WORDBREAKS//:}",
+        "COMP_WORDBREAKS=${COMP_WORDBREAKS//[@:=]}",
+        "shopt -s nullglob failglob nocasematch",
+        "IFS=:@",
+    ],
+)
+def test_bash_completes_with_other_settings(folder: Path, tmp_path: Path, setting: str) -> None:
+    script = FOLDER / SCRIPTS["bash"]
+    shell = TerminalShell("bash", script, tmp_path / "home", environment(folder))
+    shell.run(setting)
+    for line, word in (
+        ("ckpt show anna@ex", "anna@example.com"),
+        ("ckpt show tenant:7:u", "tenant:7:user:anna"),
+        ('ckpt show "berta l', "berta lee"),
+        ("ckpt show user=", "user=7;b"),
+        ("ckpt --output=nd", "--output=ndjson"),
+    ):
+        assert shell.words(shell.type(line).line)[-1] == word
+    shell.close()

@@ -5,6 +5,7 @@ A query for rows always names its table `c`.
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Unpack
@@ -124,6 +125,23 @@ class SqlStore(BaseStore):
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         yield from map(self._thread, self._newest(limit))
+
+    def thread_ids(self, prefix: str, *, after: str = "", limit: int) -> Iterator[str]:
+        database = self._database
+        if not database.storable(prefix + after):
+            return
+        first = ">=" if after < prefix else ">"
+        thread, begin, end = map(
+            database.exact, ("c.thread_id", database.text("begin"), database.text("end"))
+        )
+        query = (
+            f"SELECT DISTINCT {thread} AS thread FROM {self._tables.checkpoints.source} c"
+            f" WHERE {thread} {first} {begin} AND {thread} < {end} ORDER BY thread LIMIT {limit:d}"
+        )
+        ends = {"begin": max(prefix, after), "end": prefix + chr(sys.maxunicode)}
+        values = {name: database.bound(text) for name, text in ends.items()}
+        for (found,) in database.rows(query, values):
+            yield self._text(found)
 
     def thread(self, thread_id: str) -> Thread | None:
         if not self._database.storable(thread_id):
