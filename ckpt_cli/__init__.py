@@ -22,16 +22,18 @@ if TYPE_CHECKING:
         CkptError,
         NotFound,
         PartlyDone,
+        StoreChanged,
         StoreUnavailable,
         UnknownLayout,
         Unreadable,
         Unsupported,
         UsageError,
     )
-    from ckpt_cli.api.answer import Answer
+    from ckpt_cli.api.answer import Answer, AnswerList
     from ckpt_cli.api.checkpoint import CheckpointHandle
-    from ckpt_cli.api.memory import MemoryHandle
+    from ckpt_cli.api.memory import MemoryHandle, MemoryHits, MemoryItems
     from ckpt_cli.api.opening import open, open_memory  # noqa: A004 - users write `ckpt.open`
+    from ckpt_cli.api.search import SearchHits
     from ckpt_cli.api.store import StoreHandle
     from ckpt_cli.api.stores import layouts, stores
     from ckpt_cli.api.thread import ThreadHandle
@@ -41,13 +43,18 @@ __version__ = "0.1.0"
 __all__ = [
     "Ambiguous",
     "Answer",
+    "AnswerList",
     "CheckpointHandle",
     "CkptError",
     "Cut",
     "MemoryHandle",
+    "MemoryHits",
+    "MemoryItems",
     "NotFound",
     "Opaque",
     "PartlyDone",
+    "SearchHits",
+    "StoreChanged",
     "StoreHandle",
     "StoreUnavailable",
     "Tagged",
@@ -68,13 +75,14 @@ _HOMES = {
     "ckpt_backends.codec": ("to_json",),
     "ckpt_backends.codec.values": ("Cut", "Opaque", "Tagged"),
     "ckpt_backends.errors": (
-        *("Ambiguous", "CkptError", "NotFound", "PartlyDone", "StoreUnavailable"),
-        *("UnknownLayout", "Unreadable", "Unsupported", "UsageError"),
+        *("Ambiguous", "CkptError", "NotFound", "PartlyDone", "StoreChanged"),
+        *("StoreUnavailable", "UnknownLayout", "Unreadable", "Unsupported", "UsageError"),
     ),
-    "ckpt_cli.api.answer": ("Answer",),
+    "ckpt_cli.api.answer": ("Answer", "AnswerList"),
     "ckpt_cli.api.checkpoint": ("CheckpointHandle",),
-    "ckpt_cli.api.memory": ("MemoryHandle",),
+    "ckpt_cli.api.memory": ("MemoryHandle", "MemoryHits", "MemoryItems"),
     "ckpt_cli.api.opening": ("open", "open_memory"),
+    "ckpt_cli.api.search": ("SearchHits",),
     "ckpt_cli.api.store": ("StoreHandle",),
     "ckpt_cli.api.stores": ("layouts", "stores"),
     "ckpt_cli.api.thread": ("ThreadHandle",),

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from ckpt_backends.errors import CkptError
+from ckpt_backends.errors import CkptError, ParseError
+from ckpt_cli.render.terminal.cell_width import cell_len, fit
 from ckpt_cli.render.terminal.safe_text import safe_json, safe_text
 
 if TYPE_CHECKING:
@@ -23,11 +24,28 @@ def report(error: CkptError, *, as_json: bool) -> None:
         record = {"error": error.code, "message": error.message, "exit_code": error.exit_code}
         if error.hint is not None:
             record["hint"] = error.hint
+        if isinstance(error, ParseError):
+            record["position"] = error.position
         _write(safe_json(json.dumps(record, ensure_ascii=False)))
         return
     _write(f"ckpt: {safe_text(error.message)}")
+    if isinstance(error, ParseError):
+        for line in _marked(error.text, error.position):
+            _write(f"  {line}")
     if error.hint is not None:
         _write(f"hint: {safe_text(error.hint)}")
+
+
+def _marked(text: str, position: int) -> Iterator[str]:
+    """Yield a text and a caret under a place in it; of a long text, the part around the place."""
+    before, after = safe_text(text[:position]), safe_text(text[position:])
+    if len(before) > _WIDEST_BEFORE:
+        before = "…" + before[1 - _WIDEST_BEFORE :]
+    yield before + fit(after, _WIDEST_AFTER)
+    yield " " * cell_len(before) + "^"
+
+
+_WIDEST_BEFORE, _WIDEST_AFTER = 50, 25
 
 
 def note(text: str) -> None:

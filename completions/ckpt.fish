@@ -153,7 +153,7 @@ complete -c ckpt -n '__ckpt_in "threads list"' -l since -x -d 'Only threads acti
 complete -c ckpt -n '__ckpt_in "threads list"' -l until -x -d 'Only threads last active before TIME.'
 complete -c ckpt -n '__ckpt_in "threads list"' -l status -x -a 'error interrupted pending done unknown empty' -d 'Only threads that are error, interrupted, pending, done, unknown, empty; repeatable.'
 complete -c ckpt -n '__ckpt_in "threads list"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
-complete -c ckpt -n '__ckpt_in "threads list"' -l where -x -d 'Only threads with this metadata at the head; repeatable.'
+complete -c ckpt -n '__ckpt_in "threads list"' -l where -x -d 'Only threads that match FILTER, such as \'idle > 2h and metadata.user = anna\'; repeatable.'
 complete -c ckpt -n '__ckpt_in "threads list"' -l user -x -d 'Only threads of this user, in stores that record users.'
 complete -c ckpt -n '__ckpt_in "threads list"' -l first-message -d 'Show the first message by a human.'
 complete -c ckpt -n '__ckpt_in "threads list"' -l page -x -d 'Page number.'

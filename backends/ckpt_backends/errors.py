@@ -2,7 +2,8 @@
 
 CkptError
 ├── UsageError            2   wrong arguments, a wrong profile, a wrong value
-│   └── MissingDependency 2   a driver is not installed
+│   ├── MissingDependency 2   a driver is not installed
+│   └── ParseError        2   a text in a language of ckpt cannot be parsed
 ├── NotFound              3   a thread, checkpoint, namespace or channel does not exist
 │   └── Ambiguous         3   a ref matches several checkpoints
 ├── StoreUnavailable      4   no such file, connection refused, not a database, locked
@@ -47,6 +48,15 @@ class UsageError(CkptError):
 
 class MissingDependency(UsageError):
     code = "missing_dependency"
+
+
+class ParseError(UsageError):
+    def __init__(self, message: str, text: str, position: int, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.text = text
+        """What the user typed."""
+        self.position = position
+        """The place in `text` that cannot be parsed; its length if something is missing."""
 
 
 class NotFound(CkptError):

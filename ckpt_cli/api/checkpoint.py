@@ -8,11 +8,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.errors import NotFound
-from ckpt_cli.api.answer import Answer
+from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.threads.target import Target
 
 if TYPE_CHECKING:
+    from ckpt_cli.api.replaying import JudgedThread
     from ckpt_cli.api.thread import ThreadHandle
+    from ckpt_cli.core.replay.report import ReplayReport
     from ckpt_cli.core.values.paths import Selected
     from ckpt_cli.queries.blame import Blame
     from ckpt_cli.queries.diff import Comparison
@@ -198,13 +200,26 @@ class CheckpointHandle:
     ) -> Answer[Written]:
         """Return what `ckpt diff --writes` prints: the writes that made it, and the stored values.
 
-        `reducers` maps a channel to the name of its reducer, in place of the profile.
+        `reducers` is as in `ThreadHandle.replay`. Raises `NotFound` for an unknown channel and
+        `UsageError` for an unknown reducer.
         """
+        from ckpt_cli.api.replaying import reducers_for
         from ckpt_cli.queries.step_writes import written
         from ckpt_cli.render.step_writes import written_record
 
-        told = self.thread.around.names.reducers if reducers is None else reducers
+        told = reducers_for(self.target.reader, self.thread.around, reducers, channels or ())
         return Answer(written(self.target, told, channels), written_record)
+
+    def replay(self, reducers: Mapping[str, str] | None = None) -> Answer[ReplayReport]:
+        """Verify the steps that led to it, as `ckpt replay THREAD@REF --verify` does.
+
+        `reducers` is as in `ThreadHandle.replay`. Raises `NotFound` or `UsageError`.
+        """
+        return self._replayed(reducers).report()
+
+    def transitions(self, reducers: Mapping[str, str] | None = None) -> AnswerList[JudgedThread]:
+        """Return the same for each channel of each of these steps, as `ckpt replay` prints it."""
+        return self._replayed(reducers).transitions()
 
     def blame(self, path: str) -> Answer[Blame]:
         """Return which step and task set a value, such as `plan` or `messages[-1].content`."""
@@ -239,6 +254,11 @@ class CheckpointHandle:
         from ckpt_cli.queries.history import history_entry
 
         return self._entry or history_entry(self.target.reader, self.ns, self.id)
+
+    def _replayed(self, reducers: Mapping[str, str] | None) -> JudgedThread:
+        from ckpt_cli.api.replaying import replay_one
+
+        return replay_one(self.target.reader, self.thread.around, reducers, self.ns, self.id)
 
     @cached_property
     def _state(self) -> Answer[CheckpointView]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,8 +17,6 @@ from ckpt_cli.api.store import StoreHandle
 from ckpt_cli.config.store_names import StoreNames
 from ckpt_cli.config.time_zone import local_zone
 from ckpt_cli.threads.opening import Opening
-
-_LOG = logging.getLogger("ckpt")
 
 
 class _Script:
@@ -41,7 +38,9 @@ class _Script:
         return replace(self.opening, url=url).open(self.note)
 
     def note(self, text: str) -> None:
-        _LOG.warning("%s", self.names.without_values(text))
+        import logging  # the commands do not need it
+
+        logging.getLogger("ckpt").warning("%s", self.names.without_values(text))
 
 
 def open(  # noqa: A001 - users write `ckpt.open`

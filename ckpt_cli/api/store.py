@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from ckpt_backends.model import StoreInfo
+from ckpt_backends.model import StoreInfo, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.api.answer import Answer
+from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.api.checkpoint import CheckpointHandle
-from ckpt_cli.api.surroundings import Surroundings
+from ckpt_cli.api.surroundings import Surroundings, time_of
 from ckpt_cli.api.thread import ThreadHandle
+from ckpt_cli.api.watch import Watcher, unwatched
 from ckpt_cli.threads.target import TargetArguments, find_named, find_thread
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
 if TYPE_CHECKING:
     from ckpt_cli.api.memory import MemoryHandle
+    from ckpt_cli.api.search import SearchHits
+    from ckpt_cli.core.replay.report import ReplayReport
+    from ckpt_cli.core.write_counts import WriteCounts
+    from ckpt_cli.queries.disk_usage import By, Survey
+    from ckpt_cli.queries.interrupts import Waiting
+    from ckpt_cli.queries.listed_threads import ListedThread
     from ckpt_cli.queries.sessions import Joined
     from ckpt_cli.threads.target import NamedThread, Target
 
@@ -102,6 +109,204 @@ class StoreHandle:
         """Return a checkpoint that was found in this store."""
         return CheckpointHandle(ThreadHandle(target.reader, self._around), target)
 
+    def __iter__(self) -> Iterator[ThreadHandle]:
+        """Yield all threads, newest first."""
+        return self.threads()
+
+    def threads(
+        self,
+        where: str | Sequence[str] | None = None,
+        *,
+        status: str | Sequence[str] | None = None,
+        match: str | None = None,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+        user: str | None = None,
+        sort: str = "last",
+        limit: int | None = None,
+        watch: Watcher = unwatched,
+    ) -> Iterator[ThreadHandle]:
+        """Yield threads, newest first, with the options of `ckpt threads list`.
+
+        `where` is a filter such as `status = error and idle > 2h` (`docs/filters.md`), or several
+        that must all hold. `match` is a pattern for ids. `since` and `until` limit the last
+        activity, by an age such as `7d` or a time. Raises `UsageError`.
+        """
+        chosen = self.listed(
+            where,
+            status=status,
+            match=match,
+            since=since,
+            until=until,
+            user=user,
+            sort=sort,
+            limit=limit,
+            details=False,
+            watch=watch,
+        )
+        for row in chosen:
+            reader = ThreadReader(self._store, row.found.thread, self._inference)
+            yield ThreadHandle(reader, self._around)
+
+    def listed(
+        self,
+        where: str | Sequence[str] | None = None,
+        *,
+        status: str | Sequence[str] | None = None,
+        match: str | None = None,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+        user: str | None = None,
+        sort: str = "last",
+        skip: int = 0,
+        limit: int | None = None,
+        details: bool = True,
+        sizes: bool = False,
+        first_messages: bool = False,
+        watch: Watcher = unwatched,
+    ) -> Iterator[Answer[ListedThread]]:
+        """Yield what `ckpt threads list` prints of each thread; the options are those of `threads`.
+
+        `skip` leaves out the first threads. Without `details`, heads are read only if a filter
+        needs them. `sizes` adds the stored bytes, `first_messages` the first message by a human.
+        """
+        from ckpt_cli.api.listing import selection, sort_key
+        from ckpt_cli.queries.threads import list_threads
+        from ckpt_cli.render.records import thread_record
+
+        rows = list_threads(
+            self._store,
+            selection(
+                self._around,
+                where=where,
+                status=status,
+                match=match,
+                since=since,
+                until=until,
+                user=user,
+            ),
+            sort=sort_key(sort),
+            details=details,
+            sizes=sizes,
+            first_messages=first_messages,
+            skip=skip,
+            limit=limit,
+            now=self._around.now,
+            watch=watch,
+        )
+        return (Answer(row, thread_record) for row in rows)
+
+    def interrupts(
+        self,
+        threads: Iterable[str] | None = None,
+        *,
+        match: str | None = None,
+        older_than: str | datetime | None = None,
+        watch: Watcher = unwatched,
+    ) -> Iterator[Answer[Waiting]]:
+        """Yield the questions that wait for an answer, as `ckpt interrupts` prints them.
+
+        `threads` are ids, by default all; `match` is a pattern for ids. `older_than` is an age
+        such as `2h`, or a time. Raises `NotFound` or `UsageError`.
+        """
+        from ckpt_cli.queries.interrupts import open_questions
+        from ckpt_cli.render.records import interrupt_record
+
+        before = time_of(self._around, older_than)
+        found = open_questions(self._store, watch(self._selected(threads, match)), before)
+        return (Answer(one, interrupt_record) for one in found)
+
+    def grep(
+        self,
+        pattern: str,
+        threads: Iterable[str] | None = None,
+        *,
+        fixed: bool = False,
+        ignore_case: bool = False,
+        match: str | None = None,
+        where: str | Sequence[str] = (),
+        channels: Sequence[str] = (),
+        ns: str | None = None,
+        head_only: bool = False,
+        jobs: int = 1,
+        watch: Watcher = unwatched,
+    ) -> SearchHits:
+        """Search threads for a regular expression; with `fixed`, for plain text.
+
+        Yields what `ckpt grep` prints. The attribute `missed` of the result tells what could not
+        be searched. `jobs` is the number of processes. Raises `NotFound` or `UsageError`.
+        """
+        from ckpt_cli.api.search import start_search
+        from ckpt_cli.queries.grep import GrepQuery
+
+        wanted = GrepQuery(pattern, fixed, ignore_case, tuple(channels), ns, head_only)
+        chosen = watch(self._selected(threads, match, where))
+        return start_search(self._store, self._around.opening, chosen, wanted, jobs)
+
+    def stats(
+        self,
+        threads: Iterable[str] | None = None,
+        *,
+        match: str | None = None,
+        where: str | Sequence[str] = (),
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+        jobs: int = 1,
+        watch: Watcher = unwatched,
+    ) -> Answer[WriteCounts]:
+        """Return which nodes wrote how much to which channels, as `ckpt stats` prints it.
+
+        `since` and `until` limit the checkpoints, by an age such as `7d` or a time. `jobs` is the
+        number of processes. Raises `NotFound` or `UsageError`.
+        """
+        from ckpt_cli.core.write_counts import WriteCounts
+        from ckpt_cli.queries.stats import Range, threads_stats
+        from ckpt_cli.render.stats import stats_record
+
+        around, found = self._around, WriteCounts()
+        within = Range(time_of(around, since), time_of(around, until))
+        ids = (one.thread_id for one in self._selected(threads, match, where))
+        for one in threads_stats(self._store, around.opening, watch(ids), within, jobs):
+            found.add(one)
+        return Answer(found, stats_record)
+
+    def du(self, *, top: int | None = None, watch: Watcher = unwatched) -> Answer[Survey]:
+        """Return the disk usage, as `ckpt du` prints it; `top` limits each listing."""
+        from ckpt_cli.api.disk_usage import disk_usage
+
+        return disk_usage(self._store, None, top, watch)
+
+    def du_by(
+        self, by: By, *, top: int | None = None, watch: Watcher = unwatched
+    ) -> AnswerList[Survey]:
+        """Return the largest threads, channels and so on, as `ckpt du --by` prints them.
+
+        `by` is `thread`, `channel`, `ns`, `type` or `table`. Raises `UsageError` for another.
+        """
+        from ckpt_cli.api.disk_usage import disk_usage_by
+
+        return disk_usage_by(self._store, None, by, top, watch)
+
+    def replay_all(
+        self,
+        threads: Iterable[str] | None = None,
+        *,
+        match: str | None = None,
+        where: str | Sequence[str] = (),
+        reducers: Mapping[str, str] | None = None,
+        jobs: int = 1,
+        watch: Watcher = unwatched,
+    ) -> Iterator[Answer[ReplayReport]]:
+        """Yield the verdicts on each thread, as `ckpt replay --all` prints them.
+
+        `reducers` maps channels to the names of their reducers, as in `ThreadHandle.replay`.
+        `jobs` is the number of processes. Raises `NotFound` or `UsageError`.
+        """
+        from ckpt_cli.api.replaying import replay_several
+
+        ids = [one.thread_id for one in self._selected(threads, match, where)]
+        return replay_several(self._store, self._around, ids, reducers, jobs, watch)
+
     @cached_property
     def memory(self) -> MemoryHandle:
         """The long-term memory in the same place. Raises `UnknownLayout` or `Unsupported`."""
@@ -130,10 +335,19 @@ class StoreHandle:
 
         return session_beside(self._around, lambda: self._store, name)
 
-    def __iter__(self) -> Iterator[ThreadHandle]:
-        """Yield all threads, newest first."""
-        for one in self._store.threads():
-            yield ThreadHandle(ThreadReader(self._store, one, self._inference), self._around)
+    def _selected(
+        self,
+        threads: Iterable[str] | None,
+        match: str | None = None,
+        where: str | Sequence[str] = (),
+    ) -> Iterator[Thread]:
+        from ckpt_cli.queries.selection import selected_threads
+
+        names = None if threads is None else list(threads)
+        if names == []:  # an empty selection is not all threads
+            return iter(())
+        conditions = [where] if isinstance(where, str) else where
+        return selected_threads(self._store, names or (), match, conditions)
 
     def __repr__(self) -> str:
         info = self.info

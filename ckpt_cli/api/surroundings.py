@@ -35,3 +35,13 @@ class Surroundings(Protocol):
 
     def note(self, text: str) -> None:
         """Tell the user something that is no error."""
+
+
+def time_of(around: Surroundings, when: str | datetime | None) -> datetime | None:
+    """Return the time that a text such as `2h` or `2026-04-07` names. Raises `UsageError`."""
+    from ckpt_cli.core.times import parse_time
+
+    if when is None:
+        return None
+    text = when.isoformat() if isinstance(when, datetime) else when
+    return parse_time(text, around.now, around.zone)

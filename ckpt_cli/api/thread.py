@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ckpt_cli.api.answer import Answer
+from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.api.checkpoint import CheckpointHandle
-from ckpt_cli.api.surroundings import Surroundings
+from ckpt_cli.api.surroundings import Surroundings, time_of
+from ckpt_cli.api.watch import Watcher, unwatched
 from ckpt_cli.threads.target import NamedThread, Target
 from ckpt_cli.threads.thread import ThreadReader
 
 if TYPE_CHECKING:
     from ckpt_backends.codec.values import Value
+    from ckpt_cli.api.replaying import JudgedThread
+    from ckpt_cli.api.search import SearchHits
+    from ckpt_cli.core.replay.report import ReplayReport
+    from ckpt_cli.core.write_counts import WriteCounts
+    from ckpt_cli.queries.disk_usage import By, Survey
+    from ckpt_cli.queries.history import Entry
+    from ckpt_cli.queries.interrupts import Waiting
     from ckpt_cli.queries.threads import Summary
     from ckpt_cli.queries.tree import Tree
     from ckpt_cli.render.terminal.styled_text import StyledLine
@@ -144,6 +153,131 @@ class ThreadHandle:
             status=", ".join(found.conditions),
             width=_WIDTH,
         )
+
+    def interrupts(self) -> Iterator[Answer[Waiting]]:
+        """Yield the questions that wait for an answer, as `ckpt interrupts` prints them."""
+        from ckpt_cli.queries.interrupts import open_questions
+        from ckpt_cli.render.records import interrupt_record
+
+        found = open_questions(self.reader.store, [self.reader.thread], None)
+        return (Answer(one, interrupt_record) for one in found)
+
+    def grep(
+        self,
+        pattern: str,
+        *,
+        fixed: bool = False,
+        ignore_case: bool = False,
+        channels: Sequence[str] = (),
+        ns: str | None = None,
+        head_only: bool = False,
+    ) -> SearchHits:
+        """Search the thread for a regular expression; with `fixed`, for plain text.
+
+        Yields what `ckpt grep` prints. The attribute `missed` of the result tells what could not
+        be searched. Raises `UsageError` if the pattern cannot be read.
+        """
+        from ckpt_cli.api.search import start_search
+        from ckpt_cli.queries.grep import GrepQuery
+
+        wanted = GrepQuery(pattern, fixed, ignore_case, tuple(channels), ns, head_only)
+        reader = self.reader
+        return start_search(reader.store, self.around.opening, [reader.thread], wanted)
+
+    def stats(
+        self,
+        *,
+        ns: str | None = None,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+    ) -> Answer[WriteCounts]:
+        """Return which nodes wrote how much to which channels, as `ckpt stats THREAD` prints it.
+
+        `since` and `until` limit the checkpoints, by an age such as `7d` or a time.
+        Raises `NotFound`, `Ambiguous` or `UsageError`.
+        """
+        from ckpt_cli.queries.stats import Range, thread_stats
+        from ckpt_cli.render.stats import stats_record
+
+        within = Range(time_of(self.around, since), time_of(self.around, until))
+        return Answer(thread_stats(self.reader, within, self._namespace(ns)), stats_record)
+
+    def du(self, *, top: int | None = None, watch: Watcher = unwatched) -> Answer[Survey]:
+        """Return the disk usage, as `ckpt du THREAD` prints it; `top` limits each listing."""
+        from ckpt_cli.api.disk_usage import disk_usage
+
+        return disk_usage(self.reader.store, self.id, top, watch)
+
+    def du_by(
+        self, by: By, *, top: int | None = None, watch: Watcher = unwatched
+    ) -> AnswerList[Survey]:
+        """Return the largest channels and so on, as `ckpt du THREAD --by` prints them.
+
+        `by` is `thread`, `channel`, `ns`, `type` or `table`. Raises `UsageError` for another.
+        """
+        from ckpt_cli.api.disk_usage import disk_usage_by
+
+        return disk_usage_by(self.reader.store, self.id, by, top, watch)
+
+    def replay(
+        self, reducers: Mapping[str, str] | None = None, *, ns: str | None = None
+    ) -> Answer[ReplayReport]:
+        """Verify the thread against its recorded writes, as `ckpt replay --verify` does.
+
+        `reducers` maps channels to the names of their reducers, in addition to those of the
+        profile; others are inferred. Raises `NotFound`, `Ambiguous` or `UsageError`.
+        """
+        return self._replayed(reducers, ns).report()
+
+    def transitions(
+        self, reducers: Mapping[str, str] | None = None, *, ns: str | None = None
+    ) -> AnswerList[JudgedThread]:
+        """Return the same for each channel of each transition, as `ckpt replay` prints it."""
+        return self._replayed(reducers, ns).transitions()
+
+    def tail(
+        self,
+        lines: int = 5,
+        *,
+        ns: str | None = None,
+        all_ns: bool = False,
+        interval: float = 1.0,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> Iterator[Answer[Entry]]:
+        """Yield the last checkpoints, then new ones as they are saved, without an end.
+
+        The records are those of `ckpt tail`. Looks for new checkpoints every `interval` seconds,
+        which `wait` waits. Raises `StoreChanged` if the thread is deleted.
+        """
+        from ckpt_cli.queries.tail import Tail
+        from ckpt_cli.render.records import entry_record
+
+        found = Tail(self.reader.store, self.id, ns, all_ns=all_ns)
+        entries = found.last(lines)
+        while True:
+            for one in entries:
+                yield Answer(one, entry_record)
+            wait(interval)
+            entries = found.new()
+
+    def export(self) -> Iterator[dict[str, Any]]:
+        """Yield all checkpoints with state and writes: by namespace, oldest first.
+
+        The dicts are those of `ckpt export --format jsonl`.
+        """
+        from ckpt_cli.queries.show import views
+        from ckpt_cli.render.records import show_record
+
+        return map(show_record, views(self.reader))
+
+    def _replayed(self, reducers: Mapping[str, str] | None, ns: str | None) -> JudgedThread:
+        from ckpt_cli.api.replaying import replay_one
+
+        return replay_one(self.reader, self.around, reducers, self._namespace(ns))
+
+    def _namespace(self, ns: str | None) -> str | None:
+        """Return the namespace that a text names. The root, and None, stay as they are."""
+        return self.reader.namespace(ns) if ns else ns
 
     def _repr_html_(self) -> str:
         """Draw the tree in a notebook."""

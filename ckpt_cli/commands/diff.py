@@ -10,7 +10,7 @@ import typer
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.core.replay.elimination import Verdict
-from ckpt_cli.core.replay.reducer_options import chosen_reducers, named_reducers
+from ckpt_cli.core.replay.reducer_options import named_reducers
 from ckpt_cli.options import (
     Channels,
     ExitCode,
@@ -112,14 +112,8 @@ def diff(session: Session, options: DiffOptions) -> None:
 
 
 def _writes(session: Session, options: DiffOptions) -> None:
-    reducers = options.reducer or []
-    by_channel = chosen_reducers(session.names.reducers, reducers)
     checkpoint = session.checkpoint(TargetArguments(options.thread, ns=options.ns))
-    thread_id = checkpoint.thread.id
-    named = named_reducers(reducers)
-    names = {*named, *(options.channel or ())}
-    check_channels(session.store, [thread_id], names, f"thread '{thread_id}'")
-    answer = checkpoint.diff_writes(by_channel, options.channel)
+    answer = checkpoint.diff_writes(named_reducers(options.reducer or ()), options.channel)
     found = answer.found
     session.output.document(
         answer.to_dict,

@@ -8,21 +8,16 @@ from typing import Annotated
 from ckpt_backends.errors import UsageError
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import argument, option
-from ckpt_cli.queries.disk_usage import BYS, By, survey
+from ckpt_cli.queries.disk_usage import BYS, By
 from ckpt_cli.render.disk_usage import (
     SURVEY_COLUMNS,
     amount_columns,
-    amount_records,
     more_text,
     scanned_text,
     survey_lines,
-    survey_record,
     survey_rows,
 )
 from ckpt_cli.session import Session
-
-_TOP, _TOP_OF_ALL = 20, 8
-"""Lines of a single listing, and of each listing in the summary."""
 
 
 def du(
@@ -46,27 +41,23 @@ def du(
     output = session.output
     if by is not None and by not in BYS:
         raise UsageError(f"cannot group by '{by}'", hint=f"use --by {', --by '.join(BYS)}")
-    found = survey(
-        session.store,
-        thread,
-        top or (_TOP if by else _TOP_OF_ALL),
-        scan=by in {None, "channel"},
-        whole=by == "channel" or thread is not None,
-        watch=partial(progress, total=None, label="scanning threads"),
-    )
+    measured = session.handle if thread is None else session.thread(thread)
+    watch = partial(progress, total=None, label="scanning threads")
     if by is None:
+        answer = measured.du(top=top, watch=watch)
         output.document(
-            lambda: survey_record(found),
-            lambda: survey_lines(found, thread, output.width, unicode=output.unicode),
-            rows=lambda: survey_rows(found),
+            answer.to_dict,
+            lambda: survey_lines(answer.found, thread, output.width, unicode=output.unicode),
+            rows=lambda: survey_rows(answer.found),
             columns=SURVEY_COLUMNS,
         )
         return
     key: By = by
+    amounts = measured.du_by(key, top=top, watch=watch)
     output.records(
-        amount_records(found, key),
+        amounts,
         amount_columns(key, unicode=output.unicode),
-        rest=lambda: more_text(found, key),
+        rest=lambda: more_text(amounts.found, key),
     )
-    if text := scanned_text(found):
+    if text := scanned_text(amounts.found):
         session.note(text)

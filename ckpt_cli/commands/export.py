@@ -10,16 +10,14 @@ from typing import Annotated, Any
 from ckpt_backends.changes.bundle import Header, bundle_name, make_folder, write_bundle
 from ckpt_backends.changes.signatures import SigningKey
 from ckpt_backends.errors import UsageError
+from ckpt_cli.api.thread import ThreadHandle
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import argument, option
-from ckpt_cli.queries.show import views
-from ckpt_cli.render.records import show_record
 from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.terminal.units import iso, size
 from ckpt_cli.session import Session
 from ckpt_cli.threads import redaction
-from ckpt_cli.threads.thread import ThreadReader
 
 FORMATS = ("bundle", "jsonl")
 COLUMNS = (
@@ -56,15 +54,15 @@ def export(
         raise UsageError(f"no format '{format_}'", hint=f"use {' or '.join(FORMATS)}")
     if format_ != "bundle" and sign_key is not None:
         raise UsageError("--sign-key signs archives", hint="leave out --format")
-    readers = [ThreadReader(session.store, thread) for thread in dict.fromkeys(threads)]
+    chosen = [session.thread(thread) for thread in dict.fromkeys(threads)]
     if format_ == "jsonl" and to is None:
-        session.output.lines(show_record(one) for reader in readers for one in views(reader))
+        session.output.lines(record for thread in chosen for record in thread.export())
         return
     if format_ == "bundle":
         redaction.refuse_raw(session.store)
     folder = Path() if to is None else to
     make_folder(folder)
-    seen = progress(readers, total=len(readers), label="exporting")
+    seen = progress(chosen, total=len(chosen), label="exporting")
     key = signing_key(sign_key, folder)
     written = partial(_bundles, key) if format_ == "bundle" else _lines
     # Every file is written before anything is printed, so that a closed pipe stops nothing.
@@ -72,23 +70,23 @@ def export(
 
 
 def _bundles(
-    key: SigningKey | None, session: Session, readers: Iterator[ThreadReader], folder: Path
+    key: SigningKey | None, session: Session, threads: Iterator[ThreadHandle], folder: Path
 ) -> Iterator[dict[str, Any]]:
     info, made_at = session.rows.describe(), iso(session.now)
-    for reader in readers:
-        path = folder / bundle_name(reader.thread_id, made_at)
-        header = Header(reader.thread_id, info.layout, info.saver, info.url, made_at)
-        counts = write_bundle(path, header, session.rows.rows(reader.thread_id), key)
-        yield _record(reader.thread_id, path, sum(counts.values()))
+    for thread in threads:
+        path = folder / bundle_name(thread.id, made_at)
+        header = Header(thread.id, info.layout, info.saver, info.url, made_at)
+        counts = write_bundle(path, header, session.rows.rows(thread.id), key)
+        yield _record(thread.id, path, sum(counts.values()))
 
 
 def _lines(
-    session: Session, readers: Iterator[ThreadReader], folder: Path
+    session: Session, threads: Iterator[ThreadHandle], folder: Path
 ) -> Iterator[dict[str, Any]]:
-    for reader in readers:
-        path = folder / bundle_name(reader.thread_id, iso(session.now), ".jsonl")
-        session.output.to_file(path, map(show_record, views(reader)), lines=True)
-        yield _record(reader.thread_id, path, reader.thread.checkpoints)
+    for thread in threads:
+        path = folder / bundle_name(thread.id, iso(session.now), ".jsonl")
+        session.output.to_file(path, thread.export(), lines=True)
+        yield _record(thread.id, path, thread.checkpoint_count)
 
 
 def _record(thread_id: str, path: Path, rows: int) -> dict[str, Any]:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Annotated
 
 import typer
 
 from ckpt_backends.errors import NotFound, PartlyDone
-from ckpt_cli.core.search.patterns import FASTER, compile_pattern, gave_up, stopped_text
+from ckpt_cli.core.search.patterns import FASTER, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Channels, Jobs, Match, Where, argument, flag, option, takes
-from ckpt_cli.queries.grep import GrepHit, GrepQuery, grep_threads
 from ckpt_cli.queries.replay_all import check_channels
 from ckpt_cli.queries.selection import selected_threads
-from ckpt_cli.render.grep import hit_columns, hit_record, table_record
+from ckpt_cli.render.grep import hit_columns, table_record
 from ckpt_cli.session import Session
 
 
@@ -58,35 +57,28 @@ def grep(session: Session, options: GrepOptions) -> None:
       ckpt -s agent.db grep -F 'order 4711' --match 'user-*' --channel messages
       ckpt -s agent.db grep 'Traceback' user-42 --head-only
     """
-    wanted = GrepQuery(
+    found = session.handle.grep(
         options.pattern,
-        options.fixed,
-        options.ignore_case,
-        tuple(options.channel or ()),
-        options.ns,
-        options.head_only,
+        options.threads,
+        fixed=options.fixed,
+        ignore_case=options.ignore_case,
+        match=options.match,
+        where=options.where or (),
+        channels=options.channel or (),
+        ns=options.ns,
+        head_only=options.head_only,
+        jobs=options.jobs,
+        watch=partial(progress, total=None, label="searching threads"),
     )
-    compile_pattern(options.pattern, fixed=options.fixed, ignore_case=options.ignore_case)
-    store = session.store
-    chosen = selected_threads(store, options.threads or (), options.match, options.where or ())
-    watched = progress(chosen, total=None, label="searching threads")
-    unread = stopped = 0
-
-    def hits() -> Iterator[GrepHit]:
-        nonlocal unread, stopped
-        for searched in grep_threads(store, session.opening, watched, wanted, options.jobs):
-            unread += searched.unread
-            stopped += searched.stopped
-            yield from searched.hits
-
-    as_record = table_record if session.output.table else hit_record
-    found = map(as_record, islice(hits(), options.limit))
-    counted = session.output.records(found, hit_columns())
-    hint = FASTER if stopped else None
-    if gave_up(stopped):
-        raise PartlyDone(f"search stopped: {stopped_text(stopped)}", hint=hint)
-    unreadable = f"{unread} values could not be read completely" if unread else ""
-    if said := " and ".join(filter(None, [unreadable, stopped_text(stopped)])):
+    if session.output.table:
+        records = (table_record(one.found) for one in found)
+    else:
+        records = (one.to_dict() for one in found)
+    counted = session.output.records(islice(records, options.limit), hit_columns())
+    hint = FASTER if found.stopped else None
+    if gave_up(found.stopped):
+        raise PartlyDone(f"search stopped: {stopped_text(found.stopped)}", hint=hint)
+    if said := found.missed:
         if not counted:
             raise PartlyDone(f"nothing found, but {said}", hint=hint)
         session.note(said)

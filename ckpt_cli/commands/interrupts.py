@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
+from ckpt_cli.api.watch import unwatched
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import ExitCode, Match, argument, option
-from ckpt_cli.queries.interrupts import open_questions
-from ckpt_cli.queries.selection import selected_threads
 from ckpt_cli.render.history import interrupt_columns
-from ckpt_cli.render.records import interrupt_record
 from ckpt_cli.session import Session
 
 
@@ -37,11 +36,14 @@ def interrupts(
       ckpt -s agent.db interrupts user-42 user-43
       ckpt -s agent.db interrupts --match 'user-*' --older-than 1d --exit-code
     """
-    wanted = selected_threads(session.store, threads or [], match, ())
-    if not threads:
-        wanted = progress(wanted, total=None, label="reading heads")
-    found = open_questions(session.store, wanted, session.time(older_than))
-    counted = session.output.records(map(interrupt_record, found), interrupt_columns(session.now))
+    found = session.handle.interrupts(
+        threads or None,
+        match=match,
+        older_than=older_than,
+        watch=unwatched if threads else partial(progress, total=None, label="reading heads"),
+    )
+    records = (one.to_dict() for one in found)
+    counted = session.output.records(records, interrupt_columns(session.now))
     if not counted:
         session.note("no question waits for an answer")
     if exit_code and counted:

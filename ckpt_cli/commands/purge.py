@@ -20,7 +20,8 @@ from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Match, Memory, Where, Yes, flag, option, takes
 from ckpt_cli.plans.plan_file import PlanFile, read_plan, write_plan
 from ckpt_cli.plans.purge import Policy, plan_purge
-from ckpt_cli.queries.threads import Selection, parse_status, parse_where
+from ckpt_cli.queries.selection import parse_metadata_filters
+from ckpt_cli.queries.threads import Selection, parse_status
 from ckpt_cli.session import Session
 
 _STATUSES = ", ".join(Status)
@@ -78,7 +79,7 @@ class PurgeOptions:
             Selection(
                 match=self.match,
                 status=frozenset(map(parse_status, self.status or ())),
-                where=tuple(map(parse_where, self.where or ())),
+                where=parse_metadata_filters(self.where or ()),
             ),
             _oldest(session, self.older_than, expired=self.expired),
             tuple(self.protect or ()),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +15,7 @@ from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import write
 from ckpt_cli.core.replay.elimination import Verdict
 from ckpt_cli.core.replay.reducer_options import chosen_reducers, named_reducers
-from ckpt_cli.core.replay.report import ReplayReport, judge_all, report
+from ckpt_cli.core.replay.report import ReplayReport
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import (
@@ -30,23 +31,18 @@ from ckpt_cli.options import (
     takes,
 )
 from ckpt_cli.plans.repair import plan_repair
-from ckpt_cli.queries.replay import replay_thread
-from ckpt_cli.queries.replay_all import check_channels, replay_threads
-from ckpt_cli.queries.selection import selected_threads
+from ckpt_cli.queries.replay_all import check_channels
 from ckpt_cli.render.repair import REPAIR_COLUMNS, repair_lines, repair_record, repair_rows
 from ckpt_cli.render.replay import (
     REPORT_COLUMNS,
     THREAD_COLUMNS,
     report_lines,
-    report_record,
     report_rows,
-    thread_rows,
     transition_columns,
-    transition_rows,
 )
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
-from ckpt_cli.threads.target import TargetArguments, find_checkpoint, find_thread
+from ckpt_cli.threads.target import TargetArguments, find_thread
 
 VerifyOption = Annotated[bool, flag("Print a summary; exit 1 on any mismatch.", "--verify")]
 ReducerOption = Annotated[
@@ -123,32 +119,28 @@ def replay(session: Session, options: ReplayOptions) -> None:
       ckpt -s agent.db replay --all --strict --jobs 4 -o ndjson
       ckpt -s postgresql://db/agents replay user-42 --repair --dry-run
     """
-    reducers = chosen_reducers(session.names.reducers, options.reducer or [])
-    named = named_reducers(options.reducer or ())
+    told = named_reducers(options.reducer or ())
     options.check()
     if options.is_several:
-        chosen = selected_threads(session.store, (), options.match, options.where or ())
-        ids = [one.thread_id for one in chosen]
-        check_channels(session.store, ids, named, "these threads")
-        _all(session, options, reducers, ids)
+        _all(session, options, told)
         return
     if options.repair:
-        _repair(session, options, reducers, named)
+        _repair(session, options, told)
         return
-    words = TargetArguments(options.thread, options.at, options.ns)
-    target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
-    reader = target.reader
-    check_channels(session.store, [reader.thread_id], named, f"thread '{reader.thread_id}'")
-    namespace = target.checkpoint_ns if options.ns is not None or target.chosen else None
-    upto = target.checkpoint_id if target.chosen else None
-    ((found, judgements),) = judge_all([replay_thread(reader, namespace, upto)], reducers)
+    checkpoint = session.checkpoint(TargetArguments(options.thread, options.at, options.ns))
+    thread = checkpoint.thread
+    is_part = checkpoint.target.chosen
+    ns = checkpoint.ns if options.ns is not None else None
+    reader = thread.reader
     refs = short_refs([one.key.checkpoint_id for n in reader.namespaces for one in reader.index(n)])
     if not (options.verify or options.strict):
-        session.output.records(transition_rows(found, judgements), transition_columns(refs))
+        rows = checkpoint.transitions(told) if is_part else thread.transitions(told, ns=ns)
+        session.output.records(rows, transition_columns(refs))
         return
-    about = report(found, judgements)
+    answer = checkpoint.replay(told) if is_part else thread.replay(told, ns=ns)
+    about = answer.found
     session.output.document(
-        lambda: report_record(about),
+        answer.to_dict,
         lambda: report_lines(about, refs, session.output.width),
         rows=lambda: report_rows(about),
         columns=REPORT_COLUMNS,
@@ -156,14 +148,13 @@ def replay(session: Session, options: ReplayOptions) -> None:
     _conclude(session, [about], strict=options.strict)
 
 
-def _repair(
-    session: Session, options: ReplayOptions, reducers: dict[str, str], named: Collection[str]
-) -> None:
+def _repair(session: Session, options: ReplayOptions, told: dict[str, str]) -> None:
+    reducers = chosen_reducers(session.names.reducers, options.reducer or ())
     dry_run = options.dry_run
     if not dry_run:
         refuse_copy(session.names.store_url)
     reader = find_thread(session.store, options.thread, session.note)
-    check_channels(session.store, [reader.thread_id], named, f"thread '{reader.thread_id}'")
+    check_channels(session.store, [reader.thread_id], told, f"thread '{reader.thread_id}'")
     plan = plan_repair(reader, reducers)
     output = session.output
 
@@ -196,19 +187,21 @@ def _repair(
         raise Refused(said, hint=None if dry_run else hint)
 
 
-def _all(
-    session: Session, options: ReplayOptions, reducers: dict[str, str], ids: list[str]
-) -> None:
-    watched = progress(iter(ids), total=len(ids), label="replaying threads")
-    found = replay_threads(session.store, session.opening, watched, options.jobs)
+def _all(session: Session, options: ReplayOptions, told: dict[str, str]) -> None:
+    found = session.handle.replay_all(
+        match=options.match,
+        where=options.where or (),
+        reducers=told,
+        jobs=options.jobs,
+        watch=partial(progress, total=None, label="replaying threads"),
+    )
     reports: list[ReplayReport] = []
 
     def rows() -> Iterator[dict[str, Any]]:
-        for one, judgements in judge_all(found, reducers):
-            about = report(one, judgements)
-            if about.findings:
-                reports.append(about)
-            yield thread_rows(about)
+        for one in found:
+            if one.found.findings:
+                reports.append(one.found)
+            yield one.to_dict()
 
     session.output.records(rows(), THREAD_COLUMNS)
     if options.verify or options.strict:

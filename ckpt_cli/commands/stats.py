@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.core.write_counts import WriteCounts
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Jobs, Match, Where, argument, option
-from ckpt_cli.queries.selection import selected_threads
-from ckpt_cli.queries.stats import Range, thread_stats, threads_stats
-from ckpt_cli.render.stats import STATS_COLUMNS, pair_records, stats_lines, stats_record
+from ckpt_cli.render.stats import STATS_COLUMNS, pair_records, stats_lines
 from ckpt_cli.session import Session
-from ckpt_cli.threads.target import find_thread
 
 _TOP = 20
 
@@ -43,30 +40,27 @@ def stats(
       ckpt -s agent.db stats --match 'user-*' --since 7d
       ckpt -s agent.db stats -o json | jq '.by[:5]'
     """
-    within = Range(
-        session.time(since),
-        session.time(until),
-    )
-    found = WriteCounts()
     if thread is not None:
         if match is not None or where:
             raise UsageError(
                 "THREAD cannot be combined with --match or --where", hint="use one of them"
             )
-        reader = find_thread(session.store, thread, session.note)
-        namespace = None if ns is None else reader.namespace(ns)
-        found = thread_stats(reader, within, namespace)
+        answer = session.thread(thread).stats(ns=ns, since=since, until=until)
     else:
         if ns is not None:
             raise UsageError("--ns requires THREAD")
-        chosen = selected_threads(session.store, (), match, where or ())
-        ids = (one.thread_id for one in chosen)
-        watched = progress(ids, total=None, label="counting threads")
-        for one in threads_stats(session.store, session.opening, watched, within, jobs):
-            found.add(one)
+        answer = session.handle.stats(
+            match=match,
+            where=where or (),
+            since=since,
+            until=until,
+            jobs=jobs,
+            watch=partial(progress, total=None, label="counting threads"),
+        )
+    found = answer.found
     output = session.output
     output.document(
-        lambda: stats_record(found),
+        answer.to_dict,
         lambda: stats_lines(found, top, output.width, unicode=output.unicode),
         rows=lambda: pair_records(found),
         columns=STATS_COLUMNS,

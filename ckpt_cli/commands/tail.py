@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.options import Namespace, argument, flag, option
-from ckpt_cli.queries.tail import Tail
 from ckpt_cli.render.history import history_columns, history_line
-from ckpt_cli.render.records import entry_record
 from ckpt_cli.session import Session
-from ckpt_cli.threads.target import find_thread
 
 _DAY = 86_400.0
 """Seconds."""
@@ -44,17 +40,11 @@ def tail(
         )
     if not interval <= _DAY:  # also if it is no number
         raise UsageError("--interval is longer than a day", hint="give it in seconds: --interval 2")
-    thread_id = find_thread(session.store, thread, session.note).thread_id
-    found = Tail(session.store, thread_id, ns, all_ns=all_ns)
-
-    def records() -> Iterator[dict[str, Any]]:
-        yield from map(entry_record, found.last(lines))
-        while True:
-            session.output.wait(interval)
-            yield from map(entry_record, found.new())
-
+    found = session.thread(thread).tail(
+        lines, ns=ns, all_ns=all_ns, interval=interval, wait=session.output.wait
+    )
     session.output.live(
-        records(),
+        (one.to_dict() for one in found),
         history_columns({}, session.now, session.zone, all_ns=all_ns),
         lambda record: history_line(record, session.zone, all_ns=all_ns),
     )

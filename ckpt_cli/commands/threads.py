@@ -10,26 +10,17 @@ from typing import Annotated, Any
 
 import typer
 
-from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Status
 from ckpt_cli.commands.thread_memory import remembered
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.lazy import CommandRef
-from ckpt_cli.options import ExitCode, Match, Memory, Where, argument, flag, option, takes
+from ckpt_cli.options import ExitCode, Match, Memory, argument, flag, option, takes
 from ckpt_cli.queries.threads import (
     SORTS,
-    Selection,
-    first,
-    list_threads,
-    parse_status,
-    parse_where,
-    summarize,
 )
-from ckpt_cli.render.records import summary_record, thread_record
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.thread import namespace_columns, summary_lines, thread_columns
 from ckpt_cli.session import Session
-from ckpt_cli.threads.target import find_thread
 
 COMMANDS = {
     "list": CommandRef("threads:list_", "List threads, newest first."),
@@ -56,7 +47,14 @@ class ThreadListOptions:
         option("STATUS", f"Only threads that are {', '.join(Status)}; repeatable."),
     ] = None
     match: Match = None
-    where: Where = None
+    where: Annotated[
+        list[str] | None,
+        option(
+            "FILTER",
+            "Only threads that match FILTER, such as 'idle > 2h and metadata.user = anna';"
+            " repeatable.",
+        ),
+    ] = None
     user: Annotated[
         str | None, option("NAME", "Only threads of this user, in stores that record users.")
     ] = None
@@ -64,16 +62,11 @@ class ThreadListOptions:
     page: Annotated[int, option("N", "Page number.", min=1)] = 1
     exit_code: ExitCode = False
 
-    def selection(self, session: Session) -> Selection:
-        """Return which threads are listed. Raises `UsageError`."""
-        return Selection(
-            match=self.match,
-            since=session.time(self.since),
-            until=session.time(self.until),
-            status=frozenset(map(parse_status, self.status or ())),
-            user=self.user,
-            where=tuple(map(parse_where, self.where or ())),
-        )
+    @property
+    def has_conditions(self) -> bool:
+        """Whether an option leaves out threads."""
+        given = (self.since, self.until, self.status, self.match, self.where, self.user)
+        return any(one is not None for one in given)
 
 
 @takes(ThreadListOptions)
@@ -85,33 +78,41 @@ def list_(session: Session, options: ThreadListOptions) -> None:
     both error and interrupted; --status finds it by each. NEXT lists the nodes that run next.
     `ckpt threads show THREAD` shows errors and questions.
 
+    FILTER compares fields with values; and, or, not and brackets join comparisons. Fields: thread,
+    status, next, source, step, age, idle, checkpoints, bytes, user, metadata.KEY, values.KEY.
+    Operators: = != < <= > >=, in (A, B), like 'test-%', ~ 'REGEX'. A key of the metadata may be
+    written as KEY=VALUE.
+
     \b
       ckpt -s agent.db threads list
       ckpt -s agent.db threads list --status interrupted --since 2d
+      ckpt -s agent.db threads list --where 'status = error and idle > 2h'
       ckpt -s agent.db threads list --where metadata.user_id=42 --long
       ckpt -s agent.db threads list --user anna --first-message -n 20 --page 2
       ckpt -s agent.db threads list --all -o json | jq -r '.[].thread_id'
     """
-    if options.sort not in SORTS:
-        raise UsageError(f"cannot sort by '{options.sort}'", hint=f"use one of {', '.join(SORTS)}")
-    wanted = options.selection(session)
     details = options.long or not options.everything
     sizes = options.long or options.sort == "bytes" or session.store.sums_sizes
-    rows = list_threads(
-        session.store,
-        wanted,
+    rows = session.handle.listed(
+        options.where,
+        status=options.status,
+        match=options.match,
+        since=options.since,
+        until=options.until,
+        user=options.user,
         sort=options.sort,
+        skip=0 if options.everything else (options.page - 1) * options.limit,
+        # One more, to know whether there are more.
+        limit=None if options.everything else options.limit + 1,
         details=details,
         sizes=sizes,
         first_messages=options.first_message,
-        skip=0 if options.everything else (options.page - 1) * options.limit,
-        limit=None if options.everything else options.limit,
         watch=partial(progress, total=None, label="reading heads"),
     )
     more = False
     if not options.everything:
-        found, more = first(rows, options.limit)
-        rows = iter(found)
+        found = list(rows)
+        rows, more = iter(found[: options.limit]), len(found) > options.limit
     columns = thread_columns(
         session.now,
         details=details,
@@ -120,9 +121,9 @@ def list_(session: Session, options: ThreadListOptions) -> None:
         first_message=options.first_message,
         expires=details and session.store.keys_expire,
     )
-    counted = session.output.records(map(thread_record, rows), columns)
+    counted = session.output.records((row.to_dict() for row in rows), columns)
     if not counted:
-        session.note(_why_none(wanted, options.page))
+        session.note(_why_none(options))
     elif options.everything and not details and session.output.terminal:
         session.note("--long also shows status, size and error")
     elif more:
@@ -131,10 +132,10 @@ def list_(session: Session, options: ThreadListOptions) -> None:
         raise typer.Exit(1)
 
 
-def _why_none(wanted: Selection, page: int) -> str:
-    if page > 1:
-        return f"there is no page {page}"
-    return "no thread matches" if wanted != Selection() else "this store has no threads"
+def _why_none(options: ThreadListOptions) -> str:
+    if options.page > 1:
+        return f"there is no page {options.page}"
+    return "no thread matches" if options.has_conditions else "this store has no threads"
 
 
 def show(
@@ -152,8 +153,8 @@ def show(
       ckpt -s .deer-flow/data/deerflow.db threads show user-42
       ckpt -s agent.db threads show user-42 -o json
     """
-    summary = summarize(find_thread(session.store, thread, session.note))
-    record = summary_record(summary)
+    answer = session.handle.thread(thread).summary()
+    summary, record = answer.found, answer.to_dict()
     memories = remembered(session, memory, lambda thread_id: thread_id == thread)
     if memories is not None:
         record["memories"] = memories

@@ -8,7 +8,6 @@ from itertools import groupby
 from typing import Literal, TypeAlias
 
 from ckpt_backends.codec import channel_sizes
-from ckpt_backends.errors import NotFound
 from ckpt_backends.model import Capability, StoreInfo, TypedBytes, Usage
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.size_sums import ByteSum, Ranking, SizeTally, namespace_kind, rank
@@ -63,17 +62,12 @@ class Survey:
 def survey(
     store: Store, thread_id: str | None, top: int, *, scan: bool, whole: bool, watch: Watch
 ) -> Survey:
-    """Measure a store, or one thread. Raises `NotFound` if the thread does not exist.
+    """Measure a store, or one thread.
 
     With `scan`, bodies are scanned for the sizes of channels: all with `whole`, otherwise those of
     the largest threads, up to a limit. `watch` wraps the ids of the threads to scan, to show
     progress.
     """
-    if thread_id is not None and store.thread(thread_id) is None:
-        raise NotFound(
-            f"no thread '{thread_id}' in this store",
-            hint="`ckpt threads list --all` lists all; `--match 'PART*'` searches",
-        )
     tables, namespaces, types = SizeTally[tuple[str, str]](), SizeTally[str](), SizeTally[str]()
     channels = SizeTally[ChannelSize]()
     bodies = SizeTally[None]()

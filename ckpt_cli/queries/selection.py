@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.queries.threads import Selection, list_threads, parse_where
+from ckpt_cli.queries.threads import Selection, list_threads
 from ckpt_cli.threads.target import find_thread
+
+if TYPE_CHECKING:
+    from ckpt_cli.core.filters.expressions import Filter
 
 
 def selected_threads(
@@ -26,8 +30,32 @@ def selected_threads(
             )
         named = [find_thread(store, name, _ignore).thread for name in dict.fromkeys(names)]
         return iter(named)
-    wanted = Selection(match=match, where=tuple(map(parse_where, where)))
+    wanted = Selection(match=match, where=parse_metadata_filters(where))
     return (row.thread for row in list_threads(store, wanted, sizes=False))
+
+
+def parse_filters(texts: Sequence[str]) -> Filter | None:
+    """Return the filter that these texts describe together; None if there are none.
+
+    Raises `ParseError`.
+    """
+    if not texts:
+        return None
+    # Imported late, because most commands get no filter.
+    from ckpt_cli.core.filters.expressions import all_of
+    from ckpt_cli.core.filters.parse import parse_filter
+
+    return all_of(map(parse_filter, texts))
+
+
+def parse_metadata_filters(texts: Sequence[str]) -> Filter | None:
+    """Return the same for texts of the form `metadata.KEY=VALUE`. Raises `UsageError`."""
+    if not texts:
+        return None
+    from ckpt_cli.core.filters.expressions import all_of
+    from ckpt_cli.core.filters.parse import parse_metadata_filter
+
+    return all_of(map(parse_metadata_filter, texts))
 
 
 def _ignore(_: str) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fnmatch import translate
 from itertools import islice
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
@@ -18,59 +18,21 @@ from ckpt_backends.model import Status, Thread, ThreadSize
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.redact import redact_metadata, redact_text
 from ckpt_cli.core.refs import tips
-from ckpt_cli.core.tasks.step_nodes import failures
+from ckpt_cli.queries.listed_threads import ListedThread, with_details, with_sizes
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.expiry import Lifetime, expires_at, lifetime
-from ckpt_cli.threads.heads import read_heads, some_at_once
+from ckpt_cli.threads.expiry import Lifetime, lifetime
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
+
+if TYPE_CHECKING:
+    from ckpt_cli.core.filters.expressions import Filter
+    from ckpt_cli.queries.filtered_threads import ThreadChooser
 
 Sort = Literal["last", "first", "id", "checkpoints", "namespaces", "step", "bytes"]
 SORTS: tuple[Sort, ...] = ("last", "first", "id", "checkpoints", "namespaces", "step", "bytes")
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """A thread's head without its values."""
-
-    step: int | None
-    source: str | None
-    parent: str | None
-    metadata: Mapping[str, Value]
-
-
-@dataclass(frozen=True, slots=True)
-class Details:
-    """The facts about a thread that are read from its head."""
-
-    conditions: tuple[Status, ...]
-    """All conditions of the thread, the worst first; at least one."""
-    head: Head | None
-    bytes: int | None
-    """None if the size was not requested."""
-    expires_at: datetime | None = None
-    """When the head expires; None if it does not."""
-    next: tuple[str, ...] | None = None
-    """The nodes that run next; None if not known."""
-    error: str | None = None
-    """The error of the first task that failed, and was neither retried nor handled."""
-
-    @property
-    def status(self) -> Status:
-        return self.conditions[0]
-
-
-@dataclass(frozen=True, slots=True)
-class ListedThread:
-    """One thread of a list; `details` is None if its head was not read."""
-
-    thread: Thread
-    details: Details | None = None
-    first_message: str | None = None
-    """The first human message, if it was requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,28 +48,20 @@ class Selection:
     """The thread must be in one of these conditions; any if empty."""
     user: str | None = None
     """The owner of the thread, in layouts that store one."""
-    where: tuple[tuple[tuple[str, ...], str], ...] = ()
-    """Paths in the head's metadata, each with the wanted value as text."""
+    where: Filter | None = None
 
     @property
-    def needs_heads(self) -> bool:
-        """Whether each head must be read to decide."""
-        return bool(self.status or self.where)
+    def filter(self) -> Filter | None:
+        """The status and `where` as one filter."""
+        if not self.status:
+            return self.where
+        # Imported late, like all about filters: most lists have none.
+        from ckpt_cli.core.filters.expressions import Condition, Field, Operand, all_of
+        from ckpt_cli.core.filters.fields import Operator
 
-
-def parse_where(text: str) -> tuple[tuple[str, ...], str]:
-    """Parse `metadata.user_id=42` or `user_id=42` to (("user_id",), "42").
-
-    Raises `UsageError` if it is not KEY=VALUE.
-    """
-    name, equals, wanted = text.partition("=")
-    path = tuple(name.removeprefix("metadata.").split("."))
-    if not equals or not all(path):
-        raise UsageError(
-            f"cannot filter by '{text}': no KEY=VALUE",
-            hint="write it as metadata.KEY=VALUE, such as metadata.user_id=42",
-        )
-    return path, wanted
+        operands = tuple(map(Operand, sorted(self.status)))
+        status = Condition(Field("status"), Operator.IN, operands)
+        return status if self.where is None else all_of([status, self.where])
 
 
 def parse_status(text: str) -> Status:
@@ -128,35 +82,54 @@ def list_threads(
     first_messages: bool = False,
     skip: int = 0,
     limit: int | None = None,
+    now: datetime | None = None,
     watch: Callable[[Iterable[Thread]], Iterable[Thread]] = iter,
 ) -> Iterator[ListedThread]:
     """Yield the selected threads in the requested order; streams them if the store has this order.
 
-    The first `skip` are left out. With `limit`, at most one more than that is returned, to show
-    that there are more. Details include the thread's size unless `sizes` is false. `watch` gets
-    each thread before its head is read, to show progress.
+    The first `skip` are left out; then at most `limit` are returned. Details include the thread's
+    size unless `sizes` is false; if heads decide which threads are listed, all come with details.
+    Ages are measured at `now`. `watch` gets each thread before more than the index is read, to show
+    progress.
     """
     as_stored = wanted == Selection() and sort == "last"
-    most = skip + limit + 1 if as_stored and limit is not None else None
-    threads = matching(store.threads(limit=most), wanted)
+    most = skip + limit if as_stored and limit is not None else None
     inference = TriggerInference(store)
-    rows: Iterator[ListedThread]
-    heads_decide = wanted.needs_heads or sort in {"step", "bytes"}
-    if heads_decide:
-        rows = _detailed(store, watch(threads), inference, sizes=sizes)
-        rows = (row for row in rows if row.details and _fits(row.details, wanted))
-    else:
-        rows = (ListedThread(thread) for thread in threads)
+    chooser = _chooser(store, wanted, inference, now)
+    threads: Iterable[Thread] = matching(store.threads(limit=most), wanted)
+    if chooser is not None:
+        threads = filter(chooser.may_match, threads)
+    by_head = sort in {"step", "bytes"}
+    if by_head or not (chooser is None or chooser.needs_index_only):
+        threads = watch(threads)
+    rows = map(ListedThread, threads) if chooser is None else chooser.choose(threads)
+    if by_head:
+        rows = with_details(store, rows, inference)
+    if sort == "bytes":
+        rows = with_sizes(store, rows)
     if sort != "last":
         rows = iter(sorted(rows, key=lambda row: _order(row, sort)))
-    rows = islice(rows, skip, None if limit is None else skip + limit + 1)
-    if details and not heads_decide:
-        rows = _detailed(store, (row.thread for row in rows), inference, sizes=sizes)
+    rows = islice(rows, skip, None if limit is None else skip + limit)
+    if details or by_head or (chooser is not None and chooser.needs_heads):
+        rows = with_details(store, rows, inference)
+        if sizes:
+            rows = with_sizes(store, rows)
     for row in rows:
         found = row
         if first_messages:
             found = replace(found, first_message=first_message(store, row.thread))
         yield _shown(store, found)
+
+
+def _chooser(
+    store: Store, wanted: Selection, inference: TriggerInference, now: datetime | None
+) -> ThreadChooser | None:
+    condition = wanted.filter
+    if condition is None:
+        return None
+    from ckpt_cli.queries.filtered_threads import ThreadChooser
+
+    return ThreadChooser(store, condition, inference, now or datetime.now(UTC))
 
 
 def first_message(store: Store, thread: Thread) -> str | None:
@@ -174,18 +147,21 @@ def first_message(store: Store, thread: Thread) -> str | None:
     return next((_as_text(one.content) for one in said if one.role == "human"), None)
 
 
+def _as_text(content: Value) -> str | None:
+    """Return the content of a message: text unchanged, the rest as JSON."""
+    import json
+
+    if content is None or isinstance(content, str):
+        return content
+    return json.dumps(to_json(content), ensure_ascii=False)
+
+
 def _shown(store: Store, row: ListedThread) -> ListedThread:
     if not redaction.is_redacted(store) or row.details is None or row.details.head is None:
         return row
     head = replace(row.details.head, metadata=redact_metadata(row.details.head.metadata))
     error = None if row.details.error is None else redact_text(row.details.error)
     return replace(row, details=replace(row.details, head=head, error=error))
-
-
-def first(rows: Iterator[ListedThread], limit: int) -> tuple[list[ListedThread], bool]:
-    """Return the first rows up to a limit, and whether there are more."""
-    found = list(islice(rows, limit + 1))
-    return found[:limit], len(found) > limit
 
 
 def matching(threads: Iterable[Thread], wanted: Selection) -> Iterator[Thread]:
@@ -204,70 +180,6 @@ def matching(threads: Iterable[Thread], wanted: Selection) -> Iterator[Thread]:
         )
 
     return filter(fits, threads)
-
-
-def _detailed(
-    store: Store, threads: Iterable[Thread], inference: TriggerInference, *, sizes: bool
-) -> Iterator[ListedThread]:
-    """Yield the same threads with the details from their heads."""
-    for some in some_at_once(threads):
-        found = {
-            head.key.thread_id: _details(store, head) for head in read_heads(store, some, inference)
-        }
-        ids = [one.thread_id for one in some]
-        bytes_of = (
-            {thread_id: size.bytes for thread_id, size in zip(ids, store.sizes(ids), strict=True)}
-            if sizes
-            else {}
-        )
-        for one in some:
-            # An id that is not text can only be listed.
-            without = Status.EMPTY if one.head is None else Status.UNKNOWN
-            details = found.get(one.thread_id, Details((without,), None, None))
-            yield ListedThread(one, replace(details, bytes=bytes_of.get(one.thread_id)))
-
-
-def _details(store: Store, head: Moment) -> Details:
-    """Return the details from a head, without the size of its thread."""
-    facts = Head(head.number, head.source, head.checkpoint.parent_checkpoint_id, head.metadata)
-    failed = [run for run in failures(head.step) if not (run.finished or run.handled)]
-    return Details(
-        head.conditions,
-        facts,
-        None,
-        expires_at(store, head.key),
-        head.step.next,
-        next((f"{run.node or '?'}: {run.error}" for run in failed), None),
-    )
-
-
-def _fits(details: Details, wanted: Selection) -> bool:
-    if wanted.status and wanted.status.isdisjoint(details.conditions):
-        return False
-    metadata = details.head.metadata if details.head is not None else {}
-    return all(_as_text(_at(metadata, path)) == text for path, text in wanted.where)
-
-
-def _at(metadata: Mapping[str, Value], path: tuple[str, ...]) -> Value:
-    """Return the value at a path; a single key that contains the dots is tried first."""
-    whole = ".".join(path)
-    if whole in metadata:
-        return metadata[whole]
-    found: Any = metadata
-    for key in path:
-        if not isinstance(found, Mapping) or key not in found:
-            return None
-        found = found[key]
-    return found  # type: ignore[no-any-return]
-
-
-def _as_text(value: Value) -> str | None:
-    """Return a metadata value as a user would type it: text unchanged, the rest as JSON."""
-    import json
-
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(to_json(value), ensure_ascii=False)
 
 
 def _order(row: ListedThread, sort: Sort) -> tuple[Any, ...]:
@@ -313,7 +225,8 @@ def summarize(reader: ThreadReader) -> Summary:
     """Return everything that the index and the head show about a thread."""
     store = reader.store
     head = None if reader.thread.head is None else reader.moment("", reader.thread.head)
-    (row,) = _detailed(store, [reader.thread], TriggerInference(store), sizes=True)
+    listed = with_details(store, [ListedThread(reader.thread)], TriggerInference(store))
+    (row,) = with_sizes(store, listed)
     return Summary(
         row=_shown(store, row),
         head=redaction.moment(head) if head and redaction.is_redacted(store) else head,

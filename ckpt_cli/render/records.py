@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.history import Entry
     from ckpt_cli.queries.interrupts import Waiting
     from ckpt_cli.queries.layouts import OpenableLayout
+    from ckpt_cli.queries.listed_threads import ListedThread
     from ckpt_cli.queries.show import CheckpointView
     from ckpt_cli.queries.stores import FoundStore
-    from ckpt_cli.queries.threads import ListedThread, Summary
+    from ckpt_cli.queries.threads import Summary
     from ckpt_cli.threads.checkpoint import Moment
     from ckpt_cli.threads.expiry import Lifetime
 
@@ -89,8 +90,8 @@ def thread_record(row: ListedThread) -> dict[str, Any]:
     if row.details is None:
         return record
     head = row.details.head
-    record["status"] = row.details.status
-    record["conditions"] = list(row.details.conditions)
+    record["status"] = row.details.status.value
+    record["conditions"] = [one.value for one in row.details.conditions]
     record["next"] = _names(row.details.next)
     if row.details.error is not None:
         record["error"] = row.details.error
@@ -138,8 +139,8 @@ def moment_record(moment: Moment, children: Sequence[str]) -> dict[str, Any]:
         "next": _names(step.next),
         "next_paths": _paths(next_paths(step)),
         "waiting": _names(step.waiting),
-        "status": moment.status,
-        "conditions": list(moment.conditions),
+        "status": moment.status.value,
+        "conditions": [one.value for one in moment.conditions],
         "tasks": [task_record(task) for task in (*step.tasks, *step.others)],
         "metadata": values_record(moment.metadata),
         "interrupts": [
@@ -165,7 +166,7 @@ def entry_record(entry: Entry) -> dict[str, Any]:
     record |= {
         "depth": entry.depth,
         "nodes": _names(entry.nodes),
-        "state": None if passed and moment.status is Status.PENDING else moment.status,
+        "state": None if passed and moment.status is Status.PENDING else moment.status.value,
         "marks": marks(moment.step, passed=passed),
     }
     return record | _plaintext(entry.plaintext)

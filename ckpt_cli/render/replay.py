@@ -51,7 +51,7 @@ def transition_rows(
                 **_transition(transition),
                 "channel": check.channel,
                 "writes": check.wrote,
-                "verdict": verdict,
+                "verdict": verdict.value,
                 "reason": _with_differences(reason, differs) or None,
                 **_differences(differs),
                 "assumed": verdict is Verdict.MATCH and bool(check.assumed & judgement.mask),
@@ -208,7 +208,7 @@ def _finding(one: Finding) -> dict[str, Any]:
     return {
         **_transition(one.transition),
         "channel": one.channel or None,
-        "verdict": one.verdict,
+        "verdict": one.verdict.value,
         "reason": _with_differences(one.reason, one.differences),
         **_differences(one.differences),
     }

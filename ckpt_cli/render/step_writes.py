@@ -209,7 +209,7 @@ def _channel(one: StepChannel) -> dict[str, Any]:
         "writes": [_write(write) for write in one.writes],
         "rebuilt": to_json(one.rebuilt),
         "stored": to_json(one.stored),
-        "verdict": one.verdict,
+        "verdict": one.verdict.value,
         "reason": one.reason or None,
         **({} if one.differences is None else {"differences": difference_records(one.differences)}),
         "assumed": one.assumed,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from typing import TypeVar
 
 from ckpt_backends.model import CheckpointKey, Thread, Write
 from ckpt_backends.protocol import Store
@@ -13,10 +14,11 @@ from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
 _AT_ONCE = 200
+_Item = TypeVar("_Item")
 
 
-def some_at_once(threads: Iterable[Thread]) -> Iterator[list[Thread]]:
-    """Yield threads in groups, one group per query."""
+def some_at_once(threads: Iterable[_Item]) -> Iterator[list[_Item]]:
+    """Yield threads, or rows about threads, in groups, one group per query."""
     remaining = iter(threads)
     while some := list(islice(remaining, _AT_ONCE)):
         yield some

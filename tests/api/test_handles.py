@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -179,3 +180,29 @@ def test_a_store_can_be_refreshed(sample: Path) -> None:
         assert opened.newest().last_at == before
         assert before is not None
         assert before < datetime.now(UTC)
+
+
+def test_the_json_form_has_plain_types_only(store: StoreHandle) -> None:
+    thread = store[TRIP]
+    answers: list[ckpt_cli.Answer[Any]] = [
+        *store.listed(),
+        *store.interrupts(),
+        thread.summary(),
+        thread.head.show(),
+        thread.head.listed(),
+        thread.head.diff(),
+        thread.head.diff_writes(),
+        thread.head.blame("hotel"),
+        thread.replay(),
+    ]
+    for answer in answers:
+        assert _types(answer.to_dict()) <= {dict, list, str, int, float, bool, type(None)}
+
+
+def _types(value: object) -> set[type]:
+    inner: list[object] = []
+    if isinstance(value, dict):
+        inner = [*value, *value.values()]
+    elif isinstance(value, list):
+        inner = value
+    return {type(value)}.union(*map(_types, inner))

@@ -8,13 +8,14 @@ import sys
 import tomllib
 from importlib.metadata import version
 from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ckpt_cli
 from ckpt_cli.app import COMMANDS
-from tests.support import ROOT
+from tests.support import ROOT, ckpt
 
 README = ROOT / "README.md"
 
@@ -48,6 +49,18 @@ def test_the_readme_has_one_command_to_try_and_one_to_test() -> None:
         found = re.findall(rf"<!-- {mark} -->\n```sh\n(.*?)```\n<!-- end -->", text, re.DOTALL)
         assert len(found) == 1
         assert len(found[0].splitlines()) == 1
+
+
+def test_the_readme_answers_each_question_by_a_command(sample: Path) -> None:
+    """Each runs on the sample, with a thread and a channel in place of the words in capitals."""
+    found = re.findall(r"^- \*\*.+\?\*\* `ckpt (.+?)`", README.read_text("utf-8"), re.MULTILINE)
+    assert len(found) == 5
+    for command in found:
+        words = command.replace("THREAD", "trip-to-kyoto").replace("CHANNEL", "hotel").split()
+        confirmed = ["--yes"] if words[0] == "rollback" else []
+        answer = ckpt("-s", sample, *words, *confirmed)
+        assert answer.code == 0, (command, answer.err)
+        assert answer.out
 
 
 def test_the_command_reference_is_up_to_date(generate: Any) -> None:

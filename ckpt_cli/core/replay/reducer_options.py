@@ -29,7 +29,11 @@ def chosen_reducers(profile: Mapping[str, str], options: Iterable[str]) -> dict[
 
     Raises `UsageError` for a malformed option or an unknown reducer.
     """
-    chosen = {**profile, **named_reducers(options)}
+    return known_reducers({**profile, **named_reducers(options)})
+
+
+def known_reducers(chosen: dict[str, str]) -> dict[str, str]:
+    """Return channel to reducer. Raises `UsageError` for an unknown reducer."""
     for channel, name in chosen.items():
         if name not in _KNOWN:
             raise UsageError(

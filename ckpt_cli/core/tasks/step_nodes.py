@@ -80,7 +80,7 @@ def marks(step: Step, *, passed: bool) -> list[str]:
     conditions = conditions_of(step)
     found: list[str] = []
     if not (passed and conditions == (Status.PENDING,)):
-        found += conditions
+        found += [one.value for one in conditions]
     failed = failures(step)
     if any(run.finished for run in failed):
         found.append(RETRIED)

@@ -1,0 +1,36 @@
+"""The disk usage of a store or of one thread, for their handles."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ckpt_backends.errors import UsageError
+from ckpt_backends.protocol import Store
+from ckpt_cli.api.answer import Answer, AnswerList
+from ckpt_cli.api.watch import Watcher
+from ckpt_cli.queries.disk_usage import BYS, By, Survey, survey
+from ckpt_cli.render.disk_usage import amount_records, survey_record
+
+_TOP, _TOP_OF_ALL = 20, 8
+"""Lines of a single listing, and of each listing in the summary."""
+
+
+def disk_usage(
+    store: Store, thread_id: str | None, top: int | None, watch: Watcher
+) -> Answer[Survey]:
+    """Measure a store, or one thread."""
+    is_one = thread_id is not None
+    found = survey(store, thread_id, top or _TOP_OF_ALL, scan=True, whole=is_one, watch=watch)
+    return Answer(found, survey_record)
+
+
+def disk_usage_by(
+    store: Store, thread_id: str | None, by: By, top: int | None, watch: Watcher
+) -> AnswerList[Survey]:
+    """Measure only one listing. Raises `UsageError` if `by` is not one of `BYS`."""
+    if by not in BYS:
+        raise UsageError(f"cannot group by '{by}'", hint=f"use --by {', --by '.join(BYS)}")
+    scan = by == "channel"
+    whole = scan or thread_id is not None
+    found = survey(store, thread_id, top or _TOP, scan=scan, whole=whole, watch=watch)
+    return AnswerList(found, partial(amount_records, by=by))

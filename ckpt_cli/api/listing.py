@@ -1,0 +1,47 @@
+"""List the threads of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from ckpt_backends.errors import UsageError
+from ckpt_cli.api.surroundings import Surroundings, time_of
+from ckpt_cli.queries.selection import parse_filters
+from ckpt_cli.queries.threads import SORTS, Selection, Sort, parse_status
+
+
+def texts(given: str | Iterable[str] | None) -> list[str]:
+    """Return what was given as one text, as several, or not at all, as a list."""
+    if given is None:
+        return []
+    return [given] if isinstance(given, str) else list(given)
+
+
+def selection(
+    around: Surroundings,
+    *,
+    where: str | Iterable[str] | None,
+    status: str | Iterable[str] | None,
+    match: str | None,
+    since: str | datetime | None,
+    until: str | datetime | None,
+    user: str | None,
+) -> Selection:
+    """Return which threads these conditions choose. Raises `UsageError`."""
+    return Selection(
+        match=match,
+        since=time_of(around, since),
+        until=time_of(around, until),
+        status=frozenset(map(parse_status, texts(status))),
+        user=user,
+        where=parse_filters(texts(where)),
+    )
+
+
+def sort_key(text: str) -> Sort:
+    """Return a sort key by its name. Raises `UsageError` if there is none."""
+    for known in SORTS:
+        if known == text:
+            return known
+    raise UsageError(f"cannot sort by '{text}'", hint=f"use one of {', '.join(SORTS)}")

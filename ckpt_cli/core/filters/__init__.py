@@ -1,0 +1,1 @@
+"""The filter language that selects threads: its fields, grammar and evaluation."""

@@ -1,0 +1,82 @@
+"""The fields and operators of the filter language."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+
+class Operator(StrEnum):
+    """How a condition compares. `!=` is the opposite of `=`."""
+
+    EQUAL = "="
+    UNEQUAL = "!="
+    LESS = "<"
+    AT_MOST = "<="
+    GREATER = ">"
+    AT_LEAST = ">="
+    IN = "in"
+    LIKE = "like"
+    REGEX = "~"
+
+
+class FieldKind(Enum):
+    """What values a field has, and so what may be written after an operator."""
+
+    TEXT = "text"
+    STATUS = "a status"
+    NUMBER = "a number"
+    SIZE = "a size"
+    DURATION = "a duration"
+    VALUE = "a value"
+    """A part of the metadata or of the state: text, a number, true, false or null."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSpec:
+    """One field, as users see it."""
+
+    kind: FieldKind
+    summary: str
+
+    @property
+    def has_path(self) -> bool:
+        """Whether the name must be followed by a path."""
+        return self.kind is FieldKind.VALUE
+
+    @property
+    def operators(self) -> tuple[Operator, ...]:
+        """The operators that make sense for this kind."""
+        return _OPERATORS.get(self.kind, _ORDERED)
+
+
+_ALL = tuple(Operator)
+_ORDERED = tuple(one for one in Operator if one not in {Operator.LIKE, Operator.REGEX})
+_OPERATORS: Mapping[FieldKind, tuple[Operator, ...]] = {
+    FieldKind.TEXT: _ALL,
+    FieldKind.VALUE: _ALL,
+    FieldKind.STATUS: (Operator.EQUAL, Operator.UNEQUAL, Operator.IN),
+}
+
+FIELDS: Mapping[str, FieldSpec] = {
+    "thread": FieldSpec(FieldKind.TEXT, "thread id"),
+    "status": FieldSpec(FieldKind.STATUS, "any of the conditions of the thread"),
+    "next": FieldSpec(FieldKind.TEXT, "any of the nodes that run next"),
+    "source": FieldSpec(FieldKind.TEXT, "how the head was made: input, loop, update, fork"),
+    "step": FieldSpec(FieldKind.NUMBER, "step of the head"),
+    "age": FieldSpec(FieldKind.DURATION, "time since the oldest checkpoint"),
+    "idle": FieldSpec(FieldKind.DURATION, "time since the newest checkpoint"),
+    "checkpoints": FieldSpec(FieldKind.NUMBER, "number of checkpoints"),
+    "bytes": FieldSpec(FieldKind.SIZE, "stored size of the thread"),
+    "user": FieldSpec(FieldKind.TEXT, "user of the thread, in stores that record users"),
+    "metadata": FieldSpec(FieldKind.VALUE, "metadata of the head"),
+    "values": FieldSpec(FieldKind.VALUE, "state at the head"),
+}
+"""In the order in which they are listed to users."""
+METADATA, VALUES = "metadata", "values"
+
+
+def field_names() -> str:
+    """Return the names of all fields for a hint, such as `thread, ..., metadata.KEY`."""
+    return ", ".join(f"{name}.KEY" if spec.has_path else name for name, spec in FIELDS.items())

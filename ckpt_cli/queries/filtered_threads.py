@@ -1,0 +1,171 @@
+"""Choose threads by a filter, and read about each only what decides."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from ckpt_backends.codec.values import Opaque, Value
+from ckpt_backends.errors import NotFound
+from ckpt_backends.model import Thread
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.filters.evaluate import decision
+from ckpt_cli.core.filters.expressions import Field, Filter, fields_in
+from ckpt_cli.core.filters.fields import VALUES
+from ckpt_cli.core.filters.lookup import values_at
+from ckpt_cli.queries.listed_threads import (
+    Details,
+    ListedThread,
+    details_of,
+    heads_of,
+    sizes_of,
+)
+from ckpt_cli.threads.checkpoint import DecodedCheckpoint, Moment
+from ckpt_cli.threads.heads import some_at_once
+from ckpt_cli.threads.states import read_state
+from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.threads.trigger_inference import TriggerInference
+
+_OF_HEAD = frozenset({"status", "next", "source", "step", "metadata", VALUES})
+_OF_SIZE = frozenset({"bytes"})
+
+
+@dataclass(slots=True)
+class _Candidate:
+    """A thread and what was read of it so far. As a function, it is the `Facts` of a filter."""
+
+    thread: Thread
+    now: datetime
+    details: Details | None = None
+    head: Moment | None = None
+    bytes: int | None = None
+    state: Mapping[str, Value] | Opaque | None = None
+    """`Opaque` if it cannot be read; None if it was not read yet."""
+
+    def __call__(self, field: Field) -> Sequence[Value] | None:
+        match field.name:
+            case "thread":
+                return (self.thread.thread_id,)
+            case "user":
+                return (self.thread.user,)
+            case "checkpoints":
+                return (self.thread.checkpoints,)
+            case "age":
+                return (self._since(self.thread.first_at),)
+            case "idle":
+                return (self._since(self.thread.last_at),)
+            case "bytes":
+                return None if self.bytes is None else (self.bytes,)
+            case "values":
+                return None if self.state is None else _found(self.state, field)
+        return None if self.details is None else _in_head(self.details, field)
+
+    def _since(self, moment: datetime | None) -> float | None:
+        return None if moment is None else (self.now - moment).total_seconds()
+
+
+def _in_head(details: Details, field: Field) -> Sequence[Value]:
+    match field.name:
+        case "status":
+            return details.conditions
+        case "next":
+            return details.next or ()
+    if details.head is None:
+        return ()
+    match field.name:
+        case "source":
+            return (details.head.source,)
+        case "step":
+            return (details.head.step,)
+    return values_at(details.head.metadata, field.path)
+
+
+def _found(state: Mapping[str, Value] | Opaque, field: Field) -> Sequence[Value]:
+    return (state,) if isinstance(state, Opaque) else values_at(state, field.path)
+
+
+class ThreadChooser:
+    """Chooses the threads of a store that match a filter.
+
+    The index answers first, then the heads of the threads that are still in question, then their
+    sizes, and their values last.
+    """
+
+    def __init__(
+        self, store: Store, wanted: Filter, inference: TriggerInference, now: datetime
+    ) -> None:
+        self._store = store
+        self._inference = inference
+        self._now = now
+        self._decide = decision(wanted)
+        fields = list(fields_in(wanted))
+        self._names = frozenset(field.name for field in fields)
+        self._channels = _channels([field for field in fields if field.name == VALUES])
+
+    @property
+    def needs_heads(self) -> bool:
+        """Whether the index and the sizes alone may not decide."""
+        return not self._names.isdisjoint(_OF_HEAD)
+
+    @property
+    def needs_index_only(self) -> bool:
+        """Whether the index alone decides."""
+        return self._names.isdisjoint(_OF_HEAD | _OF_SIZE)
+
+    def may_match(self, thread: Thread) -> bool:
+        """Return whether a thread matches, as far as the index shows."""
+        return self._decide(_Candidate(thread, self._now)) is not False
+
+    def choose(self, threads: Iterable[Thread]) -> Iterator[ListedThread]:
+        """Yield the threads that match; those whose heads were read have details."""
+        for some in some_at_once(threads):
+            candidates = [_Candidate(thread, self._now) for thread in some]
+            if self.needs_heads:
+                self._read_heads(self._undecided(candidates))
+            if not self._names.isdisjoint(_OF_SIZE):
+                self._read_sizes(self._undecided(candidates))
+            if VALUES in self._names:
+                for one in self._undecided(candidates):
+                    one.state = self._state(one)
+            for one in candidates:
+                if self._decide(one):
+                    details = one.details and replace(one.details, bytes=one.bytes)
+                    yield ListedThread(one.thread, details)
+
+    def _undecided(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
+        return [one for one in candidates if self._decide(one) is None]
+
+    def _read_heads(self, candidates: Sequence[_Candidate]) -> None:
+        heads = heads_of(self._store, [one.thread for one in candidates], self._inference)
+        for one in candidates:
+            one.head = heads.get(one.thread.thread_id)
+            one.details = details_of(self._store, one.thread, one.head)
+
+    def _read_sizes(self, candidates: Sequence[_Candidate]) -> None:
+        sizes = sizes_of(self._store, [one.thread.thread_id for one in candidates])
+        for one in candidates:
+            one.bytes = sizes[one.thread.thread_id]
+
+    def _state(self, candidate: _Candidate) -> Mapping[str, Value] | Opaque:
+        """Return the state at the head, at least the channels that the filter names."""
+        if candidate.head is None:
+            return {}
+        if candidate.head.body.problem is not None:
+            return candidate.head.body.problem
+        head: DecodedCheckpoint = candidate.head
+        reader = ThreadReader(self._store, candidate.thread, self._inference)
+        if head.checkpoint.blobs is not None:
+            wanted = True if self._channels is None else self._channels
+            try:
+                head = reader.stored("", head.key.checkpoint_id, state=wanted)
+            except NotFound:  # It was removed meanwhile.
+                return {}
+        return read_state(reader, head, self._channels).values
+
+
+def _channels(fields: Sequence[Field]) -> Collection[str] | None:
+    """Return the channels that the paths of `values` begin with; None if they may be any."""
+    firsts = {field.path[0] for field in fields}
+    names = {one for one in firsts if isinstance(one, str)}
+    return names if names == firsts else None

@@ -1,0 +1,115 @@
+"""Threads of a list, with the facts that are read from their heads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from ckpt_backends.codec.values import Value
+from ckpt_backends.model import Status, Thread
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.tasks.step_nodes import failures
+from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.expiry import expires_at
+from ckpt_cli.threads.heads import read_heads, some_at_once
+from ckpt_cli.threads.trigger_inference import TriggerInference
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A thread's head without its values."""
+
+    step: int | None
+    source: str | None
+    parent: str | None
+    metadata: Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """The facts about a thread that are read from its head."""
+
+    conditions: tuple[Status, ...]
+    """All conditions of the thread, the worst first; at least one."""
+    head: Head | None
+    bytes: int | None
+    """None if the size was not requested."""
+    expires_at: datetime | None = None
+    """When the head expires; None if it does not."""
+    next: tuple[str, ...] | None = None
+    """The nodes that run next; None if not known."""
+    error: str | None = None
+    """The error of the first task that failed, and was neither retried nor handled."""
+
+    @property
+    def status(self) -> Status:
+        return self.conditions[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedThread:
+    """One thread of a list; `details` is None if its head was not read."""
+
+    thread: Thread
+    details: Details | None = None
+    first_message: str | None = None
+    """The first human message, if it was requested."""
+
+
+def with_details(
+    store: Store, rows: Iterable[ListedThread], inference: TriggerInference
+) -> Iterator[ListedThread]:
+    """Yield the same threads with details; reads the heads of those that have none."""
+    for some in some_at_once(rows):
+        without = [row.thread for row in some if row.details is None]
+        heads = heads_of(store, without, inference)
+        for row in some:
+            thread = row.thread
+            details = row.details or details_of(store, thread, heads.get(thread.thread_id))
+            yield replace(row, details=details)
+
+
+def with_sizes(store: Store, rows: Iterable[ListedThread]) -> Iterator[ListedThread]:
+    """Yield the same threads with sizes in their details; reads those that are missing."""
+    for some in some_at_once(rows):
+        ids = [row.thread.thread_id for row in some if row.details and row.details.bytes is None]
+        sizes = sizes_of(store, ids)
+        for row in some:
+            size = sizes.get(row.thread.thread_id)
+            if size is not None and row.details is not None:
+                yield replace(row, details=replace(row.details, bytes=size))
+            else:
+                yield row
+
+
+def heads_of(
+    store: Store, threads: Sequence[Thread], inference: TriggerInference
+) -> dict[str, Moment]:
+    """Return the root heads of some threads by thread id; missing ones are left out."""
+    return {head.key.thread_id: head for head in read_heads(store, threads, inference)}
+
+
+def sizes_of(store: Store, thread_ids: Sequence[str]) -> dict[str, int]:
+    """Return the stored bytes of some threads by thread id."""
+    if not thread_ids:
+        return {}
+    found = store.sizes(thread_ids)
+    return {name: size.bytes for name, size in zip(thread_ids, found, strict=True)}
+
+
+def details_of(store: Store, thread: Thread, head: Moment | None) -> Details:
+    """Return the details from a head, without the size of its thread."""
+    if head is None:
+        # An id that is not text can only be listed.
+        without = Status.EMPTY if thread.head is None else Status.UNKNOWN
+        return Details((without,), None, None)
+    failed = [run for run in failures(head.step) if not (run.finished or run.handled)]
+    return Details(
+        head.conditions,
+        Head(head.number, head.source, head.checkpoint.parent_checkpoint_id, head.metadata),
+        None,
+        expires_at(store, head.key),
+        head.step.next,
+        next((f"{run.node or '?'}: {run.error}" for run in failed), None),
+    )
