@@ -7,7 +7,7 @@ from html import escape
 
 from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine
 
-_CSS: dict[Style, str] = {
+STYLES: dict[Style, str] = {
     "dim": "opacity:.6",
     "bold": "font-weight:bold",
     "add": "color:#2e8b57",
@@ -32,5 +32,5 @@ def html_of(lines: Iterable[StyledLine]) -> str:
 
 def _span(span: Span) -> str:
     text, style = span
-    css = _CSS.get(style)
+    css = STYLES.get(style)
     return escape(text) if css is None else f'<span style="{css}">{escape(text)}</span>'
