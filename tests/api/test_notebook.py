@@ -122,6 +122,14 @@ def test_nothing_in_a_store_becomes_a_tag(tmp_path: Path, hostile: str) -> None:
             parsed(checkpoint)
 
 
+def test_notes_are_logged_without_escapes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    fill(tmp_path / "agent.db", "\x1b[31mred\nlines")
+    with ckpt_cli.open(tmp_path / "agent.db") as store:
+        store.newest()
+    assert r"\x1b[31mred\nlines" in caplog.text
+    assert "\x1b" not in caplog.text
+
+
 def test_the_drawings_are_those_of_the_commands(sample: Path) -> None:
     with ckpt_cli.open(sample) as store:
         thread = store["trip-to-kyoto"]
