@@ -90,10 +90,6 @@ _HOMES = {
 """The module of each public name."""
 
 
-class ReaderGone(Exception):
-    """The reader of stdout closed it. Not an OSError, because for that the parser exits with 1."""
-
-
 def __getattr__(name: str) -> Any:
     for home, names in _HOMES.items():
         if name in names:

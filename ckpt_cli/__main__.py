@@ -33,7 +33,7 @@ def main() -> None:
             # From here on there may be a store to close.
             signal.signal(signal.SIGINT, signal.default_int_handler)
         heed(unwind)
-        code = run(sys.argv[1:])
+        code = run(sys.argv[1:], may_exit=True)
     except KeyboardInterrupt:
         code = INTERRUPTED
     except Ended as ended:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import typer
+import click
 
 from ckpt_cli import __version__
 from ckpt_cli.lazy import CommandRef, LazyGroup
@@ -73,6 +73,9 @@ COMMANDS = {
     "trust": CommandRef(
         "trust:trust_", "Show what a configuration file would do, and trust it.", STORES
     ),
+    "completion": CommandRef(
+        "completion:completion", "Print or install the completion script of a shell.", STORES
+    ),
     "demo": CommandRef("demo:demo", "Create a small sample store.", STORES),
 }
 
@@ -84,15 +87,15 @@ def root() -> LazyGroup:
     return group
 
 
-def _version_option() -> typer.core.TyperOption:
+def _version_option() -> click.Option:
     """Return `--version`, an option of the root command only."""
 
-    def show(ctx: typer.Context, param: typer.CallbackParam, value: bool) -> None:  # noqa: ARG001
+    def show(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: ARG001
         if value:
-            typer.echo(f"ckpt {__version__}")
+            click.echo(f"ckpt {__version__}")
             ctx.exit()
 
-    return typer.core.TyperOption(
+    return click.Option(
         param_decls=["--version"],
         is_flag=True,
         is_eager=True,

@@ -1,4 +1,4 @@
-"""Completions that depend on the store: thread ids, refs, namespaces, channels, profiles, schemes.
+"""Completions that depend on the store: thread ids, refs, channels, items, profiles, schemes.
 
 `ckpt _complete KIND WORD STORE CONFIG THREAD NS` prints lines with a value and its description. An
 argument that is not given is empty. Errors are not printed, since they would appear in the command
@@ -7,11 +7,13 @@ line. This module does not import the parser, which takes longer than the answer
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
+from time import perf_counter, process_time
 
 from ckpt_backends.checkpoint_ids import step_of
 from ckpt_backends.errors import CkptError, UsageError
@@ -22,12 +24,21 @@ from ckpt_cli.session import Session
 
 _MOST = 200
 """Maximum number of completions."""
+_SEARCHING = 0.1
+"""Seconds after the first completion was read in which others are looked for."""
+_WAITING, _RUNNING = 0.15, 1.0
+"""Seconds that a server has to answer, and seconds for that and everything else."""
+_LAST = chr(sys.maxunicode)
+"""The greatest character."""
 
 Found = tuple[str, str]
 
 
-def complete(words: list[str]) -> int:
-    """Print the completions of a word. Always returns 0."""
+def complete(words: list[str], *, may_exit: bool = False) -> int:
+    """Print the completions of a word. Always returns 0.
+
+    With `may_exit`, ends the process, also with 0, if a server does not answer in time.
+    """
     kind, word, store, config, thread, ns, *_ = [*words, *[""] * 6]
     # A warning would appear in the command line.
     warnings.simplefilter("ignore")
@@ -36,9 +47,12 @@ def complete(words: list[str]) -> int:
     session.settings |= {k: v for k, v in (("store", store), ("config", config)) if v}
     with suppress(Exception):  # a traceback would appear in the command line
         try:
+            if may_exit and kind != "store" and not _is_local(session):
+                _exit_in_time()
+            found = _KINDS[kind](session, word, thread, ns)
             fitting = (
                 (value, what)
-                for value, what in _KINDS[kind](session, word, thread, ns)
+                for value, what in _in_time(found)
                 if value.startswith(word) and value.isprintable()
             )
             for value, what in islice(fitting, _MOST):
@@ -47,6 +61,55 @@ def complete(words: list[str]) -> int:
         finally:
             session.close()
     return 0
+
+
+def _exit_in_time() -> None:
+    """Let a second thread end the process, with what was found, if a server is too slow.
+
+    A driver cannot be interrupted, and most take whole seconds for a time limit.
+    """
+    from threading import Thread
+
+    Thread(target=_watch, daemon=True).start()
+
+
+def _watch() -> None:
+    """End the process when it has waited or run for too long.
+
+    The time in which it used the processor is no waiting: importing a driver may take longer than
+    the server.
+    """
+    from time import sleep
+
+    begun, used = perf_counter(), process_time()
+    while True:
+        sleep(0.005)
+        passed = perf_counter() - begun
+        if passed > _RUNNING or passed - (process_time() - used) > _WAITING:
+            break
+    with suppress(OSError):
+        sys.stdout.flush()
+    if temporary := sys.modules.get("ckpt_backends.files.temporary_folder"):
+        temporary.remove_all()
+    os._exit(0)
+
+
+def _is_local(session: Session) -> bool:
+    """Whether the store is a file or a folder."""
+    from ckpt_backends.discovery import backend_of
+
+    backend = backend_of(session.names.store_url.scheme)
+    return backend is not None and backend.is_local
+
+
+def _in_time(found: Iterator[Found]) -> Iterator[Found]:
+    """Yield what is found soon: no key press waits until all of a large store is read."""
+    begun = None
+    for one in found:
+        yield one
+        begun = begun or perf_counter()
+        if perf_counter() - begun > _SEARCHING:
+            return
 
 
 def _stores(session: Session, word: str, *_: str) -> Iterator[Found]:
@@ -72,10 +135,17 @@ def _profiles(session: Session) -> Iterator[Found]:
         yield name, what
 
 
-def _threads(session: Session, *_: str) -> Iterator[Found]:
+def _threads(session: Session, word: str, *_: str) -> Iterator[Found]:
     # A scan may cost money: pressing a key should not.
-    threads = iter(()) if session.store.lists_by_scan else session.store.threads()
-    return ((one.thread_id, f"{one.checkpoints} checkpoints") for one in threads)
+    if session.store.lists_by_scan:
+        return
+    ids = list(session.store.thread_ids(word, limit=_MOST - 1))
+    yield from ((one, "thread") for one in ids)
+    if len(ids) == _MOST - 1:
+        # The shell inserts what all completions share. One that differs keeps it from inserting
+        # what only these share.
+        after = os.path.commonprefix(ids) + _LAST  # noqa: RUF071 - of texts, not of paths
+        yield from ((one, "thread") for one in session.store.thread_ids(word, after=after, limit=1))
 
 
 def _targets(session: Session, word: str, *_: str) -> Iterator[Found]:
@@ -83,7 +153,7 @@ def _targets(session: Session, word: str, *_: str) -> Iterator[Found]:
     thread_id, at, _ref = word.rpartition("@")
     if at and session.store.thread(thread_id) is not None:
         yield from ((f"{thread_id}@{ref}", what) for ref, what in _refs(session, "", thread_id, ""))
-    yield from _threads(session)
+    yield from _threads(session, word)
 
 
 def _refs(session: Session, _: str, thread: str, ns: str) -> Iterator[Found]:
@@ -117,6 +187,38 @@ def _channels(session: Session, _: str, thread: str, ns: str) -> Iterator[Found]
             yield from ((name, "channel") for name in names if is_state(name, body))
 
 
+def _memory_namespaces(session: Session, *_: str) -> Iterator[Found]:
+    from ckpt_backends.registry import open_memory
+    from ckpt_cli.core.memory.item_filter import format_namespace
+
+    with open_memory(session.names.store_url) as memory:
+        for one in memory.namespaces():
+            if one.namespace:
+                yield format_namespace(one.namespace), "namespace"
+
+
+def _items(session: Session, word: str, _: str, ns: str) -> Iterator[Found]:
+    """Yield the keys of items with their namespaces; in the namespace `ns`, the keys alone."""
+    from ckpt_backends.registry import open_memory
+    from ckpt_cli.core.memory.item_filter import format_key, parse_namespace
+
+    with open_memory(session.names.store_url) as memory:
+        above = word.rpartition("/")[0]
+        for one in memory.items(prefix=parse_namespace(ns or above)):
+            if not ns:
+                yield format_key(one.key), "item"
+            if ns or (word and one.key.namespace):
+                yield one.key.key, "item"
+
+
+def _sessions(session: Session, *_: str) -> Iterator[Found]:
+    from ckpt_backends.registry import open_sessions
+
+    with open_sessions(session.names.store_url) as sessions:
+        for one in sessions.sessions():
+            yield one.session_id, one.user_id
+
+
 def _thread_id(store: Store, text: str) -> str:
     return split_target(text, lambda whole: store.thread(whole) is not None)[0]
 
@@ -128,4 +230,7 @@ _KINDS: Mapping[str, Callable[[Session, str, str, str], Iterator[Found]]] = {
     "ref": _refs,
     "ns": _namespaces,
     "channel": _channels,
+    "namespace": _memory_namespaces,
+    "item": _items,
+    "session": _sessions,
 }

@@ -6,9 +6,10 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from ckpt_backends.errors import CkptError, ParseError
+from ckpt_cli.color import chosen, has_color
 from ckpt_cli.render.terminal.cell_width import cell_len, fit
 from ckpt_cli.render.terminal.safe_text import safe_json, safe_text
 
@@ -63,16 +64,25 @@ def progress(items: Iterable[_Item], *, total: int | None, label: str) -> Iterat
     if not sys.stderr.isatty() or _hidden:
         yield from items
         return
-    # The import takes 60 ms, so it is done only if a bar is shown.
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    with _new_bar() as bar:
         _bars.append(bar)
         try:
             yield from bar.track(items, total=total, description=label)
         finally:
             _bars.remove(bar)
+
+
+def _new_bar() -> Progress:
+    """Return a bar for stderr, in colour only if text there has any."""
+    # The import takes 60 ms, so it is done only if a bar is shown.
+    from rich.console import Console
+    from rich.progress import Progress
+
+    colored = has_color(chosen.get(), sys.stderr)
+    # rich obeys NO_COLOR even where --color says always, and keeps bold and dim.
+    system: Literal["auto"] | None = "auto" if colored else None
+    console = Console(stderr=True, color_system=system, no_color=not colored)
+    return Progress(console=console, transient=True)
 
 
 class ScanBar:
@@ -86,10 +96,7 @@ class ScanBar:
         if not sys.stderr.isatty() or _hidden:
             return
         if self._bar is None:
-            from rich.console import Console
-            from rich.progress import Progress
-
-            self._bar = Progress(console=Console(stderr=True), transient=True)
+            self._bar = _new_bar()
             self._bar.add_task(safe_text(label))
             self._bar.start()
             _bars.append(self._bar)
@@ -145,11 +152,11 @@ def ask_secret(question: str) -> str | None:
     return getpass(safe_text(question), sys.stderr)
 
 
-def traceback() -> None:
-    """Print the traceback of the current error."""
-    from traceback import format_exc
+def traceback(error: BaseException) -> None:
+    """Print the traceback of an error."""
+    from traceback import format_exception
 
-    for line in format_exc().splitlines():
+    for line in "".join(format_exception(error)).splitlines():
         _write(safe_text(line))
 
 

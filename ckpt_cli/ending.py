@@ -1,4 +1,7 @@
-"""Ends the process at SIGTERM and SIGHUP, after everything was closed and removed as at Ctrl-C."""
+"""Ends a command with an exit code, and the process at SIGTERM and SIGHUP.
+
+At a signal, everything is closed and removed as at Ctrl-C.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,18 @@ from collections.abc import Callable
 from types import FrameType
 
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+class Exit(Exception):
+    """The command has answered, and this is its exit code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class ReaderGone(Exception):
+    """The reader of stdout closed it. Not an `OSError`, as reading may raise."""
 
 
 class Ended(SystemExit):

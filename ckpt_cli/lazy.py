@@ -5,20 +5,15 @@ Help and completion need only the table of `CommandRef`s.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import wraps
 from importlib import import_module
-from inspect import Parameter, Signature, signature
 from itertools import groupby
-from typing import Any, TypeAlias, cast, get_type_hints
+from typing import Any, TypeAlias
 
-import typer
-import typer.core
-import typer.main
+import click
 
-# `Any` below stands for types of the parser that Typer shows under private names only.
-Command: TypeAlias = "typer.core.TyperCommand | LazyGroup"
+Command: TypeAlias = "SectionedCommand | LazyGroup"
 HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 
 
@@ -34,22 +29,28 @@ class CommandRef:
     """The heading above it in the help."""
 
 
-class GlobalOption(typer.core.TyperOption):
+class NothingGiven(click.UsageError):
+    """A group was called without any argument; the message is its help."""
+
+
+class GlobalOption(click.Option):
     """An option of every command; the help lists these options under their own heading."""
 
 
-class SectionedCommand(typer.core.TyperCommand):
+class SectionedCommand(click.Command):
     """A command with a help that lists its own options before the global ones."""
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        write_options(self.get_params(ctx), ctx, formatter)
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_help(self, ctx, formatter)
 
 
-def write_options(params: Sequence[Any], ctx: Any, formatter: Any) -> None:
-    """Write the sections Arguments, Options and Global options."""
+def write_help(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    """Write the usage, the text, and the sections Arguments, Options and Global options."""
+    command.format_usage(ctx, formatter)
+    command.format_help_text(ctx, formatter)
     sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
     sections["Global options"] = []
-    for param in params:
+    for param in command.get_params(ctx):
         record = param.get_help_record(ctx)
         if record is None:
             continue
@@ -64,7 +65,7 @@ def write_options(params: Sequence[Any], ctx: Any, formatter: Any) -> None:
                 formatter.write_dl(rows)
 
 
-class LazyGroup(typer.core.TyperGroup):
+class LazyGroup(click.Group):
     """Commands by name; each is imported when it is called."""
 
     def __init__(
@@ -78,31 +79,45 @@ class LazyGroup(typer.core.TyperGroup):
         super().__init__(
             name=name,
             help=help,
-            rich_markup_mode=None,
-            no_args_is_help=True,
-            params=options(),
+            params=[*options()],
             context_settings=HELP_NAMES,
+            # Releases of the parser differ in what they do then; `parse_args` does it.
+            no_args_is_help=False,
         )
         self.refs = refs
-        # "Did you mean" uses only the keys.
-        self.commands = dict.fromkeys(refs, self)
         self._options = options
 
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args:
+            raise NothingGiven(ctx.get_help(), ctx)
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(self.refs)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> Command | None:  # noqa: ARG002
         ref = self.refs.get(cmd_name)
         return None if ref is None else load_command(cmd_name, ref, self._options)
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        write_options(self.get_params(ctx), ctx, formatter)
-        self.format_commands(ctx, formatter)
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self.refs:
+            ctx.fail(f"no such command '{args[0]}'{_meant(args[0], self.refs)}")
+        return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_help(self, ctx, formatter)
         for panel, rows in groupby(self.refs.items(), lambda item: item[1].panel):
             with formatter.section(panel):
                 formatter.write_dl([(name, ref.summary) for name, ref in rows])
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, list(known))
+    return f". Did you mean {', '.join(map(repr, close))}?" if close else ""
 
 
 def load_command(name: str, ref: CommandRef, options: Callable[[], list[GlobalOption]]) -> Command:
@@ -111,28 +126,13 @@ def load_command(name: str, ref: CommandRef, options: Callable[[], list[GlobalOp
     found: Any = getattr(import_module(f"ckpt_cli.commands.{module}"), attribute)
     if isinstance(found, Mapping):
         return LazyGroup(name=name, refs=found, help=ref.summary, options=options)
-    single = typer.Typer(add_completion=False, rich_markup_mode=None)
-    single.command(name, cls=SectionedCommand, context_settings=HELP_NAMES)(_parsed(found))
-    command = cast("typer.core.TyperCommand", typer.main.get_command(single))
-    command.params.extend(options())
-    return command
+    # Imported late: the help of a group does not need it.
+    from ckpt_cli.parameters import parameters
 
-
-def _parsed(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command as the parser calls it: with a context, which holds the session."""
-    hints = get_type_hints(command, include_extras=True)
-    _, *options = signature(command).parameters.values()
-    for one in options:
-        (info,) = hints[one.name].__metadata__
-        if hints[one.name].__origin__ is bool and info.default is ...:  # it has no names
-            info.param_decls = (f"--{one.name.replace('_', '-')}",)  # and no `--no-`
-
-    @wraps(command)
-    def run(ctx: typer.Context, **values: Any) -> None:
-        command(ctx.obj, **values)
-
-    params = [one.replace(annotation=hints[one.name]) for one in options]
-    context = Parameter("ctx", Parameter.POSITIONAL_ONLY, annotation=typer.Context)
-    run.__signature__ = Signature([context, *params])  # type: ignore[attr-defined]
-    run.__annotations__ = {"ctx": typer.Context, **hints}
-    return run
+    return SectionedCommand(
+        name,
+        callback=click.pass_obj(found),
+        params=[*parameters(found), *options()],
+        help=found.__doc__,
+        context_settings=HELP_NAMES,
+    )

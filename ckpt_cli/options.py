@@ -8,10 +8,12 @@ from functools import wraps
 from inspect import Parameter, Signature
 from typing import Annotated, Any, TypeVar, get_type_hints
 
-import typer
+import click
 
 from ckpt_backends.errors import UsageError
+from ckpt_cli import color
 from ckpt_cli.lazy import GlobalOption
+from ckpt_cli.parameters import ParameterHelp
 from ckpt_cli.session import Session
 
 OptionsT = TypeVar("OptionsT")
@@ -49,19 +51,22 @@ def global_options() -> list[GlobalOption]:
     ]
 
 
-def argument(metavar: str, text: str) -> Any:
+def argument(metavar: str, text: str) -> ParameterHelp:
     """Return an argument of a command, with its line in the help."""
-    return typer.Argument(metavar=metavar, help=text)
+    return ParameterHelp(text, metavar, positional=True)
 
 
-def flag(text: str, *names: str) -> Any:
+def flag(text: str, *names: str) -> ParameterHelp:
     """Return an option without a value; without names, it has the name of its parameter."""
-    return typer.Option(*names, help=text)
+    return ParameterHelp(text, names=names)
 
 
-def option(metavar: str, text: str, *names: str, **more: Any) -> Any:
-    """Return an option with a value; without names, it has the name of its parameter."""
-    return typer.Option(*names, metavar=metavar, help=text, **more)
+def option(metavar: str, text: str, *names: str, **more: Any) -> ParameterHelp:
+    """Return an option with a value; without names, it has the name of its parameter.
+
+    `more` are `min`, `max` and `check` of `ParameterHelp`.
+    """
+    return ParameterHelp(text, metavar, names, **more)
 
 
 def takes(
@@ -90,11 +95,11 @@ def takes(
 def _value(
     names: list[str], metavar: str, text: str, choices: tuple[str, ...] | None = None
 ) -> GlobalOption:
-    def keep(ctx: typer.Context, param: typer.CallbackParam, value: str | None) -> None:
+    def keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
         if value is None:
             return
         if choices is not None and value not in choices:
-            raise typer.BadParameter(f"'{value}' is not one of {', '.join(choices)}")
+            raise click.BadParameter(f"'{value}' is not one of {', '.join(choices)}")
         _remember(ctx, param, value)
 
     return GlobalOption(
@@ -103,7 +108,7 @@ def _value(
 
 
 def _flag(names: list[str], text: str) -> GlobalOption:
-    def keep(ctx: typer.Context, param: typer.CallbackParam, value: bool) -> None:
+    def keep(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         if value:
             _remember(ctx, param, value)
 
@@ -112,8 +117,11 @@ def _flag(names: list[str], text: str) -> GlobalOption:
     )
 
 
-def _remember(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> None:
+def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     ctx.find_root().obj.settings[param.name] = value
+    if param.name == "color":
+        # Progress bars are drawn where no session is at hand.
+        color.chosen.set(value)
 
 
 Thread = Annotated[str, argument("THREAD[@REF]", "Thread id, optionally with a checkpoint.")]
@@ -174,7 +182,7 @@ def _storable(text: str | None) -> str | None:
 
 
 Reason = Annotated[
-    str | None, option("TEXT", "Record TEXT in the new metadata.", "--reason", callback=_storable)
+    str | None, option("TEXT", "Record TEXT in the new metadata.", "--reason", check=_storable)
 ]
 Force = Annotated[
     bool, flag("Proceed even if the newest checkpoint is dated in the future.", "--force")

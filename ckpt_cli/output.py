@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ckpt_backends.errors import PartlyDone, StoreUnavailable
-from ckpt_cli import ReaderGone
+from ckpt_cli.color import has_color
+from ckpt_cli.ending import ReaderGone
 from ckpt_cli.render.terminal.cell_width import cell_len
 from ckpt_cli.render.terminal.folding import folded
 from ckpt_cli.render.terminal.safe_text import safe_json, safe_text
@@ -61,12 +62,7 @@ class Output:
         self._no_progress = no_progress if self.terminal else nullcontext
         self._chosen = chosen
         self._pager = pager and self.terminal
-        self._color = color == "always" or (
-            color == "auto"
-            and self.terminal
-            and not os.environ.get("NO_COLOR")
-            and os.environ.get("TERM") != "dumb"
-        )
+        self._color = has_color(color, self._stream)
 
     @property
     def width(self) -> int:
@@ -202,6 +198,10 @@ class Output:
             )
         self._stream.flush()
         self._stream.buffer.write(data)
+
+    def verbatim(self, text: str) -> None:
+        """Print a text that no store holds as it is, in any format."""
+        self._write([text])
 
     def _paint(self, lines: Iterable[StyledLine]) -> Iterator[str]:
         return map(_painted if self._color else _unpainted, lines)

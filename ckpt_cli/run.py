@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import CkptError, PartlyDone, StoreChanged, StoreUnavailable, UsageError
 from ckpt_backends.servers.insecure_connection import InsecureConnection
-from ckpt_cli import ReaderGone
+from ckpt_cli import __version__, color
+from ckpt_cli.ending import Exit, ReaderGone
 from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
-    import typer
+    import click
 
 COMPLETE = "_complete"
 """The command that shell completion calls; see `ckpt_cli.complete`."""
@@ -31,39 +32,66 @@ def safe_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def run(argv: list[str]) -> int:
-    """Run one command line and return its exit code. Only KeyboardInterrupt is raised."""
+def run(argv: list[str], *, may_exit: bool = False) -> int:
+    """Run one command line and return its exit code. Only KeyboardInterrupt is raised.
+
+    With `may_exit`, a completion may end the process.
+    """
     if argv[:1] == [COMPLETE]:
         from ckpt_cli.complete import complete
 
-        return complete(argv[1:])
-    # Imported late: a shell that waits for completions has no time for it.
-    import typer
-
-    from ckpt_cli.app import root
-
+        return complete(argv[1:], may_exit=may_exit)
     session = Session()
+    color.chosen.set("auto")
     warnings.showwarning = partial(_show_warning, session)
     # Whatever PYTHONWARNINGS says.
     warnings.filterwarnings("always", category=InsecureConnection)
     try:
-        code = root().main(argv, prog_name="ckpt", standalone_mode=False, obj=session)
+        code = _carry_out(argv, session)
         flush()
     except CkptError as error:
         return _fail(error, argv, session)
-    except typer.TyperException as error:
-        return _usage(error, argv, session)
-    except typer.Abort:
+    except EOFError:
+        # Ctrl-D at a question.
         return 130
     except (BrokenPipeError, ReaderGone):
         # Python would fail again when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        return _bug(error, argv, session)
+        return _bug(error, argv)
     finally:
         session.close()
-    return code if isinstance(code, int) else 0
+    return code
+
+
+def _carry_out(argv: list[str], session: Session) -> int:
+    """Parse the arguments and call the command; returns its exit code."""
+    if argv == ["--version"]:
+        # Without the parser, which takes most of the time. Elsewhere in a command line, the
+        # parser answers it.
+        print(f"ckpt {__version__}")  # noqa: T201
+        return 0
+    # Imported late: a shell that waits for completions has no time for it.
+    import click
+
+    from ckpt_cli.app import root
+    from ckpt_cli.lazy import NothingGiven
+
+    try:
+        # The parser empties the list that it is given.
+        with root().make_context("ckpt", [*argv], obj=session) as context:
+            context.command.invoke(context)
+    except NothingGiven as error:
+        click.echo(error.message, err=True)
+        return 2
+    except click.ClickException as error:
+        raise _usage(error) from error
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    except Exit as ended:
+        return ended.code
+    return 0
 
 
 def _show_warning(
@@ -92,8 +120,8 @@ def flush() -> None:
 def _fail(error: CkptError, argv: list[str], session: Session) -> int:
     from ckpt_cli import diagnostics
 
-    if session.settings.get("debug"):
-        diagnostics.traceback()
+    if _given("--debug", argv):
+        diagnostics.traceback(error)
     if isinstance(error, StoreUnavailable | StoreChanged):
         error.message = session.names.without_values(error.message)
         error.hint = error.hint and session.names.without_values(error.hint)
@@ -101,34 +129,39 @@ def _fail(error: CkptError, argv: list[str], session: Session) -> int:
     return error.exit_code
 
 
-def _usage(error: typer.TyperException, argv: list[str], session: Session) -> int:
-    """Report a parser error in our own form, without a full stop."""
-    import typer
+def _usage(error: click.ClickException) -> UsageError:
+    """Return a parser error in our own form, without a full stop."""
+    import click
 
     context = getattr(error, "ctx", None)
+    hint = f"see `{context.command_path if context is not None else 'ckpt'} --help`"
     text = error.format_message().strip()
-    if context is not None and text == context.get_help().strip():
-        typer.echo(text, err=True)
-        return 2
-    path = context.command_path if context is not None else "ckpt"
-    hint = f"see `{path} --help`"
-    if "No such option" in text or "no such option" in text:
+    if isinstance(error, click.NoSuchOption):
+        # Releases of the parser differ in these words.
+        text = f"no such option: {error.option_name}"
+        if error.possibilities:
+            text += f" (Possible options: {', '.join(sorted(error.possibilities))})"
         hint += "; a thread id that begins with '-' goes after `--`"
-    line = text[:1].lower() + text[1:].rstrip(".")
-    return _fail(UsageError(line, hint=hint), argv, session)
+    return UsageError(text[:1].lower() + text[1:].rstrip("."), hint=hint)
 
 
-def _bug(error: Exception, argv: list[str], session: Session) -> int:
+def _bug(error: Exception, argv: list[str]) -> int:
     from ckpt_cli import diagnostics
 
-    if session.settings.get("debug"):
-        diagnostics.traceback()
+    if _given("--debug", argv):
+        diagnostics.traceback(error)
     # The text of an unexpected error may contain values.
-    words = "redacted" if session.settings.get("redact") else error
+    words = "redacted" if _given("--redact", argv) else error
     line = f"internal error: {type(error).__name__}: {words}"
     hint = "this is a bug in ckpt; run again with --debug and report what it prints"
     diagnostics.report(CkptError(line, hint=hint), as_json=_wants_json(argv))
     return 70
+
+
+def _given(flag: str, argv: list[str]) -> bool:
+    """Return whether a global flag is given; uses the arguments, since parsing may have failed."""
+    end = argv.index("--") if "--" in argv else len(argv)
+    return flag in argv[:end]
 
 
 def _wants_json(argv: list[str]) -> bool:

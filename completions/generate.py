@@ -14,15 +14,19 @@ from typing import Any
 
 from ckpt_backends.model import Status
 from ckpt_cli.app import COMMANDS, root
+from ckpt_cli.commands.completion import SCRIPTS
+from ckpt_cli.commands.export import FORMATS as EXPORT_FORMATS
 from ckpt_cli.commands.memory import COMMANDS as MEMORY
 from ckpt_cli.commands.sessions import COMMANDS as SESSIONS
 from ckpt_cli.commands.threads import COMMANDS as THREADS
 from ckpt_cli.lazy import GlobalOption
 from ckpt_cli.options import COLORS, FORMATS
+from ckpt_cli.plans.gc import SCOPES
 from ckpt_cli.queries.disk_usage import BYS
 from ckpt_cli.queries.threads import SORTS
 
-FOLDER = Path(__file__).parent
+TEMPLATES = Path(__file__).parent
+FOLDER = TEMPLATES.parent / "ckpt_cli" / "completions"
 GROUPS = {"threads": THREADS, "sessions": SESSIONS, "memory": MEMORY}
 
 WORDS: Mapping[str, tuple[str, ...]] = {
@@ -31,39 +35,50 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "--sort": SORTS,
     "--status": tuple(Status),
     "--by": BYS,
+    "--scope": (*SCOPES, "all"),
+    "--format": EXPORT_FORMATS,
     "--to-last": tuple(one for one in Status if one is not Status.EMPTY),
 }
 """The values of an option."""
-DYNAMIC: Mapping[str, str] = {
-    "--store": "store",
-    "--config": "file",
-    "--at": "ref",
-    "--ns": "ns",
-    "--channel": "channel",
-    "--threads": "store",
-    "--memory": "store",
-}
-"""The kind of an option's value, for `ckpt _complete`; the shell itself completes a `file`."""
-ARGUMENTS: Mapping[str, str] = {
+KINDS: Mapping[str, str] = {
+    "URL": "store",
+    "STORE": "store",
+    "FILE": "file",
+    "DIR": "file",
     "THREAD": "thread",
     "THREAD[@REF]": "target",
     "REF": "ref",
-    "PATH": "file",
+    "CHANNEL": "channel",
     "CHANNEL[.PATH]": "channel",
+    "KEY": "item",
+    "SESSION": "session",
+    "SHELL": f"words:{' '.join(SCRIPTS)}",
 }
+"""By metavar, the kind of a value for `ckpt _complete`; the shell itself completes a `file`."""
+NAMED_KINDS: Mapping[tuple[str, str], str] = {
+    ("--ns", "NAMESPACE"): "ns",
+    ("--namespace", "NAMESPACE"): "namespace",
+    ("namespace", "NAMESPACE"): "namespace",
+    ("path", "PATH"): "file",
+    ("--sort", "KEY"): "",
+    ("--by", "KEY"): "",
+}
+"""By the name and metavar of an option or argument, the kind if the metavar does not tell it."""
 
 
 @dataclass(frozen=True)
 class Option:
     names: tuple[str, ...]
     takes_value: bool
+    kind: str
+    """The kind of its value, or `words:...`; empty if it cannot be completed."""
     help: str
 
-    @property
-    def kind(self) -> str:
-        """The kind of its value, or `words:...`; empty if it cannot be completed."""
-        long = self.names[-1]
-        return f"words:{' '.join(WORDS[long])}" if long in WORDS else DYNAMIC.get(long, "")
+
+@dataclass(frozen=True)
+class Argument:
+    kind: str
+    is_repeated: bool
 
 
 @dataclass(frozen=True)
@@ -72,8 +87,7 @@ class Command:
     """With its group, such as `threads list`."""
     help: str
     options: tuple[Option, ...]
-    arguments: tuple[str, ...]
-    """Kinds."""
+    arguments: tuple[Argument, ...]
 
 
 def commands() -> list[Command]:
@@ -94,7 +108,7 @@ def commands() -> list[Command]:
     return found
 
 
-_HELP = Option(("--help",), False, "Show this message and exit.")
+_HELP = Option(("--help",), False, "", "Show this message and exit.")
 
 
 def _context(group: Any) -> Any:
@@ -102,22 +116,32 @@ def _context(group: Any) -> Any:
 
 
 def _command(name: str, summary: str, command: Any) -> Command:
-    arguments = (one for one in command.params if one.param_type_name == "argument")
-    kinds = (ARGUMENTS.get(_bare(one.metavar or ""), "") for one in arguments)
-    return Command(name, summary, tuple(_options(command, own=True)), tuple(kinds))
-
-
-def _bare(metavar: str) -> str:
-    """`[THREAD]` and `[THREAD[@REF]]` without the brackets around them."""
-    return metavar[1:-1] if metavar.startswith("[") else metavar
+    arguments = (
+        Argument(_kind(one.name, one.metavar), one.nargs == -1)
+        for one in command.params
+        if one.param_type_name == "argument"
+    )
+    return Command(name, summary, tuple(_options(command, own=True)), tuple(arguments))
 
 
 def _options(command: Any, *, own: bool) -> Iterator[Option]:
     for param in command.params:
-        if param.param_type_name == "option" and isinstance(param, GlobalOption) != own:
-            yield Option(tuple(param.opts), not param.is_flag, param.help or "")
-        elif param.param_type_name == "option" and not own and "--version" in param.opts:
-            yield Option(tuple(param.opts), False, param.help or "")
+        is_version = not own and "--version" in param.opts
+        if param.param_type_name == "option" and (
+            isinstance(param, GlobalOption) != own or is_version
+        ):
+            kind = "" if param.is_flag else _kind(param.opts[-1], param.metavar)
+            names = (*param.opts, *param.secondary_opts)
+            yield Option(names, not param.is_flag, kind, param.help or "")
+
+
+def _kind(name: str, metavar: str) -> str:
+    """The kind of a value, by its name and a metavar such as `[THREAD]...`."""
+    if name in WORDS:
+        return f"words:{' '.join(WORDS[name])}"
+    bare = metavar.removesuffix("...")
+    bare = bare[1:-1] if bare.startswith("[") else bare
+    return NAMED_KINDS.get((name, bare), KINDS.get(bare, ""))
 
 
 def _valued(found: list[Command]) -> list[str]:
@@ -137,9 +161,22 @@ def _valued(found: list[Command]) -> list[str]:
 
 
 def _kinds(found: list[Command]) -> dict[str, str]:
-    """Option to the kind of its value."""
-    options = [option for command in found for option in command.options if option.kind]
-    return {name: option.kind for option in options for name in option.names}
+    """Pattern of command and option to the kind of its value."""
+    kinds = [
+        (command.name, name, option.kind)
+        for command in found
+        for option in command.options
+        if option.takes_value
+        for name in option.names
+    ]
+    of_name: dict[str, set[str]] = {}
+    for _, name, kind in kinds:
+        of_name.setdefault(name, set()).add(kind)
+    return {
+        f"{'*' if len(of_name[name]) == 1 else command} {name}": kind
+        for command, name, kind in kinds
+        if kind
+    }
 
 
 def _shared(found: list[Command]) -> str:
@@ -153,14 +190,15 @@ def _shared(found: list[Command]) -> str:
         "            case $want in",
         "                -s|--store) store=$word ;;",
         "                --config) config=$word ;;",
-        "                --ns) ns=$word ;;",
+        "                --ns|--namespace) ns=$word ;;",
         "            esac",
         "            want=",
-        "        elif [[ $word == -* ]]; then",
+        "        elif [[ -z $ended && $word == -* ]]; then",
         '            case "$cmd $word" in',
+        '                *" --") ended=1 ;;',
         '                *" --store="*) store=${word#*=} ;;',
         '                *" --config="*) config=${word#*=} ;;',
-        '                *" --ns="*) ns=${word#*=} ;;',
+        '                *" --ns="*|*" --namespace="*) ns=${word#*=} ;;',
         f"                {valued}) want=$word ;;",
         "            esac",
         "        elif [[ -z $cmd ]]; then",
@@ -178,11 +216,18 @@ def _shared(found: list[Command]) -> str:
         "            place=$((place + 1))",
         "        fi",
         "    done",
+        "    if [[ -z $want && -z $ended && $cur == --*=* ]]; then",
+        "        want=${cur%%=*} lead=${cur%%=*}= cur=${cur#*=}",
+        "    fi",
+        "    is_value=$want$ended",
         "    if [[ -n $want ]]; then",
-        "        case $want in",
-        *(f'            {name}) kind="{kind}" ;;' for name, kind in _kinds(found).items()),
+        '        case "$cmd $want" in',
+        *(
+            f'            {_pattern(name)}) kind="{kind}" ;;'
+            for name, kind in _kinds(found).items()
+        ),
         "        esac",
-        "    elif [[ $cur == -* ]]; then",
+        "    elif [[ -z $ended && $cur == -* ]]; then",
         "        case $cmd in",
         *(
             f'            {_quoted(command.name)}) kind="words:{_names(command)}" ;;'
@@ -200,10 +245,10 @@ def _shared(found: list[Command]) -> str:
             for group, inner in GROUPS.items()
         ),
         *(
-            f'            "{command.name}:{place}") kind={kind} ;;'
+            f'            {_place(command.name, place, one)}) kind="{one.kind}" ;;'
             for command in found
-            for place, kind in enumerate(command.arguments)
-            if kind
+            for place, one in enumerate(command.arguments)
+            if one.kind
         ),
         "        esac",
         "    fi",
@@ -220,169 +265,29 @@ def _pattern(text: str) -> str:
     return f'*"{text[1:]}"' if text.startswith("*") else f'"{text}"'
 
 
+def _place(command: str, place: int, argument: Argument) -> str:
+    """The pattern of an argument's place; a repeated one is the last or the only one."""
+    if not argument.is_repeated:
+        return f'"{command}:{place}"'
+    return f'"{command}:"' + ("[!0]*" if place else "*")
+
+
 def _quoted(name: str) -> str:
     return f'"{name}"' if " " in name else name
 
 
-BASH = r"""# Bash completion of ckpt. Made by completions/generate.py.
-
-_ckpt() {
-    local cur word want= cmd= thread= store= config= ns= kind= place=0 line cut
-    local -a words before
-    COMPREPLY=()
-    # COMP_WORDS breaks words at '@' and ':', which thread ids have.
-    line=${COMP_LINE:0:COMP_POINT}
-    read -ra words <<< "$line"
-    [[ $line == *[[:space:]] ]] && words+=("")
-    cur=${words[${#words[@]}-1]}
-    before=("${words[@]:1:${#words[@]}-2}")
-@SHARED@
-    case $kind in
-        "") return ;;
-        file)
-            compopt -o filenames 2>/dev/null
-            while IFS= read -r word; do COMPREPLY+=("$word"); done < <(compgen -f -- "$cur")
-            return ;;
-        words:*)
-            while IFS= read -r word; do COMPREPLY+=("$word"); done \
-                < <(compgen -W "${kind#words:}" -- "$cur") ;;
-        *)
-            while IFS=$'\t' read -r word _; do
-                printf -v word %q "$word"
-                COMPREPLY+=("$word")
-            done < <("${words[0]/#\~/$HOME}" _complete "$kind" "${cur//\\/}" "$store" "$config" \
-                "${thread//\\/}" "$ns" 2>/dev/null)
-            if [[ $kind == store ]]; then
-                compopt -o filenames 2>/dev/null
-                while IFS= read -r word; do COMPREPLY+=("$word"); done < <(compgen -f -- "$cur")
-                # A URL goes on behind its scheme.
-                [[ ${COMPREPLY[0]-} == *:// ]] && compopt -o nospace 2>/dev/null
-            fi ;;
-    esac
-    # Readline replaces only what follows the last of its word breaks.
-    cut=${cur%"${cur##*[$COMP_WORDBREAKS]}"}
-    if [[ -n $cut ]]; then COMPREPLY=("${COMPREPLY[@]#"$cut"}"); fi
-}
-
-complete -F _ckpt ckpt
-"""
-
-ZSH = r"""#compdef ckpt
-# Zsh completion of ckpt. Made by completions/generate.py.
-
-_ckpt() {
-    local cur word want= cmd= thread= store= config= ns= kind= place=0
-    local -a before found
-    before=("${(@Q)words[2,CURRENT-1]}")
-    cur=$PREFIX
-@SHARED@
-    case $kind in
-        "") return 1 ;;
-        file) _files ;;
-        words:*) found=(${=kind#words:}); compadd -a found ;;
-        *)
-            found=("${(@f)$("${(Q)words[1]}" _complete "$kind" "${(Q)cur}" "$store" "$config" \
-                "$thread" "$ns" 2>/dev/null)}")
-            found=(${found:#})
-            local -a values=("${(@)found%%$'\t'*}") shown=("${(@)found//$'\t'/  -- }")
-            # A URL goes on behind its scheme.
-            local -a ends=()
-            [[ $values[-1] == *:// ]] && ends=(-S '')
-            compadd "${ends[@]}" -d shown -a values
-            [[ $kind == store ]] && _files ;;
-    esac
-}
-
-if [[ $funcstack[1] == _ckpt ]]; then _ckpt "$@"; else compdef _ckpt ckpt; fi
-"""
-
-FISH = r"""# Fish completion of ckpt. Made by completions/generate.py.
-
-function __ckpt_where
-    set -l want ''
-    set -l cmd ''
-    set -l place 0
-    for word in (commandline -opc)[2..-1]
-        if test -n "$want"
-            set want ''
-            continue
-        end
-        switch "$cmd $word"
-            case @VALUED@
-                set want $word
-            case '* -*'
-            case '*'
-                if test -z "$cmd"
-                    set cmd $word
-                else if contains -- $cmd @GROUPS@
-                    set cmd "$cmd $word"
-                else
-                    set place (math $place + 1)
-                end
-        end
-    end
-    echo "$cmd:$place"
-end
-
-function __ckpt_in
-    string match -q -- "$argv[1]:*" (__ckpt_where)
-end
-
-function __ckpt_at
-    test (__ckpt_where) = $argv[1]
-end
-
-function __ckpt_ask
-    set -l want ''
-    set -l store ''
-    set -l config ''
-    set -l ns ''
-    set -l plain
-    for word in (commandline -opc)[2..-1]
-        switch $want
-            case -s --store
-                set store $word
-            case --config
-                set config $word
-            case --ns
-                set ns $word
-        end
-        if test -n "$want"
-            set want ''
-            continue
-        end
-        set -l cmd "$plain[1]"
-        contains -- "$cmd" @GROUPS@; and set cmd "$plain[1..2]"
-        switch "$cmd $word"
-            case @VALUED@
-                set want $word
-            case '* -*'
-            case '*'
-                set -a plain $word
-        end
-    end
-    set -l skip 2
-    contains -- "$plain[1]" @GROUPS@; and set skip 3
-    set -l program (commandline -opc)[1]
-    set -l word (commandline -ct)
-    $program _complete $argv[1] "$word" "$store" "$config" "$plain[$skip]" "$ns" 2>/dev/null
-end
-
-complete -c ckpt -f
-"""
-
-
 def _fish(found: list[Command]) -> str:
-    valued = " ".join(f"'{one}'" for one in _valued(found))
-    lines = [FISH.replace("@VALUED@", valued).replace("@GROUPS@", " ".join(GROUPS))]
+    lines = []
     for command in found[1:]:
         group, _, name = command.name.rpartition(" ")
-        where = f"__ckpt_at {group}:0"
+        where = f'__ckpt_at "{group}" 0'
         lines.append(f"complete -c ckpt -n '{where}' -a {name} -d {_text(command.help)}")
-        for place, kind in enumerate(command.arguments):
-            if kind:
-                where = f'__ckpt_at "{command.name}:{place}"'
-                lines.append(f"complete -c ckpt -n '{where}' {_fish_values(kind)}")
+        for place, one in enumerate(command.arguments):
+            if one.kind:
+                last = f" {_MANY}" if one.is_repeated else ""
+                where = f'__ckpt_at "{command.name}" {place}{last}'
+                values = _fish_values(one.kind, " argument")
+                lines.append(f"complete -c ckpt -n '{where}' {values}")
     for command in found:
         where = f" -n '__ckpt_in \"{command.name}\"'" if command.name else ""
         for option in command.options:
@@ -397,13 +302,17 @@ def _fish(found: list[Command]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _fish_values(kind: str) -> str:
+_MANY = 9999
+"""More arguments than a command line has."""
+
+
+def _fish_values(kind: str, what: str = "") -> str:
     if kind == "file":
         return "-F"
     if kind.startswith("words:"):
         return f"-a '{kind.removeprefix('words:')}'"
     files = " -F" if kind == "store" else ""
-    return f"-a '(__ckpt_ask {kind})'{files}" if kind else ""
+    return f"-a '(__ckpt_ask {kind}{what})'{files}" if kind else ""
 
 
 def _text(text: str) -> str:
@@ -414,10 +323,15 @@ def scripts() -> dict[str, str]:
     """File name to script."""
     found = commands()
     shared = _shared(found)
+    bash, zsh, fish = (
+        (TEMPLATES / f"template.{name}").read_text("utf-8") for name in ("bash", "zsh", "fish")
+    )
+    valued = " ".join(f"'{one}'" for one in _valued(found))
+    fish = fish.replace("@VALUED@", valued).replace("@GROUPS@", " ".join(GROUPS))
     return {
-        "ckpt.bash": BASH.replace("@SHARED@", shared),
-        "_ckpt": ZSH.replace("@SHARED@", shared),
-        "ckpt.fish": _fish(found),
+        "ckpt.bash": bash.replace("@SHARED@", shared),
+        "_ckpt": zsh.replace("@SHARED@", shared),
+        "ckpt.fish": fish + _fish(found),
     }
 
 

@@ -237,12 +237,17 @@ def pytest_configure(config: pytest.Config) -> None:
 # Must run before xdist, which reads the marks in a hook of the same name.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Group the tests that one worker runs together: those of a filled store, or of a file.
+    """Leave variants of an engine for `-m slow`, and group the tests that one worker runs together:
+    those of a filled store, or of a file.
 
     So each store is filled only once. Tests of the screen share nothing and take long: they run one
     by one at the end, so that no worker waits for another.
     """
+    from tests.harness.tiers import is_proved_on_the_engine
+
     for item in items:
+        if SUITE in item.path.parents and is_proved_on_the_engine(item):
+            item.add_marker(pytest.mark.slow)
         if item.path.parent.name == "tui" or SUITE in item.path.parents:
             continue
         params = getattr(item, "callspec", None)

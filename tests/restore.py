@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from base64 import b64decode
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,11 @@ def restore_documents(path: Path, url: str, suffix: str = "", prefix: str = "") 
     client.close()
 
 
-def restore_javascript_documents(path: Path, url: str) -> None:
-    """Restore the documents of a LangGraph.js fixture into a database, with its saver's indexes."""
+def restore_javascript_documents(path: Path, url: str, only: Collection[str] | None = None) -> None:
+    """Restore the documents of a LangGraph.js fixture into a database, with its saver's indexes.
+
+    `only` is the threads to restore; None for all.
+    """
     import pymongo
     from bson import decode_all
 
@@ -85,22 +89,32 @@ def restore_javascript_documents(path: Path, url: str) -> None:
         database.checkpoints.create_index(list(key.items()), name="thread_ns_checkpoint_idx")
         name = "thread_ns_checkpoint_task_idx"
         database.checkpoint_writes.create_index(list(write.items()), name=name)
-        every = decode_all(gzip.decompress(path.read_bytes()))
+        every = [
+            one
+            for one in decode_all(gzip.decompress(path.read_bytes()))
+            if only is None or one["thread_id"] in only
+        ]
         database.checkpoints.insert_many(one for one in every if "task_id" not in one)
         database.checkpoint_writes.insert_many(one for one in every if "task_id" in one)
 
 
-def restore_keys(path: Path, url: str) -> None:
-    """Restore the keys of a Redis fixture into an empty server, with the newest saver's indexes."""
+def restore_keys(path: Path, url: str, only: Collection[str] | None = None) -> None:
+    """Restore the keys of a Redis fixture into an empty server, with the newest saver's indexes.
+
+    `only` is the threads to restore; None for all.
+    """
     from langgraph.checkpoint.redis import RedisSaver
 
     with RedisSaver.from_conn_string(url) as saver:
         saver.setup()
-    _set_keys(path, url)
+    _set_keys(path, url, only)
 
 
-def restore_javascript_keys(path: Path, url: str) -> None:
-    """Restore the keys of a LangGraph.js fixture, with the indexes of LangGraph.js."""
+def restore_javascript_keys(path: Path, url: str, only: Collection[str] | None = None) -> None:
+    """Restore the keys of a LangGraph.js fixture, with the indexes of LangGraph.js.
+
+    `only` is the threads to restore; None for all.
+    """
     import redis
 
     with redis.Redis.from_url(url) as client:
@@ -108,7 +122,7 @@ def restore_javascript_keys(path: Path, url: str) -> None:
             tags = [word for name in TAGS for word in (f"$.{name}", "AS", name, "TAG")]
             words = ("ON", "JSON", "PREFIX", 1, prefix, "SCHEMA", *tags)
             client.execute_command("FT.CREATE", index, *words)
-    _set_keys(path, url)
+    _set_keys(path, url, only)
 
 
 JAVASCRIPT_INDEXES = {
@@ -120,12 +134,14 @@ TAGS = ("thread_id", "checkpoint_ns", "checkpoint_id")
 """The indexed fields that are used; the saver's own indexes have more."""
 
 
-def _set_keys(path: Path, url: str) -> None:
+def _set_keys(path: Path, url: str, only: Collection[str] | None = None) -> None:
     import redis
 
     with redis.Redis.from_url(url) as client, client.pipeline(transaction=False) as pipe:
         for line in gzip.decompress(path.read_bytes()).splitlines():
             one = json.loads(line)
+            if only is not None and one["key"].split(":")[1] not in only:
+                continue
             match one["kind"]:
                 case "json":
                     pipe.execute_command("JSON.SET", one["key"], "$", one["value"])

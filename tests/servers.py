@@ -539,7 +539,8 @@ def start_dynamodb() -> Server:
     folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid()}-"))
     for attempt in range(_TRIES):
         port = free_port()
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        script = str(Path(__file__).parent / "moto_server.py")
+        command = [sys.executable, script, "-H", "127.0.0.1", "-p", str(port)]
         process = _launched(command, folder)
         server = Server(f"http://127.0.0.1:{port}", process, folder, signal.SIGKILL)
         try:

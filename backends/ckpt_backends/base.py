@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from heapq import nsmallest
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -66,6 +67,10 @@ class BaseStore(Store):
 
     def observe_scans(self, observer: ScanObserver) -> None:
         """Nothing to do: threads are listed from an index."""
+
+    def thread_ids(self, prefix: str, *, after: str = "", limit: int) -> Iterator[str]:
+        ids = (one.thread_id for one in self.threads())
+        yield from nsmallest(limit, (one for one in ids if one.startswith(prefix) and one > after))
 
     def thread(self, thread_id: str) -> Thread | None:
         return next((one for one in self.threads() if one.thread_id == thread_id), None)

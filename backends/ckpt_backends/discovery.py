@@ -15,11 +15,9 @@ from importlib import import_module
 from typing import Any
 
 from ckpt_backends.declaration import Backend
+from ckpt_backends.installing import DISTRIBUTION
 from ckpt_backends.model import Capability
 from ckpt_backends.plugins import plugins
-
-DISTRIBUTION = "langgraph-ckpt"
-"""The distribution of the bundled backends."""
 
 
 def bundled() -> tuple[Backend, ...]:

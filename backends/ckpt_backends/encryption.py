@@ -17,6 +17,7 @@ from typing import Unpack
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.files.regular_file import read_regular
+from ckpt_backends.installing import install_command
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_backends.protocol import CheckpointOptions, Store, WriteOptions
 from ckpt_backends.wrapper import WrappedStore
@@ -29,10 +30,10 @@ _NONCE = _TAG = 16
 
 NO_KEY = f"encrypted; set {KEY_VARIABLE} or add --aes-key-file FILE"
 WRONG_KEY = "encrypted, and the key does not fit"
-NO_LIBRARY = "encrypted; reading it requires pycryptodome: pip install 'langgraph-ckpt[aes]'"
+NO_LIBRARY = "encrypted; reading it requires pycryptodome: "
 DAMAGED = "encrypted and cut off"
-CLOSED = frozenset({NO_KEY, WRONG_KEY, NO_LIBRARY, DAMAGED})
-"""All reasons why a value may stay encrypted."""
+CLOSED = (NO_KEY, WRONG_KEY, NO_LIBRARY, DAMAGED)
+"""How all reasons begin why a value may stay encrypted."""
 
 Key = Callable[[], bytes | None]
 """Called at the first encrypted value. Returns the key or None; may raise `UsageError`."""
@@ -219,7 +220,7 @@ def _decrypted(data: bytes, key: bytes) -> tuple[bytes | None, str]:
     try:
         from Crypto.Cipher import AES
     except ImportError:
-        return None, NO_LIBRARY
+        return None, NO_LIBRARY + install_command("langgraph-ckpt[aes]")
     if len(data) < _NONCE + _TAG:
         return None, DAMAGED
     cipher = AES.new(key, AES.MODE_EAX, nonce=data[:_NONCE])

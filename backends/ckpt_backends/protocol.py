@@ -14,11 +14,8 @@ from abc import abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self, TypedDict
+from typing import TYPE_CHECKING, Protocol, Self, TypedDict
 
-from ckpt_backends.changes.change import Change
-from ckpt_backends.changes.removal import Removal, Removed
-from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.model import (
     BlobKey,
     Checkpoint,
@@ -30,6 +27,11 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
+
+if TYPE_CHECKING:
+    from ckpt_backends.changes.change import Change
+    from ckpt_backends.changes.removal import Removal, Removed
+    from ckpt_backends.changes.rows import Restored, Row
 
 
 class Closing(Protocol):
@@ -136,6 +138,14 @@ class Store(Closing, Protocol):
         """All threads, the one with the newest checkpoint first. Reads the index only.
 
         Threads of equal age are ordered by id. Returns at most `limit` threads if it is given.
+        """
+        ...
+
+    def thread_ids(self, prefix: str, *, after: str = "", limit: int) -> Iterator[str]:
+        """The ids of threads that begin with `prefix`, in the order of their characters.
+
+        Returns at most `limit` ids, all greater than `after`. Meant for completions: reads the
+        index only.
         """
         ...
 

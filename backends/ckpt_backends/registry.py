@@ -6,12 +6,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from os.path import exists
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from ckpt_backends.app_sessions import NO_SESSIONS, SessionStore
 from ckpt_backends.declaration import Backend
 from ckpt_backends.discovery import (
-    DISTRIBUTION,
     backend_claiming,
     backend_of,
     known_backends,
@@ -25,10 +23,14 @@ from ckpt_backends.errors import (
     Unsupported,
     UsageError,
 )
-from ckpt_backends.memory.protocol import MemoryStore, ThreadsOfMemory
+from ckpt_backends.installing import DISTRIBUTION, install_command
 from ckpt_backends.plugins import error_line, plugins
 from ckpt_backends.protocol import Store
 from ckpt_backends.url import StoreUrl, parse_url, without_values
+
+if TYPE_CHECKING:
+    from ckpt_backends.app_sessions import SessionStore
+    from ckpt_backends.memory.protocol import MemoryStore, ThreadsOfMemory
 
 
 def load_backend(scheme: str) -> Backend:
@@ -78,6 +80,8 @@ def open_sessions(url: StoreUrl) -> SessionStore:
     """Open an application's sessions for reading. Raises what `open_store` raises."""
     with opening(url) as backend:
         if not backend.sessions:
+            from ckpt_backends.app_sessions import NO_SESSIONS
+
             names = [
                 f"{one.schemes[0]}://" for one in known_backends() if one.sessions and one.schemes
             ]
@@ -104,6 +108,8 @@ def threads_of_memory(url: StoreUrl) -> ThreadsOfMemory:
     """The store of the threads that a memory came from."""
     with opening(url) as backend:
         if not backend.threads_of_memory:
+            from ckpt_backends.memory.protocol import ThreadsOfMemory
+
             return ThreadsOfMemory(url, "the same store")
         return cast("ThreadsOfMemory", call_facet(backend, backend.threads_of_memory, url))
 
@@ -141,7 +147,7 @@ def call_facet(backend: Backend, place: str, url: StoreUrl) -> Any:
         except ImportError as error:
             raise MissingDependency(
                 f"cannot open '{url}': {backend.title} needs the driver {backend.driver}",
-                hint=f"install it: pip install {installs_driver(backend)}",
+                hint=f"install it: {install_command(driver_requirement(backend))}",
             ) from error
     try:
         function = load(place)
@@ -156,10 +162,10 @@ def call_facet(backend: Backend, place: str, url: StoreUrl) -> Any:
     return function(url)
 
 
-def installs_driver(backend: Backend) -> str:
-    """The arguments of `pip install` that install a backend's driver."""
+def driver_requirement(backend: Backend) -> str:
+    """The requirement that brings a backend's driver, such as `langgraph-ckpt[redis]`."""
     package = package_of(backend)
     if backend.extra:
-        return f"'{package}[{backend.extra}]'"
+        return f"{package}[{backend.extra}]"
     # A package requires the drivers of its backends, so installing it again adds a missing one.
     return backend.driver if package == DISTRIBUTION else package

@@ -47,6 +47,9 @@ class WrappedStore(Closing):
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         return self.inner.threads(limit=limit)
 
+    def thread_ids(self, prefix: str, *, after: str = "", limit: int) -> Iterator[str]:
+        return self.inner.thread_ids(prefix, after=after, limit=limit)
+
     def thread(self, thread_id: str) -> Thread | None:
         return self.inner.thread(thread_id)
 

@@ -80,7 +80,12 @@ class CheckpointHandle:
     @property
     def status(self) -> str:
         """The worst of `error`, `interrupted`, `pending`, `done` and `unknown` that holds."""
-        return str(self.entry.moment.status)
+        return self.entry.moment.status.value
+
+    @property
+    def conditions(self) -> list[str]:
+        """All of these that hold, the worst first."""
+        return [one.value for one in self.entry.moment.conditions]
 
     @property
     def next(self) -> list[str] | None:

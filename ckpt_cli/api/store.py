@@ -234,7 +234,9 @@ class StoreHandle:
         """Search threads for a regular expression; with `fixed`, for plain text.
 
         Yields what `ckpt grep` prints. The attribute `missed` of the result tells what could not
-        be searched. `jobs` is the number of processes. Raises `NotFound` or `UsageError`.
+        be searched. `threads` are ids, by default all; `match` is a pattern for ids, `where` is
+        `metadata.KEY=VALUE` at the head. `jobs` is the number of processes; a script that starts
+        several needs `if __name__ == "__main__":`. Raises `NotFound` or `UsageError`.
         """
         from ckpt_cli.api.search import start_search
         from ckpt_cli.queries.grep import GrepQuery
@@ -256,8 +258,8 @@ class StoreHandle:
     ) -> Answer[WriteCounts]:
         """Return which nodes wrote how much to which channels, as `ckpt stats` prints it.
 
-        `since` and `until` limit the checkpoints, by an age such as `7d` or a time. `jobs` is the
-        number of processes. Raises `NotFound` or `UsageError`.
+        `since` and `until` limit the checkpoints, by an age such as `7d` or a time. The other
+        arguments are those of `grep`. Raises `NotFound` or `UsageError`.
         """
         from ckpt_cli.core.write_counts import WriteCounts
         from ckpt_cli.queries.stats import Range, threads_stats
@@ -299,8 +301,8 @@ class StoreHandle:
     ) -> Iterator[Answer[ReplayReport]]:
         """Yield the verdicts on each thread, as `ckpt replay --all` prints them.
 
-        `reducers` maps channels to the names of their reducers, as in `ThreadHandle.replay`.
-        `jobs` is the number of processes. Raises `NotFound` or `UsageError`.
+        `reducers` maps channels to the names of their reducers, as in `ThreadHandle.replay`. The
+        other arguments are those of `grep`. Raises `NotFound` or `UsageError`.
         """
         from ckpt_cli.api.replaying import replay_several
 

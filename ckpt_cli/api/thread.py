@@ -270,6 +270,16 @@ class ThreadHandle:
 
         return map(show_record, views(self.reader))
 
+    def memories(self, memory: str | None = None) -> list[dict[str, Any]] | None:
+        """Return the long-term memory made from the thread; None if no memory is known.
+
+        `memory` names it; without, the one of the profile or next to the store is read. The dicts
+        are `memories` of `ckpt threads show`.
+        """
+        from ckpt_cli.api.memories import memories_from
+
+        return memories_from(self.around, memory, lambda thread_id: thread_id == self.id)
+
     def _replayed(self, reducers: Mapping[str, str] | None, ns: str | None) -> JudgedThread:
         from ckpt_cli.api.replaying import replay_one
 

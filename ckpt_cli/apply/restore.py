@@ -44,7 +44,7 @@ class RestoreReport:
             raise PartlyDone(
                 f"{len(self.failed)} of {number} {noun} {verb} restored: {first.message}",
                 hint=first.hint,
-            )
+            ) from first
 
 
 def restore_threads(

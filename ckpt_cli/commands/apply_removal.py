@@ -10,17 +10,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from typer import Exit
-
 from ckpt_backends.changes.bundle import make_folder
 from ckpt_backends.changes.signatures import SigningKey
 from ckpt_backends.errors import PartlyDone
+from ckpt_cli.api.memories import memories_from
 from ckpt_cli.apply.purge import Archive, Pace, run_purge
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import confirm
-from ckpt_cli.commands.thread_memory import remembered
 from ckpt_cli.core.retention.purge_plan import PurgeReport
 from ckpt_cli.diagnostics import progress
+from ckpt_cli.ending import Exit
 from ckpt_cli.plans.plan_file import PlanFile
 from ckpt_cli.render.purge import (
     done,
@@ -134,12 +133,12 @@ def _raise_stopped(report: PurgeReport) -> None:
     if report.vacuum is not None:
         raise PartlyDone(
             f"cannot reclaim disk space: {report.vacuum.message}", hint=report.vacuum.hint
-        )
+        ) from report.vacuum
 
 
 def _memories(session: Session, plan: PlanFile, terms: Terms) -> list[dict[str, Any]] | None:
     """The memories that came from removed threads; None where no memory is known."""
-    found = remembered(session, terms.memory, lambda _: True)
+    found = memories_from(session, terms.memory, lambda _: True)
     if not found:
         return found
     named = {row["thread_id"] for row in found}

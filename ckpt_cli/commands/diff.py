@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Annotated
 
-import typer
-
 from ckpt_backends.errors import UsageError
 from ckpt_cli.core.replay.elimination import Verdict
 from ckpt_cli.core.replay.reducer_options import named_reducers
+from ckpt_cli.ending import Exit
 from ckpt_cli.options import (
     Channels,
     ExitCode,
@@ -108,7 +107,7 @@ def diff(session: Session, options: DiffOptions) -> None:
     for name in found.missing(options.channel or ()):
         session.note(f"no channel '{name}' at these checkpoints")
     if options.exit_code and found.changes:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _writes(session: Session, options: DiffOptions) -> None:
@@ -124,4 +123,4 @@ def _writes(session: Session, options: DiffOptions) -> None:
     if options.exit_code and any(
         one.verdict is Verdict.MISMATCH for one in found.channels.values()
     ):
-        raise typer.Exit(1)
+        raise Exit(1)

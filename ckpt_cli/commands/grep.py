@@ -7,11 +7,10 @@ from functools import partial
 from itertools import islice
 from typing import Annotated
 
-import typer
-
 from ckpt_backends.errors import NotFound, PartlyDone
 from ckpt_cli.core.search.patterns import FASTER, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
+from ckpt_cli.ending import Exit
 from ckpt_cli.options import Channels, Jobs, Match, Where, argument, flag, option, takes
 from ckpt_cli.queries.replay_all import check_channels
 from ckpt_cli.queries.selection import selected_threads
@@ -84,7 +83,7 @@ def grep(session: Session, options: GrepOptions) -> None:
         session.note(said)
     if not counted:
         _check_names(session, options)
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _check_names(session: Session, options: GrepOptions) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-import typer
-
 from ckpt_cli.api.watch import unwatched
 from ckpt_cli.diagnostics import progress
+from ckpt_cli.ending import Exit
 from ckpt_cli.options import ExitCode, Match, argument, option
 from ckpt_cli.render.history import interrupt_columns
 from ckpt_cli.session import Session
@@ -47,4 +46,4 @@ def interrupts(
     if not counted:
         session.note("no question waits for an answer")
     if exit_code and counted:
-        raise typer.Exit(1)
+        raise Exit(1)

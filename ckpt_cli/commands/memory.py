@@ -9,8 +9,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from ckpt_backends.errors import PartlyDone, UsageError
 from ckpt_backends.memory.protocol import Item
 from ckpt_cli.api.answer import Answer
@@ -18,6 +16,7 @@ from ckpt_cli.api.memory import MemoryHandle, opened_memory
 from ckpt_cli.core.memory.item_filter import ItemFilter
 from ckpt_cli.core.search.patterns import FASTER, compile_pattern, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
+from ckpt_cli.ending import Exit
 from ckpt_cli.lazy import CommandRef
 from ckpt_cli.options import Threads, argument, flag, option, takes
 from ckpt_cli.render.memory.full_text import full_text_lines
@@ -236,7 +235,7 @@ def search(
             raise PartlyDone(f"no match found; {found.missed}", hint=hint)
         session.note(found.missed)
     if not counted:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def export(

@@ -108,7 +108,7 @@ def delete(session: Session, options: MemoryDeleteOptions) -> None:
         raise PartlyDone(
             f"{done.stopped.message}; {counted(len(items) - done.removed, 'item')} left",
             hint=done.stopped.hint,
-        )
+        ) from done.stopped
     if more and not options.dry_run:
         raise PartlyDone(
             f"stopped after {counted(options.limit, 'item')}; more match",

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
-import typer
-
 from ckpt_backends import shell
 from ckpt_backends.errors import PartlyDone, Refused, UsageError
 from ckpt_cli.apply.writable import refuse_copy
@@ -18,6 +16,7 @@ from ckpt_cli.core.replay.reducer_options import chosen_reducers, named_reducers
 from ckpt_cli.core.replay.report import ReplayReport
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.diagnostics import progress
+from ckpt_cli.ending import Exit
 from ckpt_cli.options import (
     At,
     DryRun,
@@ -216,4 +215,4 @@ def _conclude(session: Session, reports: list[ReplayReport], *, strict: bool) ->
         child = one.transition.child
         diff = shell.command("ckpt", "diff", "--writes", ids=[f"{about.thread_id}@{child}"])
         session.note(f"`{diff}` shows the first difference")
-        raise typer.Exit(1)
+        raise Exit(1)

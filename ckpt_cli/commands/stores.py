@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Annotated
 
-from ckpt_backends.discovery import DISTRIBUTION
+from ckpt_backends.installing import DISTRIBUTION, install_command
 from ckpt_backends.plugins import plugins
 from ckpt_cli.api.stores import all_stores, named_stores
 from ckpt_cli.api.stores import layouts as layout_answers
@@ -46,7 +46,7 @@ LAYOUTS = (
     Column("FILES", "file_names", ", ".join, drop=6),
     Column("PACKAGE", "package", lambda name: "" if name == DISTRIBUTION else name, drop=1),
     Column("CAPABILITIES", "capabilities", ", ".join, table=False),
-    Column("MISSING", "needs", lambda needs: f"pip install {needs}", drop=3),
+    Column("MISSING", "needs", install_command, drop=3),
     Column("LIMITS", "commands", _limits, cut=True, least=24, drop=5),
     # Too long for a table: stderr has them.
     Column("NOTES", "notes", "; ".join, table=False),

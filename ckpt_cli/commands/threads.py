@@ -8,11 +8,9 @@ from functools import partial
 from itertools import chain
 from typing import Annotated, Any
 
-import typer
-
 from ckpt_backends.model import Status
-from ckpt_cli.commands.thread_memory import remembered
 from ckpt_cli.diagnostics import progress
+from ckpt_cli.ending import Exit
 from ckpt_cli.lazy import CommandRef
 from ckpt_cli.options import ExitCode, Match, Memory, argument, flag, option, takes
 from ckpt_cli.queries.threads import (
@@ -80,8 +78,8 @@ def list_(session: Session, options: ThreadListOptions) -> None:
 
     FILTER compares fields with values; and, or, not and brackets join comparisons. Fields: thread,
     status, next, source, step, age, idle, checkpoints, bytes, user, metadata.KEY, values.KEY.
-    Operators: = != < <= > >=, in (A, B), like 'test-%', ~ 'REGEX'. A key of the metadata may be
-    written as KEY=VALUE.
+    Operators: =, !=, <, <=, >, >=, in (A, B), like 'test-%', ~ 'REGEX'. KEY=VALUE is short for
+    metadata.KEY = VALUE.
 
     \b
       ckpt -s agent.db threads list
@@ -129,7 +127,7 @@ def list_(session: Session, options: ThreadListOptions) -> None:
     elif more:
         session.note(f"showing the first {options.limit}; -n N or --all for more")
     if options.exit_code and counted:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _why_none(options: ThreadListOptions) -> str:
@@ -153,9 +151,10 @@ def show(
       ckpt -s .deer-flow/data/deerflow.db threads show user-42
       ckpt -s agent.db threads show user-42 -o json
     """
-    answer = session.handle.thread(thread).summary()
+    found = session.handle.thread(thread)
+    answer = found.summary()
     summary, record = answer.found, answer.to_dict()
-    memories = remembered(session, memory, lambda thread_id: thread_id == thread)
+    memories = found.memories(memory)
     if memories is not None:
         record["memories"] = memories
     width = session.output.width

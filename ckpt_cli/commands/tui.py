@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout, Unsupported, UsageError
+from ckpt_backends.installing import install_command
 from ckpt_backends.registry import open_memory
+from ckpt_cli import diagnostics
 from ckpt_cli.commands.apply_plan import store_words
 from ckpt_cli.options import flag, option
 from ckpt_cli.session import Session
@@ -54,7 +56,7 @@ def tui(
             raise
         raise UsageError(
             "cannot start the screen: package 'textual' is not installed",
-            hint="pip install 'langgraph-ckpt[tui]'",
+            hint=install_command("langgraph-ckpt[tui]"),
         ) from None
     from ckpt_cli.tui.context import ScreenContext
 
@@ -65,7 +67,11 @@ def tui(
             "--write changes threads, and this store holds memory only",
             hint="name the store of its threads with -s",
         )
-    application(ScreenContext(opening, words, session.zone, pause, memory=memory), start).run()
+    context = ScreenContext(opening, words, session.zone, pause, memory=memory)
+    application(context, start).run()
+    if session.settings.get("debug"):
+        for failure in context.failures:
+            diagnostics.traceback(failure)
 
 
 def _found(session: Session) -> tuple[Opening, Sequence[str], MemoryNamed, Start]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import Thread
@@ -59,6 +60,8 @@ class _Candidate:
                 return None if self.bytes is None else (self.bytes,)
             case "values":
                 return None if self.state is None else _found(self.state, field)
+            case "metadata" if self.head is not None and not self.head.metadata:
+                return _found(_metadata(self.head), field)
         return None if self.details is None else _in_head(self.details, field)
 
     def _since(self, moment: datetime | None) -> float | None:
@@ -81,8 +84,15 @@ def _in_head(details: Details, field: Field) -> Sequence[Value]:
     return values_at(details.head.metadata, field.path)
 
 
-def _found(state: Mapping[str, Value] | Opaque, field: Field) -> Sequence[Value]:
-    return (state,) if isinstance(state, Opaque) else values_at(state, field.path)
+def _metadata(head: Moment) -> Mapping[str, Value] | Opaque:
+    """Return the metadata of a head, or the reason why it cannot be read."""
+    stored = head.checkpoint.metadata
+    value = None if stored is None else decode(stored)
+    return value if isinstance(value, Opaque) else head.metadata
+
+
+def _found(root: Mapping[str, Value] | Opaque, field: Field) -> Sequence[Value]:
+    return (root,) if isinstance(root, Opaque) else values_at(root, field.path)
 
 
 class ThreadChooser:

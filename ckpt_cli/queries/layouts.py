@@ -11,7 +11,7 @@ from ckpt_backends.declaration import Backend
 from ckpt_backends.discovery import bundled, known_backends, package_of
 from ckpt_backends.model import Capability
 from ckpt_backends.plugins import plugins
-from ckpt_backends.registry import installs_driver
+from ckpt_backends.registry import driver_requirement
 from ckpt_cli.core.support_matrix import LIMITS, limit
 
 
@@ -32,7 +32,7 @@ class OpenableLayout:
     commands: Mapping[str, str] = field(default_factory=dict)
     """The cell of each command in the support matrix, such as `yes`."""
     needs: str = ""
-    """The arguments of `pip install` for its driver, if that is missing."""
+    """The requirement that brings its driver, if that is missing."""
     notes: tuple[str, ...] = ()
     error: str = ""
     """Why a plug-in cannot be loaded."""
@@ -70,7 +70,7 @@ def _layouts(backend: Backend) -> Iterator[OpenableLayout]:
             backend.file_names,
             can,
             {one: "yes" if found is None else found.cell for one, found in cells.items()},
-            "" if _has_driver(backend) else installs_driver(backend),
+            "" if _has_driver(backend) else driver_requirement(backend),
             tuple(_name_conflicts(backend)),
         )
 

@@ -82,7 +82,7 @@ def unreadable(what: str, problem: Opaque) -> Unreadable:
             f"{what} is {problem.reason}",
             hint="`ckpt diff --writes THREAD@REF` shows what its tasks wrote",
         )
-    if problem.reason not in CLOSED:
+    if not problem.reason.startswith(CLOSED):
         return Unreadable(f"cannot read {what}", hint="`ckpt show THREAD@REF` says why")
     reason, _, hint = problem.reason.partition("; ")
     return Unreadable(f"cannot read {what}: {reason}", hint=hint or None)

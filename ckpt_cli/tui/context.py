@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from ckpt_cli.tui.store_worker import StoreWorker
 
 _PATIENCE = 1.0
 """Seconds to wait for connections on exit."""
+_FAILURES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +82,18 @@ class ScreenContext:
         self.now = now
         self.memory_named = memory or MemoryNamed(opening.url, store_words)
         self.scan = ScanStatus()
+        self.failures: deque[Exception] = deque(maxlen=_FAILURES)
+        """The last errors, for --debug."""
+
+        def connect() -> Store:
+            return opening.open(lambda _: None, lambda: self.scan)
+
         self.threads, self.heads, self.detail, self.searching = workers = [
-            StoreWorker[Store](lambda: opening.open(lambda _: None, lambda: self.scan))
-            for _ in range(4)
+            StoreWorker[Store](connect, self.failures) for _ in range(4)
         ]
-        self.memory = StoreWorker[MemoryStore](lambda: open_memory(self.memory_named.url))
+        self.memory = StoreWorker[MemoryStore](
+            lambda: open_memory(self.memory_named.url), self.failures
+        )
         self.workers: Sequence[StoreWorker[Any]] = (*workers, self.memory)
 
     def close(self) -> None:

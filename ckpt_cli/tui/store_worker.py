@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -39,8 +40,12 @@ class StoreWorker(Generic[_Store]):
     blocks a writer. After a lost connection, the next query opens the store again.
     """
 
-    def __init__(self, open_store: Callable[[], _Store]) -> None:
+    def __init__(
+        self, open_store: Callable[[], _Store], failures: deque[Exception] | None = None
+    ) -> None:
         self._open_store = open_store
+        self._failures = failures
+        """Gets the errors of all queries, for --debug."""
         self._store: _Store | None = None
         self._queue: SimpleQueue[_Query | None] = SimpleQueue()
         self.waiting = 0
@@ -79,6 +84,8 @@ class StoreWorker(Generic[_Store]):
                 answer, error = self._answer(asked.question), None
             except Exception as caught:
                 answer, error = None, caught
+                if self._failures is not None:
+                    self._failures.append(caught)
             # The loop is closed if the program has ended.
             with suppress(RuntimeError):
                 asked.loop.call_soon_threadsafe(_deliver, asked.future, answer, error)

@@ -86,6 +86,7 @@ def test_history_is_newest_first(store: StoreHandle) -> None:
 def test_the_facts_of_a_checkpoint(store: StoreHandle) -> None:
     head = store["refund-4711"].head
     assert head.status == store["refund-4711"].status == "interrupted"
+    assert head.conditions == ["interrupted"]
     assert head.next == head.waiting == ["ask_approval"]
     assert [one["answered"] for one in head.interrupts] == [False]
     assert [task["node"] for task in head.tasks] == ["ask_approval"]

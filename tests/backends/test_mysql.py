@@ -321,8 +321,8 @@ def migrated(url: str, last: int, source: str) -> None:
     ("last", "says"),
     [
         pytest.param(4, "before 2.0.6", marks=pytest.mark.engines),
-        pytest.param(8, "2.0.7 or 2.0.8", marks=pytest.mark.engines),
-        pytest.param(14, "2.0.9", marks=pytest.mark.engines),
+        pytest.param(8, "2.0.7 or 2.0.8", marks=pytest.mark.slow),
+        pytest.param(14, "2.0.9", marks=pytest.mark.slow),
         pytest.param(17, "2.0.10 or 2.0.11", marks=pytest.mark.engines),
         pytest.param(21, "2.0.17 or later", marks=pytest.mark.engines),
     ],

@@ -1,13 +1,13 @@
 """Baselines for the commands: only reading the same rows with the same driver.
 
-Each is a program for `python -c` that takes the store's path. `typer` is imported if the budget
+Each is a program for `python -c` that takes the store's path. `click` is imported if the budget
 includes the start of a command line.
 """
 
 from __future__ import annotations
 
 NOTHING = "pass"
-START_UP = "import typer"
+START_UP = "import click"
 
 _OPEN = """
 import sqlite3, sys
@@ -19,7 +19,7 @@ FROM checkpoints GROUP BY thread_id ORDER BY newest DESC, thread_id
 """
 
 NEWEST_THREADS = f"""
-import typer
+import click
 {_OPEN}
 for row in store.execute({_BY_THREAD!r} + "LIMIT 50"):
     print(*row)
@@ -32,7 +32,7 @@ for row in store.execute({_BY_THREAD!r}):
 """
 
 HEAD = f"""
-import typer
+import click
 import ormsgpack
 {_OPEN}
 body, metadata = store.execute(

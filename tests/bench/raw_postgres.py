@@ -1,6 +1,6 @@
 """Baselines on PostgreSQL: plain queries, queries of other tools, and the official saver.
 
-Each is a program for `python -c` that takes the store's URL. `typer` is imported if the budget
+Each is a program for `python -c` that takes the store's URL. `click` is imported if the budget
 includes the start of a command line.
 """
 
@@ -68,7 +68,7 @@ store = psycopg.connect(sys.argv[1])
 def newest(query: str) -> str:
     """Return a program that prints the rows of a query."""
     return f"""
-import typer
+import click
 {_OPEN}
 for row in store.execute({query!r}):
     print(*row)
@@ -84,7 +84,7 @@ for row in rows.execute({ALL!r}):
 """
 
 HEAD = f"""
-import typer
+import click
 import ormsgpack
 {_OPEN}
 body, metadata, values = store.execute('''

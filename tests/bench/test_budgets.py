@@ -67,14 +67,14 @@ def waiting(large: Path) -> str:
 def test_start_up(figures: list[Figure]) -> None:
     found = interleaved(
         {
-            "typer": python(raw.START_UP),
+            "click": python(raw.START_UP),
             "--version": [CKPT, "--version"],
             "--help": [CKPT, "--help"],
         },
         ROUNDS * 2,
     )
     for name in ("--version", "--help"):
-        figures.append(compared(f"ckpt {name}", found[name], "import typer", found["typer"], 1.5))
+        figures.append(compared(f"ckpt {name}", found[name], "import click", found["click"], 1.5))
         figures.append(memory(f"ckpt {name}", found[name].mib, MEMORY))
 
 

@@ -36,7 +36,7 @@ OTHERS = {
 """Hashes have no index, so that what a head's tasks have written is found among all names."""
 SCAN = """
 import sys
-import typer, redis
+import click, redis
 client = redis.Redis.from_url(sys.argv[1], protocol=2)
 print(sum(1 for _ in client.scan_iter(sys.argv[2], count=5000)))
 """

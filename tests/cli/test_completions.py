@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import socket
+import sqlite3
 import subprocess
+import time
+from contextlib import closing
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support import ROOT, ckpt
+from tests.security.corpus import DDL
+from tests.support import ROOT, ckpt, first_now
 
-FOLDER = ROOT / "completions"
+FOLDER = ROOT / "ckpt_cli" / "completions"
+GENERATOR = ROOT / "completions" / "generate.py"
 
 DRIVER = """
 source "$1"
@@ -23,7 +30,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 
 def generator() -> Any:
-    spec = spec_from_file_location("generate_completions", FOLDER / "generate.py")
+    spec = spec_from_file_location("generate_completions", GENERATOR)
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
@@ -70,9 +77,9 @@ def bash(line: str) -> list[str]:
         ("ckpt threads list --sort b", ["bytes"]),
         ("ckpt show --as", ["--ascii", "--as-of"]),
         ("ckpt -s {store} show tr", ["trip-to-kyoto"]),
-        # What stands before a word break is not replaced.
-        ("ckpt -s {store} show anna@e", ["example.com"]),
-        ("ckpt -s {store} show trip-to-kyoto@98", ["985b"]),
+        # Readline keeps what stands before an '@', and inserts the '@' again.
+        ("ckpt -s {store} show anna@e", ["@example.com"]),
+        ("ckpt -s {store} show trip-to-kyoto@98", ["@985b"]),
         ("ckpt -s {store} show trip-to-kyoto --at he", ["head"]),
         ("ckpt -s {store} show trip-to-kyoto --channel mess", ["messages"]),
         ("ckpt -s {store} blame trip-to-kyoto mess", ["messages"]),
@@ -98,7 +105,9 @@ def test_bash_completes_with_the_store_of_the_environment(
     assert "trip-to-kyoto" in bash("ckpt history ")
 
 
-@pytest.mark.parametrize("kind", ["thread", "target", "ref", "ns", "channel", "store", "bogus"])
+@pytest.mark.parametrize(
+    "kind", ["thread", "target", "ref", "ns", "channel", "store", "item", "session", "bogus"]
+)
 def test_an_error_is_silent(kind: str, tmp_path: Path) -> None:
     for store in ("", str(tmp_path), str(tmp_path / "none.db"), "oracle://x:secret@y/z"):
         answer = ckpt("_complete", kind, "", store, "", "no such thread", "")
@@ -121,16 +130,11 @@ def test_schemes_are_offered_without_profiles(
 
 def test_thread_ids_that_a_shell_would_obey_are_left_out(hostile: Path) -> None:
     out = ckpt("_complete", "thread", "", str(hostile), "", "", "").out
-    assert out == "plain\t1 checkpoints\n"
+    assert out == "plain\tthread\n"
 
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
-    import sqlite3
-    from contextlib import closing
-
-    from tests.security.corpus import DDL
-
     path = tmp_path / "store.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(DDL)
@@ -154,4 +158,77 @@ def test_it_loads_nothing_that_is_slow(sample: Path) -> None:
     )
     words = [sys.executable, "-c", program, str(sample)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert not {"typer", "rich", "ormsgpack", "ckpt_cli.diagnostics"} & set(done.stderr.split())
+    assert not {"click", "rich", "ormsgpack", "ckpt_cli.diagnostics"} & set(done.stderr.split())
+
+
+def test_more_threads_than_are_offered_share_only_what_all_share(tmp_path: Path) -> None:
+    """A shell inserts what all completions share."""
+    path = tmp_path / "store.db"
+    names = [*(f"user-1{n:03}" for n in range(300)), "user-2", "v"]
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(DDL)
+        row = "INSERT INTO checkpoints VALUES (?, '', '1', NULL, 'msgpack', x'80', x'7b7d')"
+        connection.executemany(row, ((name,) for name in names))
+        connection.commit()
+    out = ckpt("_complete", "thread", "us", path, "", "", "").out.splitlines()
+    assert len(out) == 200
+    assert out[-1] == "user-2\tthread"
+    assert ckpt("_complete", "thread", "v", path, "", "", "").out == "v\tthread\n"
+
+
+SERVERS = {
+    "redis": "redis://{}/0",
+    "postgres": "postgresql://u:secret@{}/x",
+    "mysql": "mysql://u:secret@{}/x",
+    "mongodb": "mongodb://{}/x",
+}
+
+
+@pytest.mark.parametrize("name", first_now(SERVERS))
+@pytest.mark.parametrize("is_listening", [True, False])
+def test_a_server_that_does_not_answer_is_not_waited_for(name: str, is_listening: bool) -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        # No packet for 192.0.2.0/24 is ever answered.
+        port = server.getsockname()[1]
+        url = SERVERS[name].format(f"127.0.0.1:{port}" if is_listening else "192.0.2.1:9999")
+        for kind in ("target", "item"):
+            done = subprocess.run(
+                ["ckpt", "_complete", kind, "", url], capture_output=True, check=True, timeout=20
+            )
+            assert (done.stdout, done.stderr) == (b"", b"")
+
+
+@pytest.mark.bench
+def test_print_the_times_of_completions(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    rows = (
+        (f"user-{n % 977}-{n:06}", f"1f0b955d-{n:04x}-6{step:03}-8000-000000000000")
+        for n in range(100_000)
+        for step in range(3)
+    )
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(DDL)
+        row = "INSERT INTO checkpoints VALUES (?, '', ?, NULL, 'msgpack', zeroblob(500), x'7b7d')"
+        connection.executemany(row, rows)
+        connection.commit()
+    thread = "user-500-000500"
+    words = [("thread", ""), ("thread", "user-5"), ("target", thread), ("target", f"{thread}@")]
+    words += [("ref", ""), ("ns", ""), ("channel", ""), ("thread", "no such")]
+    for kind, word in words:
+        taken, used = [], []
+        for _ in range(5):
+            begun, before = time.perf_counter(), processor_time()
+            command = ["ckpt", "_complete", kind, word, str(path), "", thread]
+            subprocess.run(command, capture_output=True, check=True)
+            taken.append(time.perf_counter() - begun)
+            used.append(processor_time() - before)
+        figures = f"{min(taken) * 1000:4.0f} ms, {min(used) * 1000:4.0f} ms of the processor"
+        print(f"{kind:8} {word:18} {figures}")
+
+
+def processor_time() -> float:
+    """Seconds that finished child processes used."""
+    used = os.times()
+    return used.children_user + used.children_system

@@ -17,6 +17,7 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.wrapper import WrappedStore
 from ckpt_cli.queries.selection import parse_filters
 from ckpt_cli.queries.threads import Selection, list_threads
+from tests.security.corpus import HOSTILE_ID, Row, build_store, ordinary_body
 from tests.support import FIXTURES, ckpt
 
 WAITING = {"refund-4711", "anna@example.com"}
@@ -53,7 +54,7 @@ WAITING = {"refund-4711", "anna@example.com"}
         (["user != null"], set()),
         (["thread like 't%'", "--status", "error"], set()),
     ],
-    ids=" ".join,
+    ids=lambda one: " ".join(one if isinstance(one, list) else sorted(one)),
 )
 def test_a_filter_finds_threads(sample: Path, words: list[str], found: set[str]) -> None:
     answer = ckpt("-s", sample, "threads", "list", "-o", "json", "--where", *words)
@@ -67,6 +68,24 @@ def test_values_that_are_stored_apart_are_read() -> None:
     words = ["threads", "list", "-o", "json", "--where", "values.items[] = deep"]
     assert {row["thread_id"] for row in ckpt("-s", store, *words).json} == want
     assert 0 < len(want) < len(truth)
+
+
+def test_what_cannot_be_read_is_not_null(tmp_path: Path) -> None:
+    rows = [
+        Row("bad metadata", "metadata", "json", b"{"),
+        Row("bad body", "checkpoint", "msgpack", b"\xc1"),
+        Row("good", "checkpoint", "msgpack", ordinary_body(HOSTILE_ID)),
+    ]
+    build_store(tmp_path / "store.db", rows)
+
+    def found(text: str) -> set[str]:
+        words = ["threads", "list", "-o", "json", "--where", text]
+        listed = ckpt("-s", tmp_path / "store.db", *words).json
+        return {row["thread_id"].removeprefix("hostile ") for row in listed}
+
+    assert found("metadata.gone = null") == {"bad body", "good"}
+    assert found("metadata.gone != x") == {"bad metadata", "bad body", "good"}
+    assert found("values.gone = null") == {"bad metadata", "good"}
 
 
 def test_ages_are_measured_from_the_oldest_and_the_newest_checkpoint(sample: Path) -> None:

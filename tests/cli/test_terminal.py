@@ -56,6 +56,45 @@ list(progress(range(3), total=3, label="after"))
 """
 
 
+SCAN = """
+import sys
+from ckpt_cli import color
+from ckpt_cli.diagnostics import ScanBar
+
+color.chosen.set(sys.argv[1])
+bar = ScanBar(print)
+bar.scanning("scanning", 1, 3)
+bar.scanned("done")
+"""
+STYLE = re.compile(r"\x1b\[[0-9;]*m")
+COLORS = [
+    ("auto", "", True),
+    ("always", "1", True),
+    ("never", "", False),
+    ("auto", "1", False),
+]
+
+
+@pytest.mark.parametrize(("when", "no_color", "styled"), COLORS)
+def test_progress_has_styles_only_where_text_has(
+    sample: Path, when: str, no_color: str, styled: bool
+) -> None:
+    words = ("-s", sample, "--no-pager", "grep", "no such text", "--color", when)
+    code, bar = ckpt_in_terminal(*words, NO_COLOR=no_color)
+    assert (code, "searching threads" in bar) == (1, True)
+    _, scan = in_terminal([sys.executable, "-c", SCAN, when], NO_COLOR=no_color)
+    assert "scanning" in scan
+    assert [bool(STYLE.search(text)) for text in (bar, scan)] == [styled, styled]
+
+
+@pytest.mark.parametrize("words", ["--bogus", "-s missing.db show", "threads list --match none"])
+def test_errors_hints_and_notes_have_no_styles(sample: Path, words: str) -> None:
+    line = ["--color", "always", *words.split()]
+    _, text = ckpt_in_terminal(*line, NO_COLOR="", CKPT_STORE=str(sample))
+    assert re.search("^(note|hint): ", text, re.MULTILINE)
+    assert not STYLE.search(text)
+
+
 def test_no_bar_is_drawn_over_an_answer() -> None:
     code, text = in_terminal([sys.executable, "-c", BAR])
     before, _, rest = text.partition("<answer>")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,8 +69,22 @@ def test_every_transition_of_an_era_is_explained(folder: Path, tmp_path: Path) -
         check(replay_store(opened), folder.name)
 
 
-@pytest.mark.engines
-@pytest.mark.parametrize("folder", sorted((FIXTURES / "postgres").iterdir()), ids=lambda p: p.name)
+def with_engines(name: str, chosen: str) -> list[Any]:
+    """Return the folders of a server's eras: one with `-m engines`, the others with `-m slow`.
+
+    `test_truth_of_eras.py` reads the rows of all of them.
+    """
+    return [
+        pytest.param(
+            path,
+            id=path.name,
+            marks=pytest.mark.engines if path.name == chosen else pytest.mark.slow,
+        )
+        for path in sorted((FIXTURES / name).iterdir())
+    ]
+
+
+@pytest.mark.parametrize("folder", with_engines("postgres", "lg-0.2.70"))
 def test_every_transition_on_postgresql_is_explained(folder: Path, postgres_url: str) -> None:
     restore(folder / "store.sql.gz", postgres_url)
     with open_store(postgres_url) as store:
@@ -80,16 +95,20 @@ def test_every_transition_on_postgresql_is_explained(folder: Path, postgres_url:
         check(reports, folder.name)
 
 
-@pytest.mark.engines
-@pytest.mark.parametrize("folder", sorted((FIXTURES / "redis").iterdir()), ids=lambda p: p.name)
+@pytest.mark.parametrize("folder", with_engines("redis", "lg-0.4.10"))
 def test_every_transition_on_redis_is_explained(folder: Path, redis_stack_url: str) -> None:
     restore_keys(folder / "store.jsonl.gz", redis_stack_url)
     with open_store(redis_stack_url) as store:
         check(replay_store(store), folder.name, DAMAGED_ON_REDIS.get(folder.name, set()))
 
 
-@pytest.mark.engines
-@pytest.mark.parametrize("era", ["js-0.2.74", "js-1.7.3"])
+@pytest.mark.parametrize(
+    "era",
+    [
+        pytest.param("js-0.2.74", marks=pytest.mark.slow),
+        pytest.param("js-1.7.3", marks=pytest.mark.engines),
+    ],
+)
 def test_every_transition_of_langgraph_js_on_postgresql_is_explained(
     era: str, postgres_url: str
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 
+import ckpt_cli
 from tests.deerflow.project import LATER, THREAD, TURNS, memory, save
 from tests.support import ckpt
 
@@ -242,6 +243,9 @@ def test_a_thread_shows_what_is_remembered_from_it(root: Path, store: Path) -> N
     assert "memories" not in ckpt("-s", elsewhere, "threads", "show", THREAD, "-o", "json").json
     named = ckpt("-s", elsewhere, "threads", "show", THREAD, "--memory", root, "-o", "json").json
     assert named["memories"] == shown["memories"]
+    with ckpt_cli.open(elsewhere) as opened:
+        assert opened[THREAD].memories() is None
+        assert opened[THREAD].memories(str(root)) == shown["memories"]
 
 
 def test_a_purge_reports_the_memories_whose_source_it_removes(base: Path, store: Path) -> None:

@@ -125,8 +125,8 @@ class JavaScriptRedisHarness(JavaScriptHarness, RedisHarness):
         found: dict[str, Any] = _floating(super().recorded_truth())
         return found
 
-    def restore_recording(self) -> None:
-        restore_javascript_keys(FOLDER / f"{self.recording}.jsonl.gz", self.url)
+    def restore_recording(self, only: frozenset[str] | None = None) -> None:
+        restore_javascript_keys(FOLDER / f"{self.recording}.jsonl.gz", self.url, only)
 
     def add(self, thread_id: str) -> None:
         with redis.Redis.from_url(self.url) as client:
@@ -163,8 +163,8 @@ class JavaScriptMongoHarness(JavaScriptHarness, MongoHarness):
     recording: ClassVar[str | None] = "mongodb"
     failing_scenarios: ClassVar[frozenset[str]] = frozenset()
 
-    def restore_recording(self) -> None:
-        restore_javascript_documents(FOLDER / f"{self.recording}.bson.gz", self.url)
+    def restore_recording(self, only: frozenset[str] | None = None) -> None:
+        restore_javascript_documents(FOLDER / f"{self.recording}.bson.gz", self.url, only)
 
     def add(self, thread_id: str) -> None:
         with pymongo.MongoClient[Any](self.url) as client:

@@ -10,24 +10,39 @@ import pytest
 
 from ckpt_backends.testing.filling import FEW_SCENARIOS, Fill
 from ckpt_backends.testing.harness import Harness
-from ckpt_backends.testing.trials import can_travel
+from ckpt_backends.testing.trials import FEW, PLAIN, UNDONE, can_travel
 from tests.harness import HARNESSES
 
 FAST = frozenset(
     {"sqlite", "postgres", "mysql", "langgraph-dev", "mongodb", "redis", "three-table", "dynamodb"}
 )
 """One layout of each engine: these are tested by default, the others with `-m engines`."""
-DISTINCT = frozenset({"sqlite", "postgres-shallow", "redis-js"})
+DISTINCT = frozenset({"sqlite", "postgres-shallow"})
 """One layout of each kind of answer: all layouts with history, or all shallow ones, answer alike.
 
 `test_same.py` shows that they do, so commands are run on the others with `-m slow` only.
 """
-SLOWEST = frozenset({"mongodb", "mongodb-js", "kaflow", "dynamodb"})
-"""The layouts whose test server takes the most time."""
+VALUED = frozenset({"postgres", "mysql", "redis"})
+"""The layouts whose savers store the types of values in different ways."""
+VALUES = FEW_SCENARIOS | PLAIN | {"delta-often", "durability-exit", "error", "fork-chat"}
+"""The scenarios that fill these with `-m engines`: each type of value, odd ids, and threads that
+are stored in another form. All scenarios fill SQLite by default, and the others with `-m slow`."""
 FEWEST = {"dynamodb": FEW_SCENARIOS - {"delta-rarely", "two\nlines"}}
 """By layout, fewer scenarios for the default run: the test server of DynamoDB takes 10 ms of CPU
 time for each request. Its tests of changes run with `-m engines`."""
 
+OF_EACH_LAYOUT = frozenset(
+    {
+        "test_delete_takes_a_thread_and_no_neighbour",
+        "test_what_was_pruned_comes_back_from_its_archive",
+        "test_an_archived_thread_comes_back_row_for_row",
+        "test_an_archive_brings_no_row_of_another_thread",
+        "test_copy_is_a_thread_of_its_own",
+        "test_plan_and_report_equal_what_the_engine_counts",
+    }
+)
+"""The tests of changes that `-m engines` runs on every layout, since rows and keys differ. The
+others, such as those of locks and of plans, run with `-m slow` on what is not in `FAST`."""
 
 TRAVELLING = {"postgres", "mysql", "mongodb", "langgraph-dev", "redis"}
 """One layout of each engine for time travel by default. SQLite has tests of its own."""
@@ -58,16 +73,12 @@ def _tiers(kind: type[Harness], *, distinct: bool) -> Iterator[tuple[frozenset[s
         yield None, "fast"
     elif distinct and not kind.values_only:
         yield None, "engines" if kind.name in DISTINCT else "slow"
-    elif kind.name in SLOWEST and kind.recording is None:
-        if kind.name in FEWEST:
-            yield FEWEST[kind.name], "fast"
-        yield FEW_SCENARIOS, "fast" if kind.name in FAST - FEWEST.keys() else "engines"
-        yield None, "slow"
-    elif kind.name in FAST:
-        yield FEW_SCENARIOS, "fast"
-        yield None, "engines"
     else:
-        yield None, "engines"
+        few = FEWEST.get(kind.name, FEW_SCENARIOS) & (kind.only_scenarios or FEW_SCENARIOS)
+        yield few, "fast" if kind.name in FAST else "engines"
+        if kind.name in VALUED:
+            yield VALUES, "engines"
+        yield None, "slow"
 
 
 def _asks_for(config: pytest.Config, mark: str) -> bool:
@@ -95,17 +106,27 @@ def layouts(kinds: Collection[type[Harness]] = HARNESSES) -> list[Any]:
     ]
 
 
+def is_proved_on_the_engine(item: pytest.Item) -> bool:
+    """Return whether a test changes a store in a way that another layout of the engine proves."""
+    given = getattr(item, "callspec", None)
+    kind = given.params.get("empty_store") if given is not None else None
+    if kind is None or kind.name in FAST:
+        return False
+    return getattr(item, "originalname", item.name) not in OF_EACH_LAYOUT
+
+
 def travels(kinds: Iterable[type[Harness]], names: Sequence[str], *, every: bool) -> list[Any]:
     """Return parameters of a layout and a scenario, with the marks of their tiers.
 
-    By default, one thread of each kind is tested on one layout of each engine.
+    By default, two kinds of threads are tested on one layout of each engine. With `-m engines`,
+    more kinds are tested on these, and the two on the other layouts.
     """
     return [
         pytest.param(
             kind,
             name,
             id=f"{kind.name}-{name}",
-            marks=() if every else _mark_of_travel(kind.name, name),
+            marks=() if every else _mark_of_travel(kind.name, name, is_undone=names is UNDONE),
         )
         for kind in kinds
         if kind.name in COPIED
@@ -114,8 +135,11 @@ def travels(kinds: Iterable[type[Harness]], names: Sequence[str], *, every: bool
     ]
 
 
-def _mark_of_travel(layout: str, name: str) -> Any:
-    is_chosen = name in {"linear", "subgraph-stateful"}
-    if layout in TRAVELLING and is_chosen:
-        return ()
-    return pytest.mark.slow if layout in FEWEST and not is_chosen else pytest.mark.engines
+def _mark_of_travel(layout: str, name: str, *, is_undone: bool) -> Any:
+    if layout in FEWEST:
+        chosen = "linear" if is_undone else "subgraph-stateful"
+        return pytest.mark.engines if name == chosen else pytest.mark.slow
+    if name in {"linear", "subgraph-stateful"}:
+        return () if layout in TRAVELLING else pytest.mark.engines
+    is_chosen = name in {*FEW, "command-input", 'o\'brien "x"'}
+    return pytest.mark.engines if layout in TRAVELLING and is_chosen else pytest.mark.slow

@@ -60,9 +60,15 @@ def run(package: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.engines
-def test_the_suite_passes_on_the_code_of_the_document(package: Path) -> None:
-    done = run(package)
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["--ckpt-few"], id="few", marks=pytest.mark.engines),
+        pytest.param([], id="all", marks=pytest.mark.slow),
+    ],
+)
+def test_the_suite_passes_on_the_code_of_the_document(package: Path, words: list[str]) -> None:
+    done = run(package, *words)
     assert done.returncode == 0, done.stdout[-4000:]
     assert " passed" in done.stdout
     assert "skipped" not in done.stdout

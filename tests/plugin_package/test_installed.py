@@ -116,7 +116,7 @@ def test_its_layout_is_listed_with_what_it_supports(run: _Run) -> None:
 
 def test_its_schemes_are_offered(run: _Run) -> None:
     assert run("_complete", "store", "to", "", "", "", "").out == "toy://\tToy\n"
-    assert run("_complete", "thread", "", "trip.toy", "", "", "").out == "trip\t2 checkpoints\n"
+    assert run("_complete", "thread", "", "trip.toy", "", "", "").out == "trip\tthread\n"
     hint = run("-s", "nosuch://x", "threads", "list").err
     assert "sqlite://, toy://" in hint
 

@@ -21,23 +21,38 @@ def test_each_kind_of_thread(sqlite_filled: Filled, name: str, policy: str) -> N
     check_pruned(sqlite_filled, sqlite_filled.thread(name), POLICIES[policy])
 
 
+LATER = [pytest.param(name, marks=pytest.mark.slow) for name in SAMPLE if name not in FEW]
+"""Kinds of threads whose pruning PostgreSQL proves for the other servers."""
+
+
 @pytest.mark.parametrize("name", tiered(SAMPLE, FEW))
 def test_each_kind_of_thread_on_postgres(postgres_filled: Filled, name: str) -> None:
     check_pruned(postgres_filled, postgres_filled.thread(name), POLICIES["last-2-tips"])
 
 
-@pytest.mark.parametrize("name", tiered(SAMPLE, FEW[3:]))
+@pytest.mark.parametrize("name", [*tiered(FEW, FEW[3:]), *LATER])
 def test_each_kind_of_thread_on_mysql(mysql_filled: Filled, name: str) -> None:
     check_pruned(mysql_filled, mysql_filled.thread(name), POLICIES["last-2-tips"])
 
 
-@pytest.mark.parametrize("name", tiered(SAMPLE, FEW[3:4]))
+@pytest.mark.parametrize("name", [*tiered(FEW, FEW[3:4]), *LATER])
 def test_each_kind_of_thread_on_mongodb(mongodb_filled: Filled, name: str) -> None:
     check_pruned(mongodb_filled, mongodb_filled.thread(name), POLICIES["last-2-tips"])
 
 
-@pytest.mark.parametrize("name", tiered(SAMPLE, FEW[3:]))
-@pytest.mark.parametrize("layout", tiered(["redis", "plain_redis", "plain_redis_saver"], ["redis"]))
+@pytest.mark.parametrize(
+    ("layout", "name"),
+    [
+        *(pytest.param("redis", *one.values, marks=one.marks) for one in tiered(SAMPLE, FEW[3:])),
+        *(
+            pytest.param(
+                layout, name, marks=pytest.mark.engines if name in FEW else pytest.mark.slow
+            )
+            for layout in ("plain_redis", "plain_redis_saver")
+            for name in SAMPLE
+        ),
+    ],
+)
 def test_each_kind_of_thread_on_redis(
     request: pytest.FixtureRequest, layout: str, name: str
 ) -> None:

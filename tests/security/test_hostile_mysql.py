@@ -342,7 +342,8 @@ def test_the_rest_of_an_endless_answer_is_not_read_at_the_end() -> None:
     "stage",
     [
         "answer",
-        *(pytest.param(one, marks=pytest.mark.engines) for one in ("greeting", "let in", "switch")),
+        pytest.param("greeting", marks=pytest.mark.engines),
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("let in", "switch")),
     ],
 )
 def test_a_slow_drip_does_not_prolong_the_time_out(stage: str) -> None:

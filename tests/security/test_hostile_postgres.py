@@ -242,7 +242,8 @@ def test_messages_without_end_at_the_start_are_given_up() -> None:
     "stage",
     [
         "answer",
-        *(pytest.param(one, marks=pytest.mark.engines) for one in ("tls", "start", "let in")),
+        *(pytest.param(one, marks=pytest.mark.engines) for one in ("tls", "start")),
+        pytest.param("let in", marks=pytest.mark.slow),
     ],
 )
 def test_a_slow_drip_does_not_prolong_the_time_out(stage: str) -> None:

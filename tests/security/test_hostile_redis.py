@@ -212,7 +212,7 @@ def test_an_answer_that_drips(command: bytes, start: bytes) -> None:
             client.sendall(start)
             while True:
                 client.sendall(b"1")
-                client.settimeout(0.1)
+                client.settimeout(0.05)
                 try:
                     if not client.recv(1, socket.MSG_PEEK):
                         raise EOFError
@@ -222,7 +222,7 @@ def test_an_answer_that_drips(command: bytes, start: bytes) -> None:
         serving(reply)(client)
 
     with standin(answer) as port:
-        found = here("-s", f"redis://127.0.0.1:{port}/0?socket_timeout=1", "threads", "list")
+        found = here("-s", f"redis://127.0.0.1:{port}/0?socket_timeout=0.4", "threads", "list")
     check(found)
     assert found.code == 4
     assert "the server does not answer" in found.err

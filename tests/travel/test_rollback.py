@@ -5,10 +5,19 @@ from __future__ import annotations
 import pytest
 
 from ckpt_backends.testing.trials import check_rollback
-from tests.travel.conftest import NAMES, SAMPLE, Filled, tiered
+from tests.travel.conftest import NAMES, PLAIN, SAMPLE, Filled
 
 
-@pytest.mark.parametrize("name", tiered(NAMES, SAMPLE))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in SAMPLE else pytest.mark.slow) for name in NAMES]
+)
 def test_every_checkpoint_of_a_sqlite_thread(sqlite_filled: Filled, name: str) -> None:
     for target in sqlite_filled.ids(name):
         check_rollback(sqlite_filled, sqlite_filled.thread(name), target)
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in {*SAMPLE, *PLAIN}])
+def test_a_checkpoint_of_a_sqlite_thread(sqlite_filled: Filled, name: str) -> None:
+    ids = sqlite_filled.ids(name)
+    check_rollback(sqlite_filled, sqlite_filled.thread(name), ids[len(ids) // 2])

@@ -110,9 +110,10 @@ def cases() -> Iterator[Any]:
                 once: Any = () if engine == "sqlite" else pytest.mark.engines
             else:
                 once = pytest.mark.engines if engine == "sqlite" else pytest.mark.slow
-            if (engine, pair) == ("plain_redis", "delete, rollback"):
-                # It can fail: no key is watched by both, so a delete that has listed the keys
-                # leaves the checkpoint that a rollback adds afterwards.
+            if engine == "plain_redis" and pair != "rollback, rollback":
+                # Imports lock as on the other Redis. `delete, rollback` can fail: no key is watched
+                # by both, so a delete that has listed the keys leaves the checkpoint that a
+                # rollback adds afterwards.
                 once = pytest.mark.slow
             yield pytest.param(engine, pair, 1, marks=once)
             yield pytest.param(engine, pair, 5, marks=pytest.mark.slow)
@@ -123,10 +124,13 @@ def test_two_at_once_are_one_after_the_other(
     filled: Filled, tmp_path: Path, pair: str, times: int
 ) -> None:
     prepare, *lines = PAIRS[pair]
+    alike = lines[0] == lines[1]
     serial = {
         tried: serially(filled, prepare, [lines[number] for number in tried])
-        for tried in [(), (0,), (1,), (0, 1), (1, 0)]
+        for tried in [(), (0,), (0, 1), *(() if alike else ((1,), (1, 0)))]
     }
+    if alike:
+        serial |= {(1,): serial[0,], (1, 0): serial[0, 1]}
     for _ in range(times):
         store = fresh(filled, prepare)
         both = at_once(*(["-s", store, *named(words)] for words in lines))

@@ -46,7 +46,7 @@ class Store:
         return [one.checkpoint["id"] for one in found]
 
 
-@pytest.fixture(params=first_now(["sqlite", "postgres"]))
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     kind = SqliteHarness if request.param == "sqlite" else PostgresHarness
     with empty_store(kind, request, tmp_path) as harness:
@@ -61,6 +61,7 @@ async def go(seat: Seat, name: str) -> None:
     assert seat.main.view.thread_id == name
 
 
+@pytest.mark.parametrize("store", first_now(["sqlite", "postgres"]), indirect=True)
 def test_a_thread_is_rolled_back_resumed_and_the_change_undone(store: Store) -> None:
     before = store.history(STUCK)
 

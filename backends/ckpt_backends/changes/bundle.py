@@ -37,6 +37,7 @@ from ckpt_backends.changes.signatures import PublicKey, SigningKey, verify
 from ckpt_backends.errors import CkptError, StoreChanged, StoreUnavailable, Unreadable, Unsupported
 from ckpt_backends.files.atomic_write import make_private_folder, remove_unfinished, writing
 from ckpt_backends.files.regular_file import open_regular
+from ckpt_backends.installing import upgrade_command
 
 FORMAT = 1
 SUFFIX = ".ckpt.gz"
@@ -271,7 +272,7 @@ def _header(path: Path, line: bytes) -> Header:
     if known != FORMAT:
         raise Unreadable(
             f"cannot read '{path}': unknown bundle format {known}",
-            hint="it was written by a newer ckpt: pip install -U langgraph-ckpt",
+            hint=f"it was written by a newer ckpt: {upgrade_command()}",
         )
     thread_id = _from_json(path, record.get("thread_id"))
     if "thread_id" not in record or not isinstance(thread_id, str | None):

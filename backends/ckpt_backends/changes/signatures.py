@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from ckpt_backends import shell
 from ckpt_backends.errors import MissingDependency, Refused, Unreadable, UsageError
 from ckpt_backends.files.regular_file import open_regular
+from ckpt_backends.installing import install_command, upgrade_command
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -123,7 +124,7 @@ def verify(path: Path, signature: object, digest: bytes) -> PublicKey:
         case {"algorithm": str()}:
             raise Unreadable(
                 f"cannot read the archive '{path}': its signature is of an unknown kind",
-                hint="it was made by a newer ckpt: pip install -U langgraph-ckpt",
+                hint=f"it was made by a newer ckpt: {upgrade_command()}",
             )
         case _:
             raise _invalid(path)
@@ -239,4 +240,4 @@ def _require_library(what: str) -> None:
 
 
 def _missing(reason: str) -> MissingDependency:
-    return MissingDependency(reason, hint="pip install 'langgraph-ckpt[sign]'")
+    return MissingDependency(reason, hint=install_command("langgraph-ckpt[sign]"))

@@ -17,6 +17,7 @@ import pymysql
 from pymysql.cursors import SSCursor
 
 from ckpt_backends.errors import MissingDependency, StoreUnavailable, UsageError
+from ckpt_backends.installing import install_command
 from ckpt_backends.mysql.guarded import (
     INSECURE,
     MALFORMED,
@@ -250,7 +251,7 @@ def connect(url: StoreUrl, *, writable: bool = False) -> MySQLConnection:
         package = "pynacl" if "pynacl" in str(error) else "cryptography"
         raise MissingDependency(
             f"cannot open '{url}': this kind of password needs the package '{package}'",
-            hint=f"pip install {package}",
+            hint=install_command(package),
         ) from None
     except (pymysql.Error, OSError, UnicodeError, ValueError) as error:
         raise _refused(url, error) from None

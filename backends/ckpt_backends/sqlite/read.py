@@ -50,6 +50,22 @@ _THREADS = """
 """
 """Most threads have one namespace. The subqueries run only for threads with more."""
 
+_THREAD_IDS = """
+    WITH RECURSIVE found(id) AS (
+        SELECT min(thread_id) FROM checkpoints
+        WHERE thread_id {first} {begin} AND thread_id < {end}
+        UNION ALL
+        SELECT (SELECT min(thread_id) FROM checkpoints
+                WHERE thread_id > found.id AND thread_id < {end})
+        FROM found WHERE id IS NOT NULL LIMIT :limit)
+    SELECT id FROM found WHERE id IS NOT NULL
+"""
+"""Seeks each id in the index, where DISTINCT would read all keys of a thread. With two lower
+bounds, SQLite would seek one of them and read on to the other.
+"""
+_LAST = "\U0010ffff"
+"""The greatest character; as UTF-8, too."""
+
 
 class SqliteStore(SqlStore):
     """A SQLite file, opened for reading."""
@@ -82,6 +98,14 @@ class SqliteStore(SqlStore):
     def _one(self, thread_id: str) -> Iterator[Sequence[Any]]:
         query = _THREADS.format(where=f"WHERE {self._thread_is}")
         return self._stream(query, {**self._of(thread_id), "limit": 1})
+
+    def thread_ids(self, prefix: str, *, after: str = "", limit: int) -> Iterator[str]:
+        begin, end = map(self._database.text, ("begin", "end"))
+        first = ">=" if after < prefix else ">"
+        query = _THREAD_IDS.format(first=first, begin=begin, end=end)
+        values = {"begin": bind(max(prefix, after)), "end": bind(prefix + _LAST), "limit": limit}
+        for (found,) in self._stream(query, values):
+            yield text(found)
 
     def _select_checkpoints(self, asked: CheckpointQuery) -> RowQuery:
         columns = ["c.parent_checkpoint_id"]

@@ -254,8 +254,8 @@ class Harness(ABC):
 
         return PythonLibrary(self)
 
-    def restore_recording(self) -> None:
-        """Restore the `recording` into the empty store."""
+    def restore_recording(self, only: frozenset[str] | None = None) -> None:
+        """Restore the threads of the `recording`, or some of them, into the empty store."""
         raise TypeError("it has no recording")
 
     def recorded_truth(self) -> dict[str, Any]:

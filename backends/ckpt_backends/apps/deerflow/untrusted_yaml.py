@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.errors import MissingDependency
+from ckpt_backends.installing import install_command
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -95,6 +96,6 @@ def _yaml() -> ModuleType:
     except ImportError:
         raise MissingDependency(
             "cannot read YAML: package 'pyyaml' is not installed",
-            hint="pip install 'langgraph-ckpt[deerflow]'",
+            hint=install_command("langgraph-ckpt[deerflow]"),
         ) from None
     return yaml

@@ -113,8 +113,12 @@ def filled(
     folder = tmp_path_factory.mktemp("filled")
     with opened_harness(fill.kind, request, folder) as harness:
         if fill.kind.recording is not None:
-            harness.restore_recording()
-            threads = harness.recorded_truth()
+            harness.restore_recording(fill.only)
+            threads = {
+                name: truth
+                for name, truth in harness.recorded_truth().items()
+                if fill.only is None or name in fill.only
+            }
         else:
             threads = fill_store(harness, fill.only)
         yield FilledStore(harness, threads, fill.third)

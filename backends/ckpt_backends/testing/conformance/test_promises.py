@@ -62,6 +62,17 @@ def test_threads_with_a_limit_gives_the_first_so_many(store: Store) -> None:
     assert list(store.threads(limit=3)) == first, "threads(limit=3) must be the newest three"
 
 
+@pytest.mark.parametrize("prefix", ["", "l", "linear", "LINEAR", "%", "*", "no such"])
+def test_thread_ids_are_those_with_the_prefix_in_order(
+    store: Store, filled: FilledStore, prefix: str
+) -> None:
+    fitting = sorted(one for one in filled.threads if one.startswith(prefix))
+    assert list(store.thread_ids(prefix, limit=999)) == fitting
+    assert list(store.thread_ids(prefix, limit=1)) == fitting[:1]
+    for one in fitting[:1]:
+        assert list(store.thread_ids(prefix, after=one, limit=999)) == fitting[1:]
+
+
 def test_a_thread_tells_head_times_and_counts(store: Store, filled: FilledStore) -> None:
     for thread in store.threads():
         rows = history(filled, thread.thread_id)

@@ -1,0 +1,126 @@
+"""`ckpt completion`: print or install the completion script of a shell."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated
+
+from ckpt_backends import shell as shell_text
+from ckpt_backends.errors import Refused, UsageError
+from ckpt_backends.files.atomic_write import writing
+from ckpt_cli.options import argument, flag
+from ckpt_cli.session import Session
+
+SCRIPTS: Mapping[str, str] = {"bash": "ckpt.bash", "zsh": "_ckpt", "fish": "ckpt.fish"}
+"""By shell, the file in `ckpt_cli/completions`."""
+_NAMED = "name it: ckpt completion bash, zsh or fish"
+
+
+def completion(
+    session: Session,
+    shell: Annotated[
+        str | None, argument("[SHELL]", "bash, zsh or fish. [default: from $SHELL]")
+    ] = None,
+    install: Annotated[bool, flag("Write the script to your folder for completions.")] = False,
+) -> None:
+    """Print or install the completion script of a shell.
+
+    Completes commands, options, thread ids, refs, namespaces and channels; those of a store come
+    from -s or CKPT_STORE. With --install, writes one file, and says how to load it. Changes no
+    settings of the shell.
+
+    \b
+      ckpt completion bash --install
+      ckpt completion zsh --install
+      ckpt completion fish > ~/.config/fish/completions/ckpt.fish
+      source <(ckpt completion bash)
+    """
+    name = shell or _login_shell(os.environ)
+    if name not in SCRIPTS:
+        raise UsageError(f"no completions for '{name}'", hint=_NAMED)
+    script = (files("ckpt_cli") / "completions" / SCRIPTS[name]).read_bytes()
+    if not install:
+        session.output.verbatim(script.decode())
+        return
+    path = user_file(name, os.environ)
+    what = "wrote" if _install(path, script) else "up to date:"
+    session.note(f"{what} '{path}'; {_how_to_load(name, path, os.environ)}")
+
+
+def _login_shell(environ: Mapping[str, str]) -> str:
+    name = Path(environ.get("SHELL", "")).name
+    if name not in SCRIPTS:
+        found = f"SHELL is '{environ['SHELL']}'" if environ.get("SHELL") else "SHELL is not set"
+        raise UsageError(f"cannot tell your shell: {found}", hint=_NAMED)
+    return name
+
+
+def user_file(shell: str, environ: Mapping[str, str]) -> Path:
+    """Return the file in which a shell, or its package for completions, looks for ours.
+
+    Zsh has no such folder of its own, so that the user has to add this one to `fpath`.
+    """
+    data = _base(environ, "XDG_DATA_HOME", ".local/share")
+    if shell == "bash":
+        own = environ.get("BASH_COMPLETION_USER_DIR", "").partition(":")[0]
+        return (Path(own) if own else data / "bash-completion") / "completions" / "ckpt"
+    if shell == "zsh":
+        return data / "zsh" / "site-functions" / "_ckpt"
+    return _base(environ, "XDG_CONFIG_HOME", ".config") / "fish" / "completions" / "ckpt.fish"
+
+
+def _base(environ: Mapping[str, str], variable: str, default: str) -> Path:
+    """Return a folder of the XDG specification, which says to ignore relative paths."""
+    named = Path(environ.get(variable, ""))
+    return named if named.is_absolute() else Path.home() / default
+
+
+def _install(path: Path, script: bytes) -> bool:
+    """Write the script. Returns False if the file has it already."""
+    if path.is_symlink():
+        raise Refused(
+            f"cannot write '{path}': it is a symbolic link to '{path.readlink()}'",
+            hint="remove the link, or redirect: ckpt completion SHELL > FILE",
+        )
+    try:
+        if path.is_file() and path.read_bytes() == script:
+            return False
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with writing(path) as file:
+            file.write(script)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(
+            f"cannot write '{path}': {reason}", hint="redirect: ckpt completion SHELL > FILE"
+        ) from error
+    return True
+
+
+def _how_to_load(shell: str, path: Path, environ: Mapping[str, str]) -> str:
+    """Say what makes a shell load the script."""
+    if shell == "fish":
+        return "fish loads it by itself"
+    if shell == "bash":
+        line = shell_text.command("source", str(path))
+        return (
+            "new shells load it if the package bash-completion is installed, "
+            f"else add this line to ~/.bashrc; for this shell, run it: {line}"
+        )
+    settings = Path(environ.get("ZDOTDIR") or Path.home()) / ".zshrc"
+    if _names(settings, path.parent):
+        return "new shells load it"
+    folder = shell_text.command(str(path.parent))
+    return f"add this line to {settings}, before compinit: fpath=({folder} $fpath)"
+
+
+def _names(settings: Path, folder: Path) -> bool:
+    """Whether a file of settings names a folder."""
+    try:
+        text = settings.read_text("utf-8", "replace")
+    except OSError:
+        return False
+    text = text.replace("$HOME", str(Path.home())).replace("~", str(Path.home()))
+    return str(folder) in text

@@ -1,0 +1,261 @@
+# Bash completion of ckpt. Made by completions/generate.py.
+
+# Split the line before the cursor into words as bash does, but run nothing that it holds. Bash's own
+# COMP_WORDS are also split at '@', ':' and '=', which thread ids have.
+# Sets _ckpt_words, the last word as _ckpt_cur, its open quote, and the part of it that readline
+# keeps when it inserts a completion: all up to the last word break that is not quoted.
+_ckpt_split() {
+    local _i _c _begun= _before= _tilde= _redirected=
+    local _variable='^\$\{?([A-Za-z_][A-Za-z_0-9]*)\}?'
+    for ((_i = 0; _i < ${#1}; _i++)); do
+        _c=${1:_i:1}
+        case $_ckpt_quote$_c in
+            [\'\"]) _ckpt_quote=$_c _begun=1 _before=$_ckpt_cur ;;
+            \'\' | \"\") _ckpt_quote= ;;
+            \$ | \"\$)
+                _begun=1
+                if [[ ${1:_i} =~ $_variable ]]; then
+                    _ckpt_cur+=${!BASH_REMATCH[1]-}
+                    _i=$((_i + ${#BASH_REMATCH[0]} - 1))
+                elif [[ -n $_ckpt_quote || ${1:_i+1:1} != [\'\"] ]]; then
+                    _ckpt_cur+=$_c
+                fi ;;
+            \"\\)
+                [[ ${1:_i+1:1} == [\"\\\$\`] ]] && _i=$((_i + 1))
+                _ckpt_cur+=${1:_i:1} ;;
+            [\'\"]*) _ckpt_cur+=$_c ;;
+            \\)
+                _i=$((_i + 1)) _begun=1
+                _ckpt_cur+=${1:_i:1} ;;
+            [[:space:]]) _ckpt_end_word ;;
+            [\<\>])
+                _ckpt_end_word
+                _redirected=1 ;;
+            *)
+                [[ $_c == "~" && -z $_begun && ${1:_i+1:1} == / ]] && _tilde=1
+                _begun=1
+                _ckpt_cur+=$_c
+                if [[ $COMP_WORDBREAKS == *"$_c"* ]]; then
+                    _ckpt_kept=$_ckpt_cur
+                    # Readline inserts '@' again if it completes host names.
+                    [[ $_c == @ ]] && shopt -q hostcomplete && _ckpt_kept=${_ckpt_cur%@}
+                fi ;;
+        esac
+    done
+    [[ -n $_ckpt_quote ]] && _ckpt_kept=$_before
+    _ckpt_file=$_redirected
+}
+
+_ckpt_end_word() {
+    [[ -n $_tilde ]] && _ckpt_cur=$HOME${_ckpt_cur:1}
+    [[ -n $_begun && -z $_redirected ]] && _ckpt_words+=("$_ckpt_cur")
+    [[ -n $_begun ]] && _redirected=
+    _begun= _tilde= _ckpt_cur= _ckpt_kept=
+}
+
+# Offer a word, quoted as the word on the line is.
+_ckpt_offer() {
+    local text=$lead$1
+    text=${text:${#_ckpt_kept}}
+    case $_ckpt_quote in
+        "") [[ -n $text ]] && printf -v text %q "$text" ;;
+        \')
+            text=${text//\'/\'\\\'\'} ;;
+        \")
+            text=${text//\\/\\\\}
+            text=${text//\"/\\\"}
+            text=${text//\$/\\\$}
+            text=${text//\`/\\\`}
+            text=${text//!/\"\\!\"} ;;
+    esac
+    # Readline closes a quote, except behind one.
+    [[ -n $_ckpt_quote && $text == *"$_ckpt_quote" ]] && text+=$_ckpt_quote
+    COMPREPLY+=("$text")
+}
+
+_ckpt_answer() {
+    local cur=$_ckpt_cur program=${_ckpt_words[0]} IFS=$' \t\n'
+    local word want= cmd= thread= store= config= ns= kind= place=0 ended= lead= is_value=
+    local -a before=("${_ckpt_words[@]:1}")
+    for word in "${before[@]}"; do
+        if [[ -n $want ]]; then
+            case $want in
+                -s|--store) store=$word ;;
+                --config) config=$word ;;
+                --ns|--namespace) ns=$word ;;
+            esac
+            want=
+        elif [[ -z $ended && $word == -* ]]; then
+            case "$cmd $word" in
+                *" --") ended=1 ;;
+                *" --store="*) store=${word#*=} ;;
+                *" --config="*) config=${word#*=} ;;
+                *" --ns="*|*" --namespace="*) ns=${word#*=} ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --memory"|*" --from"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|*" --older-than"|*" --last"|"grep --where"|*" --jobs"|*" --lines"|*" --interval"|*" --refresh"|*" --thread"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"stats --where"|*" --top"|*" --steps"|*" --to-last"|*" --reason"|*" --append"|*" --replace"|*" --as-node"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan-out"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --grace"|*" --format"|*" --by") want=$word ;;
+            esac
+        elif [[ -z $cmd ]]; then
+            cmd=$word
+        elif [[ $cmd == threads ]]; then
+            cmd="threads $word"
+        elif [[ $cmd == sessions ]]; then
+            cmd="sessions $word"
+        elif [[ $cmd == memory ]]; then
+            cmd="memory $word"
+        else
+            [[ $place == 0 ]] && thread=$word
+            place=$((place + 1))
+        fi
+    done
+    if [[ -z $want && -z $ended && $cur == --*=* ]]; then
+        want=${cur%%=*} lead=${cur%%=*}= cur=${cur#*=}
+    fi
+    is_value=$want$ended
+    if [[ -n $want ]]; then
+        case "$cmd $want" in
+            *" -s") kind="store" ;;
+            *" --store") kind="store" ;;
+            *" --config") kind="file" ;;
+            *" -o") kind="words:auto table json ndjson tsv" ;;
+            *" --output") kind="words:auto table json ndjson tsv" ;;
+            *" --color") kind="words:auto always never" ;;
+            *" --aes-key-file") kind="file" ;;
+            *" --sort") kind="words:last first id checkpoints namespaces step bytes" ;;
+            *" --status") kind="words:error interrupted pending done unknown empty" ;;
+            *" --memory") kind="store" ;;
+            *" --from") kind="file" ;;
+            *" --archive") kind="file" ;;
+            *" --sign-key") kind="file" ;;
+            *" --at") kind="ref" ;;
+            *" --ns") kind="ns" ;;
+            *" --channel") kind="channel" ;;
+            *" --thread") kind="thread" ;;
+            *" --source") kind="thread" ;;
+            *" --threads") kind="store" ;;
+            *" --namespace") kind="namespace" ;;
+            "memory export --to") kind="file" ;;
+            *" --trusted-key") kind="file" ;;
+            *" --to-last") kind="words:error interrupted pending done unknown" ;;
+            *" --plan-out") kind="file" ;;
+            *" --plan") kind="file" ;;
+            *" --scope") kind="words:blobs writes calls all" ;;
+            *" --format") kind="words:bundle jsonl" ;;
+            "export --to") kind="file" ;;
+            *" --by") kind="words:thread channel ns type table" ;;
+        esac
+    elif [[ -z $ended && $cur == -* ]]; then
+        case $cmd in
+            "threads list") kind="words:-n --limit --all --long --sort --since --until --status --match --where --user --first-message --page --exit-code" ;;
+            "threads show") kind="words:--memory" ;;
+            "threads copy") kind="words:--dry-run --yes" ;;
+            "threads delete") kind="words:--from --match --archive --sign-key --memory --dry-run --yes" ;;
+            show) kind="words:--at --ns --as-of --channel --path --writes --metadata --raw --where --tree --unfold --all-ns --mermaid --ascii" ;;
+            history) kind="words:--ns --all-ns -n --limit --messages" ;;
+            diff) kind="words:--ns --channel --stat --writes --reducer --exit-code" ;;
+            interrupts) kind="words:--match --older-than --exit-code" ;;
+            messages) kind="words:--at --ns --channel --last --full --stat" ;;
+            grep) kind="words:-i --ignore-case -F --fixed-strings --match --where --channel --ns --head-only -n --limit --jobs" ;;
+            blame) kind="words:--at --ns" ;;
+            tail) kind="words:-n --lines --ns --all-ns --interval" ;;
+            tui) kind="words:--refresh --write" ;;
+            "sessions list") kind="words:--thread --user" ;;
+            "memory list") kind="words:--flat -n --limit --all --match --since --until --expired --no-expired --category --min-confidence --source --duplicates --orphans --threads" ;;
+            "memory show") kind="words:--namespace --raw --threads" ;;
+            "memory search") kind="words:--namespace -E --regex -i --ignore-case -n --limit" ;;
+            "memory export") kind="words:--namespace --match --to" ;;
+            "memory edit") kind="words:--set --namespace --write" ;;
+            "memory delete") kind="words:--namespace --match --expired --older-than --all -n --limit --archive --sign-key --dry-run --yes --write" ;;
+            "memory import") kind="words:--trusted-key --allow-pickle --dry-run --yes --write" ;;
+            replay) kind="words:--at --ns --verify --strict --all --match --where --jobs --reducer --repair --dry-run --yes" ;;
+            stats) kind="words:--match --where --ns --since --until --top --jobs" ;;
+            rollback) kind="words:--at --steps --to-last --last-good --as-of --sibling --root-only --reason --force --dry-run --yes" ;;
+            fork) kind="words:--to --at --as-of --set --append --replace --as-node --reason --force --dry-run --yes" ;;
+            undo) kind="words:--force --dry-run --yes" ;;
+            purge) kind="words:--older-than --expired --match --where --status --keep-last --keep-within --keep-tips --protect --include-interrupted --include-pending --include-error --archive --sign-key --plan-out --plan --max-duration --batch --sleep --vacuum --memory --dry-run --yes" ;;
+            gc) kind="words:--scope --grace --archive --sign-key --batch --dry-run --yes" ;;
+            export) kind="words:--format --to --sign-key" ;;
+            import) kind="words:--trusted-key --allow-pickle --dry-run --yes" ;;
+            du) kind="words:--by --top" ;;
+            stores) kind="words:--layouts" ;;
+            trust) kind="words:--list --remove" ;;
+            completion) kind="words:--install" ;;
+        esac
+        kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --redact --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
+    elif [[ -z $cmd ]]; then
+        kind="words:threads show history diff interrupts messages grep blame tail tui sessions memory replay stats rollback fork undo purge gc export import du stores trust completion demo"
+    else
+        case "$cmd:$place" in
+            "threads:0") kind="words:list show copy delete" ;;
+            "sessions:0") kind="words:list show" ;;
+            "memory:0") kind="words:list show search export edit delete import" ;;
+            "threads show:0") kind="thread" ;;
+            "threads copy:0") kind="thread" ;;
+            "threads delete:"*) kind="thread" ;;
+            "show:0") kind="target" ;;
+            "show:1") kind="ref" ;;
+            "history:0") kind="thread" ;;
+            "diff:0") kind="target" ;;
+            "diff:1") kind="ref" ;;
+            "diff:2") kind="ref" ;;
+            "interrupts:"*) kind="thread" ;;
+            "messages:0") kind="target" ;;
+            "grep:"[!0]*) kind="thread" ;;
+            "blame:0") kind="target" ;;
+            "blame:1") kind="channel" ;;
+            "tail:0") kind="thread" ;;
+            "sessions show:0") kind="session" ;;
+            "memory list:0") kind="namespace" ;;
+            "memory show:0") kind="item" ;;
+            "memory edit:0") kind="item" ;;
+            "memory delete:"*) kind="item" ;;
+            "memory import:"*) kind="file" ;;
+            "replay:0") kind="target" ;;
+            "stats:0") kind="thread" ;;
+            "rollback:0") kind="target" ;;
+            "rollback:1") kind="ref" ;;
+            "fork:0") kind="target" ;;
+            "fork:1") kind="ref" ;;
+            "undo:0") kind="thread" ;;
+            "export:"*) kind="thread" ;;
+            "import:"*) kind="file" ;;
+            "du:0") kind="thread" ;;
+            "trust:0") kind="file" ;;
+            "completion:0") kind="words:bash zsh fish" ;;
+            "demo:0") kind="file" ;;
+        esac
+    fi
+    [[ -n $_ckpt_file ]] && kind=file
+    case $kind in
+        "") ;;
+        file) ;;
+        words:*)
+            for word in ${kind#words:}; do
+                [[ $word == "$cur"* ]] && _ckpt_offer "$word"
+            done
+            return ;;
+        *)
+            type -P "$program" > /dev/null || program=ckpt
+            while IFS=$'\t' read -r word _; do
+                [[ $word == -* && -z $is_value ]] || _ckpt_offer "$word"
+            done < <("$program" _complete "$kind" "$cur" "$store" "$config" "$thread" "$ns" \
+                2> /dev/null) ;;
+    esac
+    [[ $kind == file || $kind == store ]] || return
+    if [[ ${#COMPREPLY[@]} == 0 ]] && compopt -o default 2> /dev/null; then return; fi
+    while IFS= read -r word; do
+        [[ -d $word ]] && word+=/
+        _ckpt_offer "$word"
+    done < <(compgen -f -- "$cur")
+    # A URL goes on behind its scheme, a path behind its folder.
+    [[ ${COMPREPLY[0]-} == */ ]] && compopt -o nospace 2> /dev/null
+}
+
+_ckpt() {
+    local _ckpt_cur= _ckpt_kept= _ckpt_quote= _ckpt_file=
+    local -a _ckpt_words=()
+    COMPREPLY=()
+    # Before any variable is declared whose name may be on the line.
+    _ckpt_split "${COMP_LINE:0:COMP_POINT}"
+    _ckpt_answer
+}
+
+complete -F _ckpt ckpt

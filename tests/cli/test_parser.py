@@ -1,0 +1,50 @@
+"""What the parser says does not depend on its release: `click` 8.1 and later."""
+
+from __future__ import annotations
+
+import pytest
+
+from ckpt_cli import __version__
+from tests.support import ckpt
+
+WRONG = {
+    "show --chanel x": "no such option: --chanel (Possible options: --channel, --help)",
+    "-Z": "no such option: -Z",
+    "shwo": "no such command 'shwo'. Did you mean 'show'?",
+    "threads lst": "no such command 'lst'. Did you mean 'list'?",
+    "blame trip": "missing argument 'CHANNEL[.PATH]'",
+    "export": "missing argument 'THREAD...'",
+    "memory edit key": "missing option '--set'",
+    "-q": "missing command",
+    "show --channel": "option '--channel' requires an argument",
+    "threads list --match": "option '--match' requires an argument",
+    "threads list --all=3": "option '--all' does not take a value",
+    "threads list extra": "got unexpected extra argument (extra)",
+    "threads list -n x": "invalid value for '-n' / '--limit': 'x' is not a valid whole number",
+    "threads list -n 0": "invalid value for '-n' / '--limit': 0 is not in the range x>=1",
+    "tail --interval x": "invalid value for '--interval': 'x' is not a valid number",
+    "threads list --color red": "invalid value for '--color': 'red' is not one of auto, always, "
+    "never",
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_a_wrong_command_line_is_told_in_one_line(words: str) -> None:
+    answer = ckpt(*words.split())
+    assert answer.code == 2
+    line, hint, *more = answer.err.splitlines()
+    assert (line, more) == (f"ckpt: {WRONG[words]}", [])
+    assert hint.startswith("hint: see `ckpt")
+
+
+@pytest.mark.parametrize("words", ["--version", "--utc --version", "--version threads"])
+def test_the_version(words: str) -> None:
+    answer = ckpt(*words.split())
+    assert (answer.code, answer.out, answer.err) == (0, f"ckpt {__version__}\n", "")
+
+
+@pytest.mark.parametrize("group", ["", "threads", "memory"])
+def test_a_group_alone_prints_its_help(group: str) -> None:
+    answer = ckpt(*group.split())
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == ckpt(*group.split(), "--help").out

@@ -1,0 +1,113 @@
+"""What is put on the package index: the wheel, the sdist, and the page made of the README."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+from email import message_from_bytes
+from email.message import Message
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from ckpt_cli import __version__
+from tests.support import ROOT
+
+pytestmark = pytest.mark.slow
+LINK = re.compile(r"\]\(([^)\s]+)|(?:src|srcset|href)=\"([^\"\s]+)")
+
+
+@pytest.fixture(scope="module")
+def project() -> dict[str, str]:
+    """The URLs of the project."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    urls: dict[str, str] = settings["project"]["urls"]
+    return urls
+
+
+def _wheel(folder: Path) -> ZipFile:
+    (found,) = folder.glob("*.whl")
+    return ZipFile(found)
+
+
+@pytest.fixture(scope="module")
+def metadata(dist: Path) -> Message:
+    with _wheel(dist) as wheel:
+        (name,) = (one for one in wheel.namelist() if one.endswith(".dist-info/METADATA"))
+        return message_from_bytes(wheel.read(name))
+
+
+def test_the_index_accepts_it(dist: Path) -> None:
+    files = sorted(map(str, dist.iterdir()))
+    assert len(files) == 2
+    subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *files], check=True)
+
+
+def test_the_sdist_holds_what_a_wheel_is_built_from(dist: Path) -> None:
+    (path,) = dist.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {one.partition("/")[2] for one in archive.getnames()}
+    tops = {one.partition("/")[0] for one in names}
+    files = {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "PKG-INFO", ".gitignore"}
+    assert tops == files | {"ckpt_cli", "backends", "completions"}
+    assert {"completions/ckpt.bash", "completions/_ckpt", "completions/ckpt.fish"} < names
+
+
+def test_a_wheel_from_the_sdist_is_a_wheel_from_the_tree(dist: Path, tmp_path: Path) -> None:
+    # Alone, `build` makes the sdist first, and the wheel of it.
+    command = [sys.executable, "-m", "build", "-q", "--installer", "uv", "--wheel"]
+    subprocess.run([*command, "--outdir", str(tmp_path), str(ROOT)], check=True)
+    with _wheel(dist) as one, _wheel(tmp_path) as other:
+        assert one.namelist() == other.namelist()
+        assert [name for name in one.namelist() if one.read(name) != other.read(name)] == []
+
+
+def test_a_wheel_holds_completions_and_no_test(dist: Path) -> None:
+    with _wheel(dist) as wheel:
+        names = wheel.namelist()
+    shared = {one.partition(".data/data/")[2] for one in names if ".data/" in one}
+    assert shared == {
+        "share/bash-completion/completions/ckpt",
+        "share/zsh/site-functions/_ckpt",
+        "share/fish/vendor_completions.d/ckpt.fish",
+    }
+    tops = {one.partition("/")[0] for one in names}
+    assert {one for one in tops if "-" not in one} == {"ckpt_cli", "ckpt_backends"}
+
+
+def test_links_and_pictures_are_absolute(metadata: Message, project: dict[str, str]) -> None:
+    text = metadata.get_payload()
+    assert isinstance(text, str)
+    links = [markdown or html for markdown, html in LINK.findall(text)]
+    owner = project["Source"].removeprefix("https://github.com/")
+    bases = (
+        f"https://raw.githubusercontent.com/{owner}/v{__version__}/",
+        f"https://github.com/{owner}/blob/v{__version__}/",
+    )
+    used = set()
+    for link in links:
+        assert link.startswith(("https://", "#")), link
+        for base in bases:
+            if link.startswith(base):
+                used.add(base)
+                path = link.removeprefix(base).partition("#")[0]
+                assert (ROOT / path).exists(), link
+    assert used == set(bases)
+
+
+def test_the_urls_of_the_project_are_of_one_place(
+    metadata: Message, project: dict[str, str]
+) -> None:
+    shown = dict(one.split(", ", 1) for one in metadata.get_all("Project-URL", []))
+    assert shown == project
+    assert set(shown) == {"Homepage", "Documentation", "Changelog", "Issues", "Source"}
+    place = project["Source"]
+    assert re.fullmatch(r"https://github\.com/[\w-]+/[\w-]+", place)
+    assert all(f"{url}/".startswith(f"{place}/") for url in shown.values())
+    for url in shown.values():
+        _, _, path = url.partition("/main/")
+        assert (ROOT / path).exists(), url

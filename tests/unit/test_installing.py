@@ -1,0 +1,87 @@
+"""Hints for a missing package name the tool that installed `ckpt`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ckpt_backends import installing
+from ckpt_backends.installing import install_command, upgrade_command
+
+REQUIRES = [
+    "click>=8.1",
+    "psycopg[binary]>=3.2 ; extra == 'postgres'",
+    'cryptography[ssh]>=42; extra == "sign"',
+    'textual>=6; extra == "tui"',
+    'langgraph-ckpt[postgres,tui]; extra == "all"',
+]
+
+
+@pytest.fixture(autouse=True)
+def _metadata(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.requires", lambda _: REQUIRES)
+    installing.install_command.cache_clear()
+
+
+def tool(folder: Path, mark: str, text: str = "{}", name: str = "langgraph-ckpt") -> str:
+    """The environment of a tool that pipx or uv made."""
+    (folder / name).mkdir()
+    (folder / name / mark).write_text(text)
+    return str(folder / name)
+
+
+def test_pip_gets_the_extra(tmp_path: Path) -> None:
+    prefix = str(tmp_path)
+    assert install_command("langgraph-ckpt[tui]", prefix) == "pip install 'langgraph-ckpt[tui]'"
+    assert install_command("pynacl", prefix) == "pip install pynacl"
+    assert upgrade_command(prefix) == "pip install -U langgraph-ckpt"
+
+
+@pytest.mark.parametrize(
+    ("requirement", "added"),
+    [
+        ("langgraph-ckpt[postgres]", "'psycopg[binary]'"),
+        ("langgraph-ckpt[sign]", "'cryptography[ssh]'"),
+        ("langgraph-ckpt[tui]", "textual"),
+        ("langgraph-ckpt[none-such]", "'langgraph-ckpt[none-such]'"),
+        ("ckpt-toy[box]", "'ckpt-toy[box]'"),
+        ("pynacl", "pynacl"),
+    ],
+)
+def test_pipx_and_uv_get_the_packages_of_the_extra(
+    tmp_path: Path, requirement: str, added: str
+) -> None:
+    pipx = tool(tmp_path, "pipx_metadata.json")
+    assert install_command(requirement, pipx) == f"pipx inject langgraph-ckpt {added}"
+    uv = tool(tmp_path, "uv-receipt.toml", "", "ckpt-of-uv")
+    assert install_command(requirement, uv) == f"uv tool install --with {added} ckpt-of-uv"
+
+
+def test_the_environment_of_pipx_may_have_another_name(tmp_path: Path) -> None:
+    prefix = tool(tmp_path, "pipx_metadata.json", name="langgraph-ckpt_dev")
+    assert install_command("pynacl", prefix) == "pipx inject langgraph-ckpt_dev pynacl"
+    assert upgrade_command(prefix) == "pipx upgrade langgraph-ckpt_dev"
+
+
+RECEIPT = """[tool]
+requirements = [
+    { name = "langgraph-ckpt", directory = "/src" },
+    { name = "psycopg", extras = ["binary"] },
+    { name = "pymysql", specifier = ">=1.2" },
+]
+"""
+
+
+def test_uv_keeps_what_was_added_before(tmp_path: Path) -> None:
+    prefix = tool(tmp_path, "uv-receipt.toml", RECEIPT)
+    assert install_command("langgraph-ckpt[tui]", prefix) == (
+        "uv tool install --with 'psycopg[binary]' --with pymysql --with textual langgraph-ckpt"
+    )
+    assert upgrade_command(prefix) == "uv tool upgrade langgraph-ckpt"
+
+
+@pytest.mark.parametrize("text", ["", "[tool", "tool = 1", "[tool]\nrequirements = [1]"])
+def test_a_receipt_of_another_form_is_not_used(tmp_path: Path, text: str) -> None:
+    prefix = tool(tmp_path, "uv-receipt.toml", text)
+    assert install_command("pynacl", prefix) == "uv tool install --with pynacl langgraph-ckpt"
