@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ckpt_backends.codec import to_json
     from ckpt_backends.codec.values import Cut, Opaque, Tagged
     from ckpt_backends.errors import (
         Ambiguous,
@@ -31,8 +30,9 @@ if TYPE_CHECKING:
     )
     from ckpt_cli.api.answer import Answer, AnswerList
     from ckpt_cli.api.checkpoint import CheckpointHandle
-    from ckpt_cli.api.memory import MemoryHandle
+    from ckpt_cli.api.memory import MemoryHandle, MemoryHits, MemoryItems
     from ckpt_cli.api.opening import open, open_memory  # noqa: A004 - users write `ckpt.open`
+    from ckpt_cli.api.plain_values import to_json
     from ckpt_cli.api.search import SearchHits
     from ckpt_cli.api.store import StoreHandle
     from ckpt_cli.api.stores import layouts, stores
@@ -48,6 +48,8 @@ __all__ = [
     "CkptError",
     "Cut",
     "MemoryHandle",
+    "MemoryHits",
+    "MemoryItems",
     "NotFound",
     "Opaque",
     "PartlyDone",
@@ -70,7 +72,6 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ckpt_backends.codec": ("to_json",),
     "ckpt_backends.codec.values": ("Cut", "Opaque", "Tagged"),
     "ckpt_backends.errors": (
         *("Ambiguous", "CkptError", "NotFound", "PartlyDone", "StoreChanged"),
@@ -78,8 +79,9 @@ _HOMES = {
     ),
     "ckpt_cli.api.answer": ("Answer", "AnswerList"),
     "ckpt_cli.api.checkpoint": ("CheckpointHandle",),
-    "ckpt_cli.api.memory": ("MemoryHandle",),
+    "ckpt_cli.api.memory": ("MemoryHandle", "MemoryHits", "MemoryItems"),
     "ckpt_cli.api.opening": ("open", "open_memory"),
+    "ckpt_cli.api.plain_values": ("to_json",),
     "ckpt_cli.api.search": ("SearchHits",),
     "ckpt_cli.api.store": ("StoreHandle",),
     "ckpt_cli.api.stores": ("layouts", "stores"),

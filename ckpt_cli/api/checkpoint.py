@@ -242,6 +242,16 @@ class CheckpointHandle:
 
         return conversation(self.target, channel)
 
+    def message_stats(self, channel: str | None = None) -> dict[str, Any]:
+        """Return the counts of messages, tokens and tool calls, as `ckpt messages --stat` does.
+
+        Raises `NotFound` if no channel holds messages.
+        """
+        from ckpt_cli.core.conversation.transcript import statistics
+        from ckpt_cli.render.messages import statistics_record
+
+        return statistics_record(statistics(self.conversation(channel).turns))
+
     def raw(self) -> bytes:
         """Return the stored bytes of the checkpoint, undecoded."""
         from ckpt_cli.queries.show import raw_bytes

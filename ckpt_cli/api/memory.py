@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ckpt_cli.api.answer import Answer
-from ckpt_cli.api.surroundings import Surroundings
+from ckpt_cli.api.surroundings import Surroundings, time_of
+from ckpt_cli.api.watch import Watcher, unwatched
 
 if TYPE_CHECKING:
     from ckpt_backends.memory.protocol import Item, ItemKey, MemoryInfo, MemoryStore
@@ -92,8 +93,8 @@ class MemoryHandle:
 
         wanted = ItemFilter(
             match=match,
-            since=self._time(since),
-            until=self._time(until),
+            since=time_of(self._around, since),
+            until=time_of(self._around, until),
             expired=expired,
             category=category,
             min_confidence=min_confidence,
@@ -160,12 +161,12 @@ class MemoryHandle:
         *,
         regex: bool = False,
         ignore_case: bool = False,
-        watch: Callable[[Iterable[Item]], Iterable[Item]] | None = None,
-    ) -> MemorySearch:
-        """Return the lines of namespaces, keys and values that contain a text.
+        watch: Watcher = unwatched,
+    ) -> MemoryHits:
+        """Search namespaces, keys and values for a text; with `regex`, for a regular expression.
 
-        `regex` means that `text` is a regular expression. `watch` is given the items that are
-        searched, to show progress. Raises `UsageError` for an expression that cannot be read.
+        Yields what `ckpt memory search` prints. The attribute `missed` of the result tells what
+        could not be searched. Raises `UsageError` if the expression cannot be read.
         """
         from ckpt_cli.core.memory.item_filter import parse_namespace
         from ckpt_cli.core.search.patterns import compile_pattern
@@ -177,10 +178,10 @@ class MemoryHandle:
             self.memory,
             parse_namespace(namespace),
             find,
-            watch or (lambda items: items),
+            watch,
             redacted=self._redacted,
         )
-        return MemorySearch(found, find)
+        return MemoryHits(found, find)
 
     def __repr__(self) -> str:
         info = self.info
@@ -195,14 +196,6 @@ class MemoryHandle:
         from ckpt_cli.queries.memory import find_key
 
         return find_key(self.memory, key, parse_namespace(namespace))
-
-    def _time(self, given: str | datetime | None) -> datetime | None:
-        from ckpt_cli.core.times import parse_time
-
-        if given is None:
-            return None
-        text = given.isoformat() if isinstance(given, datetime) else given
-        return parse_time(text, self._around.now, self._around.zone)
 
     def _read_record(self, found: Read) -> dict[str, Any]:
         from ckpt_cli.render.memory.items import read_record
@@ -291,25 +284,37 @@ class MemoryItems:
         return {**item_record(item, self._around.now), **self.marks.get(item.key, {})}
 
 
-class MemorySearch:
-    """The matching lines of a search, found while they are iterated over."""
+class MemoryHits(Iterator[Answer["MemoryHit"]]):
+    """Yields the hits, item by item. An item is read when its first hit is asked for.
+
+    A value that cannot be read raises nothing: look at `missed` after the last hit.
+    """
 
     def __init__(self, found: Iterator[MemoryHit | None], find: Finder) -> None:
         self._found = found
         self._find = find
         self.unread = 0
-        """Number of values that could not be read in full, and may contain the text."""
+        """Number of values so far that could not be read in full."""
 
     @property
     def stopped(self) -> int:
-        """Number of lines on which the pattern took too long. The search ends after ten."""
+        """Number of lines so far on which the pattern took too long. The search ends after ten."""
         return self._find.stopped
 
-    def __iter__(self) -> Iterator[Answer[MemoryHit]]:
+    @property
+    def missed(self) -> str:
+        """What was not searched so far, as text; empty if everything was."""
+        from ckpt_cli.core.search.patterns import stopped_text
+        from ckpt_cli.render.values.one_line import counted
+
+        unread = f"cannot read {counted(self.unread, 'value')} in full" if self.unread else ""
+        return " and ".join(filter(None, [unread, stopped_text(self.stopped)]))
+
+    def __next__(self) -> Answer[MemoryHit]:
         from ckpt_cli.render.memory.items import hit_record
 
         for one in self._found:
-            if one is None:
-                self.unread += 1
-            else:
-                yield Answer(one, hit_record)
+            if one is not None:
+                return Answer(one, hit_record)
+            self.unread += 1
+        raise StopIteration

@@ -40,7 +40,10 @@ class _Script:
     def note(self, text: str) -> None:
         import logging  # the commands do not need it
 
-        logging.getLogger("ckpt").warning("%s", self.names.without_values(text))
+        from ckpt_cli.render.terminal.safe_text import safe_text
+
+        # It may name threads, and most loggers end at a terminal.
+        logging.getLogger("ckpt").warning("%s", safe_text(self.names.without_values(text)))
 
 
 def open(  # noqa: A001 - users write `ckpt.open`

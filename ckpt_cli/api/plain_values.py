@@ -58,3 +58,33 @@ def _key(key: Value) -> Any:
     except TypeError:
         return key
     return found
+
+
+def to_json(value: Any) -> Any:
+    """Return a value, or a dict of them such as `CheckpointHandle.values`, in its JSON form.
+
+    `docs/json.md` describes the form; `json.dumps` takes it.
+    """
+    from ckpt_backends import codec
+
+    return codec.to_json(_inert(value))
+
+
+def _inert(value: Any) -> Value:
+    """Reverse `plain`."""
+    if isinstance(value, list):
+        return [_inert(one) for one in value]
+    if isinstance(value, dict):
+        return {_inert(key): _inert(one) for key, one in value.items()}
+    if isinstance(value, Cut):
+        return Cut(_inert(value.kept), value.size, value.reason)
+    if isinstance(value, Tagged):
+        return Tagged(value.type, _inert(value.payload))
+    if isinstance(value, tuple):
+        return Tagged(TUPLE, [_inert(one) for one in value])
+    if isinstance(value, (set, frozenset)):
+        return Tagged(f"builtins.{type(value).__name__}", [_inert(one) for one in value])
+    if isinstance(value, datetime):
+        return Tagged("datetime.datetime", value.isoformat())
+    inert: Value = value
+    return inert

@@ -109,34 +109,6 @@ class StoreHandle:
         """Return a checkpoint that was found in this store."""
         return CheckpointHandle(ThreadHandle(target.reader, self._around), target)
 
-    @cached_property
-    def memory(self) -> MemoryHandle:
-        """The long-term memory in the same place. Raises `UnknownLayout` or `Unsupported`."""
-        from ckpt_cli.api.memory import opened_memory
-
-        return opened_memory(self._around)
-
-    def sessions(
-        self, *, thread: str | None = None, user: str | None = None
-    ) -> list[Answer[Joined]]:
-        """Return the sessions of an application, as `ckpt sessions list` prints them.
-
-        `thread` and `user` choose those of a thread or user. Raises `Unsupported` if applications
-        store no sessions in such a store.
-        """
-        from ckpt_cli.api.sessions import sessions_beside
-
-        return sessions_beside(self._around, lambda: self._store, thread=thread, user=user)
-
-    def session(self, name: str) -> Answer[Joined]:
-        """Return a session by its id, `USER:ID` or its key, as `ckpt sessions show` prints it.
-
-        Raises `NotFound`, `Ambiguous` or `Unsupported`.
-        """
-        from ckpt_cli.api.sessions import session_beside
-
-        return session_beside(self._around, lambda: self._store, name)
-
     def __iter__(self) -> Iterator[ThreadHandle]:
         """Yield all threads, newest first."""
         return self.threads()
@@ -336,6 +308,34 @@ class StoreHandle:
 
         ids = [one.thread_id for one in self._selected(threads, match, where)]
         return replay_several(self._store, self._around, ids, reducers, jobs, watch)
+
+    @cached_property
+    def memory(self) -> MemoryHandle:
+        """The long-term memory in the same place. Raises `UnknownLayout` or `Unsupported`."""
+        from ckpt_cli.api.memory import opened_memory
+
+        return opened_memory(self._around)
+
+    def sessions(
+        self, *, thread: str | None = None, user: str | None = None
+    ) -> list[Answer[Joined]]:
+        """Return the sessions of an application, as `ckpt sessions list` prints them.
+
+        `thread` and `user` choose those of a thread or user. Raises `Unsupported` if applications
+        store no sessions in such a store.
+        """
+        from ckpt_cli.api.sessions import sessions_beside
+
+        return sessions_beside(self._around, lambda: self._store, thread=thread, user=user)
+
+    def session(self, name: str) -> Answer[Joined]:
+        """Return a session by its id, `USER:ID` or its key, as `ckpt sessions show` prints it.
+
+        Raises `NotFound`, `Ambiguous` or `Unsupported`.
+        """
+        from ckpt_cli.api.sessions import session_beside
+
+        return session_beside(self._around, lambda: self._store, name)
 
     def _selected(
         self,

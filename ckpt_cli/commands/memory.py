@@ -30,7 +30,6 @@ from ckpt_cli.render.memory.items import (
 )
 from ckpt_cli.render.memory.provenance import origin_lines
 from ckpt_cli.render.terminal.table import Column
-from ckpt_cli.render.values.one_line import counted as counted_of
 from ckpt_cli.session import Session
 from ckpt_cli.threads.redaction import no_raw
 
@@ -231,11 +230,10 @@ def search(
     hint = FASTER if found.stopped else None
     if gave_up(found.stopped):
         raise PartlyDone(f"search stopped: {stopped_text(found.stopped)}", hint=hint)
-    unreadable = f"cannot read {counted_of(found.unread, 'value')} in full" if found.unread else ""
-    if said := " and ".join(filter(None, [unreadable, stopped_text(found.stopped)])):
+    if found.missed:
         if not counted:
-            raise PartlyDone(f"no match found; {said}", hint=hint)
-        session.note(said)
+            raise PartlyDone(f"no match found; {found.missed}", hint=hint)
+        session.note(found.missed)
     if not counted:
         raise Exit(1)
 

@@ -7,30 +7,30 @@ from html import escape
 
 from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine
 
-_CSS: dict[Style, str] = {
+STYLES: dict[Style, str] = {
     "dim": "opacity:.6",
     "bold": "font-weight:bold",
     "add": "color:#2e8b57",
-    "remove": "color:#c0392b",
-    "change": "color:#b8860b",
-    "warn": "color:#b8860b",
-    "error": "color:#c0392b;font-weight:bold",
+    "remove": "color:#d3493b",
+    "change": "color:#9a7009",
+    "warn": "color:#9a7009",
+    "error": "color:#d3493b;font-weight:bold",
     "head": "font-weight:bold",
-    "question": "color:#8e5bb5",
+    "question": "color:#9464b9",
     "id": "color:#3a7bbf",
-    "node": "color:#2b8a8a",
+    "node": "color:#298484",
     "time": "opacity:.6",
 }
-"""The style of each meaning, legible on light and on dark pages; plain text has none."""
+"""The style of each meaning; plain text has none. Colours are legible on white and on black."""
 
 
 def html_of(lines: Iterable[StyledLine]) -> str:
     """Return lines as one block of HTML, with all text escaped: no tag comes from a store."""
     body = "\n".join("".join(map(_span, one.spans)) for one in lines)
-    return f'<pre style="line-height:1.25;white-space:pre">{body}</pre>'
+    return f'<pre style="font-family:monospace;line-height:1.25;white-space:pre">{body}</pre>'
 
 
 def _span(span: Span) -> str:
     text, style = span
-    css = _CSS.get(style)
+    css = STYLES.get(style)
     return escape(text) if css is None else f'<span style="{css}">{escape(text)}</span>'

@@ -51,6 +51,7 @@ ANSWERS: list[tuple[str, Ask]] = [
     (f"blame {TRIP} hotel", trip(lambda one: one.head.blame("hotel"))),
     (f"blame {TRIP}@step:3 messages[-1]", third(lambda one: one.blame("messages[-1]"))),
     (f"messages {TRIP}", trip(lambda one: one.head.messages)),
+    (f"messages {TRIP} --stat", trip(lambda one: one.head.message_stats())),
     (f"threads show {TRIP}", trip(lambda one: one.summary())),
     ("interrupts", lambda store: store.interrupts()),
     (f"interrupts {REFUND} {TRIP}", lambda store: store.interrupts([REFUND, TRIP])),

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ckpt_backends import codec
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
-from ckpt_cli.api.plain_values import plain
+from ckpt_cli.api.plain_values import plain, to_json
 
 OPAQUE = Opaque("pickle", 3, "00", "a pickle")
 _STEPS: Any = ("a",)
@@ -44,6 +45,7 @@ def test_examples(value: Value, expected: Any) -> None:
     found = plain(value)
     assert found == expected
     assert type(found) is type(expected)
+    assert to_json(found) == codec.to_json(value)
 
 
 _PLAIN = st.recursive(
@@ -55,6 +57,7 @@ _PLAIN = st.recursive(
 @given(_PLAIN)
 def test_what_is_plain_stays_as_it_is(value: Value) -> None:
     assert plain(value) == value
+    assert to_json(value) == codec.to_json(value)
 
 
 @given(st.lists(_PLAIN), st.sampled_from(["builtins.set", "builtins.tuple", "os.system", "x"]))

@@ -1,0 +1,163 @@
+"""What a store holds is text in a notebook, never a tag, a style or an escape."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, TypedDict
+
+import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import interrupt
+
+import ckpt_cli
+from ckpt_cli.render.html import STYLES
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</pre><img src=x onerror=alert(1)>",
+    "</span><b>bold</b>",
+    '" onmouseover="alert(1)',
+    "' style='x' \\",
+    "&lt;i&gt; &amp; &#60;u&#62;",
+    "<!-- ",
+    "]]><![CDATA[<i>",
+    "\x1b[31mred\x1b[0m",
+    "\u202ereversed\u2066",
+    "two\nlines\rand\tmore",
+    "$x^2$ \\(y\\)",
+]
+
+
+class _Tags(HTMLParser):
+    """Collects the tags with their attributes, and the text, as a browser sees them."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, tuple[tuple[str, str | None], ...]]] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, tuple(attrs)))
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def handle_comment(self, data: str) -> None:
+        pytest.fail(f"a comment: {data!r}")
+
+    def handle_decl(self, decl: str) -> None:
+        pytest.fail(f"a declaration: {decl!r}")
+
+    def unknown_decl(self, data: str) -> None:
+        pytest.fail(f"a declaration: {data!r}")
+
+    def handle_pi(self, data: str) -> None:
+        pytest.fail(f"an instruction: {data!r}")
+
+
+def parsed(shown: Any) -> _Tags:
+    """Return what is in the HTML of a handle, after checking that each tag is one of ours."""
+    found = _Tags(shown._repr_html_())
+    (name, attributes), *spans = found.tags
+    assert (name, [one for one, _ in attributes]) == ("pre", ["style"])
+    assert found.open == []
+    styles = set(STYLES.values())
+    for tag, given in spans:
+        assert tag == "span"
+        assert [one for one, _ in given] == ["style"]
+        assert given[0][1] in styles
+    for character in "\x1b\u202e\u2066\r":
+        assert character not in found.text
+    return found
+
+
+class State(TypedDict, total=False):
+    text: Any
+
+
+def fill(path: Path, hostile: str) -> None:
+    """A thread with a hostile id, node, channel value, metadata, question and error."""
+
+    def ask(state: State) -> State:
+        return {"text": interrupt({hostile: hostile})}
+
+    def fail(state: State) -> State:
+        raise ValueError(hostile)
+
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        graph = StateGraph(State)
+        ask_name, fail_name = f"ask {hostile}", f"fail {hostile}"
+        graph.add_node(ask_name, ask)
+        graph.add_node(fail_name, fail)
+        for name in (ask_name, fail_name):
+            graph.add_edge(START, name)
+            graph.add_edge(name, END)
+        config: Any = {"configurable": {"thread_id": hostile}, "metadata": {"note": hostile}}
+        compiled = graph.compile(checkpointer=saver)
+        state: Any = {"text": [hostile, {hostile: hostile}]}
+        with pytest.raises(ValueError, match=re.escape(hostile)):
+            compiled.invoke(state, config)
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_nothing_in_a_store_becomes_a_tag(tmp_path: Path, hostile: str) -> None:
+    fill(tmp_path / "agent.db", hostile)
+    with ckpt_cli.open(tmp_path / "agent.db") as store:
+        thread = store.newest()
+        tree, state = parsed(thread).text, parsed(thread.head).text
+        if hostile.isprintable():
+            assert hostile in tree.splitlines()[0]
+            assert hostile in state
+        for checkpoint in thread.history():
+            parsed(checkpoint)
+
+
+def test_notes_are_logged_without_escapes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    fill(tmp_path / "agent.db", "\x1b[31mred\nlines")
+    with ckpt_cli.open(tmp_path / "agent.db") as store:
+        store.newest()
+    assert r"\x1b[31mred\nlines" in caplog.text
+    assert "\x1b" not in caplog.text
+
+
+def test_the_drawings_are_those_of_the_commands(sample: Path) -> None:
+    with ckpt_cli.open(sample) as store:
+        thread = store["trip-to-kyoto"]
+        assert parsed(thread).text == thread.tree()
+        assert "Hotel Kanra Kyoto" in parsed(thread.head).text
+        assert len(parsed(thread).tags) > 10
+
+
+def test_a_redacted_store_draws_no_value(sample: Path) -> None:
+    with ckpt_cli.open(sample, redact=True) as store:
+        text = parsed(store["trip-to-kyoto"].head).text
+    assert "hotel" in text
+    assert "Kanra" not in text
+
+
+def test_colours_are_legible_on_white_and_on_black_pages() -> None:
+    colours = {one for style in STYLES.values() for one in re.findall(r"#(\w{6})", style)}
+    assert len(colours) > 4
+    for colour in colours:
+        light = luminance(colour)
+        assert 1.05 / (light + 0.05) > 4, colour
+        assert (light + 0.05) / (luminance("111111") + 0.05) > 4, colour
+
+
+def luminance(colour: str) -> float:
+    """Return the relative luminance of a colour as WCAG defines it: 0 is black, 1 is white."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    red, green, blue = (
+        one / 12.92 if one <= 0.04045 else float(((one + 0.055) / 1.055) ** 2.4) for one in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -1,0 +1,93 @@
+"""Each example of docs/python.md is run, and prints what the page shows."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ckpt_cli
+from tests.support import ROOT, SAMPLE
+
+PAGE = (ROOT / "docs" / "python.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```\n(?:```text\n(.*?)^```\n)?", PAGE, re.M | re.S)
+CLASSES = {
+    "store": ckpt_cli.StoreHandle,
+    "thread": ckpt_cli.ThreadHandle,
+    "checkpoint": ckpt_cli.CheckpointHandle,
+    "memory": ckpt_cli.MemoryHandle,
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with the sample store and a memory, in a time zone that is not UTC."""
+    shutil.copyfile(SAMPLE, tmp_path / "sample.db")
+    made = "2026-11-21 22:28:27"
+    with contextlib.closing(sqlite3.connect(tmp_path / "memory.db")) as db, db:
+        db.execute("CREATE TABLE store (prefix text, key text, value text, created_at, updated_at)")
+        value = '{"name": "Anna", "drinks": ["green tea", "water"]}'
+        db.execute(
+            "INSERT INTO store VALUES (?, ?, ?, ?, ?)", ["users.anna", "profile", value, made, made]
+        )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    yield tmp_path
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_the_examples_print_what_the_page_shows(folder: Path) -> None:
+    names: dict[str, Any] = {}
+    shown, printed = [], []
+    for code, text in BLOCKS:
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(code, names)
+        shown.append((code, text))
+        printed.append((code, out.getvalue()))
+    assert printed == shown
+    assert len(shown) > 10
+
+
+def test_every_public_name_is_on_the_page() -> None:
+    hidden = {"__version__", "Answer", "AnswerList", "SearchHits", "MemoryItems", "MemoryHits"}
+    handles = {one.__name__ for one in CLASSES.values()}
+    missing = {
+        name
+        for name in ckpt_cli.__all__
+        if name not in hidden | handles and f"ckpt.{name}" not in PAGE
+    }
+    assert missing == set()
+
+
+@pytest.mark.parametrize("what", CLASSES)
+def test_the_tables_name_what_there_is(what: str) -> None:
+    (table,) = re.findall(rf"^\| {what} \| gives \|\n(.*?)\n\n", PAGE, re.M | re.S)
+    cells = " ".join(row.split(" | ")[0] for row in table.splitlines())
+    named = set(re.findall(rf"(?:`{what}|`|, )\.([a-z_]+)", cells))
+    named |= set(re.findall(rf"`{what}\.([a-z_]+)", cells))
+    assert named
+    assert [name for name in sorted(named) if not hasattr(CLASSES[what], name)] == []
+
+
+def test_exit_codes_of_errors_are_those_of_the_page() -> None:
+    rows = re.findall(r"^\| (`ckpt\..*?) \| (\d) \|", PAGE, re.M)
+    told = {name: int(code) for names, code in rows for name in re.findall(r"ckpt\.(\w+)", names)}
+    classes = [
+        name
+        for name in ckpt_cli.__all__
+        if isinstance(found := getattr(ckpt_cli, name), type)
+        and issubclass(found, ckpt_cli.CkptError)
+        and found is not ckpt_cli.CkptError
+    ]
+    assert told == {name: getattr(ckpt_cli, name).exit_code for name in classes}
