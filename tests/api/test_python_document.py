@@ -26,6 +26,12 @@ CLASSES = {
     "memory": ckpt_cli.MemoryHandle,
 }
 
+UNPROMISED = {
+    *("named", "checkpoint_of", "checkpoint"),
+    *("read_tree", "select", "conversation", "entry"),
+}
+"""What commands need of handles, and scripts do not: it uses classes that may change."""
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
@@ -78,6 +84,12 @@ def test_the_tables_name_what_there_is(what: str) -> None:
     named |= set(re.findall(rf"`{what}\.([a-z_]+)", cells))
     assert named
     assert [name for name in sorted(named) if not hasattr(CLASSES[what], name)] == []
+
+
+def test_the_page_names_what_handles_offer() -> None:
+    for found in CLASSES.values():
+        offered = {name for name in vars(found) if not name.startswith("_")}
+        assert {name for name in offered - UNPROMISED if f".{name}" not in PAGE} == set(), found
 
 
 def test_exit_codes_of_errors_are_those_of_the_page() -> None:
