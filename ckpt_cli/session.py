@@ -80,7 +80,11 @@ class Session:
 
     def thread(self, thread_id: str | None) -> ThreadHandle:
         """Return a thread by its id; the newest one if None. Raises `NotFound`."""
-        return self.handle.newest() if thread_id is None else self.handle.thread(thread_id)
+        if thread_id is not None:
+            return self.handle.thread(thread_id)
+        newest = self.handle.newest()
+        self.note(f"using the newest thread, '{newest.id}'")
+        return newest
 
     def checkpoint(self, words: TargetArguments) -> CheckpointHandle:
         """Return the checkpoint that the words of the command line name.

@@ -8,6 +8,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from ckpt_backends.errors import NotFound
 from ckpt_backends.model import StoreInfo, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.api.answer import Answer, AnswerList
@@ -84,7 +85,9 @@ class StoreHandle:
 
     def newest(self) -> ThreadHandle:
         """Return the thread that was active last. Raises `NotFound` if there is none."""
-        return ThreadHandle(find_thread(self._store, None, self._around.note), self._around)
+        for newest in self._store.threads(limit=1):
+            return ThreadHandle(ThreadReader(self._store, newest, self._inference), self._around)
+        raise NotFound("this store has no threads")
 
     def at(
         self, target: str, *, ns: str | None = None, as_of: str | datetime | None = None

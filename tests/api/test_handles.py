@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -163,15 +162,6 @@ def test_redacted_values_are_replaced(sample: Path) -> None:
         assert head.values["hotel"] != "Hotel Kanra Kyoto"
         with pytest.raises(ckpt_cli.UsageError):
             head.raw()
-
-
-def test_notes_are_logged(
-    sample: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING, logger="ckpt"), ckpt_cli.open(sample) as opened:
-        opened.newest()
-    assert [one.name for one in caplog.records] == ["ckpt"]
-    assert "using the newest thread" in caplog.text
 
 
 def test_a_store_can_be_refreshed(sample: Path) -> None:
