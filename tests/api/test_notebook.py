@@ -122,10 +122,11 @@ def test_nothing_in_a_store_becomes_a_tag(tmp_path: Path, hostile: str) -> None:
             parsed(checkpoint)
 
 
-def test_notes_are_logged_without_escapes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    fill(tmp_path / "agent.db", "\x1b[31mred\nlines")
-    with ckpt_cli.open(tmp_path / "agent.db") as store:
+def test_notes_are_logged_without_escapes(sample: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with ckpt_cli.open(sample) as store:
         store.newest()
+        assert not caplog.records
+        store._around.note("\x1b[31mred\nlines")
     assert r"\x1b[31mred\nlines" in caplog.text
     assert "\x1b" not in caplog.text
 
