@@ -76,11 +76,10 @@ def list_(session: Session, options: ThreadListOptions) -> None:
     both error and interrupted; --status finds it by either. NEXT lists the nodes that run next.
     `ckpt threads show THREAD` shows errors and questions.
 
-    FILTER compares fields with values; and, or, not and brackets join comparisons. Fields: thread,
-    status, next, source, step, age, idle, checkpoints, bytes, user, metadata.KEY, values.KEY.
-    Operators: =, !=, <, <=, >, >=, in (A, B), like 'test-%', ~ 'REGEX'. age and idle are
-    durations (90m, 2h, 7d), bytes is a size (10MiB). KEY=VALUE is short for metadata.KEY = VALUE.
-    Put FILTER in quotes: the shell takes > for itself.
+    FILTER, in quotes, compares fields with values; and, or, not and brackets join comparisons.
+    Fields: thread, status, next, source, step, age, idle, checkpoints, bytes, user, metadata.KEY,
+    values.KEY. Operators: =, !=, <, <=, >, >=, in (A, B), like 'test-%', ~ 'REGEX'. age and idle
+    are durations (90m, 2h, 7d), bytes is a size (10MiB). KEY=VALUE means metadata.KEY = VALUE.
 
     \b
       ckpt -s agent.db threads list
