@@ -22,7 +22,8 @@ in it. Reading never changes a store. Commands that change one show a plan and a
   ckpt -s sample.db rollback trip-to-kyoto --steps 3 --dry-run
 
 Name a checkpoint as THREAD@REF. REF is an id or the start or end of one, head, ~N (N parents
-up), step:N, tip:N (end of a branch; 0 is the newest), or a time such as 2h or 2026-04-07T10:00.
+up), step:N, tip:N (end of a branch; 0 is the newest), or a time such as 2h (two hours ago) or
+2026-04-07T10:00.
 """
 
 INSPECT = "Inspect"

@@ -29,14 +29,14 @@ def completion(
     """Print or install the completion script of a shell.
 
     Completes commands, options, thread ids, refs, namespaces and channels; those of a store come
-    from -s or CKPT_STORE. With --install, writes one file, and says how to load it. Changes no
-    settings of the shell.
+    from -s or CKPT_STORE. With --install, writes one file, and says how to load it; without, prints
+    the script. Changes no settings of the shell.
 
     \b
       ckpt completion bash --install
       ckpt completion zsh --install
-      ckpt completion fish > ~/.config/fish/completions/ckpt.fish
-      source <(ckpt completion bash)
+      ckpt completion fish --install
+      source <(ckpt completion bash)     # for this shell only
     """
     name = shell or _login_shell(os.environ)
     if name not in SCRIPTS:

@@ -73,18 +73,19 @@ def list_(session: Session, options: ThreadListOptions) -> None:
 
     STATUS: error (a task failed), interrupted (a question waits for an answer), pending (a run is
     in progress, or stopped before it finished), done, unknown, or empty. A thread can be
-    both error and interrupted; --status finds it by each. NEXT lists the nodes that run next.
+    both error and interrupted; --status finds it by either. NEXT lists the nodes that run next.
     `ckpt threads show THREAD` shows errors and questions.
 
-    FILTER compares fields with values; and, or, not and brackets join comparisons. Fields: thread,
-    status, next, source, step, age, idle, checkpoints, bytes, user, metadata.KEY, values.KEY.
-    Operators: =, !=, <, <=, >, >=, in (A, B), like 'test-%', ~ 'REGEX'. KEY=VALUE is short for
-    metadata.KEY = VALUE.
+    FILTER, in quotes, compares fields with values; and, or, not and brackets join comparisons.
+    Fields: thread, status, next, source, step, age, idle, checkpoints, bytes, user, metadata.KEY,
+    values.KEY. Operators: =, !=, <, <=, >, >=, in (A, B), like 'test-%', ~ 'REGEX'. age and idle
+    are durations (90m, 2h, 7d), bytes is a size (10MiB). KEY=VALUE means metadata.KEY = VALUE.
 
     \b
       ckpt -s agent.db threads list
       ckpt -s agent.db threads list --status interrupted --since 2d
       ckpt -s agent.db threads list --where 'status = error and idle > 2h'
+      ckpt -s agent.db threads list --where 'values.messages[-1].content ~ refund'
       ckpt -s agent.db threads list --where metadata.user_id=42 --long
       ckpt -s agent.db threads list --user anna --first-message -n 20 --page 2
       ckpt -s agent.db threads list --all -o json | jq -r '.[].thread_id'

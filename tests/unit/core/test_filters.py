@@ -263,7 +263,7 @@ def test_the_document_has_all_fields_and_operators_and_its_filters_are_read() ->
     rows = "".join(re.findall(r"^\|(.*?)\|", operators, re.M))
     assert {one for one in Operator if re.search(rf"`{one}[ `]", rows)} == set(Operator)
     examples = re.findall(r"--where '(.+?)'(?= --where|$)", text, re.M)
-    assert len(examples) == 4
+    assert len(examples) == 9
     for example in examples:
         parse_filter(example)
 
