@@ -6,6 +6,7 @@ import json
 import operator as operators
 import re
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 from ckpt_backends.codec import to_json
@@ -27,6 +28,7 @@ _ORDERS: Mapping[Operator, Callable[[Any, Any], bool]] = {
 }
 _OR_EQUAL = (Operator.AT_MOST, Operator.AT_LEAST)
 _JSON_STARTS = ("[", "{")
+_UUID_DIGITS = 32
 
 
 def value_test(condition: Condition) -> Test:
@@ -51,10 +53,25 @@ def value_test(condition: Condition) -> Test:
 
 def _plain(value: Value) -> Value:
     """Return the text or number inside an object such as a date, a UUID or an enum."""
-    inner = value
+    inner, name = value, ""
     while isinstance(inner, Tagged | Cut):
+        name = inner.type if isinstance(inner, Tagged) else name
         inner = inner.payload if isinstance(inner, Tagged) else inner.kept
+    match name, inner:
+        case "datetime.date", [int(year), int(month), int(day)]:
+            return f"{year:04}-{month:02}-{day:02}"
+        case "uuid.UUID", str(digits) if len(digits) == _UUID_DIGITS:
+            return "-".join(digits[a:b] for a, b in pairwise((0, 8, 12, 16, 20, 32)))
+        case "decimal.Decimal", str(text):
+            return _number(text)
     return inner if isinstance(inner, str | int | float) else value
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _equal(operand: Operand, kind: FieldKind) -> Test:

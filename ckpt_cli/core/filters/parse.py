@@ -64,6 +64,11 @@ def parse_metadata_filter(text: str) -> Filter:
     """
     name, equals, wanted = text.partition("=")
     path = tuple(name.removeprefix(f"{METADATA}.").split("."))
+    if name != name.strip():  # else a filter of `threads list` would silently find nothing
+        raise UsageError(
+            f"cannot filter by '{text}': this command takes KEY=VALUE without blanks around '='",
+            hint="only `ckpt threads list --where` takes filters such as 'status = error'",
+        )
     if not equals or not all(path):
         raise UsageError(
             f"cannot filter by '{text}': no KEY=VALUE",

@@ -33,6 +33,7 @@ from ckpt_cli.core.values.paths import All, Step
 from tests.support import ROOT
 
 UNREAD = Opaque("msgpack", 3, "", "no key")
+_UUID = Tagged("uuid.UUID", "0b955d0f000040008000000000000001")
 
 
 def holds(text: str, *values: Value, field: str = "metadata.x") -> bool:
@@ -168,6 +169,12 @@ def test_a_long_flat_filter_is_read() -> None:
         (">= 2", [True], False),
         (">= 2", [float("nan")], False),
         ("> 2026-01-01", [Tagged("datetime.datetime", "2026-04-07T10:00:00")], True),
+        ("= 2026-04-07", [Tagged("datetime.date", [2026, 4, 7])], True),
+        ("< 2026-05-01", [Tagged("datetime.date", [2026, 4, 7])], True),
+        ("= 0b955d0f-0000-4000-8000-000000000001", [_UUID], True),
+        ("> 600", [Tagged("decimal.Decimal", "610.00")], True),
+        ("= 610", [Tagged("decimal.Decimal", "610.00")], True),
+        ("= x", [Tagged("decimal.Decimal", "x")], True),
         ("= {}", [{}], True),
         ("= []", [[1]], False),
         ("like a%", ["abc"], True),
