@@ -11,7 +11,8 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
-_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+"""The signals that end a process after it has cleaned up."""
 
 
 class Exit(Exception):
@@ -36,14 +37,14 @@ class Ended(SystemExit):
 
 def heed(act: Callable[[int, FrameType | None], None]) -> None:
     """Call `act` at these signals, except those that the parent process made us ignore."""
-    for number in _SIGNALS:
+    for number in ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, act)
 
 
 def unwind(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     """Raise `Ended`. Later signals are ignored, because the process is ending already."""
-    for one in _SIGNALS:
+    for one in ENDING:
         signal.signal(one, signal.SIG_IGN)
     raise Ended(number)
 

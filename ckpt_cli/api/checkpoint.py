@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.errors import NotFound
 from ckpt_cli.api.answer import Answer, AnswerList
+from ckpt_cli.api.texts import texts
+from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.threads.target import Target
 
 if TYPE_CHECKING:
@@ -67,15 +69,13 @@ class CheckpointHandle:
         parent_id = self.entry.moment.checkpoint.parent_checkpoint_id
         if parent_id is None:
             return None
-        try:
-            return self.thread.at(parent_id, ns=self.ns or None)
-        except NotFound:
-            return None
+        stored = (one.key.checkpoint_id for one in self.target.reader.index(self.ns))
+        return self._beside(parent_id) if parent_id in stored else None
 
     @property
     def children(self) -> list[CheckpointHandle]:
         """The checkpoints made from it, oldest first; more than one at a fork."""
-        return [self.thread.at(one, ns=self.ns or None) for one in self.entry.children]
+        return [self._beside(one) for one in self.entry.children]
 
     @property
     def status(self) -> str:
@@ -169,13 +169,13 @@ class CheckpointHandle:
         return picked(self.target, path)
 
     def show(
-        self, channels: Collection[str] | None = None, *, writes: bool = True
+        self, channels: str | Collection[str] | None = None, *, writes: bool = True
     ) -> Answer[CheckpointView]:
         """Return what `ckpt show` prints; `channels` limits the values."""
         from ckpt_cli.queries.show import view
         from ckpt_cli.render.records import show_record
 
-        return Answer(view(self.target, channels, writes=writes), show_record)
+        return Answer(view(self.target, _names(channels), writes=writes), show_record)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the whole checkpoint as `ckpt show -o json` prints it."""
@@ -188,20 +188,20 @@ class CheckpointHandle:
         return Answer(self.entry, entry_record)
 
     def diff(
-        self, other: CheckpointHandle | None = None, channels: Collection[str] | None = None
+        self, other: CheckpointHandle | None = None, channels: str | Collection[str] | None = None
     ) -> Answer[Comparison]:
         """Return what changed from `other` to this checkpoint; without `other`, from its parent."""
         from ckpt_cli.queries.diff import compare
         from ckpt_cli.render.records import diff_record
 
         one, two = (self, None) if other is None else (other, self)
-        found = compare(one.target, None if two is None else two.target, channels)
+        found = compare(one.target, None if two is None else two.target, _names(channels))
         return Answer(found, diff_record)
 
     def diff_writes(
         self,
         reducers: Mapping[str, str] | None = None,
-        channels: Collection[str] | None = None,
+        channels: str | Collection[str] | None = None,
     ) -> Answer[Written]:
         """Return what `ckpt diff --writes` prints: the writes that made it, and the stored values.
 
@@ -212,8 +212,9 @@ class CheckpointHandle:
         from ckpt_cli.queries.step_writes import written
         from ckpt_cli.render.step_writes import written_record
 
-        told = reducers_for(self.target.reader, self.thread.around, reducers, channels or ())
-        return Answer(written(self.target, told, channels), written_record)
+        chosen = _names(channels)
+        told = reducers_for(self.target.reader, self.thread.around, reducers, chosen or ())
+        return Answer(written(self.target, told, chosen), written_record)
 
     def replay(self, reducers: Mapping[str, str] | None = None) -> Answer[ReplayReport]:
         """Verify the steps that led to it, as `ckpt replay THREAD@REF --verify` does.
@@ -275,6 +276,11 @@ class CheckpointHandle:
 
         return replay_one(self.target.reader, self.thread.around, reducers, self.ns, self.id)
 
+    def _beside(self, checkpoint_id: str) -> CheckpointHandle:
+        """Return a checkpoint of the same namespace by its whole id, which may look like a ref."""
+        target = Target(self.target.reader, self.ns, checkpoint_id, chosen=True)
+        return CheckpointHandle(self.thread, target)
+
     @cached_property
     def _state(self) -> Answer[CheckpointView]:
         return self.show(writes=False)
@@ -291,4 +297,9 @@ class CheckpointHandle:
         return html_of(lines)
 
     def __repr__(self) -> str:
-        return f"<CheckpointHandle {self.thread.id}@{self.id}>"
+        return f"<CheckpointHandle {safe_text(f'{self.thread.id}@{self.id}')}>"
+
+
+def _names(channels: str | Collection[str] | None) -> list[str] | None:
+    """Return the names of channels as a list; None, for all channels, stays None."""
+    return None if channels is None else texts(channels)

@@ -7,15 +7,9 @@ from datetime import datetime
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.surroundings import Surroundings, time_of
+from ckpt_cli.api.texts import texts
 from ckpt_cli.queries.selection import parse_filters
 from ckpt_cli.queries.threads import SORTS, Selection, Sort, parse_status
-
-
-def texts(given: str | Iterable[str] | None) -> list[str]:
-    """Return what was given as one text, as several, or not at all, as a list."""
-    if given is None:
-        return []
-    return [given] if isinstance(given, str) else list(given)
 
 
 def selection(

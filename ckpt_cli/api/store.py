@@ -14,6 +14,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.api.checkpoint import CheckpointHandle
 from ckpt_cli.api.surroundings import Surroundings, time_of
+from ckpt_cli.api.texts import texts
 from ckpt_cli.api.thread import ThreadHandle
 from ckpt_cli.api.watch import Watcher, unwatched
 from ckpt_cli.threads.target import TargetArguments, find_named, find_thread
@@ -147,9 +148,8 @@ class StoreHandle:
             details=False,
             watch=watch,
         )
-        for row in chosen:
-            reader = ThreadReader(self._store, row.found.thread, self._inference)
-            yield ThreadHandle(reader, self._around)
+        readers = (ThreadReader(self._store, row.found.thread, self._inference) for row in chosen)
+        return (ThreadHandle(one, self._around) for one in readers)
 
     def listed(
         self,
@@ -201,7 +201,7 @@ class StoreHandle:
 
     def interrupts(
         self,
-        threads: Iterable[str] | None = None,
+        threads: str | Iterable[str] | None = None,
         *,
         match: str | None = None,
         older_than: str | datetime | None = None,
@@ -222,13 +222,13 @@ class StoreHandle:
     def grep(
         self,
         pattern: str,
-        threads: Iterable[str] | None = None,
+        threads: str | Iterable[str] | None = None,
         *,
         fixed: bool = False,
         ignore_case: bool = False,
         match: str | None = None,
         where: str | Sequence[str] = (),
-        channels: Sequence[str] = (),
+        channels: str | Sequence[str] = (),
         ns: str | None = None,
         head_only: bool = False,
         jobs: int = 1,
@@ -244,13 +244,13 @@ class StoreHandle:
         from ckpt_cli.api.search import start_search
         from ckpt_cli.queries.grep import GrepQuery
 
-        wanted = GrepQuery(pattern, fixed, ignore_case, tuple(channels), ns, head_only)
+        wanted = GrepQuery(pattern, fixed, ignore_case, tuple(texts(channels)), ns, head_only)
         chosen = watch(self._selected(threads, match, where))
         return start_search(self._store, self._around.opening, chosen, wanted, jobs)
 
     def stats(
         self,
-        threads: Iterable[str] | None = None,
+        threads: str | Iterable[str] | None = None,
         *,
         match: str | None = None,
         where: str | Sequence[str] = (),
@@ -294,7 +294,7 @@ class StoreHandle:
 
     def replay_all(
         self,
-        threads: Iterable[str] | None = None,
+        threads: str | Iterable[str] | None = None,
         *,
         match: str | None = None,
         where: str | Sequence[str] = (),
@@ -342,17 +342,16 @@ class StoreHandle:
 
     def _selected(
         self,
-        threads: Iterable[str] | None,
+        threads: str | Iterable[str] | None,
         match: str | None = None,
         where: str | Sequence[str] = (),
     ) -> Iterator[Thread]:
         from ckpt_cli.queries.selection import selected_threads
 
-        names = None if threads is None else list(threads)
-        if names == []:  # an empty selection is not all threads
+        names = texts(threads)
+        if threads is not None and not names:  # an empty selection is not all threads
             return iter(())
-        conditions = [where] if isinstance(where, str) else where
-        return selected_threads(self._store, names or (), match, conditions)
+        return selected_threads(self._store, names, match, texts(where))
 
     def __repr__(self) -> str:
         info = self.info

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.api.checkpoint import CheckpointHandle
 from ckpt_cli.api.surroundings import Surroundings, time_of
+from ckpt_cli.api.texts import texts
 from ckpt_cli.api.watch import Watcher, unwatched
+from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.threads.target import NamedThread, Target
 from ckpt_cli.threads.thread import ThreadReader
 
@@ -100,13 +102,14 @@ class ThreadHandle:
     def history(
         self, *, ns: str | None = None, all_ns: bool = False, limit: int | None = None
     ) -> Iterator[CheckpointHandle]:
-        """Yield the checkpoints of a namespace, newest first; with `all_ns`, of all namespaces."""
+        """Yield the checkpoints of a namespace, newest first; with `all_ns`, of all namespaces.
+
+        Raises `NotFound` or `Ambiguous` for a namespace.
+        """
         from ckpt_cli.queries.history import history_entries
 
-        for entry in history_entries(self.reader, ns, all_ns=all_ns, limit=limit):
-            key = entry.moment.key
-            target = Target(self.reader, key.checkpoint_ns, key.checkpoint_id, chosen=True)
-            yield CheckpointHandle(self, target, entry)
+        found = history_entries(self.reader, ns, all_ns=all_ns, limit=limit)
+        return (CheckpointHandle(self, self._target(entry), entry) for entry in found)
 
     def summary(self) -> Answer[Summary]:
         """Return what `ckpt threads show` prints: status, errors, questions and size."""
@@ -168,7 +171,7 @@ class ThreadHandle:
         *,
         fixed: bool = False,
         ignore_case: bool = False,
-        channels: Sequence[str] = (),
+        channels: str | Sequence[str] = (),
         ns: str | None = None,
         head_only: bool = False,
     ) -> SearchHits:
@@ -180,7 +183,7 @@ class ThreadHandle:
         from ckpt_cli.api.search import start_search
         from ckpt_cli.queries.grep import GrepQuery
 
-        wanted = GrepQuery(pattern, fixed, ignore_case, tuple(channels), ns, head_only)
+        wanted = GrepQuery(pattern, fixed, ignore_case, tuple(texts(channels)), ns, head_only)
         reader = self.reader
         return start_search(reader.store, self.around.opening, [reader.thread], wanted)
 
@@ -285,6 +288,10 @@ class ThreadHandle:
 
         return replay_one(self.reader, self.around, reducers, self._namespace(ns))
 
+    def _target(self, entry: Entry) -> Target:
+        key = entry.moment.key
+        return Target(self.reader, key.checkpoint_ns, key.checkpoint_id, chosen=True)
+
     def _namespace(self, ns: str | None) -> str | None:
         """Return the namespace that a text names. The root, and None, stay as they are."""
         return self.reader.namespace(ns) if ns else ns
@@ -296,4 +303,4 @@ class ThreadHandle:
         return html_of(self._tree_lines())
 
     def __repr__(self) -> str:
-        return f"<ThreadHandle {self.id}>"
+        return f"<ThreadHandle {safe_text(self.id)}>"

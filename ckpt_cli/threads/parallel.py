@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ckpt_backends.errors import CkptError
 from ckpt_backends.protocol import Store
-from ckpt_cli.ending import Ended, heed, leave
+from ckpt_cli.ending import ENDING, Ended, heed, leave
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -46,11 +46,13 @@ def of_threads(
     ) as pool:
 
         def submit(most: int) -> list[Future[_Result]]:
-            with _deaf_children():
-                return [pool.submit(_do, thread_id) for thread_id in islice(ids, most)]
+            some = list(islice(ids, most))  # may read the store
+            with _while_deaf():
+                return [pool.submit(_do, thread_id) for thread_id in some]
 
-        under_way = deque(submit(4 * jobs))
+        under_way: deque[Future[_Result]] = deque()
         try:
+            under_way.extend(submit(4 * jobs))
             while under_way:
                 yield under_way.popleft().result()
                 under_way.extend(submit(1))
@@ -64,12 +66,17 @@ def of_threads(
 
 
 @contextmanager
-def _deaf_children() -> Iterator[None]:
-    """Child processes started here never receive Ctrl-C; this process stops them instead."""
+def _while_deaf() -> Iterator[None]:
+    """Signals that end this process wait until the context ends: a child process that is only half
+    started could not be stopped.
+
+    Child processes started here never receive Ctrl-C; this process stops them instead. They
+    receive the other signals once they can clean up.
+    """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *ENDING})
     try:
         yield
     finally:
@@ -83,6 +90,8 @@ _here: Callable[[str], Any] | None = None
 def _open(opening: Opening, work: Work[Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     heed(leave)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     global _here  # noqa: PLW0603 - a process of the pool has no other place to keep its store
     try:
         # The main process already makes the same notes.

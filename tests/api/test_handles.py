@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.sqlite import SqliteSaver
 
 import ckpt_cli
 from ckpt_cli import StoreHandle
@@ -197,3 +199,47 @@ def _types(value: object) -> set[type]:
     elif isinstance(value, list):
         inner = value
     return {type(value)}.union(*map(_types, inner))
+
+
+def test_a_parent_is_found_by_its_whole_id(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        for checkpoint_id, parent in [("20001", "2000"), ("step:1", None), ("step:2", "step:1")]:
+            config: Any = {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": parent}
+            stored: Any = {**empty_checkpoint(), "id": checkpoint_id}
+            saver.put({"configurable": config}, stored, {"step": 7, "source": "loop"}, {})
+    with ckpt_cli.open(path) as store:
+        assert store["t"]["20001"].parent is None
+        assert [one.id for one in store["t"]["step:1"].children] == ["step:2"]
+        above = store["t"]["step:2"].parent
+        assert above is not None
+        assert above.id == "step:1"
+
+
+def test_one_name_may_be_given_in_place_of_several(store: StoreHandle) -> None:
+    thread = store[TRIP]
+    assert list(thread.head.show("hotel")["values"]) == ["hotel"]
+    assert [one["thread_id"] for one in store.interrupts("refund-4711")] == ["refund-4711"]
+    one, several = ([*thread.grep("Kanra", channels=it)] for it in ("messages", ["messages"]))
+    assert one == several != []
+    # Of a text, a part would be found by `in`, too.
+    with pytest.raises(ckpt_cli.NotFound, match="no channel 'hotel, booking'"):
+        thread.head.show("hotel, booking")
+
+
+def test_wrong_conditions_are_errors_before_the_first_item(store: StoreHandle) -> None:
+    with pytest.raises(ckpt_cli.UsageError, match="cannot read the filter"):
+        store.threads("status error")
+    with pytest.raises(ckpt_cli.NotFound, match="no namespace 'nope'"):
+        store[TRIP].history(ns="nope")
+
+
+def test_a_drawing_in_the_terminal_holds_no_control_characters(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        config: Any = {"thread_id": "\x1b[31m\u202et", "checkpoint_ns": ""}
+        saver.put({"configurable": config}, empty_checkpoint(), {"step": 0, "source": "input"}, {})
+    with ckpt_cli.open(path) as store:
+        thread = store.newest()
+        assert repr(thread) == r"<ThreadHandle \x1b[31m\u202et>"
+        assert repr(thread.head).startswith(r"<CheckpointHandle \x1b[31m\u202et@")

@@ -93,6 +93,24 @@ if "--multiprocessing-fork" in sys.orig_argv:
 """
 """A job that tells the main process to end, and would never end by itself."""
 
+WHILE_STARTING_A_JOB = """
+import os, signal
+from multiprocessing import util
+
+start = util.spawnv_passfds
+
+def told(path, words, passed):
+    process = start(path, words, passed)
+    if b"--multiprocessing-fork" in map(os.fsencode, words):
+        signal.raise_signal(int(os.environ["CKPT_TEST_SIGNAL"]))
+    return process
+
+util.spawnv_passfds = told
+from ckpt_cli.__main__ import main
+main()
+"""
+"""The job was started, but not yet told what to do."""
+
 
 def run(
     program: str, store: Path, *words: str, number: int = signal.SIGTERM, **variables: str
@@ -177,6 +195,14 @@ def test_jobs_end_with_the_main_process(sample: Path, number: int) -> None:
     program = "from ckpt_cli.__main__ import main; main()"
     words = ["--copy", "-q", "grep", "Kanra", "--jobs", "2"]
     done = run(program, sample, *words, number=number, PYTHONPATH=str(hook))
+    assert (done.returncode, done.stderr) == (-number, "")
+    assert left(sample) == []
+
+
+@SIGNALS
+def test_a_job_that_is_starting_ends_too(sample: Path, number: int) -> None:
+    words = ["--copy", "-q", "grep", "Kanra", "--jobs", "2"]
+    done = run(WHILE_STARTING_A_JOB, sample, *words, number=number)
     assert (done.returncode, done.stderr) == (-number, "")
     assert left(sample) == []
 

@@ -42,8 +42,13 @@ class TemporaryFolder:
     def _make(self, parent: Path) -> None:
         while True:
             self.path = parent / f"ckpt-private-{os.urandom(8).hex()}"
-            self.path.mkdir(0o700)
+            # Added before it is there: a signal may come at any time.
             _ALIVE.add(self)
+            try:
+                self.path.mkdir(0o700)
+            except OSError:
+                _ALIVE.discard(self)
+                raise
             self._handle = _locked(self.path)
             if self._handle is not None:
                 return
