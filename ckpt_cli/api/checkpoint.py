@@ -188,12 +188,19 @@ class CheckpointHandle:
         return Answer(self.entry, entry_record)
 
     def diff(
-        self, other: CheckpointHandle | None = None, channels: str | Collection[str] | None = None
+        self,
+        other: CheckpointHandle | str | None = None,
+        channels: str | Collection[str] | None = None,
     ) -> Answer[Comparison]:
-        """Return what changed from `other` to this checkpoint; without `other`, from its parent."""
+        """Return what changed from `other` to this checkpoint; without `other`, from its parent.
+
+        A text is a ref of this thread, such as `step:3`.
+        """
         from ckpt_cli.queries.diff import compare
         from ckpt_cli.render.records import diff_record
 
+        if isinstance(other, str):
+            other = self.thread.at(other, ns=self.ns or None)
         one, two = (self, None) if other is None else (other, self)
         found = compare(one.target, None if two is None else two.target, _names(channels))
         return Answer(found, diff_record)
@@ -246,12 +253,18 @@ class CheckpointHandle:
     def message_stats(self, channel: str | None = None) -> dict[str, Any]:
         """Return the counts of messages, tokens and tool calls, as `ckpt messages --stat` does.
 
-        Raises `NotFound` if no channel holds messages.
+        They are empty if there is no conversation. Raises `NotFound` for a channel that is named.
         """
         from ckpt_cli.core.conversation.transcript import statistics
         from ckpt_cli.render.messages import statistics_record
 
-        return statistics_record(statistics(self.conversation(channel).turns))
+        try:
+            turns = self.conversation(channel).turns
+        except NotFound:
+            if channel is not None:
+                raise
+            turns = []
+        return statistics_record(statistics(turns))
 
     def raw(self) -> bytes:
         """Return the stored bytes of the checkpoint, undecoded."""

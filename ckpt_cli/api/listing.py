@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.api.surroundings import Surroundings, time_of
+from ckpt_cli.api.surroundings import Surroundings, When, time_of
 from ckpt_cli.api.texts import texts
 from ckpt_cli.queries.selection import parse_filters
 from ckpt_cli.queries.threads import SORTS, Selection, Sort, parse_status
@@ -18,8 +17,8 @@ def selection(
     where: str | Iterable[str] | None,
     status: str | Iterable[str] | None,
     match: str | None,
-    since: str | datetime | None,
-    until: str | datetime | None,
+    since: When | None,
+    until: When | None,
     user: str | None,
 ) -> Selection:
     """Return which threads these conditions choose. Raises `UsageError`."""

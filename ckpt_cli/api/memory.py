@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ckpt_cli.api.answer import Answer
-from ckpt_cli.api.surroundings import Surroundings, time_of
+from ckpt_cli.api.surroundings import Surroundings, When, time_of
 from ckpt_cli.api.watch import Watcher, unwatched
 
 if TYPE_CHECKING:
@@ -74,8 +73,8 @@ class MemoryHandle:
         namespace: str = "",
         *,
         match: str | None = None,
-        since: str | datetime | None = None,
-        until: str | datetime | None = None,
+        since: When | None = None,
+        until: When | None = None,
         expired: bool | None = None,
         category: str | None = None,
         min_confidence: float | None = None,

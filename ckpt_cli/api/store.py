@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -13,7 +12,7 @@ from ckpt_backends.model import StoreInfo, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.api.checkpoint import CheckpointHandle
-from ckpt_cli.api.surroundings import Surroundings, time_of
+from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text
 from ckpt_cli.api.texts import texts
 from ckpt_cli.api.thread import ThreadHandle
 from ckpt_cli.api.watch import Watcher, unwatched
@@ -91,14 +90,14 @@ class StoreHandle:
         raise NotFound("this store has no threads")
 
     def at(
-        self, target: str, *, ns: str | None = None, as_of: str | datetime | None = None
+        self, target: str, *, ns: str | None = None, as_of: When | None = None
     ) -> CheckpointHandle:
         """Return the checkpoint that `THREAD` or `THREAD@REF` names, as on the command line.
 
         `ns` names a namespace. `as_of` is a time: the checkpoint that was the head then.
         Raises `NotFound`, `Ambiguous` or `UsageError`.
         """
-        time = as_of.isoformat() if isinstance(as_of, datetime) else as_of
+        time = None if as_of is None else time_text(self._around, as_of)
         return self.checkpoint(self.named(TargetArguments(target, ns=ns, as_of=time)))
 
     def named(self, words: TargetArguments) -> NamedThread:
@@ -123,8 +122,8 @@ class StoreHandle:
         *,
         status: str | Sequence[str] | None = None,
         match: str | None = None,
-        since: str | datetime | None = None,
-        until: str | datetime | None = None,
+        since: When | None = None,
+        until: When | None = None,
         user: str | None = None,
         sort: str = "last",
         limit: int | None = None,
@@ -157,8 +156,8 @@ class StoreHandle:
         *,
         status: str | Sequence[str] | None = None,
         match: str | None = None,
-        since: str | datetime | None = None,
-        until: str | datetime | None = None,
+        since: When | None = None,
+        until: When | None = None,
         user: str | None = None,
         sort: str = "last",
         skip: int = 0,
@@ -204,7 +203,7 @@ class StoreHandle:
         threads: str | Iterable[str] | None = None,
         *,
         match: str | None = None,
-        older_than: str | datetime | None = None,
+        older_than: When | None = None,
         watch: Watcher = unwatched,
     ) -> Iterator[Answer[Waiting]]:
         """Yield the questions that wait for an answer, as `ckpt interrupts` prints them.
@@ -254,8 +253,8 @@ class StoreHandle:
         *,
         match: str | None = None,
         where: str | Sequence[str] = (),
-        since: str | datetime | None = None,
-        until: str | datetime | None = None,
+        since: When | None = None,
+        until: When | None = None,
         jobs: int = 1,
         watch: Watcher = unwatched,
     ) -> Answer[WriteCounts]:

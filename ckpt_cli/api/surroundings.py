@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime, tzinfo
-from typing import Protocol
+from datetime import date, datetime, timedelta, tzinfo
+from typing import Protocol, TypeAlias
 
 from ckpt_backends.protocol import Store
 from ckpt_backends.url import StoreUrl
@@ -37,11 +37,19 @@ class Surroundings(Protocol):
         """Tell the user something that is no error."""
 
 
-def time_of(around: Surroundings, when: str | datetime | None) -> datetime | None:
-    """Return the time that a text such as `2h` or `2026-04-07` names. Raises `UsageError`."""
+When: TypeAlias = str | date | timedelta
+"""A time: a text such as `2h` or `2026-04-07`, a `datetime` or `date`, or an age."""
+
+
+def time_text(around: Surroundings, when: When) -> str:
+    """Return a time as a text of the command line."""
+    if isinstance(when, str):
+        return when
+    return (around.now - when if isinstance(when, timedelta) else when).isoformat()
+
+
+def time_of(around: Surroundings, when: When | None) -> datetime | None:
+    """Return the time that is meant. Raises `UsageError` for a text that names none."""
     from ckpt_cli.core.times import parse_time
 
-    if when is None:
-        return None
-    text = when.isoformat() if isinstance(when, datetime) else when
-    return parse_time(text, around.now, around.zone)
+    return None if when is None else parse_time(time_text(around, when), around.now, around.zone)

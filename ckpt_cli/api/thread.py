@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.api.checkpoint import CheckpointHandle
-from ckpt_cli.api.surroundings import Surroundings, time_of
+from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text
 from ckpt_cli.api.texts import texts
 from ckpt_cli.api.watch import Watcher, unwatched
 from ckpt_cli.render.terminal.safe_text import safe_text
@@ -79,23 +79,25 @@ class ThreadHandle:
         """`error`, `interrupted`, `pending`, `done`, `unknown`, or `empty` without a root head."""
         return self.head.status if self.reader.head("") is not None else "empty"
 
-    def __getitem__(self, ref: str) -> CheckpointHandle:
-        """Return the checkpoint that a ref names, such as `b955d`, `~1` or `step:3`."""
+    def __getitem__(self, ref: str | date) -> CheckpointHandle:
+        """Return the checkpoint that a ref names, such as `b955d`, `~1`, `step:3` or a time."""
         return self.at(ref)
 
     def at(
         self,
-        ref: str | None = None,
+        ref: str | date | None = None,
         *,
         ns: str | None = None,
-        as_of: str | datetime | None = None,
+        as_of: When | None = None,
     ) -> CheckpointHandle:
         """Return a checkpoint by its ref, or the head as it was at a time.
 
         `ns` names a namespace, by default the root. `docs/refs.md` lists the refs.
         Raises `NotFound`, `Ambiguous` or `UsageError`.
         """
-        time = as_of.isoformat() if isinstance(as_of, datetime) else as_of
+        if isinstance(ref, date):
+            ref, as_of = None, ref
+        time = None if as_of is None else time_text(self.around, as_of)
         named = NamedThread(self.reader, ns, ref, time)
         return CheckpointHandle(self, named.checkpoint(self.around.now, self.around.zone))
 
@@ -191,8 +193,8 @@ class ThreadHandle:
         self,
         *,
         ns: str | None = None,
-        since: str | datetime | None = None,
-        until: str | datetime | None = None,
+        since: When | None = None,
+        until: When | None = None,
     ) -> Answer[WriteCounts]:
         """Return which nodes wrote how much to which channels, as `ckpt stats THREAD` prints it.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,9 @@ def test_a_checkpoint_is_found_by_every_ref(store: StoreHandle) -> None:
     assert store.at(f"{TRIP}@b955d").id == thread["b955d"].id
     assert thread.at(as_of=head.ts).id == head.id
     assert thread.at(as_of="2200-01-01").id == head.id
+    assert head.ts is not None
+    assert thread[head.ts].id == thread.at(head.ts).id == head.id
+    assert thread[date(2200, 1, 1)].id == head.id
     with pytest.raises(ckpt_cli.NotFound):
         thread.at("step:99")
 
@@ -115,6 +118,7 @@ def test_a_diff_goes_from_the_other_to_this_one(store: StoreHandle) -> None:
     thread = store[TRIP]
     head, parent = thread.head, thread.at("~1")
     assert head.diff(parent).to_dict() == head.diff().to_dict()
+    assert head.diff("~1").to_dict() == head.diff().to_dict()
     assert head.diff(parent)["from"]["checkpoint_id"] == parent.id
     assert set(head.diff(thread.at("~2"), ["hotel"])["channels"]) == set()
     assert dict(head.diff()) == head.diff().to_dict()
@@ -243,3 +247,17 @@ def test_a_drawing_in_the_terminal_holds_no_control_characters(tmp_path: Path) -
         thread = store.newest()
         assert repr(thread) == r"<ThreadHandle \x1b[31m\u202et>"
         assert repr(thread.head).startswith(r"<CheckpointHandle \x1b[31m\u202et@")
+
+
+def test_times_are_given_as_python_has_them(store: StoreHandle) -> None:
+    assert TRIP in {one.id for one in store.threads(until=timedelta(seconds=1))}
+    assert not list(store.threads(since=timedelta(seconds=1)))
+    assert not list(store.threads(until=date(2001, 1, 1)))
+
+
+def test_a_thread_without_messages_has_empty_counts(store: StoreHandle) -> None:
+    head = store["invoice-import"].head
+    assert head.messages == []
+    assert head.message_stats() == {"messages": {}, "tokens": [], "tool_calls": []}
+    with pytest.raises(ckpt_cli.NotFound):
+        head.message_stats("file")
