@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -16,6 +17,7 @@ from ckpt_cli.session import Session
 
 SCRIPTS: Mapping[str, str] = {"bash": "ckpt.bash", "zsh": "_ckpt", "fish": "ckpt.fish"}
 """By shell, the file in `ckpt_cli/completions`."""
+_CALLS_COMPINIT = re.compile(r"^[^#\n]*\b(compinit|oh-my-zsh\.sh)\b", re.MULTILINE)
 _NAMED = "name it: ckpt completion bash, zsh or fish"
 
 
@@ -80,14 +82,15 @@ def _base(environ: Mapping[str, str], variable: str, default: str) -> Path:
 
 def _install(path: Path, script: bytes) -> bool:
     """Write the script. Returns False if the file has it already."""
-    if path.is_symlink():
-        raise Refused(
-            f"cannot write '{path}': it is a symbolic link to '{path.readlink()}'",
-            hint="remove the link, or redirect: ckpt completion SHELL > FILE",
-        )
     try:
+        # pipx links to the script of the package that it installed.
         if path.is_file() and path.read_bytes() == script:
             return False
+        if path.is_symlink():
+            raise Refused(
+                f"cannot write '{path}': it is a symbolic link to '{path.readlink()}'",
+                hint=f"remove the link: {shell_text.command('rm', str(path))}",
+            )
         path.parent.mkdir(parents=True, exist_ok=True)
         with writing(path) as file:
             file.write(script)
@@ -106,21 +109,23 @@ def _how_to_load(shell: str, path: Path, environ: Mapping[str, str]) -> str:
     if shell == "bash":
         line = shell_text.command("source", str(path))
         return (
-            "new shells load it if the package bash-completion is installed, "
+            "new shells load it if they load bash-completion, "
             f"else add this line to ~/.bashrc; for this shell, run it: {line}"
         )
     settings = Path(environ.get("ZDOTDIR") or Path.home()) / ".zshrc"
-    if _names(settings, path.parent):
+    text = _text_of(settings)
+    if str(path.parent) in text:
         return "new shells load it"
-    folder = shell_text.command(str(path.parent))
-    return f"add this line to {settings}, before compinit: fpath=({folder} $fpath)"
+    line = f"fpath=({shell_text.command(str(path.parent))} $fpath)"
+    if _CALLS_COMPINIT.search(text):
+        return f"add this line to {settings}, before compinit: {line}"
+    return f"add this line to {settings}: {line}; autoload -Uz compinit && compinit"
 
 
-def _names(settings: Path, folder: Path) -> bool:
-    """Whether a file of settings names a folder."""
+def _text_of(settings: Path) -> str:
+    """Return a file of settings, with the home folder written out."""
     try:
         text = settings.read_text("utf-8", "replace")
     except OSError:
-        return False
-    text = text.replace("$HOME", str(Path.home())).replace("~", str(Path.home()))
-    return str(folder) in text
+        return ""
+    return text.replace("$HOME", str(Path.home())).replace("~", str(Path.home()))

@@ -104,7 +104,17 @@ def test_a_link_is_not_followed(home: Path) -> None:
     answer = ckpt("completion", "fish", "--install")
     assert answer.code == 5
     assert "symbolic link" in answer.err
+    assert answer.err.endswith(f"hint: remove the link: rm {path}\n")
     assert (other.read_text(), path.is_symlink()) == ("mine", True)
+
+
+def test_a_link_to_the_same_script_is_up_to_date(home: Path) -> None:
+    path = user_file("bash", os.environ)
+    path.parent.mkdir(parents=True)
+    path.symlink_to(ROOT / "ckpt_cli" / "completions" / SCRIPTS["bash"])
+    answer = ckpt("completion", "bash", "--install")
+    assert (answer.code, answer.err.partition(";")[0]) == (0, f"note: up to date: '{path}'")
+    assert path.is_symlink()
 
 
 def test_a_folder_that_cannot_be_written_is_said(home: Path) -> None:
@@ -126,16 +136,26 @@ def test_bash_loads_what_was_installed(home: Path) -> None:
 
 def test_zsh_loads_what_was_installed_with_the_line_that_is_printed(home: Path) -> None:
     check_installed("zsh")
-    note = ckpt("completion", "zsh", "--install").err
-    line = note.partition("before compinit: ")[2]
+    settings, compinit = home / ".zshrc", "autoload -Uz compinit; compinit -u -D\n"
+
+    def note() -> str:
+        return ckpt("completion", "zsh", "--install").err
+
+    def loaded() -> str:
+        return run("zsh", "-d", "-i", "-c", "print -r -- $_comps[ckpt]").stdout.strip()
+
+    settings.write_text(compinit)
+    line = note().partition(f"add this line to {settings}, before compinit: ")[2]
     assert line.startswith("fpath=(")
-    end = "autoload -Uz compinit; compinit -u -D\n"
-    for settings, found in (("", ""), (line, "_ckpt")):
-        (home / ".zshrc").write_text(settings + end)
-        words = ["zsh", "-d", "-i", "-c", "print -r -- $_comps[ckpt]"]
-        done = run(*words)
-        assert done.stdout.strip() == found, done.stderr
-    assert "new shells load it" in ckpt("completion", "zsh", "--install").err
+    assert loaded() == ""
+    settings.write_text(line + compinit)
+    assert loaded() == "_ckpt"
+    assert note().endswith("; new shells load it\n")
+
+    settings.write_text("# compinit is not called\n")
+    line = note().partition(f"add this line to {settings}: ")[2]
+    settings.write_text(line)
+    assert loaded() == "_ckpt"
 
 
 def test_fish_loads_what_was_installed(home: Path) -> None:

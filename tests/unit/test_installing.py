@@ -12,6 +12,7 @@ from ckpt_backends.installing import install_command, upgrade_command
 REQUIRES = [
     "click>=8.1",
     "psycopg[binary]>=3.2 ; extra == 'postgres'",
+    "psycopg[binary]>=3.2.10 ; (python_version >= '3.14') and extra == 'postgres'",
     'cryptography[ssh]>=42; extra == "sign"',
     'textual>=6; extra == "tui"',
     'langgraph-ckpt[postgres,tui]; extra == "all"',
@@ -26,9 +27,10 @@ def _metadata(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def tool(folder: Path, mark: str, text: str = "{}", name: str = "langgraph-ckpt") -> str:
     """The environment of a tool that pipx or uv made."""
-    (folder / name).mkdir()
-    (folder / name / mark).write_text(text)
-    return str(folder / name)
+    made = folder / "venvs" / name
+    made.mkdir(parents=True)
+    (made / mark).write_text(text)
+    return str(made)
 
 
 def test_pip_gets_the_extra(tmp_path: Path) -> None:
@@ -62,6 +64,33 @@ def test_the_environment_of_pipx_may_have_another_name(tmp_path: Path) -> None:
     prefix = tool(tmp_path, "pipx_metadata.json", name="langgraph-ckpt_dev")
     assert install_command("pynacl", prefix) == "pipx inject langgraph-ckpt_dev pynacl"
     assert upgrade_command(prefix) == "pipx upgrade langgraph-ckpt_dev"
+
+
+@pytest.mark.parametrize(
+    ("mark", "folder", "install", "upgrade"),
+    [
+        ("pyvenv.cfg", "archive-v0", "uvx", "uvx langgraph-ckpt@latest"),
+        ("pipx_metadata.json", "pipx", "pipx run", "pipx run --no-cache langgraph-ckpt"),
+    ],
+)
+def test_a_run_that_installs_nothing_is_repeated_with_the_package(
+    tmp_path: Path, mark: str, folder: str, install: str, upgrade: str
+) -> None:
+    made = tmp_path / folder / "56dfe67"
+    made.mkdir(parents=True)
+    (made / mark).write_text("")
+    assert install_command("langgraph-ckpt[postgres]", str(made)) == (
+        f"{install} --with 'psycopg[binary]' langgraph-ckpt"
+    )
+    assert upgrade_command(str(made)) == upgrade
+
+
+def test_uv_keeps_the_extras_of_ckpt(tmp_path: Path) -> None:
+    receipt = '[tool]\nrequirements = [{ name = "langgraph-ckpt", extras = ["tui", "aes"] }]'
+    prefix = tool(tmp_path, "uv-receipt.toml", receipt)
+    assert install_command("pymysql", prefix) == (
+        "uv tool install --with pymysql 'langgraph-ckpt[tui,aes]'"
+    )
 
 
 RECEIPT = """[tool]
