@@ -258,7 +258,8 @@ def unavailable(url: StoreUrl, error: psycopg.Error) -> StoreUnavailable:
 
 
 _REFUSALS: Sequence[tuple[str, str, str]] = (
-    ("translate host name|resolve host", "unknown host", "check the host name"),
+    # The first two are libpq's and psycopg's words, the last psycopg's before 3.2.13.
+    ("translate host name|resolve host|service not known", "unknown host", "check the host name"),
     (
         "invalid value for parameter|unrecognized configuration parameter|parameter .*cannot be"
         "|permission denied to set parameter|command-line argument|requires a value",
