@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,14 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 import ckpt_cli
+from ckpt_backends import registry
+from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.protocol import ScanObserver, Store
+from ckpt_backends.registry import open_store
+from ckpt_backends.url import StoreUrl
+from ckpt_backends.wrapper import WrappedStore
 from ckpt_cli import StoreHandle
+from ckpt_cli.threads import opening
 
 TRIP = "trip-to-kyoto"
 
@@ -253,3 +260,37 @@ def test_a_drawing_in_the_terminal_holds_no_control_characters(tmp_path: Path) -
         thread = store.newest()
         assert repr(thread) == r"<ThreadHandle \x1b[31m\u202et>"
         assert repr(thread.head).startswith(r"<CheckpointHandle \x1b[31m\u202et@")
+
+
+def test_a_scan_is_logged(
+    sample: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Scanning(WrappedStore):
+        def __init__(self, inner: Store) -> None:
+            super().__init__(inner)
+            self.lists_by_scan = True
+
+        def observe_scans(self, observer: ScanObserver) -> None:
+            observer.scanning("table", 0, 9)
+            observer.scanned("read 9 items")
+
+    monkeypatch.setattr(opening, "open_store", lambda url: Scanning(open_store(url)))
+    with caplog.at_level(logging.WARNING, logger="ckpt"), ckpt_cli.open(sample):
+        assert caplog.messages == ["read 9 items"]
+
+
+@pytest.mark.parametrize("opened", [ckpt_cli.open, ckpt_cli.open_memory])
+def test_errors_hide_what_comes_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: Callable[..., object]
+) -> None:
+    def fail(url: StoreUrl) -> None:
+        raise StoreUnavailable(f"no database in {url.raw}", hint="ask the owner of box.internal")
+
+    monkeypatch.setenv("SECRET_HOST", "box.internal")
+    monkeypatch.setattr(opening, "open_store", fail)
+    monkeypatch.setattr(registry, "open_memory", fail)
+    config = tmp_path / "ckpt.toml"
+    config.write_text('[stores.far]\nurl = "postgresql://${SECRET_HOST}/agents"\n')
+    with pytest.raises(StoreUnavailable) as error:
+        opened("far", config=config)
+    assert "box.internal" not in f"{error.value} {error.value.hint}"
