@@ -14,7 +14,6 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import click
 
-
 _LARGEST = 999_999_999
 """Products of two such numbers fit into the 64 bits that databases and iterators take."""
 
