@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from ckpt_backends.errors import UsageError
 from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.api.checkpoint import CheckpointHandle
 from ckpt_cli.api.surroundings import Surroundings, time_of
@@ -95,6 +96,8 @@ class ThreadHandle:
         `ns` names a namespace, by default the root. `docs/refs.md` lists the refs.
         Raises `NotFound`, `Ambiguous` or `UsageError`.
         """
+        if ref is not None and as_of is not None:
+            raise UsageError("a ref cannot be combined with as_of", hint="use one of them")
         time = as_of.isoformat() if isinstance(as_of, datetime) else as_of
         named = NamedThread(self.reader, ns, ref, time)
         return CheckpointHandle(self, named.checkpoint(self.around.now, self.around.zone))

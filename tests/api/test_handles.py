@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -249,6 +251,8 @@ def test_wrong_conditions_are_errors_before_the_first_item(store: StoreHandle) -
         store.threads("status error")
     with pytest.raises(ckpt_cli.NotFound, match="no namespace 'nope'"):
         store[TRIP].history(ns="nope")
+    with pytest.raises(ckpt_cli.UsageError, match="cannot be combined"):
+        store[TRIP].at("step:3", as_of="1h")
 
 
 def test_a_drawing_in_the_terminal_holds_no_control_characters(tmp_path: Path) -> None:
@@ -260,6 +264,13 @@ def test_a_drawing_in_the_terminal_holds_no_control_characters(tmp_path: Path) -
         thread = store.newest()
         assert repr(thread) == r"<ThreadHandle \x1b[31m\u202et>"
         assert repr(thread.head).startswith(r"<CheckpointHandle \x1b[31m\u202et@")
+
+
+def test_a_state_that_cannot_be_read_is_not_an_empty_one(sample: Path) -> None:
+    with closing(sqlite3.connect(sample)) as database, database:
+        database.execute("UPDATE checkpoints SET checkpoint = x'c1' WHERE thread_id = ?", (TRIP,))
+    with ckpt_cli.open(sample) as store, pytest.raises(ckpt_cli.Unreadable):
+        _ = store[TRIP].head.values
 
 
 def test_a_scan_is_logged(
