@@ -56,7 +56,8 @@ def complete(words: list[str], *, may_exit: bool = False) -> int:
                 if value.startswith(word) and value.isprintable()
             )
             for value, what in islice(fitting, _MOST):
-                sys.stdout.write(f"{value}\t{what}\n")
+                # It may be the name of a user, which must not look like another completion.
+                sys.stdout.write(f"{value}\t{what if what.isprintable() else ''}\n")
             sys.stdout.flush()
         finally:
             session.close()

@@ -14,6 +14,9 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import click
 
+_LARGEST = 999_999_999
+"""Products of two such numbers fit into the 64 bits that databases and iterators take."""
+
 
 @dataclass(frozen=True, slots=True)
 class ParameterHelp:
@@ -44,9 +47,15 @@ class CommandArgument(click.Argument):
 
 
 class WholeNumber(click.IntRange):
-    """An integer; errors do not call it a range."""
+    """An integer with at most nine digits; errors do not call it a range."""
 
     name = "whole number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if abs(found) > _LARGEST:
+            self.fail(f"{found} is too large", param, ctx)
+        return found
 
 
 class Number(click.FloatRange):

@@ -126,10 +126,15 @@ class CheckpointHandle:
 
     @cached_property
     def values(self) -> dict[str, Any]:
-        """The state: channel to value. An object of a class is a `Tagged` with the class's name."""
+        """The state: channel to value. An object of a class is a `Tagged` with the class's name.
+
+        Raises `Unreadable`, for a state that cannot be read is not an empty one.
+        """
         from ckpt_cli.api.plain_values import plain_values
 
-        return plain_values(self._state.found.state.values)
+        found = self._state.found
+        found.moment.check_readable()
+        return plain_values(found.state.values)
 
     @property
     def rebuilt(self) -> dict[str, str]:

@@ -19,6 +19,19 @@ from ckpt_cli.config.time_zone import local_zone
 from ckpt_cli.threads.opening import Opening
 
 
+class ScanReports(ScanObserver):
+    """Notes the report of each scan: it may have cost money."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+
+    def scanning(self, label: str, done: int, total: int | None) -> None:
+        """Show no progress."""
+
+    def scanned(self, report: str) -> None:
+        self._note(report)
+
+
 class _Script:
     """The surroundings of Python code: notes are logged."""
 
@@ -35,7 +48,11 @@ class _Script:
         return local_zone()
 
     def open_other(self, url: StoreUrl) -> Store:
-        return replace(self.opening, url=url).open(self.note)
+        return replace(self.opening, url=url).open(self.note, self.observer)
+
+    def observer(self) -> ScanObserver:
+        """Return who is told about scans."""
+        return ScanReports(self.note)
 
     def note(self, text: str) -> None:
         import logging  # the commands do not need it
@@ -65,7 +82,7 @@ def open(  # noqa: A001 - users write `ckpt.open`
     `StoreUnavailable` or `UnknownLayout`.
     """
     script = _Script(_settings(store, config, aes_key_file, copy=copy, redact=redact))
-    opened = open_named(script.names, script.opening, script.note)
+    opened = open_named(script.names, script.opening, script.note, script.observer)
     for text in opened.notes():
         script.note(text)
     return StoreHandle(opened, script)
@@ -83,7 +100,12 @@ def open_memory(
 
     Raises `UsageError`, `StoreUnavailable`, `UnknownLayout` or `Unsupported`.
     """
-    return opened_memory(_Script(_settings(store, config, aes_key_file, copy=copy, redact=redact)))
+    script = _Script(_settings(store, config, aes_key_file, copy=copy, redact=redact))
+    try:
+        return opened_memory(script)
+    except StoreUnavailable as error:
+        hide_values(script.names, error)
+        raise
 
 
 def _settings(
@@ -124,4 +146,11 @@ def open_named(
         if not names.is_named_by_caller:
             who = "CKPT_STORE" if os.environ.get("CKPT_STORE") else names.profiles.source
             error.message += f" (named by {who})"
+        hide_values(names, error)
         raise
+
+
+def hide_values(names: StoreNames, error: StoreUnavailable) -> None:
+    """Remove from an error what profiles took from the environment: a server may repeat it."""
+    error.message = names.without_values(error.message)
+    error.hint = error.hint and names.without_values(error.hint)

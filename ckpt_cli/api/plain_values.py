@@ -39,9 +39,11 @@ def _object(value: Tagged) -> Any:
         return tuple(payload)
     if value.type in _SETS and isinstance(payload, list):
         try:
-            return _SETS[value.type](payload)
+            found = _SETS[value.type](payload)
         except TypeError:  # an item has no hash
             return Tagged(value.type, payload)
+        # A set of JavaScript may have both 1 and true, which are equal here.
+        return found if len(found) == len(payload) else Tagged(value.type, payload)
     if value.type == "datetime.datetime" and isinstance(payload, str):
         try:
             return datetime.fromisoformat(payload)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
+from ckpt_backends.errors import UsageError
 from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.api.checkpoint import CheckpointHandle
 from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text
@@ -95,6 +96,8 @@ class ThreadHandle:
         `ns` names a namespace, by default the root. `docs/refs.md` lists the refs.
         Raises `NotFound`, `Ambiguous` or `UsageError`.
         """
+        if ref is not None and as_of is not None:
+            raise UsageError("a ref cannot be combined with as_of", hint="use one of them")
         if isinstance(ref, date):
             ref, as_of = None, ref
         time = None if as_of is None else time_text(self.around, as_of)

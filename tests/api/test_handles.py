@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,14 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 import ckpt_cli
+from ckpt_backends import registry
+from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.protocol import ScanObserver, Store
+from ckpt_backends.registry import open_store
+from ckpt_backends.url import StoreUrl
+from ckpt_backends.wrapper import WrappedStore
 from ckpt_cli import StoreHandle
+from ckpt_cli.threads import opening
 
 TRIP = "trip-to-kyoto"
 
@@ -236,6 +245,8 @@ def test_wrong_conditions_are_errors_before_the_first_item(store: StoreHandle) -
         store.threads("status error")
     with pytest.raises(ckpt_cli.NotFound, match="no namespace 'nope'"):
         store[TRIP].history(ns="nope")
+    with pytest.raises(ckpt_cli.UsageError, match="cannot be combined"):
+        store[TRIP].at("step:3", as_of="1h")
 
 
 def test_a_drawing_in_the_terminal_holds_no_control_characters(tmp_path: Path) -> None:
@@ -249,15 +260,42 @@ def test_a_drawing_in_the_terminal_holds_no_control_characters(tmp_path: Path) -
         assert repr(thread.head).startswith(r"<CheckpointHandle \x1b[31m\u202et@")
 
 
-def test_times_are_given_as_python_has_them(store: StoreHandle) -> None:
-    assert TRIP in {one.id for one in store.threads(until=timedelta(seconds=1))}
-    assert not list(store.threads(since=timedelta(seconds=1)))
-    assert not list(store.threads(until=date(2001, 1, 1)))
+def test_a_state_that_cannot_be_read_is_not_an_empty_one(sample: Path) -> None:
+    with closing(sqlite3.connect(sample)) as database, database:
+        database.execute("UPDATE checkpoints SET checkpoint = x'c1' WHERE thread_id = ?", (TRIP,))
+    with ckpt_cli.open(sample) as store, pytest.raises(ckpt_cli.Unreadable):
+        _ = store[TRIP].head.values
 
 
-def test_a_thread_without_messages_has_empty_counts(store: StoreHandle) -> None:
-    head = store["invoice-import"].head
-    assert head.messages == []
-    assert head.message_stats() == {"messages": {}, "tokens": [], "tool_calls": []}
-    with pytest.raises(ckpt_cli.NotFound):
-        head.message_stats("file")
+def test_a_scan_is_logged(
+    sample: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Scanning(WrappedStore):
+        def __init__(self, inner: Store) -> None:
+            super().__init__(inner)
+            self.lists_by_scan = True
+
+        def observe_scans(self, observer: ScanObserver) -> None:
+            observer.scanning("table", 0, 9)
+            observer.scanned("read 9 items")
+
+    monkeypatch.setattr(opening, "open_store", lambda url: Scanning(open_store(url)))
+    with caplog.at_level(logging.WARNING, logger="ckpt"), ckpt_cli.open(sample):
+        assert caplog.messages == ["read 9 items"]
+
+
+@pytest.mark.parametrize("opened", [ckpt_cli.open, ckpt_cli.open_memory])
+def test_errors_hide_what_comes_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: Callable[..., object]
+) -> None:
+    def fail(url: StoreUrl) -> None:
+        raise StoreUnavailable(f"no database in {url.raw}", hint="ask the owner of box.internal")
+
+    monkeypatch.setenv("SECRET_HOST", "box.internal")
+    monkeypatch.setattr(opening, "open_store", fail)
+    monkeypatch.setattr(registry, "open_memory", fail)
+    config = tmp_path / "ckpt.toml"
+    config.write_text('[stores.far]\nurl = "postgresql://${SECRET_HOST}/agents"\n')
+    with pytest.raises(StoreUnavailable) as error:
+        opened("far", config=config)
+    assert "box.internal" not in f"{error.value} {error.value.hint}"

@@ -31,6 +31,7 @@ _CUT_SET = Cut([_SET], 9, "too long")
         ),
         (Tagged("datetime.datetime", "yesterday"), Tagged("datetime.datetime", "yesterday")),
         (Tagged("builtins.set", [[1]]), Tagged("builtins.set", [[1]])),
+        (Tagged("builtins.set", [1, True]), Tagged("builtins.set", [1, True])),
         (Tagged("builtins.set", {"a": 1}), Tagged("builtins.set", {"a": 1})),
         (
             Tagged("app.Plan", {"steps": Tagged("builtins.tuple", ["a"])}),

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from ckpt_cli import complete
 from tests.security.corpus import DDL
 from tests.support import ROOT, ckpt, first_now
 
@@ -112,6 +113,14 @@ def test_an_error_is_silent(kind: str, tmp_path: Path) -> None:
     for store in ("", str(tmp_path), str(tmp_path / "none.db"), "oracle://x:secret@y/z"):
         answer = ckpt("_complete", kind, "", store, "", "no such thread", "")
         assert (answer.code, answer.out, answer.err) == (0, "", "")
+
+
+def test_a_description_cannot_look_like_another_completion(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offered = {"session": lambda *_: iter([("one", "anna"), ("two", "anna\nthree\t\x1b[31m")])}
+    monkeypatch.setattr(complete, "_KINDS", offered)
+    assert ckpt("_complete", "session", "", str(sample)).out == "one\tanna\ntwo\t\n"
 
 
 def test_profiles_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ WRONG = {
     "threads list extra": "got unexpected extra argument (extra)",
     "threads list -n x": "invalid value for '-n' / '--limit': 'x' is not a valid whole number",
     "threads list -n 0": "invalid value for '-n' / '--limit': 0 is not in the range x>=1",
+    "threads list -n 1000000000": "invalid value for '-n' / '--limit': 1000000000 is too large",
     "tail --interval x": "invalid value for '--interval': 'x' is not a valid number",
     "threads list --color red": "invalid value for '--color': 'red' is not one of auto, always, "
     "never",
