@@ -303,6 +303,15 @@ class CheckpointHandle:
     def _state(self) -> Answer[CheckpointView]:
         return self.show(writes=False)
 
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the same checkpoint of the same open store."""
+        if not isinstance(other, CheckpointHandle):
+            return NotImplemented
+        return (self.thread, self.ns, self.id) == (other.thread, other.ns, other.id)
+
+    def __hash__(self) -> int:
+        return hash((self.thread, self.ns, self.id))
+
     def _repr_html_(self) -> str:
         """Draw the state in a notebook."""
         from ckpt_cli.render.html import html_of

@@ -85,7 +85,9 @@ def _inert(value: Any) -> Value:
     if isinstance(value, tuple):
         return Tagged(TUPLE, [_inert(one) for one in value])
     if isinstance(value, (set, frozenset)):
-        return Tagged(f"builtins.{type(value).__name__}", [_inert(one) for one in value])
+        # Sorted, since the order of a set differs from run to run.
+        items = sorted(map(_inert, value), key=repr)
+        return Tagged(f"builtins.{type(value).__name__}", items)
     if isinstance(value, datetime):
         return Tagged("datetime.datetime", value.isoformat())
     inert: Value = value

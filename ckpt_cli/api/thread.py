@@ -301,6 +301,15 @@ class ThreadHandle:
         """Return the namespace that a text names. The root, and None, stay as they are."""
         return self.reader.namespace(ns) if ns else ns
 
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the same thread of the same open store."""
+        if not isinstance(other, ThreadHandle):
+            return NotImplemented
+        return self.id == other.id and self.reader.store is other.reader.store
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
     def _repr_html_(self) -> str:
         """Draw the tree in a notebook."""
         from ckpt_cli.render.html import html_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import subprocess
 import sys
@@ -299,3 +300,14 @@ def test_errors_hide_what_comes_from_the_environment(
     with pytest.raises(StoreUnavailable) as error:
         opened("far", config=config)
     assert "box.internal" not in f"{error.value} {error.value.hint}"
+
+
+def test_handles_of_the_same_thing_are_equal(store: StoreHandle, sample: Path) -> None:
+    thread = store[TRIP]
+    assert thread == store[TRIP]
+    assert thread.head == thread.at("step:12") != thread.at("~1")
+    assert len({thread.head, store.at(TRIP), thread.at("~1")}) == 2
+    with ckpt_cli.open(sample) as other:
+        assert other[TRIP] != thread
+        assert other[TRIP].head != thread.head
+    assert thread != TRIP
