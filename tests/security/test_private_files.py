@@ -160,8 +160,8 @@ def test_a_folder_is_removed_if_a_signal_comes_just_after_it_was_made(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(Path, "mkdir", made)
+    monkeypatch.setattr(Path, "mkdir", made)
+    with pytest.raises(KeyboardInterrupt):
         TemporaryFolder()
     remove_all()
     assert list(tmp_path.iterdir()) == []
