@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_backends.files.temporary_folder import TemporaryFolder
+from ckpt_backends.files.temporary_folder import TemporaryFolder, remove_all
 from ckpt_backends.registry import open_store
 from tests.deerflow.project import memory, save
 from tests.support import ckpt
@@ -148,3 +148,20 @@ def test_without_a_folder_for_temporary_files(
     monkeypatch.setattr("tempfile.tempdir", str(folder / "missing"))
     refused = ckpt("-s", folder / "store.db", "--copy", "threads", "list")
     assert (refused.code, "hint: set TMPDIR" in refused.err) == (4, True)
+
+
+def test_a_folder_is_removed_if_a_signal_comes_just_after_it_was_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = Path.mkdir
+
+    def made(path: Path, mode: int) -> None:
+        make(path, mode)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(Path, "mkdir", made)
+    with pytest.raises(KeyboardInterrupt):
+        TemporaryFolder()
+    remove_all()
+    assert list(tmp_path.iterdir()) == []
