@@ -140,7 +140,7 @@ def _one_spelling(value: Value) -> Value:
     match value:
         case Tagged("datetime.time", dict() as fields):
             return Tagged("datetime.time", {**fields, "fold": fields.get("fold", 0)})
-        case Tagged("pathlib.PosixPath" | "pathlib.Path" | "pathlib._local.Path", list() as parts):
+        case Tagged(name, list() as parts) if name.startswith("pathlib."):
             # Python 3.13 has a module of its own for them, and does not split what it pickles.
             return Tagged("pathlib.Path", str(pathlib.PurePosixPath(*map(str, parts))))
     return value
