@@ -53,8 +53,8 @@ def test_the_sdist_holds_what_a_wheel_is_built_from(dist: Path) -> None:
         names = {one.partition("/")[2] for one in archive.getnames()}
     tops = {one.partition("/")[0] for one in names}
     files = {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "PKG-INFO", ".gitignore"}
-    assert tops == files | {"ckpt_cli", "backends", "completions"}
-    assert {"completions/ckpt.bash", "completions/_ckpt", "completions/ckpt.fish"} < names
+    assert tops == files | {"ckpt_cli", "backends"}
+    assert {f"ckpt_cli/completions/{one}" for one in ("ckpt.bash", "_ckpt", "ckpt.fish")} < names
 
 
 def test_a_wheel_from_the_sdist_is_a_wheel_from_the_tree(dist: Path, tmp_path: Path) -> None:
