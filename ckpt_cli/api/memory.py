@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
+from ckpt_backends.protocol import Closing
 from ckpt_cli.api.answer import Answer
 from ckpt_cli.api.surroundings import Surroundings, When, time_of
 from ckpt_cli.api.watch import Watcher, unwatched
@@ -33,7 +33,7 @@ def opened_memory(around: Surroundings) -> MemoryHandle:
     return MemoryHandle(memory, around)
 
 
-class MemoryHandle:
+class MemoryHandle(Closing):
     """Long-term memory that is open for reading: items, each a key and a value in a namespace.
 
     `ckpt_cli.open_memory` and `StoreHandle.memory` return one. A namespace is written as its labels
@@ -43,17 +43,6 @@ class MemoryHandle:
     def __init__(self, memory: MemoryStore, around: Surroundings) -> None:
         self.memory = memory
         self._around = around
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the connection or the file."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import StoreInfo, Thread
-from ckpt_backends.protocol import Store
+from ckpt_backends.protocol import Closing, Store
 from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.api.checkpoint import CheckpointHandle
 from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from ckpt_cli.threads.target import NamedThread, Target
 
 
-class StoreHandle:
+class StoreHandle(Closing):
     """A store that is open for reading. `ckpt_cli.open` returns one.
 
     Threads and checkpoints that it returns read when they are asked, so use them before the store
@@ -43,17 +42,6 @@ class StoreHandle:
         self._store = store
         self._around = around
         self._inference = TriggerInference(store)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the connection or the file."""

@@ -79,7 +79,7 @@ def list_(session: Session, options: ThreadListOptions) -> None:
     FILTER, in quotes, compares fields with values; and, or, not and brackets join comparisons.
     Fields: thread, status, next, source, step, age, idle, checkpoints, bytes, user, metadata.KEY,
     values.KEY. Operators: =, !=, <, <=, >, >=, in (A, B), like 'test-%', ~ 'REGEX'. age and idle
-    are durations (90m, 2h, 7d), bytes is a size (10MiB). KEY=VALUE means metadata.KEY = VALUE.
+    are durations (2h, 7d), bytes a size (10MiB). If KEY is no field, KEY=VALUE means metadata.KEY.
 
     \b
       ckpt -s agent.db threads list

@@ -10,6 +10,7 @@ import pytest
 
 from ckpt_cli.commands.completion import SCRIPTS, user_file
 from tests.cli.terminal_shell import SHELLS, check_installed
+from tests.servers import is_required
 from tests.support import ROOT, ckpt
 
 SYSTEM = Path("/usr/share/bash-completion/bash_completion")
@@ -126,7 +127,8 @@ def test_a_folder_that_cannot_be_written_is_said(home: Path) -> None:
 
 def test_bash_loads_what_was_installed(home: Path) -> None:
     if not SYSTEM.exists():
-        pytest.skip("the package bash-completion is not installed")
+        leave = pytest.fail if is_required("bash-completion") else pytest.skip
+        leave("the package bash-completion is not installed")
     ckpt("completion", "bash", "--install")
     # Bash-completion 2.12 renamed its function.
     load = "{ _comp_load ckpt || __load_completion ckpt; } 2> /dev/null; complete -p ckpt"
