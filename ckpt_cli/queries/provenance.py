@@ -126,7 +126,16 @@ def _checkpoint(reader: ThreadReader, moment: datetime | None) -> str:
     """Return the newest root checkpoint at a time, or the head. Raises `NotFound`."""
     line = reader.line("")
     if moment is not None:
-        return refs.as_of(moment, line, UTC)
+        return refs.as_of(_end_of_second(moment), line, UTC)
     if line.head is None:
         raise NotFound(f"thread '{reader.thread_id}' has no root checkpoint")
     return line.head
+
+
+def _end_of_second(moment: datetime) -> datetime:
+    """Return the latest time that a time in whole seconds may stand for.
+
+    SqliteStore stores `CURRENT_TIMESTAMP`, which drops the fraction, so that an item would seem
+    older than the checkpoint that was saved just before it.
+    """
+    return moment if moment.microsecond else moment.replace(microsecond=999_999)

@@ -296,8 +296,12 @@ def test_the_threads_of_a_langgraph_store_are_in_the_same_file(tmp_path: Path, s
         items.setup()
         items.put(("users", "anna"), "job", {"content": "后端开发", "thread_id": THREAD})
         items.put(("users", "anna"), "tea", {"content": "likes tea"})
+    shown = ckpt("-s", store, "show", THREAD, "-o", "json").json
+    with sqlite3.connect(store) as connection:  # the second of the head, which dropped its fraction
+        when = shown["ts"][:19].replace("T", " ")
+        connection.execute("UPDATE store SET created_at = ? WHERE key = 'job'", (when,))
     found = origin(store, "job")
-    assert found["thread_id"] == THREAD
+    assert (found["thread_id"], found["checkpoint_id"]) == (THREAD, shown["checkpoint_id"])
     message = found["message"]
     assert isinstance(message, dict)
     assert "后端开发" in message["content"]
