@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -10,6 +12,7 @@ from textual.app import App, SystemCommand
 from textual.command import CommandPalette
 from textual.screen import Screen
 
+from ckpt_cli.ending import ENDING
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.screens.main import MainScreen
 
@@ -30,6 +33,23 @@ class CkptApp(App[None]):
         self.animation_level = "none"
         self.context = context
         self._start = start
+        self.ended_by: int | None = None
+        """The signal that closed the screen."""
+
+    def on_load(self) -> None:
+        """Let signals close the screen as `q` does, which restores the terminal.
+
+        An exception from a signal handler could interrupt Textual at any place, also while it
+        restores the terminal. Called before the terminal is changed.
+        """
+        loop = asyncio.get_running_loop()
+        for number in ENDING:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, self._end, number)
+
+    def _end(self, number: int) -> None:
+        self.ended_by = number
+        self.exit()
 
     def get_default_screen(self) -> Screen[Any]:
         if self._start == "memory alone":

@@ -14,6 +14,7 @@ from ckpt_backends.errors import CkptError, StoreUnavailable, UsageError
 from ckpt_backends.files.atomic_write import writing
 from ckpt_backends.files.regular_file import read_regular
 from ckpt_backends.files.temporary_folder import TemporaryFolder
+from ckpt_cli.ending import ENDING, heed, unwind
 
 _LONGEST = 256 << 20
 _PATIENCE = 2.0
@@ -71,7 +72,7 @@ def _read(path: Path) -> str:
 
 def _run(command: list[str]) -> int:
     """The exit code of an editor; negative if it was killed by a signal."""
-    with _ctrl_c_left_to_editor():
+    with _signals_for_editor():
         # The user's choice of editor, run as git runs it.
         editor = subprocess.Popen(command)  # noqa: S603
         try:
@@ -86,10 +87,17 @@ def _run(command: list[str]) -> int:
 
 
 @contextmanager
-def _ctrl_c_left_to_editor() -> Iterator[None]:
+def _signals_for_editor() -> Iterator[None]:
+    """Leave Ctrl-C to the editor, and raise `Ended` at the signals that end this process.
+
+    The screen cannot heed them while it waits for the editor.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *ENDING)}
     # Not SIG_IGN, which the editor would inherit.
-    before = signal.signal(signal.SIGINT, lambda *_: None)
+    signal.signal(signal.SIGINT, lambda *_: None)
+    heed(unwind)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
