@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,21 @@ def approve(state: State) -> Any:
     return {"approved": interrupt({"question": f"approve the plan {state['plan']}?"})}
 
 
-def book(state: State) -> Any:
-    if state["plan"] == "Oslo":
-        raise ValueError("the plan cannot be booked:\nno rooms in Oslo")
-    return {"booked": state["plan"]}
+def booking(connection: sqlite3.Connection) -> Any:
+    """Make a node that fails for Oslo once the two nodes beside it are stored: a failure ends the
+    step, and with it the nodes that have not run yet.
+    """
+
+    def book(state: State) -> Any:
+        if state["plan"] == "Oslo":
+            sql = "SELECT count(*) FROM writes WHERE channel IN ('price', '__interrupt__')"
+            end = time.monotonic() + 30
+            while connection.execute(sql).fetchone() != (2,) and time.monotonic() < end:
+                time.sleep(0.01)
+            raise ValueError("the plan cannot be booked:\nno rooms in Oslo")
+        return {"booked": state["plan"]}
+
+    return book
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +54,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("grep") / "store.db"
     connection = sqlite3.connect(path, check_same_thread=False)
     graph = StateGraph(State)
-    for node in (search, approve, book):
+    for node in (search, approve, booking(connection)):
         graph.add_node(node.__name__, node)
         graph.add_edge(START, node.__name__)
     agent: Any = graph.compile(checkpointer=SqliteSaver(connection))
