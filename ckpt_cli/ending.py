@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -33,6 +34,17 @@ class Ended(SystemExit):
     def __init__(self, number: int) -> None:
         super().__init__(128 + number)
         self.number = number
+
+
+@contextmanager
+def restored(*numbers: int) -> Iterator[None]:
+    """Restore the handlers of these signals at the end, whatever was installed meanwhile."""
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def heed(act: Callable[[int, FrameType | None], None]) -> None:

@@ -11,7 +11,7 @@ from ckpt_backends.installing import install_command
 from ckpt_backends.registry import open_memory
 from ckpt_cli import diagnostics
 from ckpt_cli.commands.apply_plan import store_words
-from ckpt_cli.ending import Ended, heed, unwind
+from ckpt_cli.ending import ENDING, Ended, restored
 from ckpt_cli.options import flag, option
 from ckpt_cli.session import Session
 
@@ -70,10 +70,10 @@ def tui(
         )
     context = ScreenContext(opening, words, session.zone, pause, memory=memory)
     screen = application(context, start)
-    screen.run()
+    with restored(*ENDING):
+        screen.run()
     if screen.ended_by is not None:
         raise Ended(screen.ended_by)
-    heed(unwind)
     if session.settings.get("debug"):
         for failure in context.failures:
             diagnostics.traceback(failure)

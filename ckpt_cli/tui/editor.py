@@ -14,7 +14,7 @@ from ckpt_backends.errors import CkptError, StoreUnavailable, UsageError
 from ckpt_backends.files.atomic_write import writing
 from ckpt_backends.files.regular_file import read_regular
 from ckpt_backends.files.temporary_folder import TemporaryFolder
-from ckpt_cli.ending import ENDING, heed, unwind
+from ckpt_cli.ending import ENDING, heed, restored, unwind
 
 _LONGEST = 256 << 20
 _PATIENCE = 2.0
@@ -92,12 +92,8 @@ def _signals_for_editor() -> Iterator[None]:
 
     The screen cannot heed them while it waits for the editor.
     """
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *ENDING)}
-    # Not SIG_IGN, which the editor would inherit.
-    signal.signal(signal.SIGINT, lambda *_: None)
-    heed(unwind)
-    try:
+    with restored(signal.SIGINT, *ENDING):
+        # Not SIG_IGN, which the editor would inherit.
+        signal.signal(signal.SIGINT, lambda *_: None)
+        heed(unwind)
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

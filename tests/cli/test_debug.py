@@ -105,6 +105,8 @@ def test_debug_after_a_double_hyphen_is_an_argument(sample: Path) -> None:
 class BrokenScreen:
     """A screen with a query that fails; it shows the error and goes on."""
 
+    ended_by = None
+
     def __init__(self, context: ScreenContext, _: object) -> None:
         self._context = context
 
