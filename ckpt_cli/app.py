@@ -57,6 +57,7 @@ COMMANDS = {
         "memory:COMMANDS", "List, search, edit or delete long-term memory.", INSPECT
     ),
     "replay": CommandRef("replay:replay", "Verify checkpoints against recorded writes.", VERIFY),
+    "doctor": CommandRef("doctor:doctor", "Check threads for damage and other faults.", VERIFY),
     "stats": CommandRef("stats:stats", "Show how much each node writes to each channel.", VERIFY),
     "rollback": CommandRef(
         "rollback:rollback", "Roll a thread back to an earlier checkpoint.", CHANGE

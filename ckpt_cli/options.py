@@ -146,6 +146,10 @@ Where = Annotated[
         "metadata.KEY=VALUE", "Only threads with this metadata at the head; repeatable.", "--where"
     ),
 ]
+Filter = Annotated[
+    list[str] | None,
+    option("FILTER", "Only threads that match, such as 'status = error'; repeatable.", "--where"),
+]
 Channels = Annotated[
     list[str] | None, option("CHANNEL", "Only this channel; repeatable.", "--channel")
 ]

@@ -19,6 +19,7 @@ from ckpt_backends.model import (
     Checkpoint,
     CheckpointKey,
     Expiry,
+    Fault,
     Thread,
     ThreadSize,
     TypedBytes,
@@ -168,6 +169,15 @@ class BaseStore(Store):
             known = [f"{name} = {_literal(one)}" for name, one in place.items() if name in columns]
             found.append(f"SELECT * FROM {table} WHERE {' AND '.join(known)}")
         return found
+
+    def faults(self) -> Iterator[Fault]:
+        return iter(())
+
+    def thread_faults(self, thread_id: str) -> Iterator[Fault]:  # noqa: ARG002
+        return iter(())
+
+    def suspect_threads(self) -> Iterator[str]:
+        return (one.thread_id for one in self.threads())
 
     def refresh(self) -> None:
         """Nothing to do: each read sees the present state."""

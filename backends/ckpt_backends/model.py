@@ -137,6 +137,10 @@ class Checkpoint:
     parent is assumed to be the checkpoint before it in time."""
     at: datetime | None = None
     """When it was stored, UTC, in layouts that order by this time; None if ids contain the time."""
+    missing: frozenset[str] = frozenset()
+    """Channels with a version whose value is certainly missing: the layout also stores a mark for
+    channels without a value, and there is neither. Empty if the body was not read, and in layouts
+    that store no such mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +173,24 @@ class Write:
     """Name of the task's node, in layouts that store it."""
     at: datetime | None = None
     """When the write was stored, UTC, in layouts that store this time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something wrong that an adapter found in its engine or in its own kinds of rows."""
+
+    code: str
+    """One of the codes of `ckpt doctor`, such as `index-missing`; docs/doctor.md lists them."""
+    detail: str
+    """What is wrong, in a few words with names and numbers, and without values."""
+    thread_id: str | None = None
+    """The thread; None if it concerns the whole store."""
+    checkpoint_ns: str | None = None
+    checkpoint_id: str | None = None
+    channel: str | None = None
+    task_id: str | None = None
+    fix: str = ""
+    """A statement or command of the engine that mends it; `''` if none is known."""
 
 
 class Status(StrEnum):

@@ -21,6 +21,7 @@ from ckpt_backends.model import (
     Checkpoint,
     CheckpointKey,
     Expiry,
+    Fault,
     StoreInfo,
     Thread,
     ThreadSize,
@@ -292,6 +293,31 @@ class Store(Closing, Protocol):
 
     def sources(self, key: CheckpointKey) -> list[str]:
         """Queries or keys with which a person finds a checkpoint and its writes in the engine."""
+        ...
+
+    def faults(self) -> Iterator[Fault]:
+        """Faults of the store as a whole: missing indexes, old schemas, large logs, free space.
+
+        Reads the engine's catalogue and statistics, and no checkpoint. Yields nothing for a store
+        that its saver set up and no one changed.
+        """
+        ...
+
+    def thread_faults(self, thread_id: str) -> Iterator[Fault]:
+        """Faults of a thread in rows that only this layout has: pointers, registries, TTLs, hashes.
+
+        Reads keys and index rows only. Yields nothing for a thread that the saver wrote and no one
+        changed, also while it writes.
+        """
+        ...
+
+    def suspect_threads(self) -> Iterator[str]:
+        """The ids of threads whose keys may contradict each other, each id once.
+
+        At least those in which a checkpoint names a parent that is not stored or has no smaller id,
+        writes belong to no checkpoint, the head has a child, or `thread_faults` yields something.
+        An engine that cannot tell yields the ids of all threads, also of those with writes only.
+        """
         ...
 
     def refresh(self) -> None:

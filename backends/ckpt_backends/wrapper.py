@@ -11,6 +11,7 @@ from ckpt_backends.model import (
     Checkpoint,
     CheckpointKey,
     Expiry,
+    Fault,
     StoreInfo,
     Thread,
     ThreadSize,
@@ -109,6 +110,15 @@ class WrappedStore(Closing):
 
     def sources(self, key: CheckpointKey) -> list[str]:
         return self.inner.sources(key)
+
+    def faults(self) -> Iterator[Fault]:
+        return self.inner.faults()
+
+    def thread_faults(self, thread_id: str) -> Iterator[Fault]:
+        return self.inner.thread_faults(thread_id)
+
+    def suspect_threads(self) -> Iterator[str]:
+        return self.inner.suspect_threads()
 
     def refresh(self) -> None:
         self.inner.refresh()

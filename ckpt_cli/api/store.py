@@ -20,6 +20,7 @@ from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
 if TYPE_CHECKING:
+    from ckpt_cli.api.doctor import Examination
     from ckpt_cli.api.memory import MemoryHandle
     from ckpt_cli.api.search import SearchHits
     from ckpt_cli.core.replay.report import ReplayReport
@@ -299,6 +300,30 @@ class StoreHandle(Closing):
         ids = [one.thread_id for one in self._selected(threads, match, where)]
         return replay_several(self._store, self._around, ids, reducers, jobs, watch)
 
+    def doctor(
+        self,
+        threads: str | Iterable[str] | None = None,
+        *,
+        match: str | None = None,
+        where: str | Sequence[str] = (),
+        deep: bool = False,
+        grace: When = "1m",
+        jobs: int = 1,
+        watch: Watcher = unwatched,
+    ) -> Examination:
+        """Check threads, by default all, and the store itself. Yields what `ckpt doctor` prints.
+
+        With `deep`, every value is decoded and every step replayed. What is younger than `grace`
+        is not reported if an agent may still be writing it. `where` is a filter as in `threads`;
+        the other arguments are those of `grep`. Raises `NotFound` or `UsageError`.
+        """
+        from ckpt_cli.api.doctor import examination
+
+        chosen = None
+        if threads is not None or match is not None or where:
+            chosen = self._filtered(threads, match, where)
+        return examination(self._store, self._around, chosen, grace, deep, jobs, watch)
+
     @cached_property
     def memory(self) -> MemoryHandle:
         """The long-term memory in the same place. Raises `UnknownLayout` or `Unsupported`."""
@@ -339,6 +364,20 @@ class StoreHandle(Closing):
         if threads is not None and not names:  # an empty selection is not all threads
             return iter(())
         return selected_threads(self._store, names, match, texts(where))
+
+    def _filtered(
+        self,
+        threads: str | Iterable[str] | None,
+        match: str | None,
+        where: str | Sequence[str],
+    ) -> Iterator[Thread]:
+        """Return the threads with these ids, or else those that match a pattern and a filter."""
+        from ckpt_cli.queries.selection import filtered_threads
+
+        names = texts(threads)
+        if threads is not None and not names:  # an empty selection is not all threads
+            return iter(())
+        return filtered_threads(self._store, names, match, texts(where), self._around.now)
 
     def __repr__(self) -> str:
         info = self.info

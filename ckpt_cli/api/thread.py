@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ckpt_cli.core.replay.report import ReplayReport
     from ckpt_cli.core.write_counts import WriteCounts
     from ckpt_cli.queries.disk_usage import By, Survey
+    from ckpt_cli.queries.doctor.terms import ThreadReport
     from ckpt_cli.queries.history import Entry
     from ckpt_cli.queries.interrupts import Waiting
     from ckpt_cli.queries.threads import Summary
@@ -242,6 +243,15 @@ class ThreadHandle:
     ) -> AnswerList[JudgedThread]:
         """Return the same for each channel of each transition, as `ckpt replay` prints it."""
         return self._replayed(reducers, ns).transitions()
+
+    def doctor(self, *, deep: bool = False, grace: When = "1m") -> Answer[ThreadReport]:
+        """Check the thread, as `ckpt doctor THREAD` does; the arguments are those of the store's.
+
+        The keys are `thread_id`, `checked`, `complete` and `findings`.
+        """
+        from ckpt_cli.api.doctor import checked_thread
+
+        return checked_thread(self.reader, self.around, grace, deep=deep)
 
     def tail(
         self,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ckpt_backends.changes.change import Change
 from ckpt_backends.errors import Refused
-from ckpt_backends.url import printable
 from ckpt_cli import diagnostics
 from ckpt_cli.apply.writable import apply_change, refuse_copy
 from ckpt_cli.core.forking.plan import CheckpointPlan
@@ -33,7 +32,7 @@ def show_and_apply(
     output = session.output
     undo = ""
     if plan.action != "undo" and plan.is_undoable:
-        undo = undo_command(store_words(session), plan.main.key.thread_id)
+        undo = undo_command(session.names.words, plan.main.key.thread_id)
     is_redacted = redaction.is_redacted(session.store)
     shown = redaction.plan(plan) if is_redacted else plan
     if yes and not dry_run:
@@ -56,12 +55,6 @@ def show_and_apply(
         output.document(lambda: record, tuple)
     elif output.text:
         output.document(tuple, lambda: done_lines(shown, undo))
-
-
-def store_words(session: Session) -> list[str]:
-    """The options that name the store again, without a password."""
-    name = session.settings.get("store")
-    return [] if name is None else ["-s", printable(name)]
 
 
 def write(session: Session, change: Change, question: str, *, yes: bool) -> None:

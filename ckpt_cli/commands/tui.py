@@ -10,7 +10,6 @@ from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout, Unsup
 from ckpt_backends.installing import install_command
 from ckpt_backends.registry import open_memory
 from ckpt_cli import diagnostics
-from ckpt_cli.commands.apply_plan import store_words
 from ckpt_cli.ending import ENDING, Ended, restored
 from ckpt_cli.options import flag, option
 from ckpt_cli.session import Session
@@ -87,7 +86,7 @@ def _found(session: Session) -> tuple[Opening, Sequence[str], MemoryNamed, Start
     from ckpt_cli.queries.memory_location import memory_place
     from ckpt_cli.tui.context import MemoryNamed
 
-    url, words = session.names.store_url, store_words(session)
+    url, words = session.names.store_url, session.names.words
     try:
         session.store.describe()
         # Open, it would keep its snapshot, and a lock where writers wait for readers.

@@ -9,6 +9,9 @@
     [stores.prod.reducers]
     notes = "append"
 
+    [stores.prod.doctor]
+    ignore = ["log-large"]
+
 The nearest file wins: this folder and those above it, then `$XDG_CONFIG_HOME/ckpt/ckpt.toml`. A
 file in this folder or above it may be a stranger's: until `ckpt trust` recorded it, its profiles
 may only open local stores beside it.
@@ -33,7 +36,7 @@ from ckpt_cli.config.confined import needs_trust
 
 _TOP = frozenset({"default", "stores"})
 """Keys of the file."""
-_OWN = frozenset({"url", "reducers", "retention", "threads", "memory"})
+_OWN = frozenset({"url", "reducers", "retention", "threads", "memory", "doctor"})
 """Keys of a profile. Any other key is a parameter of its URL, which the backend accepts or
 rejects.
 """
@@ -67,6 +70,8 @@ class Profile:
     """The store of the threads that this memory came from: a file, a URL or a profile."""
     memory: str | None = None
     """The store of the long-term memory of these threads."""
+    ignored_codes: frozenset[str] = frozenset()
+    """The codes of findings that `ckpt doctor` leaves out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +274,7 @@ def _profile(path: Path, name: str, table: object) -> Profile:
         table.get("retention"),
         table.get("threads"),
         table.get("memory"),
+        _ignored_codes(name, where, table.get("doctor", {})),
     )
 
 
@@ -294,6 +300,25 @@ def _reducers(profile: str, where: str, table: object) -> Mapping[str, str]:
                     hint=_did_you_mean(name, known),
                 )
     return table
+
+
+def _ignored_codes(profile: str, where: str, table: object) -> frozenset[str]:
+    """Return the codes that `ckpt doctor` leaves out. Raises `UsageError` for an unknown one."""
+    hint = f'write [stores.{profile}.doctor] and ignore = ["log-large"]'
+    if not isinstance(table, dict) or set(table) - {"ignore"}:
+        raise UsageError(f"doctor is not a table with the key 'ignore' in {where}", hint=hint)
+    codes = table.get("ignore", [])
+    if not isinstance(codes, list) or not all(isinstance(one, str) for one in codes):
+        raise UsageError(f"doctor.ignore is not a list of codes in {where}", hint=hint)
+    if codes:
+        from ckpt_cli.core.doctor.codes import CODES
+
+        for code in codes:
+            if code not in CODES:
+                raise UsageError(
+                    f"unknown code '{code}' in {where}", hint=_did_you_mean(code, CODES)
+                )
+    return frozenset(codes)
 
 
 def _did_you_mean(word: str, known: Iterable[str]) -> str:

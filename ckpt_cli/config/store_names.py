@@ -42,6 +42,14 @@ class StoreNames:
         return str(name) if name else None
 
     @property
+    def words(self) -> list[str]:
+        """The options that name the store again in a command to paste, without a password."""
+        from ckpt_backends.url import printable
+
+        name = self._settings.get("store")
+        return [] if name is None else ["-s", printable(name)]
+
+    @property
     def is_named_by_caller(self) -> bool:
         """Whether the caller named the store, not `CKPT_STORE` or a configuration."""
         return "store" in self._settings
@@ -76,6 +84,11 @@ class StoreNames:
     def reducers(self) -> Mapping[str, str]:
         """Maps a channel to its reducer, from the profile of this run's store."""
         return {} if self.profile is None else self.profile.reducers
+
+    @property
+    def ignored_codes(self) -> frozenset[str]:
+        """The codes of findings that the profile of this run's store silences."""
+        return frozenset() if self.profile is None else self.profile.ignored_codes
 
     @property
     def retention(self) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import UsageError
@@ -23,15 +24,30 @@ def selected_threads(
     Raises `NotFound` for an unknown name, and `UsageError` if both names and conditions are given.
     """
     if names:
-        if match is not None or where:
-            raise UsageError(
-                "THREAD cannot be combined with --match or --where",
-                hint="leave out THREAD or these options",
-            )
-        named = [find_thread(store, name, _ignore).thread for name in dict.fromkeys(names)]
-        return iter(named)
+        return _named(store, names, match, where)
     wanted = Selection(match=match, where=parse_metadata_filters(where))
     return (row.thread for row in list_threads(store, wanted, sizes=False))
+
+
+def filtered_threads(
+    store: Store, names: Sequence[str], match: str | None, where: Sequence[str], now: datetime
+) -> Iterator[Thread]:
+    """Return the same; `where` may be any filter, with ages as of `now`."""
+    if names:
+        return _named(store, names, match, where)
+    wanted = Selection(match=match, where=parse_filters(where))
+    return (row.thread for row in list_threads(store, wanted, sizes=False, now=now))
+
+
+def _named(
+    store: Store, names: Sequence[str], match: str | None, where: Sequence[str]
+) -> Iterator[Thread]:
+    if match is not None or where:
+        raise UsageError(
+            "THREAD cannot be combined with --match or --where",
+            hint="leave out THREAD or these options",
+        )
+    return iter([find_thread(store, name, _ignore).thread for name in dict.fromkeys(names)])
 
 
 def parse_filters(texts: Sequence[str]) -> Filter | None:

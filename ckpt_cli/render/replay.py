@@ -10,7 +10,7 @@ from ckpt_cli.core.replay.differences import Differences
 from ckpt_cli.core.replay.elimination import Judgement, Verdict
 from ckpt_cli.core.replay.report import (
     ChannelReport,
-    Finding,
+    FailedCheck,
     Place,
     Replayed,
     ReplayReport,
@@ -178,7 +178,7 @@ def _finding_lines(found: ReplayReport, refs: Mapping[str, str]) -> Iterator[Sty
                 yield line((f"{verdict}  ", _STYLES[verdict]), f"{n - _SHOWN} more: {reason}")
 
 
-def _said(one: Finding) -> str:
+def _said(one: FailedCheck) -> str:
     transition = one.transition
     where = f" in {transition.checkpoint_ns}" if transition.checkpoint_ns else ""
     channel = f" {one.channel}" if one.channel else ""
@@ -204,7 +204,7 @@ def _transition(one: Transition) -> dict[str, Any]:
     }
 
 
-def _finding(one: Finding) -> dict[str, Any]:
+def _finding(one: FailedCheck) -> dict[str, Any]:
     return {
         **_transition(one.transition),
         "channel": one.channel or None,

@@ -19,22 +19,24 @@ if TYPE_CHECKING:
 
     from ckpt_cli.threads.opening import Opening
 
+_Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
-Work: TypeAlias = Callable[[Store], Callable[[str], _Result]]
-"""Maps a store to the function that processes one thread id. Must be picklable."""
+Work: TypeAlias = Callable[[Store], Callable[[_Part], _Result]]
+"""Maps a store to the function that processes one part: a thread id, or several. Picklable, as are
+the parts and the results."""
 
 
 def of_threads(
-    store: Store, opening: Opening, ids: Iterable[str], work: Work[_Result], jobs: int
+    store: Store, opening: Opening, parts: Iterable[_Part], work: Work[_Part, _Result], jobs: int
 ) -> Iterator[_Result]:
-    """Yield the result for each thread, in the order of the threads.
+    """Yield the result for each part, in the order of the parts.
 
-    With several jobs, each process opens the store itself, and only a few threads are in progress
-    at a time.
+    With several jobs, each process opens the store itself, and only a few parts are in progress at
+    a time.
     """
-    ids = iter(ids)
+    parts = iter(parts)
     if jobs == 1:
-        yield from map(work(store), ids)
+        yield from map(work(store), parts)
         return
     # The import takes 20 ms.
     from concurrent.futures import ProcessPoolExecutor
@@ -46,9 +48,9 @@ def of_threads(
     ) as pool:
 
         def submit(most: int) -> list[Future[_Result]]:
-            some = list(islice(ids, most))  # may read the store
+            some = list(islice(parts, most))  # may read the store
             with _while_deaf():
-                return [pool.submit(_do, thread_id) for thread_id in some]
+                return [pool.submit(_do, one) for one in some]
 
         under_way: deque[Future[_Result]] = deque()
         try:
@@ -83,11 +85,11 @@ def _while_deaf() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-_here: Callable[[str], Any] | None = None
-"""In a worker process of `of_threads`: the function that processes a thread."""
+_here: Callable[[Any], Any] | None = None
+"""In a worker process of `of_threads`: the function that processes a part."""
 
 
-def _open(opening: Opening, work: Work[Any]) -> None:
+def _open(opening: Opening, work: Work[Any, Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     heed(leave)
     if hasattr(signal, "pthread_sigmask"):
@@ -100,10 +102,10 @@ def _open(opening: Opening, work: Work[Any]) -> None:
         _here = partial(_fail, error)
 
 
-def _fail(error: CkptError, _: str) -> None:
+def _fail(error: CkptError, _: object) -> None:
     raise error
 
 
-def _do(thread_id: str) -> Any:
+def _do(part: Any) -> Any:
     assert _here is not None  # noqa: S101
-    return _here(thread_id)
+    return _here(part)

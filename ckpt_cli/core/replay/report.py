@@ -62,7 +62,7 @@ class Replayed:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FailedCheck:
     """A channel of a transition that does not follow from its writes, or cannot be verified."""
 
     transition: Transition
@@ -89,7 +89,7 @@ class ReplayReport:
     verdicts: Mapping[Verdict, int]
     """Number of transitions by the worst verdict among their channels."""
     channels: Mapping[Place, ChannelReport]
-    findings: tuple[Finding, ...]
+    findings: tuple[FailedCheck, ...]
     assumed: int
     """Number of channel transitions that match only in an order of tasks that is not stored."""
 
@@ -149,7 +149,7 @@ def report(found: Replayed, judgements: Mapping[Place, Judgement]) -> ReplayRepo
     """Count the verdicts of a thread and collect its findings."""
     totals: Counter[Verdict] = Counter()
     counts: dict[Place, Counter[Verdict]] = {place: Counter() for place in found.tallies}
-    findings: list[Finding] = []
+    findings: list[FailedCheck] = []
     assumed = 0
     for place, tally in found.tallies.items():
         counts[place][Verdict.MATCH] += tally.kept
@@ -163,7 +163,7 @@ def report(found: Replayed, judgements: Mapping[Place, Judgement]) -> ReplayRepo
                 continue
             mask = judgements[graph, check.channel].mask
             differs = check.differs_from(mask) if verdict is Verdict.MISMATCH else None
-            findings.append(Finding(transition, check.channel, verdict, reason, differs))
+            findings.append(FailedCheck(transition, check.channel, verdict, reason, differs))
             worst = verdict if worst is not Verdict.MISMATCH else worst
         totals[worst] += 1
     channels = {

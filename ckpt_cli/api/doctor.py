@@ -1,0 +1,155 @@
+"""Checks of threads, as Python code sees them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from ckpt_backends.errors import CkptError
+from ckpt_backends.model import Thread
+from ckpt_backends.protocol import Store
+from ckpt_cli.api.answer import Answer
+from ckpt_cli.api.surroundings import Surroundings, When, time_of
+from ckpt_cli.api.watch import Watcher
+from ckpt_cli.core.doctor.codes import Severity
+from ckpt_cli.core.doctor.finding import Checked, Finding
+from ckpt_cli.queries.doctor.examine import (
+    AT_ONCE,
+    check_thread,
+    check_threads,
+    chosen_threads,
+    store_findings,
+    threads_to_check,
+)
+from ckpt_cli.queries.doctor.terms import Terms, ThreadReport, ThreadToCheck
+from ckpt_cli.render.doctor import checked_record, finding_record
+from ckpt_cli.threads.thread import ThreadReader
+
+
+class Examination(Iterator[Answer[Finding]]):
+    """Yields the findings: those of the store, then those of each thread.
+
+    The other attributes tell about what was checked so far; they are complete after the last
+    finding.
+    """
+
+    def __init__(self, url: str, findings: Callable[[Examination], Iterator[Answer[Finding]]]):
+        self.store = url
+        """The URL of the store, without secrets."""
+        self.checked = Checked()
+        self.unchecked: dict[str, str] = {}
+        """The threads that could not be checked completely, each with the reason; the key `''`
+        stands for the store itself."""
+        self.severities = Counter[Severity]()
+        self.codes = Counter[str]()
+        self._findings = findings(self)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything could be read that was to be checked."""
+        return not self.unchecked
+
+    def __next__(self) -> Answer[Finding]:
+        return next(self._findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Check what is left, and return what `ckpt doctor -o json` prints."""
+        findings = [one.to_dict() for one in self]
+        return {
+            "store": self.store,
+            "complete": self.complete,
+            "checked": checked_record(self.checked),
+            "findings": findings,
+            "unchecked": [
+                {"thread_id": thread_id or None, "reason": reason}
+                for thread_id, reason in self.unchecked.items()
+            ],
+        }
+
+
+def examination(
+    store: Store,
+    around: Surroundings,
+    threads: Iterable[Thread] | None,
+    grace: When,
+    deep: bool,
+    jobs: int,
+    watch: Watcher,
+) -> Examination:
+    """Check some threads, or all threads and the store itself if `threads` is None."""
+    terms = _terms(around, grace, deep=deep)
+
+    def find(into: Examination) -> Iterator[Answer[Finding]]:
+        if threads is None:
+            yield from _own(store, terms, into, around)
+        parts = _parts(store, threads, into, watch)
+        for report in check_threads(store, around.opening, parts, terms, jobs):
+            into.checked.add(report.checked)
+            if report.unchecked:
+                into.unchecked[report.thread_id] = report.unchecked
+            yield from (_counted(one, into, around) for one in report.findings)
+
+    return Examination(store.describe().url, find)
+
+
+def checked_thread(
+    reader: ThreadReader, around: Surroundings, grace: When, *, deep: bool
+) -> Answer[ThreadReport]:
+    """Check one thread."""
+    report = check_thread(reader, _terms(around, grace, deep=deep))
+    words = around.names.words
+
+    def record(found: ThreadReport) -> dict[str, Any]:
+        return {
+            "thread_id": found.thread_id,
+            "complete": not found.unchecked,
+            "checked": checked_record(found.checked),
+            "findings": [finding_record(one, words) for one in found.findings],
+        }
+
+    return Answer(report, record)
+
+
+def _terms(around: Surroundings, grace: When, *, deep: bool) -> Terms:
+    before = time_of(around, grace)
+    assert before is not None  # noqa: S101 - it is only None if no time is given
+    names = around.names
+    return Terms(around.now, before, deep, dict(names.reducers), names.ignored_codes)
+
+
+def _own(
+    store: Store, terms: Terms, into: Examination, around: Surroundings
+) -> Iterator[Answer[Finding]]:
+    """Yield what is wrong with the store itself."""
+    try:
+        for finding in store_findings(store):
+            if finding.code not in terms.ignored:
+                yield _counted(finding, into, around)
+    except CkptError as error:
+        into.unchecked[""] = error.message
+
+
+def _counted(finding: Finding, into: Examination, around: Surroundings) -> Answer[Finding]:
+    into.severities[finding.severity] += 1
+    into.codes[finding.code] += 1
+    return Answer(finding, lambda found: finding_record(found, around.names.words))
+
+
+def _parts(
+    store: Store, threads: Iterable[Thread] | None, into: Examination, watch: Watcher
+) -> Iterator[list[ThreadToCheck]]:
+    """Yield the threads in parts; a list that breaks off is noted, and the rest is checked."""
+    found = threads_to_check(store) if threads is None else chosen_threads(threads)
+    watched = iter(watch(found))
+    while True:
+        part: list[ThreadToCheck] = []
+        try:
+            for one in islice(watched, AT_ONCE):
+                part.append(one)
+        except CkptError as error:
+            into.unchecked[""] = error.message
+        if not part:
+            return
+        yield part

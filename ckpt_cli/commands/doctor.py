@@ -1,0 +1,89 @@
+"""`ckpt doctor`: check threads for damage and other faults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
+
+from ckpt_backends.errors import PartlyDone
+from ckpt_cli.api.doctor import Examination
+from ckpt_cli.core.doctor.codes import Severity
+from ckpt_cli.diagnostics import progress
+from ckpt_cli.ending import Exit
+from ckpt_cli.options import Filter, Jobs, Match, argument, flag, option, takes
+from ckpt_cli.render.doctor import RECORD_COLUMNS, finding_columns, finding_row, summary_text
+from ckpt_cli.session import Session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorOptions:
+    """The arguments and options of `ckpt doctor`."""
+
+    threads: Annotated[
+        list[str] | None, argument("[THREAD]...", "Threads to check. [default: all]")
+    ] = None
+    match: Match = None
+    where: Filter = None
+    deep: Annotated[bool, flag("Decode every value and replay every step.")] = False
+    strict: Annotated[bool, flag("Exit with 1 also if there is a warning.")] = False
+    grace: Annotated[
+        str, option("AGE", "Do not report what an agent may have written within AGE.")
+    ] = "1m"
+    jobs: Jobs = 1
+
+
+@takes(DoctorOptions)
+def doctor(session: Session, options: DoctorOptions) -> None:
+    """Check threads for damage and other faults.
+
+    Reads only. Checks the keys of all threads and the state at each head; with --deep also every
+    value, and that each state follows from the writes of the tasks. docs/doctor.md lists the codes;
+    a profile silences some with `ignore` in its table [stores.NAME.doctor].
+
+    Exits with 1 if a finding is an error, and with 7 if something could not be read.
+
+    \b
+      ckpt -s agent.db doctor
+      ckpt -s agent.db doctor user-42 --deep
+      ckpt -s prod doctor --where 'status = error' --strict -o json
+    """
+    found = session.handle.doctor(
+        options.threads,
+        match=options.match,
+        where=options.where or (),
+        deep=options.deep,
+        grace=options.grace,
+        jobs=options.jobs,
+        watch=partial(progress, total=None, label="checking threads"),
+    )
+    output = session.output
+    if output.array:
+        output.document(found.to_dict, tuple)
+    else:
+        _print(session, found)
+    for thread_id, reason in found.unchecked.items():
+        what = f"thread '{thread_id}'" if thread_id else "the whole store"
+        session.note(f"cannot check {what}: {reason}")
+    if not found.complete:
+        raise PartlyDone("some of the store could not be checked")
+    counted = (Severity.ERROR, Severity.WARNING) if options.strict else (Severity.ERROR,)
+    if any(found.severities[one] for one in counted):
+        raise Exit(1)
+
+
+def _print(session: Session, found: Examination) -> None:
+    output = session.output
+    words = session.names.words
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for one in found:
+            yield finding_row(one.found, words) if output.table else one.to_dict()
+
+    def summary() -> str:
+        return summary_text(found.severities, found.checked, len(found.unchecked))
+
+    columns = finding_columns() if output.table else RECORD_COLUMNS
+    if output.records(rows(), columns, rest=summary) == 0 or not output.table:
+        session.note(summary())

@@ -1,0 +1,1 @@
+"""What `ckpt doctor` can find: the codes, and the checks that need no store."""

@@ -1,0 +1,228 @@
+"""All codes of findings: what each means, how bad it is, and what mends it.
+
+The table in docs/doctor.md is made from this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """How bad a finding is. Errors set the exit code 1; with --strict, warnings do, too."""
+
+    ERROR = "error"
+    """A saver cannot load or resume the thread, or would load something wrong."""
+    WARNING = "warning"
+    """It may cause harm later, or shows that something went wrong."""
+    INFO = "info"
+    """The state of the engine, or a trace of regular maintenance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """One kind of finding."""
+
+    severity: Severity
+    what: str
+    """What is found, as one sentence without a full stop."""
+    cause: str
+    """How it usually comes about, as one sentence without a full stop."""
+    fix: str = ""
+    """The command that mends it or shows more, without `ckpt`. THREAD and TARGET stand for the
+    thread and for the checkpoint, NS for its namespace. Empty if no command helps in general."""
+    is_deep: bool = False
+    """Whether only `--deep` finds all of them; without it, those at heads may be found."""
+
+
+_DAMAGE = "a row was deleted or changed by hand, by a failing disk, or by an unfinished copy"
+_API = "a run was stopped between a tool call and its result, or the messages were edited"
+
+CODES: Mapping[str, Code] = {
+    "value-missing": Code(
+        Severity.ERROR,
+        "a checkpoint names a value that is not stored",
+        _DAMAGE,
+        "repair values THREAD",
+        is_deep=True,
+    ),
+    "value-unreadable": Code(
+        Severity.ERROR,
+        "a stored value cannot be decoded",
+        _DAMAGE,
+        "repair values THREAD",
+        is_deep=True,
+    ),
+    "body-unreadable": Code(
+        Severity.ERROR,
+        "a checkpoint or its metadata cannot be decoded",
+        _DAMAGE,
+        "show TARGET --raw",
+        is_deep=True,
+    ),
+    "state-mismatch": Code(
+        Severity.ERROR,
+        "the stored state is not what the tasks wrote",
+        "a row was changed by hand, or two runs of one thread were mixed up",
+        "diff --writes TARGET",
+        is_deep=True,
+    ),
+    "delta-unanchored": Code(
+        Severity.ERROR,
+        "a DeltaChannel has neither a snapshot nor the writes to rebuild its value",
+        "checkpoints that it depends on were deleted",
+        "history THREAD",
+    ),
+    "tool-call-unanswered": Code(
+        Severity.ERROR,
+        "a message calls a tool, and no message holds the result; model APIs refuse this",
+        _API,
+        "repair messages THREAD",
+    ),
+    "tool-result-orphaned": Code(
+        Severity.ERROR,
+        "a message holds the result of a tool call that no message before it makes",
+        "messages were trimmed or summarized without their pairs",
+        "repair messages THREAD",
+    ),
+    "message-id-duplicate": Code(
+        Severity.ERROR,
+        "two messages have the same id, so an update would replace one of them",
+        "messages were merged without `add_messages`, or copied by hand",
+        "messages THREAD",
+    ),
+    "plaintext-among-encrypted": Code(
+        Severity.ERROR,
+        "a value is stored unencrypted in an encrypted thread",
+        "the agent ran once without its key, or someone wrote to the store",
+        "show TARGET",
+        is_deep=True,
+    ),
+    "type-dangerous": Code(
+        Severity.ERROR,
+        "a saver that decodes this value would call a dangerous function",
+        "someone wrote to the store to run code in the agent",
+        "show TARGET",
+        is_deep=True,
+    ),
+    "branches-share-value": Code(
+        Severity.ERROR,
+        "two branches name one stored value, and only one of them wrote it",
+        "the saver numbers versions, and time travel used the same numbers again",
+        "diff --writes TARGET",
+        is_deep=True,
+    ),
+    "step-uncommitted": Code(
+        Severity.WARNING,
+        "all tasks of the last step finished, and no checkpoint followed",
+        "the agent was stopped between the last write and the checkpoint; invoke(None) continues",
+        "show TARGET",
+    ),
+    "resume-stale": Code(
+        Severity.WARNING,
+        "a stored answer would be used for another question",
+        "invoke(None) after an answer that was already used (langgraph issue 8837)",
+        "repair writes THREAD",
+    ),
+    "head-not-newest": Code(
+        Severity.WARNING,
+        "the saver loads a checkpoint that has a successor",
+        "a clock went backwards, or a pointer is old",
+        "show THREAD --tree",
+    ),
+    "id-not-increasing": Code(
+        Severity.WARNING,
+        "a checkpoint has a smaller id than its parent, so it is not loaded as the newest",
+        "a clock went backwards, or the id was made by hand",
+        "show THREAD --tree",
+    ),
+    "clock-ahead": Code(
+        Severity.WARNING,
+        "a checkpoint is dated in the future, so later ones are not loaded until then",
+        "the clock of a machine was wrong",
+        "history THREAD",
+    ),
+    "parent-missing": Code(
+        Severity.WARNING,
+        "the parent of a checkpoint is not stored",
+        "a row was deleted by hand; after a prune, it is only an info",
+        "history THREAD",
+    ),
+    "write-orphaned": Code(
+        Severity.WARNING,
+        "writes of a checkpoint that is not stored",
+        "a thread or checkpoint was deleted while an agent was running",
+        "gc --scope writes --dry-run",
+    ),
+    "value-orphaned": Code(
+        Severity.WARNING,
+        "a stored value that no checkpoint names",
+        "checkpoints were deleted without their values, or a save failed halfway",
+        "gc --scope blobs --dry-run",
+        is_deep=True,
+    ),
+    "namespace-orphaned": Code(
+        Severity.WARNING,
+        "checkpoints of a subgraph call whose root checkpoint is not stored",
+        "the root checkpoint was deleted by hand",
+        "gc --scope calls --dry-run",
+        is_deep=True,
+    ),
+    "messages-emptied": Code(
+        Severity.WARNING,
+        "an update left no messages, although its parent had some and nothing removed them",
+        "update_state without a checkpointer of its own (langgraph issue 8653)",
+        "rollback THREAD ~1",
+        is_deep=True,
+    ),
+    "type-blocked": Code(
+        Severity.WARNING,
+        "LANGGRAPH_STRICT_MSGPACK refuses types that the store contains",
+        "the types are not in `allowed_msgpack_modules`",
+        "doctor --types",
+    ),
+    "index-missing": Code(
+        Severity.WARNING,
+        "an index of the official saver is missing",
+        "setup() was not run, or the index was dropped",
+    ),
+    "schema-old": Code(
+        Severity.WARNING,
+        "a migration of the official saver has not been run",
+        "setup() was not run after an upgrade",
+    ),
+    "ttl-partial": Code(
+        Severity.WARNING,
+        "some keys of a thread expire, and others do not",
+        "the TTL was changed, or set by hand",
+    ),
+    "index-stale": Code(
+        Severity.WARNING,
+        "an index or pointer disagrees with the rows, so the saver does not find them",
+        "a key was deleted by hand, or an index was built after the rows",
+    ),
+    "journal-hot": Code(
+        Severity.INFO,
+        "a rollback journal is left; the next writer undoes an unfinished transaction",
+        "a process was killed in the middle of a transaction",
+    ),
+    "log-large": Code(
+        Severity.INFO,
+        "the write-ahead log is large",
+        "a reader stays open, so it cannot be emptied",
+    ),
+    "space-free": Code(
+        Severity.INFO,
+        "much of the file or table is unused",
+        "rows were deleted, and their space was not reclaimed",
+    ),
+    "document-near-limit": Code(
+        Severity.INFO,
+        "a document is close to the largest size that the engine stores",
+        "state grows with each step",
+        "du THREAD",
+    ),
+}
+"""By name, in the order of the documentation."""

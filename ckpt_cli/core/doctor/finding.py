@@ -1,0 +1,85 @@
+"""Findings, and what was checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ckpt_backends import shell
+from ckpt_backends.model import Fault
+from ckpt_cli.core.doctor.codes import CODES, Severity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something that is wrong with a store, a thread or a row."""
+
+    code: str
+    """A key of `CODES`."""
+    detail: str
+    """What is wrong, with names and numbers, never with values."""
+    thread_id: str | None = None
+    checkpoint_ns: str | None = None
+    checkpoint_id: str | None = None
+    channel: str | None = None
+    task_id: str | None = None
+    own_severity: Severity | None = None
+    """The severity, if it differs from that of the code."""
+    own_fix: str = ""
+    """A command or statement that mends it, if the command of the code does not."""
+    ref: str | None = None
+    """A short ref of the checkpoint; None if it is not stored, or if no short one was looked up."""
+
+    @property
+    def severity(self) -> Severity:
+        return self.own_severity or CODES[self.code].severity
+
+    def fix(self, store: list[str]) -> str:
+        """Return a line to paste into a shell; `''` if none helps.
+
+        `store` are the words that name the store, such as `["-s", "agent.db"]`.
+        """
+        if self.own_fix:
+            return self.own_fix
+        words = CODES[self.code].fix.split()
+        if not words:
+            return ""
+        thread = self.thread_id or ""
+        target = f"{thread}@{self.ref or self.checkpoint_id}" if self.checkpoint_id else thread
+        # A checkpoint of a subgraph is addressed by its id and its namespace.
+        ns = ["--ns", self.checkpoint_ns] if self.checkpoint_ns and "TARGET" in words else []
+        ids = {"THREAD": thread, "TARGET": target}
+        plain = [one for one in words if one not in ids]
+        return shell.command(
+            "ckpt", *store, *plain, *ns, ids=[ids[one] for one in words if one in ids]
+        )
+
+
+def from_fault(fault: Fault) -> Finding:
+    """Return the finding for a fault that a store reported."""
+    return Finding(
+        code=fault.code,
+        detail=fault.detail,
+        thread_id=fault.thread_id,
+        checkpoint_ns=fault.checkpoint_ns,
+        checkpoint_id=fault.checkpoint_id,
+        channel=fault.channel,
+        task_id=fault.task_id,
+        own_fix=fault.fix,
+    )
+
+
+@dataclass(slots=True)
+class Checked:
+    """How much was checked."""
+
+    threads: int = 0
+    checkpoints: int = 0
+    writes: int = 0
+    values: int = 0
+
+    def add(self, other: Checked) -> None:
+        """Add what was checked elsewhere."""
+        self.threads += other.threads
+        self.checkpoints += other.checkpoints
+        self.writes += other.writes
+        self.values += other.values

@@ -1,0 +1,1 @@
+"""The checks of `ckpt doctor` that read a store."""

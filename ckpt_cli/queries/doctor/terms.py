@@ -1,0 +1,47 @@
+"""What is to be checked, and what was found in a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from ckpt_backends.model import Thread
+from ckpt_cli.core.doctor.finding import Checked, Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What is to be checked. Can be sent to another process."""
+
+    now: datetime
+    before: datetime
+    """What is younger is not reported if an agent may still be writing it."""
+    deep: bool = False
+    """Whether every value of every checkpoint is decoded, and every step replayed."""
+    reducers: Mapping[str, str] = field(default_factory=dict)
+    """The reducers that the user named, by channel."""
+    ignored: frozenset[str] = frozenset()
+    """Codes that are not reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadToCheck:
+    """A thread, and what is known about it before it is read."""
+
+    thread_id: str
+    thread: Thread | None
+    """None if only its id is known; it may have no checkpoint."""
+    is_suspect: bool
+    """Whether its keys may contradict each other."""
+
+
+@dataclass(slots=True)
+class ThreadReport:
+    """What was found in one thread."""
+
+    thread_id: str
+    findings: list[Finding] = field(default_factory=list)
+    checked: Checked = field(default_factory=Checked)
+    unchecked: str = ""
+    """Why it could not be checked completely; `''` if it was."""

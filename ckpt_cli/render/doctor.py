@@ -1,0 +1,104 @@
+"""Print the findings of `ckpt doctor`, as a table and as records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ckpt_cli.core.doctor.codes import Severity
+from ckpt_cli.core.doctor.finding import Checked, Finding
+from ckpt_cli.render.terminal.styled_text import Style
+from ckpt_cli.render.terminal.table import Column, plain_columns
+from ckpt_cli.render.values.one_line import counted
+
+_STYLES: Mapping[str, Style] = {
+    Severity.ERROR: "error",
+    Severity.WARNING: "change",
+    Severity.INFO: "dim",
+}
+
+
+def finding_record(finding: Finding, store_words: Sequence[str]) -> dict[str, Any]:
+    """Return a finding as JSON; `store_words` name the store in the command that mends it."""
+    return {
+        "code": finding.code,
+        "severity": finding.severity.value,
+        "thread_id": finding.thread_id,
+        "checkpoint_ns": finding.checkpoint_ns,
+        "checkpoint_id": finding.checkpoint_id,
+        "channel": finding.channel,
+        "task_id": finding.task_id,
+        "detail": finding.detail,
+        "fix": finding.fix(list(store_words)) or None,
+    }
+
+
+def checked_record(checked: Checked) -> dict[str, int]:
+    """Return how much was checked, as JSON."""
+    return {
+        "threads": checked.threads,
+        "checkpoints": checked.checkpoints,
+        "writes": checked.writes,
+        "values": checked.values,
+    }
+
+
+def finding_row(finding: Finding, store_words: Sequence[str]) -> dict[str, Any]:
+    """Return the same with what only a table shows."""
+    where = finding.thread_id
+    if where is not None and finding.checkpoint_id is not None:
+        where = f"{where}@{finding.ref or finding.checkpoint_id}"
+    return {**finding_record(finding, store_words), "where": where}
+
+
+def finding_columns() -> list[Column]:
+    """Return the columns of the table and of TSV."""
+    return [
+        Column("SEVERITY", "severity", style=lambda one: _STYLES.get(str(one), "plain"), drop=2),
+        Column("CODE", "code"),
+        Column("THREAD@REF", "where", style="id"),
+        Column("NAMESPACE", "checkpoint_ns", drop=1),
+        Column("WHAT", "detail", cut=True, least=30),
+        Column("FIX", "fix"),
+    ]
+
+
+RECORD_COLUMNS = plain_columns(
+    "severity",
+    "code",
+    "thread_id",
+    "checkpoint_ns",
+    "checkpoint_id",
+    "channel",
+    "task_id",
+    "detail",
+    "fix",
+)
+
+
+def summary_text(severities: Counter[Severity], checked: Checked, unchecked: int) -> str:
+    """Return one line about all findings and about what was checked.
+
+    `unchecked` is the number of threads that could not be checked completely.
+    """
+    about = ", ".join(
+        counted(number, name)
+        for number, name in (
+            (checked.threads, "thread"),
+            (checked.checkpoints, "checkpoint"),
+            (checked.writes, "write"),
+            (checked.values, "value"),
+        )
+        if number or name == "thread"
+    )
+    parts = [_counted(severities[one], one) for one in Severity if severities[one]]
+    found = " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]])) or "no findings"
+    text = f"checked {about}: {found}"
+    if unchecked:
+        text += f"; {counted(unchecked, 'thread')} could not be checked completely"
+    return text
+
+
+def _counted(number: int, severity: Severity) -> str:
+    return f"{number} {severity}" if severity is Severity.INFO else counted(number, severity)
