@@ -135,7 +135,12 @@ def plan_lines(
 def done_lines(plan: CheckpointPlan, undo: str) -> Iterator[StyledLine]:
     """Yield what was changed, and how to resume or undo."""
     thread = plan.main.key.thread_id
-    verb = {"rollback": "rolled back", "fork": "forked", "undo": "undid the last change of"}
+    verb = {
+        "rollback": "rolled back",
+        "fork": "forked",
+        "undo": "undid the last change of",
+        "repair": "repaired",
+    }
     if plan.head is None:
         text = f"removed thread {thread}"
     elif plan.main.form == "clone":
@@ -184,7 +189,7 @@ def _change(plan: CheckpointPlan, width: int, *, is_done: bool) -> Iterator[Styl
     else:
         origin = plan.names.get(main.forked_from or "")
         if origin is not None:
-            label = "from" if plan.action == "fork" else "back to"
+            label = "from" if plan.action in ("fork", "repair") else "back to"
             yield from field(label, _named(origin), width, "id")
         yield from field("new head", f"{_name(plan, main.key)}{_origin(plan, main)}", width, "id")
         if main.form == "sibling":
