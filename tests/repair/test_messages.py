@@ -71,8 +71,8 @@ def killed(
             watchdog = Timer(_SECONDS, process.kill)
             watchdog.start()
             lines = [process.stdout.readline() for _ in KILLED]
-            sent = [Killed(harness, one) for one in SENT]
-            while process.poll() is None and not all(one.wrote() for one in sent):
+            agents = [Killed(harness, one) for one in KILLED]
+            while process.poll() is None and not all(one.is_in_tools() for one in agents):
                 time.sleep(0.05)
             watchdog.cancel()
             process.send_signal(signal.SIGKILL)
@@ -98,10 +98,13 @@ class Killed:
     def messages(self) -> Any:
         return self.graph.get_state(config_of(self.thread_id)).values["messages"]
 
-    def wrote(self) -> bool:
-        """Return whether the quick tool's result is stored, though the other has not returned."""
+    def is_in_tools(self) -> bool:
+        """Return whether the calls are stored, and the quick tool's result if it has a task."""
         found = self.harness.kept_saver.get_tuple(config_of(self.thread_id))
-        return any(channel == "messages" for _, channel, _ in found.pending_writes)
+        if found is None or found.metadata["step"] != 1:
+            return False
+        wrote = any(channel == "messages" for _, channel, _ in found.pending_writes)
+        return wrote == (self.thread_id in SENT)
 
     @contextmanager
     def reader(self) -> Iterator[ThreadReader]:
