@@ -11,7 +11,7 @@ from typing import Any
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.msgpack.cursor import ARRAY, MAP, Cursor, write_header
-from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
+from ckpt_backends.codec.values import JSON_TYPES, Cut, Opaque, Tagged, Value
 from ckpt_backends.model import TypedBytes
 
 _SET_CODE = 0
@@ -44,7 +44,7 @@ class Reassembly:
             return self._whole[id(value)][1]
         if tag == "msgpack":
             return TypedBytes(tag, self._msgpack(value))
-        if tag == "json":
+        if tag in JSON_TYPES:
             text = json.dumps(self._json(value), ensure_ascii=False)
             return TypedBytes(tag, text.encode("utf-8", "surrogatepass"))
         raise Unbuildable(f"a value of type '{tag}' is not put together here")
@@ -55,12 +55,12 @@ class Reassembly:
             raise Unbuildable("it is made of values that cannot be read")
         if typed.type == "msgpack" and isinstance(whole, list | dict):
             return self._split_msgpack(typed.data)
-        if typed.type == "json" and isinstance(whole, list | dict):
+        if typed.type in JSON_TYPES and isinstance(whole, list | dict):
             raw = json.loads(typed.data)
             if isinstance(raw, list):
-                return [self._json_part(item) for item in raw]
+                return [self._json_part(typed.type, item) for item in raw]
             if isinstance(whole, dict) and isinstance(raw, dict):
-                return {key: self._json_part(item) for key, item in raw.items()}
+                return {key: self._json_part(typed.type, item) for key, item in raw.items()}
         return whole
 
     def _split_msgpack(self, data: bytes) -> Value:
@@ -71,8 +71,8 @@ class Reassembly:
         parts = [self._part("msgpack", data, data) for data in taken]
         return dict(zip(parts[::2], parts[1::2], strict=True)) if is_map else parts
 
-    def _json_part(self, raw: Any) -> Value:
-        return self._part("json", json.dumps(raw).encode(), raw)
+    def _json_part(self, tag: str, raw: Any) -> Value:
+        return self._part(tag, json.dumps(raw).encode(), raw)
 
     def _part(self, tag: str, data: bytes, raw: Any) -> Value:
         value = decode(TypedBytes(tag, data))
@@ -104,8 +104,11 @@ class Reassembly:
 
     def _json(self, value: Value) -> Any:
         known = self._parts.get(id(value))
-        if known is not None and known[1] == "json":
+        if known is not None and known[1] in JSON_TYPES:
             return known[2]
+        whole = self._whole.get(id(value))
+        if whole is not None and whole[1].type in JSON_TYPES:
+            return json.loads(whole[1].data)
         match value:
             case list():
                 return [self._json(item) for item in value]
