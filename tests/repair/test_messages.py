@@ -251,6 +251,19 @@ def test_an_update_that_is_not_merged_yet_is_kept(store: Harness) -> None:
     check_pairs(one.graph.invoke(None, config_of(one.thread_id))["messages"])
 
 
+def test_a_message_that_was_added_before_the_tools_ran_is_no_fault(store: Harness) -> None:
+    one = AgentThread(store, "loop-paused")
+    given = {"messages": [HumanMessage("use quick", id="human-1")]}
+    one.graph.invoke(given, config_of(one.thread_id), interrupt_before=["tools"])
+    edit = 'messages=[{"role": "user", "content": "Hello?", "id": "human-2"}]'
+    forked = ckpt("-s", store.url, "fork", one.thread_id, "head", "--set", edit, "--yes")
+    assert forked.code == 0, forked.err
+    assert [message.type for message in one.messages()] == ["human", "ai", "human"]
+    assert one.findings() == []
+    with pytest.raises(Refused, match="'quick' has yet to be carried out"):
+        one.plan()
+
+
 def test_a_call_that_the_application_may_answer_is_left_to_it(store: Harness) -> None:
     one = AgentThread(store, "loop-client")
     one.send("hello")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from ckpt_backends.codec.values import Tagged, Value
-from ckpt_backends.model import Status
+from ckpt_backends.model import NULL_TASK_ID, Status
+from ckpt_cli.core.channels import without_snapshot
 from ckpt_cli.core.conversation.messages import as_message
 from ckpt_cli.core.conversation.pairing import (
     Counterparts,
@@ -65,10 +66,11 @@ def counterparts(
         if name != channel:
             answered |= result_ids(items)
             called |= call_ids(items)
-    return Counterparts(_open_from(moment, found[channel]), _sent_calls(moment), answered, called)
+    open_from = _open_from(moment, found[channel], channel)
+    return Counterparts(open_from, _sent_calls(moment), answered, called)
 
 
-def _open_from(moment: Moment, items: Sequence[Value]) -> int:
+def _open_from(moment: Moment, items: Sequence[Value], channel: str) -> int:
     """Return the index of the first message with calls that a task may still answer.
 
     If a node runs next, it may answer the calls since the last message of a person. If a question
@@ -78,6 +80,10 @@ def _open_from(moment: Moment, items: Sequence[Value]) -> int:
         return len(items)
     if Status.INTERRUPTED in moment.conditions:
         return min(last_turn(items), last_calling(items))
+    if any(one.task_id == NULL_TASK_ID and one.channel == channel for one in moment.writes):
+        # What runs next was decided before the caller added messages.
+        stored = without_snapshot(moment.body.values.get(channel))
+        return last_turn(stored) if isinstance(stored, list) else 0
     return last_turn(items)
 
 
