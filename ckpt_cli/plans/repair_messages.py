@@ -88,7 +88,8 @@ def plan_message_repair(
         for channel, one in broken.items()
     ]
     edits = tuple(one.edit for one in made)
-    options = RollbackOptions(edits=edits, force=force, reason="repair messages")
+    reason = None if reader.is_values_only else "repair messages"
+    options = RollbackOptions(edits=edits, force=force, reason=reason)
     plan = plan_rollback(reader, rows, chosen, now, options)
     notes = [note for one in made for note in _notes(one)]
     kept = [note for note in plan.notes if note != RETRIES]
@@ -105,7 +106,8 @@ def _mended(
     content: str,
 ) -> _Mended:
     """Return the edit that mends a conversation. Only new results are written anew."""
-    check_body(target.key, target.body)
+    if not reader.is_values_only:
+        check_body(target.key, target.body)
     original = whole(rows, target.key, [channel])
     check_editable(original)
     value_type(original, target.body)  # Raises an error for encrypted values.
