@@ -180,7 +180,8 @@ def _nothing_to_repair(reader: ThreadReader, target: Moment, pairs: Iterable[Pai
             " repair the thread after that",
         )
     message = f'messages=[{{"role": "tool", "tool_call_id": "{awaited[0].id}", "content": "..."}}]'
-    line = shell.command("ckpt", "fork", "--set", message, ids=[reader.thread_id, "head"])
+    ref = target.key.checkpoint_id
+    line = shell.command("ckpt", "fork", "--set", message, ids=[reader.thread_id, ref])
     return Refused(
         f"{begin}its last message calls {tools}, and the application may still send the result",
         hint=f"`{line}` adds a result",
