@@ -241,9 +241,14 @@ class SqlStore(BaseStore):
         yield from self._read_checkpoints(rows, asked)
 
     def checkpoints_at(
-        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,
     ) -> Iterator[Checkpoint]:
-        asked = CheckpointQuery(body=body, metadata=metadata)
+        asked = CheckpointQuery(body=body, metadata=metadata, values=values)
         yield from self._read_checkpoints(self._at(self._select_checkpoints(asked), keys), asked)
 
     def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:
