@@ -23,7 +23,7 @@ from ckpt_backends.codec.msgpack.cursor import (
     skip,
 )
 from ckpt_backends.codec.values import CHANNELS
-from ckpt_cli.core.doctor.named_types import NONE, KnownNames, NamedIn, Names, TypeName
+from ckpt_cli.core.doctor.named_types import KNOWN, NONE, NamedIn, Names, TypeName
 
 _METHOD, _NUMPY, _SNAPSHOT = 3, 6, 7
 _EXT = re.compile(
@@ -43,7 +43,7 @@ def names_nothing(data: bytes) -> bool:
     return not data.translate(None, _NOT_EXT) or _EXT.search(data) is None
 
 
-def msgpack_names(data: bytes, known: KnownNames) -> Names:
+def msgpack_names(data: bytes) -> Names:
     """Return what a value names. Raises `PastLimit`, and ValueError if it is not msgpack.
 
     A saver decodes damaged msgpack up to the damage, so what is named before it counts.
@@ -52,7 +52,7 @@ def msgpack_names(data: bytes, known: KnownNames) -> Names:
         return NONE
     if len(data) > DEFAULT_LIMITS.nodes:
         skip(data, 0, DEFAULT_LIMITS)
-    reader = _ExtNames(known)
+    reader = _ExtNames()
     try:
         unpackb(data, ext_hook=reader.on_ext, option=OPT_NON_STR_KEYS)
     except ValueError:
@@ -79,17 +79,16 @@ def body_parts(data: bytes) -> Iterator[tuple[str | None, bytes]]:
 class _ExtNames:
     """Gathers what the ext types of one value name."""
 
-    def __init__(self, known: KnownNames, *, inside: bool = False) -> None:
+    def __init__(self, *, inside: bool = False) -> None:
         self.names: set[TypeName] = set()
-        self._known = known
         self._inside = inside
 
     def on_ext(self, code: int, data: bytes) -> object:
         if code in READ_EXT:
-            found = self._known.get(code, data)
+            found = KNOWN.get(code, data)
             if found is None:
                 found = self._read(code, data)
-                self._known.put(code, data, found)
+                KNOWN.put(code, data, found)
             self.names |= found
         return _RESULT
 
@@ -102,7 +101,7 @@ class _ExtNames:
             return frozenset({TypeName(*named, NamedIn.MSGPACK)})
         if not self._inside and depth_bound(data) > DEFAULT_LIMITS.depth:
             skip(data, 0, DEFAULT_LIMITS)  # deep nesting could overflow the stack
-        inner = _ExtNames(self._known, inside=True)
+        inner = _ExtNames(inside=True)
         try:
             parts = unpackb(data, ext_hook=inner.on_ext, option=OPT_NON_STR_KEYS)
         except ValueError:

@@ -52,7 +52,7 @@ class TypeName:
 
 Names = frozenset[TypeName]
 NONE: Names = frozenset()
-_MOST_BYTES = 32 << 20
+_MOST_BYTES = 16 << 20
 """Maximum number of bytes whose names are remembered."""
 
 
@@ -74,3 +74,7 @@ class KnownNames:
             self._known.clear()
             self._bytes = len(data)
         self._known[kind, data] = names
+
+
+KNOWN = KnownNames()
+"""What this process remembers."""

@@ -12,22 +12,22 @@ from ckpt_backends.codec.limits import DEFAULT_LIMITS, PastLimit, past_bytes
 from ckpt_backends.codec.merged import MERGED, packed_parts
 from ckpt_backends.codec.values import JSON_TYPES
 from ckpt_backends.model import TypedBytes
-from ckpt_cli.core.doctor.named_types import NONE, KnownNames, Names
+from ckpt_cli.core.doctor.named_types import KNOWN, NONE, Names
 
 
-def type_names(typed: TypedBytes, known: KnownNames) -> Names:
+def type_names(typed: TypedBytes) -> Names:
     """Return what a value names. Raises `PastLimit`, and ValueError if it cannot be read."""
     _check(typed)
     if reason := past_bytes(len(typed.data), DEFAULT_LIMITS):
         raise PastLimit(reason)
-    found = known.get(typed.type, typed.data)
+    found = KNOWN.get(typed.type, typed.data)
     if found is None:
-        found = _read(typed, known)
-        known.put(typed.type, typed.data, found)
+        found = _read(typed)
+        KNOWN.put(typed.type, typed.data, found)
     return found
 
 
-def names_by_channel(body: TypedBytes, known: KnownNames) -> Mapping[str | None, Names]:
+def names_by_channel(body: TypedBytes) -> Mapping[str | None, Names]:
     """Return what each channel value of a checkpoint body names, and under None what the rest does.
 
     Channels without names are left out. Raises the errors of `type_names`.
@@ -39,7 +39,7 @@ def names_by_channel(body: TypedBytes, known: KnownNames) -> Mapping[str | None,
         if names_nothing(body.data):
             return {}
         parts = ((name, TypedBytes("msgpack", part)) for name, part in body_parts(body.data))
-        return _gathered((name, type_names(part, known)) for name, part in parts)
+        return _gathered((name, type_names(part)) for name, part in parts)
     if body.type in JSON_TYPES:
         from ckpt_cli.core.doctor.json_names import json_body_names
 
@@ -48,7 +48,7 @@ def names_by_channel(body: TypedBytes, known: KnownNames) -> Mapping[str | None,
         from ckpt_cli.core.doctor.pickle_names import pickle_body_names
 
         return _gathered(pickle_body_names(body.data))
-    return _gathered([(None, type_names(body, known))])
+    return _gathered([(None, type_names(body))])
 
 
 def _check(typed: TypedBytes) -> None:
@@ -56,12 +56,12 @@ def _check(typed: TypedBytes) -> None:
         raise ValueError(typed.problem)
 
 
-def _read(typed: TypedBytes, known: KnownNames) -> Names:
+def _read(typed: TypedBytes) -> Names:
     match typed.type:
         case "msgpack":
             from ckpt_cli.core.doctor.msgpack_names import msgpack_names
 
-            return msgpack_names(typed.data, known)
+            return msgpack_names(typed.data)
         case "json" | "redis-json":
             from ckpt_cli.core.doctor.json_names import json_names
 
@@ -75,9 +75,9 @@ def _read(typed: TypedBytes, known: KnownNames) -> Names:
 
             # Up to langgraph-checkpoint-mongodb 0.2.1, a leaf is a JSON text without a tag.
             leaves = (TypedBytes(tag or "json", data) for _, tag, data in binaries(typed.data))
-            return _joined(type_names(leaf, known) for leaf in leaves)
+            return _joined(type_names(leaf) for leaf in leaves)
         case one if one == MERGED:
-            return _joined(type_names(part, known) for part in packed_parts(typed.data))
+            return _joined(type_names(part) for part in packed_parts(typed.data))
     return NONE
 
 

@@ -9,7 +9,7 @@ from ckpt_backends.codec.limits import PastLimit
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_cli.core.doctor.dangerous_types import is_dangerous
 from ckpt_cli.core.doctor.finding import Finding
-from ckpt_cli.core.doctor.named_types import NONE, KnownNames, Names
+from ckpt_cli.core.doctor.named_types import NONE, Names
 from ckpt_cli.core.doctor.strict_types import is_blocked
 from ckpt_cli.core.doctor.type_names import names_by_channel, type_names
 from ckpt_cli.queries.doctor.terms import Terms
@@ -29,14 +29,13 @@ class NamingValue:
 
 
 def type_findings(
-    checkpoint: Checkpoint, writes: Iterable[Write], known: KnownNames, terms: Terms
+    checkpoint: Checkpoint, writes: Iterable[Write], terms: Terms
 ) -> Iterator[Finding]:
     """Yield the dangerous names in a checkpoint and its writes, as far as their values were read.
 
-    If strict mode is on, also yields the classes that it blocks. Callers keep one `KnownNames` for
-    many checkpoints, because reading the same messages again takes time.
+    If strict mode is on, also yields the classes that it blocks.
     """
-    for value in naming_values(checkpoint, writes, known):
+    for value in naming_values(checkpoint, writes):
         for named in sorted(value.names or ()):
             if is_dangerous(named):
                 yield _finding("type-dangerous", f"decoding it would call {named.text}", value)
@@ -44,29 +43,27 @@ def type_findings(
                 yield _finding("type-blocked", f"strict mode does not admit {named.text}", value)
 
 
-def naming_values(
-    checkpoint: Checkpoint, writes: Iterable[Write], known: KnownNames
-) -> Iterator[NamingValue]:
+def naming_values(checkpoint: Checkpoint, writes: Iterable[Write]) -> Iterator[NamingValue]:
     """Yield the values of a checkpoint and of writes that name something or cannot be read."""
     key = checkpoint.key
     if checkpoint.body is not None:
         try:
-            for channel, names in names_by_channel(checkpoint.body, known).items():
+            for channel, names in names_by_channel(checkpoint.body).items():
                 yield NamingValue(key, channel, names)
         except (ValueError, PastLimit):
             yield NamingValue(key, None, None)
     apart = {name: blob.value for name, blob in (checkpoint.blobs or {}).items()}
     for channel, typed in [*apart.items(), (None, checkpoint.metadata)]:
-        if typed is not None and (found := _names(typed, known)) != NONE:
+        if typed is not None and (found := _names(typed)) != NONE:
             yield NamingValue(key, channel, found)
     for write in writes:
-        if write.value is not None and (found := _names(write.value, known)) != NONE:
+        if write.value is not None and (found := _names(write.value)) != NONE:
             yield NamingValue(write.key, write.channel, found, write.task_id)
 
 
-def _names(typed: TypedBytes, known: KnownNames) -> Names | None:
+def _names(typed: TypedBytes) -> Names | None:
     try:
-        return type_names(typed, known)
+        return type_names(typed)
     except (ValueError, PastLimit):
         return None
 
