@@ -134,7 +134,7 @@ def _findings(
     if terms.deep:
         yield from deep_findings(reader, terms, checked)
     if terms.types:
-        gather_types(store, one.thread_id, report, count=not terms.deep)
+        yield from gather_types(store, one.thread_id, report)
 
 
 def _place(finding: Finding) -> tuple[object, ...]:
