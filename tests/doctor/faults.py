@@ -43,7 +43,8 @@ class PlantedFault:
     follows: frozenset[str] = frozenset()
     """Further codes that the change causes, at whatever rows."""
     needs: frozenset[str] = frozenset()
-    """What a layout must store: `history`, `writes`, `old values` or `bodies`."""
+    """What a layout must store: `history`, `writes`, `old values`, `bodies`, and `spoilt values`
+    and `spoilt writes`, where one can be undecodable alone."""
     level: str = ""
     """The severity, if it is not that of the code."""
 
@@ -85,21 +86,27 @@ def _value_missing(rows: Planter[Any], thread_id: str) -> Named:
     return Named(head, "messages")
 
 
-@fault("value-unreadable", "bytes at the head", deep=False)
+@fault("value-unreadable", "bytes at the head", deep=False, needs={"spoilt values"})
 def _value_unreadable(rows: Planter[Any], thread_id: str) -> Named:
     head = rows.places(thread_id)[0]
     rows.spoil_value(head, "messages")
     return Named(head, "messages")
 
 
-@fault("value-unreadable", "bytes in the history", needs={"old values"})
+@fault("value-unreadable", "bytes in the history", needs={"old values", "spoilt values"})
 def _old_value_unreadable(rows: Planter[Any], thread_id: str) -> Named:
     old = rows.places(thread_id)[5]
     rows.spoil_value(old, "messages")
     return Named(old, "messages")
 
 
-@fault("value-unreadable", "bytes of a write", needs={"history", "writes"})
+@fault("value-unreadable", "bytes of a question", thread=ASKING, needs={"writes", "spoilt writes"})
+def _question_unreadable(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    return Named(head, "__interrupt__", rows.spoil_write(head, "__interrupt__"))
+
+
+@fault("value-unreadable", "bytes of a write", needs={"history", "writes", "spoilt writes"})
 def _write_unreadable(rows: Planter[Any], thread_id: str) -> Named:
     child = rows.places(thread_id)[5]
     place = rows.writes_place(child)

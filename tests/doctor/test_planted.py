@@ -75,7 +75,10 @@ def occurs(fault: PlantedFault, layout: str) -> bool:
     kind = KINDS[layout]
     if fault.thread in kind.skipped_scenarios | kind.failing_scenarios:
         return False
+    rows = PLANTERS[layout]
     stored = {
+        "spoilt values": rows.spoils_values,
+        "spoilt writes": rows.spoils_writes,
         "history": kind.has_history,
         "writes": kind.has_writes,
         "old values": kind.has_history and not kind.newest_values_only,
@@ -140,3 +143,16 @@ def check(answer: Any, planted: PlantedFault, named: Named, follows: frozenset[s
         assert one["task_id"] == named.task_id
     others = {other["code"] for other in found} - {planted.code}
     assert others <= follows, found
+
+
+def test_each_cell_of_the_matrix_is_tested() -> None:
+    """The table in docs/doctor.md says `found` where a fault is planted, and nowhere else."""
+    planted = {(cell.values[0], cell.values[1].code) for cell in CELLS}
+    said = {
+        (layout, code)
+        for layout, backend in BACKENDS.items()
+        if layout in KINDS
+        for code in CODES
+        if not why_not(code, backend.layouts[layout], backend)
+    }
+    assert said == planted, sorted(said ^ planted)

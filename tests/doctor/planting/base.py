@@ -50,6 +50,10 @@ class Place:
 class Planter(ABC, Generic[H]):
     """Reads and changes the rows of a store, whose names and forms a subclass knows."""
 
+    spoils_values: ClassVar[bool] = True
+    """Whether a single value can be undecodable."""
+    spoils_writes: ClassVar[bool] = True
+    """Whether a single write can be undecodable."""
     garbage: ClassVar[Any] = ormsgpack.Ext(5, b"\xc1")
     """A value that the saver's serializer writes, but cannot decode."""
     dangerous: ClassVar[Any] = ormsgpack.Ext(0, ormsgpack.packb(("os", "system", "true")))

@@ -97,6 +97,7 @@ class KaflowPlanter(DocumentPlanter[KaflowHarness]):
     """Documents of KaFlow, whose head is the one that was stored last."""
 
     cell: ClassVar[str] = "checkpoint_data"
+    spoils_values: ClassVar[bool] = False
     dangerous: ClassVar[Any] = _Calls()
 
     def ids(self, thread_id: str, checkpoint_ns: str) -> list[str]:

@@ -33,6 +33,7 @@ def child_of(body: dict[str, Any], checkpoint_id: str, values: dict[str, Any]) -
 class JavaScriptDocumentPlanter(DocumentPlanter[JavaScriptMongoHarness]):
     """Documents of MongoDBSaver of LangGraph.js."""
 
+    spoils_values: ClassVar[bool] = False
     dangerous: ClassVar[Any] = BY_CALL
 
     def body(self, place: Place) -> Any:
@@ -82,6 +83,7 @@ class JavaScriptDocumentPlanter(DocumentPlanter[JavaScriptMongoHarness]):
 class JavaScriptRedisPlanter(JsonPlanter[JavaScriptRedisHarness]):
     """Documents of RedisSaver of LangGraph.js, with values apart."""
 
+    spoils_writes: ClassVar[bool] = False
     KINDS = ("checkpoint", "checkpoint_write", "checkpoint_blob", "write_keys_zset")
 
     def copy(self, thread_id: str, new_id: str) -> None:
@@ -133,9 +135,6 @@ class JavaScriptRedisPlanter(JsonPlanter[JavaScriptRedisHarness]):
         name, one = self._write(place, channel)
         self.store(name, "$.value", change(one["value"]))
         return str(one["task_id"])
-
-    def spoil_write(self, place: Place, channel: str) -> str:
-        return self.set_write(place, channel, lambda _: self.garbage)
 
     def put(self, parent: Place, checkpoint_id: str, source: str, **values: Any) -> Place:
         one = self.stored(self.name(parent))

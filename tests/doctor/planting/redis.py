@@ -18,7 +18,7 @@ BY_CALL = {"lc": 2, "type": "constructor", "id": ["os", "system"], "args": ["tru
 class JsonPlanter(Planter[H]):
     """Documents of RedisJSON, by names that a subclass knows."""
 
-    garbage: ClassVar[Any] = {"__bytes__": "no base64!"}
+    spoils_values: ClassVar[bool] = False
     dangerous: ClassVar[Any] = BY_CALL
 
     @property

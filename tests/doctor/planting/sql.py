@@ -176,6 +176,12 @@ class MySQLPlanter(BlobTablesPlanter[MySQLHarness]):
 class _Shallow(BlobTablesPlanter[Harness]):
     """Tables with one row for each namespace, and one value for each channel."""
 
+    def copy(self, thread_id: str, new_id: str) -> None:
+        for table in ("checkpoints", "checkpoint_blobs", self.writes):
+            columns = ", ".join(self.harness._columns(table))  # type: ignore[attr-defined]
+            chosen = f"SELECT ?, {columns} FROM {table} WHERE thread_id = ?"
+            self.run(f"INSERT INTO {table} (thread_id, {columns}) {chosen}", new_id, thread_id)
+
     def ids(self, thread_id: str, checkpoint_ns: str) -> list[str]:
         query = "SELECT checkpoint FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"
         found = [one for (one,) in self.run(query, thread_id, checkpoint_ns)]

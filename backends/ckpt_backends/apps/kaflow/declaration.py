@@ -10,6 +10,7 @@ BACKEND = Backend(
     impossible_faults={
         **dict.fromkeys(("id-not-increasing", "clock-ahead"), LAST_STORED),
         **dict.fromkeys(("type-blocked", "plaintext-among-encrypted"), "values are pickled"),
+        "value-unreadable": "a pickle is decoded as a whole",
         "namespace-orphaned": "has no namespaces",
     },
     recognise="ckpt_backends.apps.kaflow.recognise:recognise",
