@@ -131,7 +131,7 @@ def _findings(
     if head is not None:
         yield from head_findings(reader, head, terms, checked)
     if terms.deep:
-        yield from deep_findings(reader, terms, checked)
+        yield from deep_findings(reader, terms, report)
 
 
 def _place(finding: Finding) -> tuple[object, ...]:
