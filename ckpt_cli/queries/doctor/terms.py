@@ -23,6 +23,8 @@ class Terms:
     """The reducers that the user named, by channel."""
     ignored: frozenset[str] = frozenset()
     """Codes that are not reported."""
+    strict_types: bool = False
+    """Whether to report classes that LANGGRAPH_STRICT_MSGPACK blocks."""
 
 
 @dataclass(frozen=True, slots=True)
