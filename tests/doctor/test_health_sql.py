@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import psycopg
@@ -396,3 +397,26 @@ def test_what_a_shallow_mysql_database_lost_is_named(mysql_url: str) -> None:
         test_mysql.run(mysql_url, planted)
         test_mysql.run(mysql_url, only(mysql_url).fix)
         assert faults(mysql_url) == []
+
+
+@pytest.mark.engines
+@pytest.mark.usefixtures("strict")
+def test_unused_space_of_a_table_is_named(mended_url: str) -> None:
+    fill = (
+        "INSERT INTO checkpoint_writes (thread_id, checkpoint_ns_hash, checkpoint_id, task_id, idx,"
+        " channel, `blob`) SELECT 'new', UNHEX(MD5('')), seq, '', 0, '', REPEAT('x', 100000)"
+        " FROM seq_1_to_200"
+    )
+    test_mysql.run(mended_url, fill, "COMMIT")
+    test_mysql.run(mended_url, "DELETE FROM checkpoint_writes WHERE thread_id = 'new'", "COMMIT")
+    found = []
+    for _ in range(200):
+        # The server frees the pages in the background.
+        if found := faults(mended_url):
+            break
+        sleep(0.1)
+    assert [one.code for one in found] == ["space-free"]
+    assert "of table 'checkpoint_writes' are unused" in found[0].detail
+    assert found[0].fix == "OPTIMIZE TABLE checkpoint_writes;"
+    test_mysql.run(mended_url, found[0].fix)
+    assert faults(mended_url) == []
