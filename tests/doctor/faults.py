@@ -43,8 +43,8 @@ class PlantedFault:
     follows: frozenset[str] = frozenset()
     """Further codes that the change causes, at whatever rows."""
     needs: frozenset[str] = frozenset()
-    """What a layout must store: `history`, `writes`, `old values`, `bodies`, and `spoilt values`
-    and `spoilt writes`, where one can be undecodable alone."""
+    """What a layout must store: `history`, `writes`, `old values`, `bodies`, `inner values`, and
+    `spoilt values`, `spoilt writes` and `spoilt metadata`, where these can be undecodable alone."""
     level: str = ""
     """The severity, if it is not that of the code."""
 
@@ -100,13 +100,18 @@ def _old_value_unreadable(rows: Planter[Any], thread_id: str) -> Named:
     return Named(old, "messages")
 
 
-@fault("value-unreadable", "bytes of a question", thread=ASKING, needs={"writes", "spoilt writes"})
+@fault("value-unreadable", "bytes of a question", thread=ASKING, needs={"writes", "spoilt writes", "bodies"})
 def _question_unreadable(rows: Planter[Any], thread_id: str) -> Named:
     head = rows.places(thread_id)[0]
     return Named(head, "__interrupt__", rows.spoil_write(head, "__interrupt__"))
 
 
-@fault("value-unreadable", "bytes of a write", needs={"history", "writes", "spoilt writes"})
+@fault(
+    "value-unreadable",
+    "bytes of a write",
+    follows={"state-mismatch"},
+    needs={"history", "writes", "spoilt writes"},
+)
 def _write_unreadable(rows: Planter[Any], thread_id: str) -> Named:
     child = rows.places(thread_id)[5]
     place = rows.writes_place(child)
@@ -127,7 +132,7 @@ def _old_body_unreadable(rows: Planter[Any], thread_id: str) -> Named:
     return Named(old)
 
 
-@fault("body-unreadable", "metadata in the history", needs={"history", "bodies"})
+@fault("body-unreadable", "metadata in the history", needs={"history", "spoilt metadata"})
 def _metadata_unreadable(rows: Planter[Any], thread_id: str) -> Named:
     old = rows.places(thread_id)[5]
     rows.spoil_metadata(old)
@@ -143,11 +148,18 @@ def _write_changed(rows: Planter[Any], thread_id: str) -> Named:
     return Named(child, "messages")
 
 
-@fault("state-mismatch", "a value changed", needs={"old values", "writes"})
+@fault("state-mismatch", "a value changed", needs={"history", "writes"})
 def _value_changed(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    *others, last = rows.value(head, "messages")
+    rows.set_value(head, "messages", [*others, reworded(last)])
+    return Named(head, "messages")
+
+
+@fault("state-mismatch", "a value removed", needs={"history", "writes", "bodies", "inner values"})
+def _inner_value_removed(rows: Planter[Any], thread_id: str) -> Named:
     old = rows.places(thread_id)[5]
-    *others, last = rows.value(old, "messages")
-    rows.set_value(old, "messages", [*others, reworded(last)])
+    rows.remove_value(old, "messages")
     return Named(old, "messages")
 
 
@@ -156,7 +168,7 @@ def _value_changed(rows: Planter[Any], thread_id: str) -> Named:
     "the first checkpoints removed",
     thread=DELTA,
     deep=False,
-    follows={"parent-missing", "write-orphaned", "value-orphaned"},
+    follows={"parent-missing", "write-orphaned", "value-orphaned", "index-stale"},
     needs={"history"},
 )
 def _anchor_removed(rows: Planter[Any], thread_id: str) -> Named:
@@ -309,7 +321,7 @@ def _tomorrow(rows: Planter[Any], thread_id: str) -> Named:
     "parent-missing",
     "a checkpoint removed",
     deep=False,
-    follows={"write-orphaned", "value-orphaned"},
+    follows={"write-orphaned", "value-orphaned", "index-stale"},
     needs={"history"},
 )
 def _parent_removed(rows: Planter[Any], thread_id: str) -> Named:
@@ -322,7 +334,7 @@ def _parent_removed(rows: Planter[Any], thread_id: str) -> Named:
     "write-orphaned",
     "a checkpoint removed",
     deep=False,
-    follows={"parent-missing", "value-orphaned"},
+    follows={"parent-missing", "value-orphaned", "index-stale"},
     needs={"history"},
 )
 def _checkpoint_of_writes_removed(rows: Planter[Any], thread_id: str) -> Named:
@@ -342,14 +354,14 @@ def _write_added(rows: Planter[Any], thread_id: str) -> Named:
 def _value_added(rows: Planter[Any], thread_id: str) -> Named:
     head = rows.places(thread_id)[0]
     rows.add_value(head, "messages")
-    return Named(head, "messages")
+    return Named(head.at(""), "messages")
 
 
 @fault(
     "namespace-orphaned",
     "the root of a subgraph call removed",
     thread=CALLING,
-    follows={"parent-missing", "write-orphaned", "value-orphaned"},
+    follows={"parent-missing", "write-orphaned", "value-orphaned", "index-stale"},
     needs={"history", "bodies"},
 )
 def _root_removed(rows: Planter[Any], thread_id: str) -> Named:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ckpt_backends.discovery import bundled
+from ckpt_backends.model import Capability
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
@@ -77,11 +78,13 @@ def occurs(fault: PlantedFault, layout: str) -> bool:
         return False
     rows = PLANTERS[layout]
     stored = {
+        "spoilt metadata": rows.spoils_metadata and not kind.values_only,
         "spoilt values": rows.spoils_values,
         "spoilt writes": rows.spoils_writes,
         "history": kind.has_history,
         "writes": kind.has_writes,
         "old values": kind.has_history and not kind.newest_values_only,
+        "inner values": Capability.INLINE_VALUES in backend.layouts[layout],
         "bodies": not kind.values_only,
     }
     return all(stored[need] for need in fault.needs)
@@ -131,8 +134,9 @@ def test_a_planted_fault_is_found(damaged: DamagedStore, planted: PlantedFault) 
 def check(answer: Any, planted: PlantedFault, named: Named, follows: frozenset[str]) -> None:
     """Check the findings in the thread of a fault."""
     found = [one for one in answer["findings"] if one["thread_id"] == named.place.thread_id]
+    said = [f"{one['code']} {one['channel']}: {one['detail']}" for one in found]
     own = [one for one in found if one["code"] == planted.code]
-    assert len(own) == 1, found
+    assert len(own) == 1, said
     (one,) = own
     assert one["severity"] == (planted.level or CODES[planted.code].severity)
     place = named.place
@@ -142,7 +146,7 @@ def check(answer: Any, planted: PlantedFault, named: Named, follows: frozenset[s
     if named.task_id is not None:
         assert one["task_id"] == named.task_id
     others = {other["code"] for other in found} - {planted.code}
-    assert others <= follows, found
+    assert others <= follows, said
 
 
 def test_each_cell_of_the_matrix_is_tested() -> None:

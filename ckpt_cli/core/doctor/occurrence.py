@@ -36,7 +36,7 @@ _INSIDE = Obstacle("values are stored inside checkpoints", having=C.INLINE_VALUE
 _BY_TIME = Obstacle("the head is the checkpoint that was stored last", having=C.VALUES_ONLY)
 
 OBSTACLES: Mapping[str, tuple[Obstacle, ...]] = {
-    "value-missing": (_NO_VERSIONS,),
+    "value-missing": (_INSIDE, _NO_VERSIONS),
     "body-unreadable": (_NO_BODY,),
     "state-mismatch": (_NO_HISTORY, _NO_WRITES, _ONE_STATE),
     "delta-unanchored": (_NO_HISTORY, _NO_WRITES, _NO_VERSIONS),
@@ -56,7 +56,7 @@ OBSTACLES: Mapping[str, tuple[Obstacle, ...]] = {
         Obstacle("keeps one value of each channel", lacking=C.HISTORY),
     ),
     "namespace-orphaned": (_NO_HISTORY, _NO_BODY),
-    "messages-emptied": (_NO_HISTORY, _NO_BODY),
+    "messages-emptied": (_NO_HISTORY, _NO_BODY, _NO_WRITES),
 }
 """Why codes cannot occur, as far as capabilities tell; the first that applies counts."""
 

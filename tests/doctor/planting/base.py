@@ -52,6 +52,8 @@ class Planter(ABC, Generic[H]):
 
     spoils_values: ClassVar[bool] = True
     """Whether a single value can be undecodable."""
+    spoils_metadata: ClassVar[bool] = True
+    """Whether metadata can be undecodable beside a sound body."""
     spoils_writes: ClassVar[bool] = True
     """Whether a single write can be undecodable."""
     garbage: ClassVar[Any] = ormsgpack.Ext(5, b"\xc1")

@@ -47,7 +47,7 @@ class DocumentPlanter(Planter[H]):
         self._set(place, {self.cell: SPOILT})
 
     def spoil_metadata(self, place: Place) -> None:
-        self._set(place, {"metadata": "spoilt"})
+        self._set(place, {"metadata.source": ["msgpack", SPOILT]})
 
     def body(self, place: Place) -> Any:
         one = self._one(place)
@@ -98,6 +98,7 @@ class KaflowPlanter(DocumentPlanter[KaflowHarness]):
 
     cell: ClassVar[str] = "checkpoint_data"
     spoils_values: ClassVar[bool] = False
+    spoils_metadata: ClassVar[bool] = False
     dangerous: ClassVar[Any] = _Calls()
 
     def ids(self, thread_id: str, checkpoint_ns: str) -> list[str]:
