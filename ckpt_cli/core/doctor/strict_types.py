@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ckpt_cli.core.doctor.dangerous_types import is_dangerous
 from ckpt_cli.core.doctor.named_types import NamedIn, TypeName
 
 VARIABLE = "LANGGRAPH_STRICT_MSGPACK"
@@ -57,8 +58,8 @@ def is_blocked(named: TypeName) -> bool:
 
 
 def can_be_allowed(named: TypeName) -> bool:
-    """Return whether a class that is blocked can be put on the list of allowed modules."""
-    return named.form is NamedIn.MSGPACK and not named.is_computed
+    """Return whether a class can be put on the list of allowed modules without harm."""
+    return named.form is NamedIn.MSGPACK and not is_dangerous(named)
 
 
 def is_strict(environment: Mapping[str, str]) -> bool:

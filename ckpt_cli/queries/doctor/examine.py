@@ -14,6 +14,7 @@ from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.queries.doctor.deep import deep_findings
 from ckpt_cli.queries.doctor.heads import head_findings
 from ckpt_cli.queries.doctor.keys import key_findings
+from ckpt_cli.queries.doctor.stored_types import gather_types
 from ckpt_cli.queries.doctor.terms import Terms, ThreadReport, ThreadToCheck
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.heads import read_heads
@@ -132,6 +133,8 @@ def _findings(
         yield from head_findings(reader, head, terms, checked)
     if terms.deep:
         yield from deep_findings(reader, terms, report)
+    if terms.types:
+        gather_types(store, one.thread_id, report, count=not terms.deep)
 
 
 def _place(finding: Finding) -> tuple[object, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ckpt_backends.codec.limits import PastLimit
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
@@ -12,6 +12,7 @@ from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.core.doctor.named_types import NONE, Names
 from ckpt_cli.core.doctor.strict_types import is_blocked
 from ckpt_cli.core.doctor.type_names import names_by_channel, type_names
+from ckpt_cli.core.doctor.type_use import TypeUses
 from ckpt_cli.queries.doctor.terms import Terms
 
 
@@ -43,6 +44,15 @@ def type_findings(
                 yield _finding("type-blocked", f"strict mode does not admit {named.text}", value)
 
 
+def blocked_findings(uses: TypeUses) -> Iterator[Finding]:
+    """Yield a finding for each class that strict mode blocks, at the oldest value that names it."""
+    for use in uses.listed():
+        if is_blocked(use.named):
+            value = NamingValue(use.key, use.channel, frozenset())
+            detail = f"strict mode does not admit {use.named.text}, found in {_values(use.count)}"
+            yield replace(_finding("type-blocked", detail, value), ref=use.ref)
+
+
 def naming_values(checkpoint: Checkpoint, writes: Iterable[Write]) -> Iterator[NamingValue]:
     """Yield the values of a checkpoint and of writes that name something or cannot be read."""
     key = checkpoint.key
@@ -66,6 +76,10 @@ def _names(typed: TypedBytes) -> Names | None:
         return type_names(typed)
     except (ValueError, PastLimit):
         return None
+
+
+def _values(count: int) -> str:
+    return "1 value" if count == 1 else f"{count} values"
 
 
 def _finding(code: str, detail: str, value: NamingValue) -> Finding:
