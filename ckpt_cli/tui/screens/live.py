@@ -88,8 +88,6 @@ class LiveScreen(StoreScreen[None]):
         """The content of the inspector."""
         self.shown: tuple[CheckpointKey, Tab] | None = None
         """The same, or None if it must be read again."""
-        self.is_memory_fresh = False
-        """Whether the memory of the thread was read recently."""
         self.base: CheckpointKey | None = None
         """The checkpoint marked as the base of diffs."""
         self._reading_heads = False
@@ -287,7 +285,7 @@ class LiveScreen(StoreScreen[None]):
         if place is None:
             return
         if tab == "memory":
-            await self._load_memory(place.thread_id)
+            await self.load_thread_tab(place.thread_id)
             return
         if self.shown == (place, tab):
             return
@@ -304,38 +302,9 @@ class LiveScreen(StoreScreen[None]):
             self.inspector.document.show_document(document, keep=self.read == (place, tab))
             self.read = self.shown = (place, tab)
 
-    async def _load_memory(self, thread_id: str) -> None:
-        """Read the memory items that came from a thread."""
-        from ckpt_cli.tui.content.memory import read_thread_memory
-
-        whole: tuple[CheckpointKey, Tab] = (CheckpointKey(thread_id, "", ""), "memory")
-        if self.read == whole and self.is_memory_fresh:
-            return
-        began = time.monotonic()
-        question = partial(
-            read_thread_memory,
-            thread_id=thread_id,
-            clock=self.clock,
-            width=max(self.inspector.document.width, 1),
-            redacted=self.context.opening.redact,
-        )
-        with self.inspector.while_loading("Memory: loading"):
-            try:
-                document = await self.context.memory.ask(question)
-            except CkptError as error:
-                document = TabContent(error_lines(error, self.inspector.document.width))
-            self.inspector.set_heading(f"Memory from {safe_text(thread_id)}")
-        self.inspector.document.show_document(document, keep=self.read == whole)
-        self.read, self.shown, self.is_memory_fresh = whole, None, True
-        if self.context.pause:
-            pause = max(self.context.pause, (time.monotonic() - began) * SHARE)
-            self.schedule("memory", pause, self.load_memory_again)
-
-    def load_memory_again(self) -> None:
-        """Read the memory again, because it may have changed."""
-        self.is_memory_fresh = False
-        if self.inspector.tab == "memory":
-            self.load_document()
+    async def load_thread_tab(self, thread_id: str) -> None:
+        """Read the tab about a whole thread that is shown."""
+        raise NotImplementedError
 
     def _no_document(self, error: CkptError) -> None:
         said = error_lines(error, self.inspector.document.width)

@@ -22,13 +22,13 @@ from ckpt_cli.tui.panes.filter import FilterPane
 from ckpt_cli.tui.panes.inspector import Inspector
 from ckpt_cli.tui.panes.row_list import RowList
 from ckpt_cli.tui.screens.base import SOON
-from ckpt_cli.tui.screens.live import LiveScreen
+from ckpt_cli.tui.screens.thread_tabs import ThreadTabsScreen
 
 _NARROW = 60
 """On screens with fewer columns, one pane is shown at a time."""
 
 
-class MainScreen(LiveScreen):
+class MainScreen(ThreadTabsScreen):
     """Threads, a tree and a checkpoint, with the keys that only read."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
