@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from ckpt_backends.model import Capability
 from ckpt_cli.core.doctor.ancestors import is_ancestor
 from ckpt_cli.core.doctor.delta_chains import DeltaChains
 from ckpt_cli.core.doctor.finding import Finding
@@ -20,6 +21,8 @@ class MissingParents:
         self._ns: str | None = None
         self._chains = DeltaChains()
         self._ids: Collection[str] = ()
+        # The saver of a layout that is only read may have lost checkpoints itself.
+        self._proves = Capability.ADDING in reader.store.describe().capabilities
 
     def at(self, seen: SeenCheckpoint) -> Iterator[Finding]:
         """Yield what a checkpoint lacks because its parent, or an ancestor, is missing."""
@@ -39,7 +42,7 @@ class MissingParents:
         for channel in sorted(self._chains.lost_at(own, parent_id, unset, is_cut=is_cut)):
             text = f"it has no snapshot, and its parent {parent_id} is not stored"
             yield seen.finding("delta-unanchored", text, channel)
-        if is_cut and self._has_older_ancestor(seen):
+        if is_cut and self._proves and self._has_older_ancestor(seen):
             text = f"its parent {parent_id} is not stored, although an older ancestor is"
             yield seen.finding("parent-missing", text)
 

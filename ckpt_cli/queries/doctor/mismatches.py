@@ -45,12 +45,14 @@ class Mismatches:
         """Yield the mismatches, except at channels of a checkpoint with a more exact finding."""
         ((_, judgements),) = judge_all([replayed], reducers)
         for transition in replayed.transitions:
-            if (transition.checkpoint_ns, transition.parent) in self._updated:
-                continue
+            may_lack = (transition.checkpoint_ns, transition.parent) in self._updated
             for check, verdict, reason in verdicts(transition, judgements):
                 place = (transition.checkpoint_ns, transition.child, check.channel)
-                if verdict is Verdict.MISMATCH and place not in exact:
-                    yield self._finding(transition, check, reason)
+                if verdict is not Verdict.MISMATCH or place in exact:
+                    continue
+                finding = self._finding(transition, check, reason)
+                if not (may_lack and finding.code == "state-mismatch"):
+                    yield finding
 
     def _finding(self, transition: Transition, check: Check, reason: str) -> Finding:
         ns, child = transition.checkpoint_ns, transition.child

@@ -27,6 +27,8 @@ class Orphans:
         self._named: set[BlobKey] = set()
         self._newest: dict[str, int] = {}
         """By namespace, the greatest number of a version that a checkpoint names."""
+        self._replaced: set[str] = set()
+        """Namespaces in which LangGraph 0.2 replaced a checkpoint, but not its values."""
         self._calls: Counter[tuple[str, str]] = Counter()
         """The number of checkpoints by namespace of a call and root checkpoint."""
 
@@ -39,6 +41,8 @@ class Orphans:
             self._named |= named
             newest = max(map(version_number, body.versions.values()))
             self._newest[ns] = max(newest, self._newest.get(ns, 0))
+        if checkpoint.parent_checkpoint_id == checkpoint.key.checkpoint_id:
+            self._replaced.add(ns)
         if ":" in ns and (root := root_of(checkpoint)) is not None:
             self._calls[ns, root] += 1
 
@@ -67,7 +71,9 @@ class Orphans:
         for key, size in self._reader.store.blobs(self._reader.thread_id):
             number = version_number(key.version)
             is_old = 0 < number <= self._newest.get(key.checkpoint_ns, 0)
-            if key not in self._named and (is_old or is_idle):
+            if key in self._named or key.checkpoint_ns in self._replaced:
+                continue
+            if is_old or is_idle:
                 yield Finding(
                     code="value-orphaned",
                     detail=f"no checkpoint names version {key.version}, {size} bytes",
