@@ -1,8 +1,8 @@
-"""Writes at the head of a thread that a saver of JSON documents does not read, because `has_writes` is not set.
+"""Writes of a thread's head that a saver of JSON documents does not read.
 
-`put` overwrites the field that `put_writes` set, if a task is faster than the storing of its
-checkpoint. Then RedisSaver does not return the writes (AsyncRedisSaver does): a question is not
-shown, and a finished task runs again.
+It reads them only if the field `has_writes` is set. `put` overwrites the field that `put_writes`
+set, if a task is faster than the storing of its checkpoint. Then RedisSaver returns no writes
+(AsyncRedisSaver does): a question is not shown, and a finished task runs again.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def hidden_writes(
 ) -> Iterator[Fault]:
     """`index-stale`, if `has_writes` of a thread's head is not `flag`, though it has writes.
 
-    Errors do not count: a failed task runs again, whether its error is read or not. Of subgraphs,
-    LangGraph needs no writes at heads: it runs the task of the graph that called them again.
+    Errors do not count: a failed task runs again, whether its error is read or not. Heads of
+    subgraphs do not count either: the task that called the subgraph runs again.
     """
     root = [one for one in writes if not one.key.checkpoint_ns]
     if not root:
