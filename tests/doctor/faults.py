@@ -25,6 +25,8 @@ class Named:
     place: Place
     channel: str | None = None
     task_id: str | None = None
+    in_depth: Place | None = None
+    """The checkpoint that `--deep` names, if it is another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,12 @@ def _old_value_unreadable(rows: Planter[Any], thread_id: str) -> Named:
     return Named(old, "messages")
 
 
-@fault("value-unreadable", "bytes of a question", thread=ASKING, needs={"writes", "spoilt writes", "bodies"})
+@fault(
+    "value-unreadable",
+    "bytes of a question",
+    thread=ASKING,
+    needs={"writes", "spoilt writes", "bodies"},
+)
 def _question_unreadable(rows: Planter[Any], thread_id: str) -> Named:
     head = rows.places(thread_id)[0]
     return Named(head, "__interrupt__", rows.spoil_write(head, "__interrupt__"))
@@ -168,14 +175,20 @@ def _inner_value_removed(rows: Planter[Any], thread_id: str) -> Named:
     "the first checkpoints removed",
     thread=DELTA,
     deep=False,
-    follows={"parent-missing", "write-orphaned", "value-orphaned", "index-stale"},
+    follows={
+        "delta-unanchored",
+        "parent-missing",
+        "write-orphaned",
+        "value-orphaned",
+        "index-stale",
+    },
     needs={"history"},
 )
 def _anchor_removed(rows: Planter[Any], thread_id: str) -> Named:
     found = rows.places(thread_id)
     for place in found[8:]:
         rows.remove(place)
-    return Named(found[0], "messages")
+    return Named(found[0], "messages", in_depth=found[7])
 
 
 @fault(
@@ -283,7 +296,7 @@ def _head_removed(rows: Planter[Any], thread_id: str) -> Named:
 def _answer_left(rows: Planter[Any], thread_id: str) -> Named:
     head = rows.places(thread_id)[0]
     rows.put_writes(head, [("__resume__", "an answer")], NULL_TASK_ID)
-    return Named(head, "__resume__", NULL_TASK_ID)
+    return Named(head)
 
 
 @fault(
