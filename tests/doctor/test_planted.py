@@ -10,13 +10,11 @@ import pytest
 
 from ckpt_backends.discovery import bundled
 from ckpt_backends.model import Capability
-from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.harness import Harness
-from ckpt_backends.testing.scenarios.catalog import SCENARIOS
-from ckpt_backends.testing.scenarios.running import ScenarioRun
 from ckpt_cli.core.doctor.codes import CODES
 from ckpt_cli.core.doctor.occurrence import why_not
 from tests.doctor.faults import FAULTS, THREADS, Named, PlantedFault
+from tests.doctor.filling import fill
 from tests.doctor.planting import PLANTERS
 from tests.doctor.planting.base import Planter
 from tests.harness import HARNESSES
@@ -37,19 +35,6 @@ class DamagedStore:
     quick: Any = None
     deep: Any = None
     """What `ckpt doctor` prints."""
-
-
-def fill(harness: Harness, threads: frozenset[str]) -> None:
-    """Run some scenarios on the store."""
-    chosen = threads - harness.skipped_scenarios - harness.failing_scenarios
-    if harness.recording is not None:
-        harness.restore_recording(chosen)
-        return
-    with quiet(), harness.saver() as saver:
-        for name, one in SCENARIOS.items():
-            if name in chosen:
-                options = dict(harness.run_options)
-                one.drive(ScenarioRun(one.build(saver), one.thread_config(), options))
 
 
 def thread_of(fault: PlantedFault) -> str:
