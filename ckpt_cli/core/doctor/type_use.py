@@ -11,7 +11,7 @@ from ckpt_cli.core.doctor.strict_types import can_be_allowed, is_blocked
 
 @dataclass(frozen=True, slots=True)
 class TypeUse:
-    """What some values name in one way."""
+    """A class or function that some values name in the same form."""
 
     named: TypeName
     count: int
@@ -20,27 +20,30 @@ class TypeUse:
     """The oldest checkpoint whose state, writes or metadata name it."""
     channel: str | None
     """None for metadata, and for what a checkpoint holds besides its channels."""
+    task_id: str | None = None
+    """The task that wrote the value there; None if it belongs to a checkpoint."""
     ref: str | None = None
     """The short form of the checkpoint id, if it was looked up."""
 
     def joined(self, other: TypeUse) -> TypeUse:
         """Return both together."""
         first = min(self, other, key=lambda one: one.key.checkpoint_id)
-        return replace(first, count=self.count + other.count)
+        named = self.named if self.named.called else other.named
+        return replace(first, named=named, count=self.count + other.count)
 
 
 class TypeUses:
     """What many values name."""
 
     def __init__(self) -> None:
-        self._uses: dict[TypeName, TypeUse] = {}
-        """By name, called or not."""
+        self._uses: dict[tuple[str, str, str, str], TypeUse] = {}
 
     def add(self, use: TypeUse) -> None:
         """Add what was found elsewhere."""
-        named = replace(use.named, called=True)
-        known = self._uses.get(named)
-        self._uses[named] = use if known is None else known.joined(use)
+        named = use.named
+        key = (named.module, named.name, named.form, named.method)
+        known = self._uses.get(key)
+        self._uses[key] = use if known is None else known.joined(use)
 
     def listed(self) -> list[TypeUse]:
         """Return the names that are blocked first, then by name."""
@@ -51,5 +54,6 @@ class TypeUses:
 
         Dangerous names are left out.
         """
-        chosen = (one for one in self._uses if is_blocked(one) and can_be_allowed(one))
+        named = (one.named for one in self._uses.values())
+        chosen = (one for one in named if is_blocked(one) and can_be_allowed(one))
         return sorted({(one.module, one.name) for one in chosen})

@@ -83,7 +83,7 @@ def _checking(
                 reader = ThreadReader(store, one.thread, inference)
                 _collect(report, deep_findings(reader, terms, report), terms)
             if terms.types and one.thread is not None:
-                gather_types(store, one.thread_id, report, count=not terms.deep)
+                _collect(report, gather_types(store, one.thread_id, report), terms)
             report.findings = list(_with_refs(store, one.thread_id, report.findings))
         return list(reports.values())
 
