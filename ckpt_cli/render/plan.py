@@ -107,8 +107,8 @@ def plan_lines(
             "was" if is_done else "now", f"{_name(plan, plan.before)}, {_state(plan)}", width, "id"
         )
         yield from _trouble(plan, width)
-    for one in plan.mends:
-        yield from field("mends" if not is_done else "mended", one, width)
+    for mended in plan.mends:
+        yield from field("mended" if is_done else "mends", mended, width)
     yield from _change(plan, width, is_done=is_done)
     for one in plan.also:
         verb = (_REMOVES if one.form == "removal" else _ADDS)[int(is_done)]
