@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -56,15 +56,20 @@ def plan_head_copy(
     if carried:
         # With an id, LangGraph travels in time and runs the tasks again.
         at.pop("checkpoint_id", None)
-    kept = {task.id for task, _ in carried}
-    left = [one for one in head.step.tasks if one.finished and one.id not in kept]
+    ids = {task.id for task, _ in carried}
+    kept = [one for one in head.step.tasks if one.finished and one.id in ids]
+    to_run = [one for one in head.step.tasks if one not in kept]
     return replace(
         back,
         action="repair",
         change=change,
         configurable=at,
-        again=tuple(one.node or "?" for one in left),
-        notes=tuple(one for one in back.notes if one not in set(head_notes(head))),
+        next=None if head.step.next is None else _nodes(to_run),
+        again=_nodes([one for one in to_run if one.finished]),
+        notes=(
+            *(f"the result of {node} is kept" for node in dict.fromkeys(_nodes(kept))),
+            *(one for one in back.notes if one not in set(head_notes(head))),
+        ),
         mends=tuple(mends),
     )
 
@@ -153,3 +158,8 @@ def _with_values(copy: Checkpoint, values: Mapping[str, Put]) -> Checkpoint:
     if not values or copy.body is None:
         return copy
     return replace(copy, body=set_keys(copy.body, {VALUES: dict(values)}))
+
+
+def _nodes(tasks: Iterable[Task]) -> tuple[str, ...]:
+    """Return the nodes of some tasks."""
+    return tuple(one.node or "?" for one in tasks)
