@@ -20,6 +20,7 @@ from ckpt_backends.model import TypedBytes
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.diff.state_diff import diff_channels
+from ckpt_cli.core.forking.checkpoint_copy import BY, FROM, NAME
 from ckpt_cli.core.forking.edit_state import stored_value
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.replay.elimination import Verdict, is_unreadable, verdict_of
@@ -27,6 +28,7 @@ from ckpt_cli.core.replay.reducers import ABSENT, Held
 from ckpt_cli.core.replay.repair_plan import DamagedValue, Rebuilt, Refusal, Repair
 from ckpt_cli.core.replay.report import judge_all
 from ckpt_cli.core.size_sums import namespace_kind
+from ckpt_cli.core.state import read_metadata
 from ckpt_cli.plans.checkpoint_copy import whole
 from ckpt_cli.plans.head_copy import plan_head_copy, readable_head
 from ckpt_cli.plans.repair import (
@@ -44,6 +46,7 @@ from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 
+_DAMAGED_OBJECTS = frozenset(f"ext:{code}" for code in range(8))
 _ELSEWHERE = (
     "it is stored inside a checkpoint that is not the head, and nothing that a saver stored is"
     " changed"
@@ -150,7 +153,8 @@ def _restored(
         if not is_there and verdict_of(one.check, judgement)[0] is not Verdict.MISMATCH:
             continue  # Its reducer may have made no value.
         if one.child.key != head.key:
-            yield place, (), 0, _ELSEWHERE
+            if place.checkpoint_id not in _copied(reader, place.checkpoint_ns):
+                yield place, (), 0, _ELSEWHERE
             continue
         done.add(place.channel)
         pieces = Reassembly()
@@ -168,8 +172,15 @@ def _restored(
     yield from _unchanged(reader, rows, head, done)
 
 
+def _copied(reader: ThreadReader, checkpoint_ns: str) -> set[Value]:
+    """Return the checkpoints of which `ckpt` added a copy: such a copy may have been mended."""
+    found = reader.store.checkpoints(reader.thread_id, checkpoint_ns=checkpoint_ns, metadata=True)
+    marks = map(read_metadata, found)
+    return {one.get(FROM) for one in marks if one.get(BY) == NAME and one.get(FROM) is not None}
+
+
 def _partly_lost(reader: ThreadReader, head: Moment) -> list[Lost]:
-    """Return the values of the head of which a part cannot be decoded."""
+    """Return the new values of the head of which a part cannot be decoded."""
     names = [
         name
         for name, value in head.body.values.items()
@@ -180,10 +191,12 @@ def _partly_lost(reader: ThreadReader, head: Moment) -> list[Lost]:
     _, look = look_at(reader, "", head.key.checkpoint_id)
     if look.parent is None:
         return []
+    before = look.parent.body.versions
     return [
         Lost(look.child, look.parent, found.ways, "", found.check, None)
         for name in names
         if (found := look.channels.get(name)) is not None
+        and before.get(name) != head.body.versions.get(name)
     ]
 
 
@@ -202,7 +215,7 @@ def _unchanged(
         is_lost = is_unreadable(value)
         is_same = parent is not None and parent.body.versions.get(name) == version
         place = DamagedValue("", head.key.checkpoint_id, head.number, name, str(version))
-        if parent is not None and is_same and (value is ABSENT or is_lost):
+        if parent is not None and is_same and (value is ABSENT or _has_opaque(value)):
             before = parent.body.values.get(name)
             if name in parent.body.values and not _has_opaque(before):
                 original = whole(rows, parent.key)
@@ -241,7 +254,8 @@ def _has_opaque(value: Held) -> bool:
         case Opaque():
             return True
         case Tagged():
-            return _has_opaque(value.payload)
+            # Damaged objects of LangGraph's own kinds keep the number of their kind.
+            return value.type in _DAMAGED_OBJECTS or _has_opaque(value.payload)
         case Cut():
             return _has_opaque(value.kept)
         case list():

@@ -220,7 +220,8 @@ class ChannelChecker:
         check.assumed, check.lacking, check.lost = found.assumed, lacking, is_lost
         if not lacking:
             check.differing = self._differing(name, found, stored)
-        if (stored is ABSENT and wrote and not is_delta) or is_lost or is_unreadable(stored):
+        is_named = name in moment.body.versions
+        if (stored is ABSENT and is_named and not is_delta) or is_unreadable(stored):
             self._note_lost(moment, parent, possible, made, check)
         look = self.looked
         if look is not None and look.child is moment and (wrote or not _is_kept(base, stored)):
