@@ -142,7 +142,7 @@ def test_a_thread_that_moves_while_it_is_repaired_is_skipped(
     two: Two, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def after_planning(act: Callable[[], None]) -> None:
-        plain = repair_many._carried_out  # noqa: SLF001
+        plain = repair_many._carried_out
 
         def late(one: Any, *others: Any) -> Any:
             if one.thread_id == "b":
@@ -165,7 +165,7 @@ def test_a_thread_that_moves_while_it_is_repaired_is_skipped(
 def test_an_interrupt_finishes_the_thread_in_hand(
     two: Two, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = repair_many._carried_out  # noqa: SLF001
+    plain = repair_many._carried_out
 
     def interrupted(*words: Any) -> Any:
         signal.raise_signal(signal.SIGINT)
