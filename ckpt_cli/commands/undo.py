@@ -1,4 +1,4 @@
-"""`ckpt undo`: undo the last rollback or fork."""
+"""`ckpt undo`: undo the last rollback, fork or repair."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def undo(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Undo the last rollback or fork of a thread.
+    """Undo the last rollback, fork or repair.
 
     If nothing followed the added checkpoint, it is removed, and the thread is as before.
     Otherwise the thread is rolled back to its head from before. If `fork --to` created the

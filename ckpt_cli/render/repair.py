@@ -16,13 +16,13 @@ from ckpt_cli.render.values.one_line import summary
 
 
 def repair_record(found: Repair, *, dry_run: bool) -> dict[str, Any]:
-    """Return the answer of `replay --repair` as JSON."""
+    """Return the answer of `repair values` and `replay --repair` as JSON."""
     return {
         "thread_id": found.thread_id,
         "repaired": [
             {
                 **asdict(one.place),
-                "reducer": one.reducers[0],
+                "reducer": one.reducers[0] if one.reducers else None,
                 "candidates": list(one.reducers),
                 "evidence": one.evidence,
                 "bytes": one.bytes,
@@ -57,10 +57,14 @@ def repair_lines(found: Repair, width: int) -> Iterator[StyledLine]:
     for one in found.rebuilt:
         yield line(("restore  ", "add"), *_named(one.place))
         what = "replaces an unreadable value" if one.replaces else "fills in a missing value"
-        yield line(
-            f"         {size(one.bytes)}, {what}; {one.reducers[0]}, evidence {one.evidence}"
-        )
+        how = f"{one.reducers[0]}, evidence {one.evidence}" if one.reducers else "as in the parent"
+        yield line(f"         {size(one.bytes)}, {what}; {how}")
         yield line(f"         {summary(one.value, max(width - 9, 20), quote=True)}")
+    yield from refused_lines(found)
+
+
+def refused_lines(found: Repair) -> Iterator[StyledLine]:
+    """Yield the values that cannot be restored, with the reasons."""
     for refusal in found.refused:
         yield line(("refused  ", "error"), *_named(refusal.place))
         yield line(f"         {safe_text(refusal.reason)}")
