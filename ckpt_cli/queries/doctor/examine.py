@@ -76,7 +76,7 @@ def _checking(
             report = reports[one.thread_id]
             if terms.deep and one.thread is not None:
                 reader = ThreadReader(store, one.thread, inference)
-                _collect(report, deep_findings(reader, terms, report.checked), terms)
+                _collect(report, deep_findings(reader, terms, report), terms)
             report.findings = list(_with_refs(store, one.thread_id, report.findings))
         return list(reports.values())
 
