@@ -22,6 +22,7 @@ from unittest.mock import patch
 from ckpt_backends.discovery import layouts
 from ckpt_cli.app import COMMANDS
 from ckpt_cli.commands.memory import COMMANDS as MEMORY
+from ckpt_cli.commands.repair import COMMANDS as REPAIR
 from ckpt_cli.commands.sessions import COMMANDS as SESSIONS
 from ckpt_cli.commands.threads import COMMANDS as THREADS
 from ckpt_cli.core.doctor.codes import CODES
@@ -43,6 +44,7 @@ NOW = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
 GROUPS: Mapping[str, Mapping[str, CommandRef]] = {
     **{"threads": THREADS, "sessions": SESSIONS},
     "memory": MEMORY,
+    "repair": REPAIR,
 }
 _END = "<!-- end -->\n"
 

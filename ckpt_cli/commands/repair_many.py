@@ -131,6 +131,8 @@ def _apply(
                 found = _plan_one(session, target, plan, inference)
                 if isinstance(found, ThreadRepair):
                     found = _carried_out(found, apply, heads)
+                elif found is None and heads is not None:
+                    found = RepairOutcome(target[0], "skipped", reason=_MOVED, is_moved=True)
             except CkptError as error:
                 if not any(one.state == "repaired" for one in done):
                     raise

@@ -16,7 +16,7 @@ from ckpt_backends.codec.lossless import decode_lossless, encode_lossless
 from ckpt_backends.codec.reassemble import Reassembly, Unbuildable
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.errors import Unsupported
-from ckpt_backends.model import TypedBytes
+from ckpt_backends.model import Capability, TypedBytes
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.diff.state_diff import diff_channels
@@ -29,6 +29,7 @@ from ckpt_cli.core.replay.repair_plan import DamagedValue, Rebuilt, Refusal, Rep
 from ckpt_cli.core.replay.report import judge_all
 from ckpt_cli.core.size_sums import namespace_kind
 from ckpt_cli.core.state import read_metadata
+from ckpt_cli.core.support_matrix import NO_STEPS
 from ckpt_cli.plans.checkpoint_copy import whole
 from ckpt_cli.plans.head_copy import plan_head_copy, readable_head
 from ckpt_cli.plans.repair import (
@@ -107,8 +108,12 @@ def _plan_head(
     force: bool,
 ) -> Repair:
     check_store(rows)
-    if reader.is_values_only:
-        raise Unsupported("this layout does not store what values are made from")
+    info = rows.describe()
+    if reader.is_values_only or Capability.WRITES not in info.capabilities:
+        raise Unsupported(
+            f"a store of layout '{info.layout}' {NO_STEPS}",
+            hint="roll back to a checkpoint with sound values: `ckpt rollback THREAD REF`",
+        )
     head = readable_head(reader, checkpoint_id, "the values")
     rebuilt: list[Rebuilt] = []
     values: dict[str, Put] = {}

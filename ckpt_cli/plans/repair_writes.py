@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from ckpt_backends.errors import NotFound, Refused, Unsupported
-from ckpt_backends.model import Status, Write
+from ckpt_backends.model import Capability, Status, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.forking.plan import CheckpointPlan
+from ckpt_cli.core.support_matrix import NO_ANSWERS
 from ckpt_cli.core.tasks.step_nodes import asked_by, path_text
 from ckpt_cli.core.tasks.used_answers import callers_answer, is_used
 from ckpt_cli.plans.head_copy import plan_head_copy, readable_head
@@ -34,8 +35,12 @@ def plan_write_repair(
     that `plan_rollback` raises.
     """
     check_store(rows)
-    if reader.is_values_only:
-        raise Unsupported("this layout stores no answers")
+    info = rows.describe()
+    if reader.is_values_only or Capability.WRITES not in info.capabilities:
+        raise Unsupported(
+            f"a store of layout '{info.layout}' {NO_ANSWERS}",
+            hint="the application asks again when it resumes",
+        )
     head = readable_head(reader, checkpoint_id, "the writes")
     answer = callers_answer(head.writes)
     asked = [one for task in head.step.tasks for one in task.questions if not one.answered]
