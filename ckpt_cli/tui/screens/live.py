@@ -93,6 +93,7 @@ class LiveScreen(StoreScreen[None]):
         self.base: CheckpointKey | None = None
         """The checkpoint marked as the base of diffs."""
         self._reading_heads = False
+        self.tree_heading = ""
 
     # Parts of the screen
 
@@ -248,7 +249,8 @@ class LiveScreen(StoreScreen[None]):
         if tree.plan.calls:
             facts += f", {counted(tree.plan.calls, 'call')}"
         inside = ", in a subgraph (Esc leaves)" if self.outer else ""
-        title(self.tree_pane, f"Tree: {facts}, {tree.status}{inside}")
+        self.tree_heading = f"Tree: {facts}, {tree.status}{inside}"
+        title(self.tree_pane, self.tree_heading)
         key, self.goal = self.goal or self.tree_rows.key, None
         if self.view.follows and not self.outer:
             key = picture.head or key

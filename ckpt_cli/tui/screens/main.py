@@ -313,7 +313,9 @@ class MainScreen(ThreadTabsScreen):
             found.append(self._tab_command(place))
         first = 0 if self.rows.has_focus else 1 if self.tree_rows.has_focus else 2
         first = min(first, len(found) - 1)
-        return [found[first], *found[:first], *found[first + 1 :]]
+        finding = self.inspector.document.finding
+        fix = "" if finding is None else finding.fix(list(store))
+        return [found[first], *found[:first], *found[first + 1 :], *([fix] if fix else [])]
 
     def _tab_command(self, place: CheckpointKey) -> str:
         store, tab = self.context.store_words, self.inspector.tab

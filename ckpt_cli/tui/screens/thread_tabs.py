@@ -10,9 +10,11 @@ from textual import work
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.tui.content.findings import CheckedThread, findings_content, read_findings
 from ckpt_cli.tui.content.tabs import Tab, TabContent, ThreadTab
 from ckpt_cli.tui.context import ScreenContext
+from ckpt_cli.tui.panes.styles import title
 from ckpt_cli.tui.screens.base import SHARE, error_lines
 from ckpt_cli.tui.screens.live import LiveScreen
 
@@ -63,9 +65,14 @@ class ThreadTabsScreen(LiveScreen):
             self.schedule("findings", pause, self.load_findings)
 
     def _mark(self) -> None:
-        """Mark the checkpoints with findings in the tree."""
-        found = None if self.view.thread_id is None else self._checked.get(self.view.thread_id)
+        """Mark the checkpoints with findings in the tree, and say how many findings there are."""
+        if self.view.thread_id is None or self.view.tree is None:
+            return
+        found = self._checked.get(self.view.thread_id)
         self.tree_rows.show_found(frozenset() if found is None else found.keys)
+        number = 0 if found is None else len(found.report.findings)
+        more = f", {counted(number, 'finding')}" if number else ""
+        title(self.tree_pane, f"{self.tree_heading}{more}")
 
     @work(exclusive=True, group="findings")
     async def load_findings(self) -> None:
