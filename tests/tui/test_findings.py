@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.queries.doctor import examine
 from ckpt_cli.tui.check_rules import CheckRules
 from ckpt_cli.tui.content import findings
+from ckpt_cli.tui.writing import WritingApp
+from tests.repair.test_writes import CONFIG, Two, asked
 from tests.support import ckpt
 
 KYOTO = "trip-to-kyoto"
@@ -93,10 +97,8 @@ def test_enter_goes_to_the_checkpoint_of_a_finding(sample: Path) -> None:
     _, child = remove(sample)
 
     async def go(seat: Seat, code: str) -> None:
-        rows = seat.main.inspector.document
         await seat.press("5")
-        found = rows.document.findings
-        rows.cursor = next(at for at, one in found.items() if one.code == code)
+        go_to(seat, code)
         await seat.press("j", "enter")
 
     async def look(seat: Seat) -> None:
@@ -205,3 +207,44 @@ def test_a_quick_check_reads_no_other_thread(sample: Path, monkeypatch: pytest.M
         assert asked == [KYOTO]
 
     sit(sample, look)
+
+
+def go_to(seat: Seat, code: str) -> None:
+    """Set the cursor on a finding."""
+    rows = seat.main.inspector.document
+    rows.cursor = next(at for at, one in rows.document.findings.items() if one.code == code)
+
+
+def test_a_finding_is_repaired_by_its_plan(tmp_path: Path) -> None:
+    store = tmp_path / "asked.db"
+
+    async def mend(seat: Seat) -> None:
+        await seat.press("enter", "v")
+        assert len(marked(seat)) == 1
+        go_to(seat, "resume-stale")
+        await seat.press("P")
+        assert seat.sees("Drop this answer?")
+        await seat.press("y")
+        assert seat.sees("press U to undo")
+        await seat.until(lambda: not marked(seat))
+        await seat.press("5")
+        assert "no findings" in document(seat)
+
+    with closing(sqlite3.connect(store, check_same_thread=False)) as file:
+        two = Two(SqliteSaver(file))
+        two.make_stale()
+        # After the grace period.
+        sit(store, mend, kind=WritingApp, now=datetime.now(UTC) + timedelta(hours=1))
+        assert asked(two.graph.invoke(None, CONFIG)) == ["second?"]
+
+
+def test_a_finding_without_a_repair_says_so(sample: Path) -> None:
+    remove(sample)
+
+    async def look(seat: Seat) -> None:
+        await seat.press("5")
+        go_to(seat, "write-orphaned")
+        await seat.press("P")
+        assert "no repair mends this finding" in seat.said
+
+    sit(sample, look, kind=WritingApp)
