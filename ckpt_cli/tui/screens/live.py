@@ -24,7 +24,7 @@ from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.content.checkpoint import Clock
-from ckpt_cli.tui.content.tabs import Tab, TabContent, read_document
+from ckpt_cli.tui.content.tabs import Tab, TabContent, ThreadTab, read_document
 from ckpt_cli.tui.content.thread_list import (
     SORT_NAMES,
     read_conditions,
@@ -69,8 +69,10 @@ class TreeView:
 class LiveScreen(StoreScreen[None]):
     """Threads on the left, the tree of one thread on the right, and a checkpoint below it."""
 
-    READING: ClassVar = frozenset({"threads", "heads", "tree", "document", "origin", "goto"})
-    REFRESHING: ClassVar = frozenset({"threads", "memory"})
+    READING: ClassVar = frozenset(
+        {"threads", "heads", "tree", "document", "origin", "goto", "findings", "deep"}
+    )
+    REFRESHING: ClassVar = frozenset({"threads", "memory", "findings"})
 
     def __init__(self, context: ScreenContext) -> None:
         super().__init__()
@@ -91,6 +93,7 @@ class LiveScreen(StoreScreen[None]):
         self.base: CheckpointKey | None = None
         """The checkpoint marked as the base of diffs."""
         self._reading_heads = False
+        self.tree_heading = ""
 
     # Parts of the screen
 
@@ -246,7 +249,8 @@ class LiveScreen(StoreScreen[None]):
         if tree.plan.calls:
             facts += f", {counted(tree.plan.calls, 'call')}"
         inside = ", in a subgraph (Esc leaves)" if self.outer else ""
-        title(self.tree_pane, f"Tree: {facts}, {tree.status}{inside}")
+        self.tree_heading = f"Tree: {facts}, {tree.status}{inside}"
+        title(self.tree_pane, self.tree_heading)
         key, self.goal = self.goal or self.tree_rows.key, None
         if self.view.follows and not self.outer:
             key = picture.head or key
@@ -284,9 +288,10 @@ class LiveScreen(StoreScreen[None]):
         place, tab = self.place, self.inspector.tab
         if place is None:
             return
-        if tab == "memory":
-            await self.load_thread_tab(place.thread_id)
-            return
+        match tab:
+            case "findings" | "memory":
+                await self.load_thread_tab(tab, place.thread_id)
+                return
         if self.shown == (place, tab):
             return
         width = max(self.inspector.document.width, 1)
@@ -302,8 +307,8 @@ class LiveScreen(StoreScreen[None]):
             self.inspector.document.show_document(document, keep=self.read == (place, tab))
             self.read = self.shown = (place, tab)
 
-    async def load_thread_tab(self, thread_id: str) -> None:
-        """Read the tab about a whole thread that is shown."""
+    async def load_thread_tab(self, tab: ThreadTab, thread_id: str) -> None:
+        """Read a tab about the whole thread, and show it."""
         raise NotImplementedError
 
     def _no_document(self, error: CkptError) -> None:
