@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from ckpt_backends.codec.memo import remembering
 from ckpt_backends.errors import CkptError, NotFound
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
@@ -121,18 +122,19 @@ def _check_heads(
     """Add what is found at the heads, with one head in memory at a time."""
     known = {one.thread_id: one for one in threads if one.thread is not None}
     left = dict.fromkeys(known)
-    try:
-        listed = [one.thread for one in known.values() if one.thread is not None]
-        for head in read_heads(store, listed, inference, state=True):
-            one = known[head.key.thread_id]
-            left.pop(one.thread_id, None)
-            reader = ThreadReader(store, one.thread or one.thread_id, inference)
-            report = reports[one.thread_id]
-            found = head_findings(reader, head, terms, report.checked, is_suspect=one.is_suspect)
-            _collect(report, found, terms)
-    except CkptError as error:
-        for thread_id in left:
-            reports[thread_id].unchecked = error.message
+    with remembering() as memo:
+        try:
+            listed = [one.thread for one in known.values() if one.thread is not None]
+            for head in read_heads(store, listed, inference, state=True):
+                one = known[head.key.thread_id]
+                left.pop(one.thread_id, None)
+                reader = ThreadReader(store, one.thread or one.thread_id, inference)
+                checked, is_suspect = reports[one.thread_id].checked, one.is_suspect
+                found = head_findings(reader, head, memo, terms, checked, is_suspect=is_suspect)
+                _collect(reports[one.thread_id], found, terms)
+        except CkptError as error:
+            for thread_id in left:
+                reports[thread_id].unchecked = error.message
 
 
 def _collect(report: ThreadReport, findings: Iterable[Finding], terms: Terms) -> None:
