@@ -41,7 +41,7 @@ def head_findings(
     if head.at is not None and head.at < terms.before:
         yield from _unfinished(reader, head)
     yield from conversation_findings(reader, head, terms)
-    if not terms.deep:
+    if not (terms.deep or terms.types):
         yield from type_findings(head.checkpoint, head.writes, terms)
     if is_suspect and not terms.deep:
         yield from _unanchored(reader, head)
