@@ -148,7 +148,10 @@ class PostgresStore(SqlStore):
         for some in in_chunks(asked, BODIES_AT_ONCE):
             threads, spaces, ids = map(list, zip(*map(_parts, some), strict=True))
             values = {**query.values, "threads": threads, "spaces": spaces, "ids": ids}
-            for n, *row in self._database.rows(text, values):
+            # Values may be large: a cursor reads fewer of them at a time.
+            is_state = query.at_once == STATES_AT_ONCE
+            read = self._database.stream if is_state else self._database.rows
+            for n, *row in read(text, values):
                 yield some[n - 1], row
 
     def _fetch(
