@@ -157,6 +157,10 @@ def test_a_hole_in_the_middle_is_a_warning(clean: Path, tmp_path: Path) -> None:
     found, _ = found_in(path)
     assert [(one.code, one.checkpoint_id) for one in found] == [("parent-missing", after)]
     assert found[0].severity is Severity.WARNING
+    quick = ckpt("-s", path, "doctor", "-o", "json").json["findings"]
+    assert [(one["code"], one["severity"]) for one in quick] == [("parent-missing", "info")]
+    deep = ckpt("-s", path, "doctor", "--deep", "-o", "json").json["findings"]
+    assert [(one["code"], one["severity"]) for one in deep] == [("parent-missing", "warning")]
 
 
 def test_a_pruned_history_is_no_finding(clean: Path, tmp_path: Path) -> None:

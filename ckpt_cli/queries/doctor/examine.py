@@ -134,10 +134,15 @@ def _check_heads(
 def _collect(report: ThreadReport, findings: Iterable[Finding], terms: Terms) -> None:
     """Add the findings that are wanted and new to a report, and why there may be more."""
     known = {_place(one) for one in report.findings}
+    mild = {_row(one) for one in report.findings if one.own_severity is not None}
     try:
         for one in findings:
             if one.code not in terms.ignored and _place(one) not in known:
                 known.add(_place(one))
+                if _row(one) in mild and one.own_severity is None:
+                    # The keys alone looked like a trace of maintenance.
+                    kept = (other for other in report.findings if _row(other) != _row(one))
+                    report.findings = list(kept)
                 report.findings.append(one)
     except NotFound:  # deleted meanwhile
         pass
@@ -153,6 +158,11 @@ def _with_refs(store: Store, thread_id: str, findings: list[Finding]) -> Iterato
     refs = short_refs([one.key.checkpoint_id for one in store.checkpoints(thread_id)])
     for one in findings:
         yield replace(one, ref=refs.get(one.checkpoint_id or ""))
+
+
+def _row(finding: Finding) -> tuple[object, ...]:
+    """Return what two findings about the same row have in common."""
+    return _place(finding)[:-1]
 
 
 def _place(finding: Finding) -> tuple[object, ...]:
