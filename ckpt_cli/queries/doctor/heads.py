@@ -13,6 +13,7 @@ from ckpt_cli.core.doctor.head_step import step_findings
 from ckpt_cli.core.doctor.readability import is_broken_inside
 from ckpt_cli.core.state import read_body
 from ckpt_cli.queries.doctor.conversations import conversation_findings
+from ckpt_cli.queries.doctor.missing import lost_values
 from ckpt_cli.queries.doctor.terms import Terms
 from ckpt_cli.queries.doctor.types import type_findings
 from ckpt_cli.threads.checkpoint import Moment, unreadable
@@ -35,7 +36,7 @@ def head_findings(
         raise unreadable(f"checkpoint '{head.key.checkpoint_id}'", problem)
     if not terms.deep:  # The deep check finds these in all checkpoints.
         checked.values += len(head.body.values)
-        yield from _unreadable(head)
+        yield from _unreadable(reader, head)
     if problem is not None:
         return
     if head.at is not None and head.at < terms.before:
@@ -50,7 +51,7 @@ def head_findings(
             raise unreadable(f"values of checkpoint '{head.key.checkpoint_id}'", value)
 
 
-def _unreadable(head: Moment) -> Iterator[Finding]:
+def _unreadable(reader: ThreadReader, head: Moment) -> Iterator[Finding]:
     """Yield the parts of a head that are damaged or not stored."""
     found, body, checkpoint = _finding_at(head), head.body, head.checkpoint
     if is_damaged(body.problem):
@@ -63,7 +64,7 @@ def _unreadable(head: Moment) -> Iterator[Finding]:
         if is_damaged(value) or (not isinstance(value, Opaque) and is_broken_inside(value)):
             detail = f"the value of '{channel}' cannot be decoded"
             yield found(code="value-unreadable", detail=detail, channel=channel)
-    for channel in sorted(checkpoint.missing):
+    for channel in lost_values(reader, checkpoint):
         detail = f"the value of '{channel}' is not stored"
         yield found(code="value-missing", detail=detail, channel=channel)
 

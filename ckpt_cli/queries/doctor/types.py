@@ -34,7 +34,7 @@ class TypeChecks:
 
     def at(self, checkpoint: Checkpoint, writes: Iterable[Write]) -> Iterator[Finding]:
         """Yield what is new at a checkpoint, as `type_findings` does."""
-        for value in naming_values(checkpoint, writes):
+        for value in naming_values(checkpoint, writes, self._judged):
             for named in sorted(value.names or ()):
                 found = self._judged(named)
                 if found is None or (named, *value.place) in self._told:
