@@ -24,12 +24,12 @@ function __ckpt_read
                     set -g __ckpt_ended 1
                 case '* --*=*'
                     __ckpt_keep (string split -m 1 = -- $word)
-                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --memory' '* --from' '* --archive' '* --sign-key' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' 'grep --where' '* --jobs' '* --lines' '* --interval' '* --refresh' '* --thread' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --trusted-key' 'replay --where' 'doctor --where' '* --grace' 'stats --where' '* --top' '* --steps' '* --to-last' '* --reason' '* --append' '* --replace' '* --as-node' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan-out' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --format' '* --by'
+                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --memory' '* --from' '* --archive' '* --sign-key' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' 'grep --where' '* --jobs' '* --lines' '* --interval' '* --refresh' '* --thread' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --trusted-key' 'replay --where' 'doctor --where' '* --grace' 'stats --where' '* --top' '* --steps' '* --to-last' '* --reason' '* --append' '* --replace' '* --as-node' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan-out' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --format' '* --by'
                     set want $word
             end
         else if test -z "$__ckpt_cmd"
             set -g __ckpt_cmd $word
-        else if contains -- $__ckpt_cmd threads sessions memory
+        else if contains -- $__ckpt_cmd threads sessions memory repair
             set -g __ckpt_cmd "$__ckpt_cmd $word"
         else
             test $__ckpt_place = 0; and set -g __ckpt_thread $word
@@ -143,7 +143,14 @@ complete -c ckpt -n '__ckpt_at "rollback" 1' -a '(__ckpt_ask ref argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a fork -d 'Fork a branch or a new thread from a checkpoint.'
 complete -c ckpt -n '__ckpt_at "fork" 0' -a '(__ckpt_ask target argument)'
 complete -c ckpt -n '__ckpt_at "fork" 1' -a '(__ckpt_ask ref argument)'
-complete -c ckpt -n '__ckpt_at "" 0' -a undo -d 'Undo the last rollback or fork of a thread.'
+complete -c ckpt -n '__ckpt_at "" 0' -a repair -d 'Mend messages, values or answers.'
+complete -c ckpt -n '__ckpt_at "repair" 0' -a messages -d 'Answer tool calls that have no result.'
+complete -c ckpt -n '__ckpt_at "repair messages" 0 9999' -a '(__ckpt_ask target argument)'
+complete -c ckpt -n '__ckpt_at "repair" 0' -a values -d 'Restore values that are missing or unreadable.'
+complete -c ckpt -n '__ckpt_at "repair values" 0 9999' -a '(__ckpt_ask target argument)'
+complete -c ckpt -n '__ckpt_at "repair" 0' -a writes -d 'Drop answers that were used already.'
+complete -c ckpt -n '__ckpt_at "repair writes" 0 9999' -a '(__ckpt_ask target argument)'
+complete -c ckpt -n '__ckpt_at "" 0' -a undo -d 'Undo the last rollback, fork or repair.'
 complete -c ckpt -n '__ckpt_at "undo" 0' -a '(__ckpt_ask thread argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a purge -d 'Remove old threads, or prune old checkpoints inside them.'
 complete -c ckpt -n '__ckpt_at "" 0' -a gc -d 'Delete orphaned rows.'
@@ -300,7 +307,7 @@ complete -c ckpt -n '__ckpt_in "replay"' -l match -x -d 'Only thread ids matchin
 complete -c ckpt -n '__ckpt_in "replay"' -l where -x -d 'Only threads with this metadata at the head; repeatable.'
 complete -c ckpt -n '__ckpt_in "replay"' -l jobs -x -d 'Use N processes.'
 complete -c ckpt -n '__ckpt_in "replay"' -l reducer -x -d 'Reducer of a channel, instead of inferring it; repeatable.'
-complete -c ckpt -n '__ckpt_in "replay"' -l repair -d 'Restore values that are missing or unreadable.'
+complete -c ckpt -n '__ckpt_in "replay"' -l repair -d 'Restore lost values, as `ckpt repair values`.'
 complete -c ckpt -n '__ckpt_in "replay"' -l dry-run -d 'Show the plan; write nothing.'
 complete -c ckpt -n '__ckpt_in "replay"' -l yes -d 'Do not ask for confirmation.'
 complete -c ckpt -n '__ckpt_in "doctor"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
@@ -339,6 +346,32 @@ complete -c ckpt -n '__ckpt_in "fork"' -l reason -x -d 'Record TEXT in the new m
 complete -c ckpt -n '__ckpt_in "fork"' -l force -d 'Proceed even if the newest checkpoint is dated in the future.'
 complete -c ckpt -n '__ckpt_in "fork"' -l dry-run -d 'Show the plan; write nothing.'
 complete -c ckpt -n '__ckpt_in "fork"' -l yes -d 'Do not ask for confirmation.'
+complete -c ckpt -n '__ckpt_in "repair messages"' -l at -x -a '(__ckpt_ask ref)' -d 'Checkpoint; use it if the thread id contains \'@\'.'
+complete -c ckpt -n '__ckpt_in "repair messages"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
+complete -c ckpt -n '__ckpt_in "repair messages"' -l where -x -d 'Only threads that match, such as \'status = error\'; repeatable.'
+complete -c ckpt -n '__ckpt_in "repair messages"' -l all -d 'Repair all threads that need it.'
+complete -c ckpt -n '__ckpt_in "repair messages"' -l reason -x -d 'Record TEXT in the new metadata.'
+complete -c ckpt -n '__ckpt_in "repair messages"' -l force -d 'Proceed even if the newest checkpoint is dated in the future.'
+complete -c ckpt -n '__ckpt_in "repair messages"' -l dry-run -d 'Show the plan; write nothing.'
+complete -c ckpt -n '__ckpt_in "repair messages"' -l yes -d 'Do not ask for confirmation.'
+complete -c ckpt -n '__ckpt_in "repair messages"' -l content -x -d 'Content of the results that are added.'
+complete -c ckpt -n '__ckpt_in "repair values"' -l at -x -a '(__ckpt_ask ref)' -d 'Checkpoint; use it if the thread id contains \'@\'.'
+complete -c ckpt -n '__ckpt_in "repair values"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
+complete -c ckpt -n '__ckpt_in "repair values"' -l where -x -d 'Only threads that match, such as \'status = error\'; repeatable.'
+complete -c ckpt -n '__ckpt_in "repair values"' -l all -d 'Repair all threads that need it.'
+complete -c ckpt -n '__ckpt_in "repair values"' -l reason -x -d 'Record TEXT in the new metadata.'
+complete -c ckpt -n '__ckpt_in "repair values"' -l force -d 'Proceed even if the newest checkpoint is dated in the future.'
+complete -c ckpt -n '__ckpt_in "repair values"' -l dry-run -d 'Show the plan; write nothing.'
+complete -c ckpt -n '__ckpt_in "repair values"' -l yes -d 'Do not ask for confirmation.'
+complete -c ckpt -n '__ckpt_in "repair values"' -l reducer -x -d 'Reducer of a channel, instead of inferring it; repeatable.'
+complete -c ckpt -n '__ckpt_in "repair writes"' -l at -x -a '(__ckpt_ask ref)' -d 'Checkpoint; use it if the thread id contains \'@\'.'
+complete -c ckpt -n '__ckpt_in "repair writes"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
+complete -c ckpt -n '__ckpt_in "repair writes"' -l where -x -d 'Only threads that match, such as \'status = error\'; repeatable.'
+complete -c ckpt -n '__ckpt_in "repair writes"' -l all -d 'Repair all threads that need it.'
+complete -c ckpt -n '__ckpt_in "repair writes"' -l reason -x -d 'Record TEXT in the new metadata.'
+complete -c ckpt -n '__ckpt_in "repair writes"' -l force -d 'Proceed even if the newest checkpoint is dated in the future.'
+complete -c ckpt -n '__ckpt_in "repair writes"' -l dry-run -d 'Show the plan; write nothing.'
+complete -c ckpt -n '__ckpt_in "repair writes"' -l yes -d 'Do not ask for confirmation.'
 complete -c ckpt -n '__ckpt_in "undo"' -l force -d 'Proceed even if the newest checkpoint is dated in the future.'
 complete -c ckpt -n '__ckpt_in "undo"' -l dry-run -d 'Show the plan; write nothing.'
 complete -c ckpt -n '__ckpt_in "undo"' -l yes -d 'Do not ask for confirmation.'

@@ -17,6 +17,7 @@ from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.langgraph_dev import rows, server
 from ckpt_backends.langgraph_dev.declaration import BACKEND, CHECKPOINTS
+from ckpt_backends.langgraph_dev.faults import entry_faults, suspects
 from ckpt_backends.langgraph_dev.files import BLOBS, LAYOUT, NAMES, WRITES, folder_of, stamps
 from ckpt_backends.langgraph_dev.layout import StoredCheckpoint, StoredWrite, WriteKey
 from ckpt_backends.langgraph_dev.rows import COLUMNS
@@ -26,6 +27,7 @@ from ckpt_backends.model import (
     BlobKey,
     Checkpoint,
     CheckpointKey,
+    Fault,
     StoreInfo,
     Thread,
     ThreadSize,
@@ -262,6 +264,12 @@ class DevStore(BaseStore):
         return [
             f"{self._folder / name} {place}" for name, place in places.items() if name in opened
         ]
+
+    def faults(self) -> Iterator[Fault]:
+        return entry_faults(self._tables)
+
+    def suspect_threads(self) -> Iterator[str]:
+        return suspects(self._tables)
 
     def refresh(self) -> None:
         if stamps(self._folder) == self._tables.files.stamps:

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from ckpt_backends.codec.limits import MOST_BYTES
-from ckpt_backends.model import USERS, Blob, Checkpoint, CheckpointKey, ThreadSize
+from ckpt_backends.model import USERS, Blob, Checkpoint, CheckpointKey, Fault, ThreadSize
 from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.postgres.database import PostgresDatabase
@@ -39,7 +39,7 @@ _LONG = 30
 _parts = attrgetter("thread_id", "checkpoint_ns", "checkpoint_id")
 
 
-@checked(*STORE)
+@checked(*STORE, "faults")
 class PostgresStore(SqlStore):
     """A PostgreSQL database, opened for reading. The caller has begun the first transaction."""
 
@@ -48,6 +48,7 @@ class PostgresStore(SqlStore):
     ) -> None:
         self._layout = layout
         database = PostgresDatabase(connection, url, layout.tables)
+        self._database: PostgresDatabase
         super().__init__(database, url, tables_of(layout, database))
 
     def _saver(self) -> str:
@@ -161,6 +162,12 @@ class PostgresStore(SqlStore):
         if number is not None and number <= min(at_once, _FEW):
             return self._database.rows(query, values)
         return self._stream(query, values, at_once)
+
+    def faults(self) -> Iterator[Fault]:
+        from ckpt_backends.postgres.health import schema_faults
+
+        yield from schema_faults(self._database, self._layout)
+        yield from self._database.faults(self._tables.names)
 
     def sources(self, key: CheckpointKey) -> list[str]:
         literal, layout = self._database.literal, self._layout

@@ -68,8 +68,11 @@ class UnreadableValues:
         yield from self._judged(body, problem, seen.finding("body-unreadable", text))
 
     def _of_metadata(self, seen: SeenCheckpoint) -> Iterator[Finding]:
-        metadata = seen.moment.checkpoint.metadata
+        body, metadata = seen.moment.checkpoint.body, seen.moment.checkpoint.metadata
         if metadata is None or not metadata.data or seen.moment.metadata:
+            return
+        # Some layouts store both in one value.
+        if body is not None and body.data == metadata.data:
             return
         value = decode(metadata)
         text = f"its metadata cannot be decoded: {_what(metadata, len(metadata.data))}"

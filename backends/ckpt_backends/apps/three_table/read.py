@@ -33,6 +33,7 @@ from ckpt_backends.model import (
     Capability,
     Checkpoint,
     CheckpointKey,
+    Fault,
     StoreInfo,
     Thread,
     ThreadSize,
@@ -69,7 +70,7 @@ def open_tables(
     return store
 
 
-@checked(*STORE)
+@checked(*STORE, "faults")
 class ThreeTableStore(KeyedStore):
     """Three tables of this layout, opened for reading."""
 
@@ -320,6 +321,9 @@ class ThreeTableStore(KeyedStore):
 
     def row_key(self, row: Row) -> Hashable:
         return sql_key(row), row.cells[HASH]
+
+    def faults(self) -> Iterator[Fault]:
+        yield from self._database.faults(self._tables.stored)
 
     def sources(self, key: CheckpointKey) -> list[str]:
         literal, names = self._database.literal, self._tables.names
