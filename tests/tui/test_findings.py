@@ -115,14 +115,14 @@ def test_enter_goes_to_the_checkpoint_of_a_finding(sample: Path) -> None:
 
 def test_every_value_is_checked_on_request(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     damaged = damage(sample)
-    may_check = Event()
+    may_check, read = Event(), findings.read_findings
 
     def slowly(store: Any, **how: Any) -> Any:
         if how["deep"]:
             may_check.wait(30)
-        return findings.read_findings(store, **how)
+        return read(store, **how)
 
-    monkeypatch.setattr("ckpt_cli.tui.screens.thread_tabs.read_findings", slowly)
+    monkeypatch.setattr(findings, "read_findings", slowly)
 
     async def look(seat: Seat) -> None:
         await seat.press("5")
