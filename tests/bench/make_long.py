@@ -12,11 +12,13 @@ import sys
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+from typing import Annotated
 from uuid import UUID
 
+from langchain_core.messages import AnyMessage
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from tests.bench.agent import Short, ask, build
+from tests.bench.agent import State, ask, build
 from tests.bench.clone import CHECKPOINTS, WRITES, Template
 from tests.bench.make_store import insert, written
 
@@ -24,6 +26,17 @@ _LEAST = 100
 """Number of checkpoints of a thread, at least."""
 _PERIOD = timedelta(days=90)
 _WAITING = 5
+
+
+def _from_last_human(old: list[AnyMessage], new: list[AnyMessage]) -> list[AnyMessage]:
+    every = old + new
+    return every[max(n for n, one in enumerate(every) if one.type == "human") :]
+
+
+class OneTurn(State, total=False):
+    """The same state, but only the messages of the last turn are kept."""
+
+    messages: Annotated[list[AnyMessage], _from_last_human]
 
 
 def make_long(path: Path, threads: int) -> None:
@@ -44,7 +57,7 @@ def _template(number: int, last: str) -> Template:
     with closing(sqlite3.connect(":memory:", check_same_thread=False)) as connection:
         saver = SqliteSaver(connection)
         saver.setup()
-        graph = build(saver, Short)
+        graph = build(saver, OneTurn)
         triggers = {name: node.triggers for name, node in graph.nodes.items()}
         thread_id = str(UUID(int=number, version=4))
         count = "SELECT count(*) FROM checkpoints"

@@ -14,6 +14,7 @@ from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.queries.doctor.deep import deep_findings
 from ckpt_cli.queries.doctor.heads import head_findings
 from ckpt_cli.queries.doctor.keys import key_findings
+from ckpt_cli.queries.doctor.stored_types import gather_types
 from ckpt_cli.queries.doctor.terms import Terms, ThreadReport, ThreadToCheck
 from ckpt_cli.threads.heads import read_heads
 from ckpt_cli.threads.opening import Opening
@@ -77,6 +78,8 @@ def _checking(
             if terms.deep and one.thread is not None:
                 reader = ThreadReader(store, one.thread, inference)
                 _collect(report, deep_findings(reader, terms, report), terms)
+            if terms.types and one.thread is not None:
+                _collect(report, gather_types(store, one.thread_id, report), terms)
             report.findings = list(_with_refs(store, one.thread_id, report.findings))
         return list(reports.values())
 

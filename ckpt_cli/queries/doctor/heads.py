@@ -11,7 +11,9 @@ from ckpt_cli.core.doctor.delta_anchor import unanchored, unstored_deltas
 from ckpt_cli.core.doctor.finding import Checked, Finding
 from ckpt_cli.core.doctor.head_step import step_findings
 from ckpt_cli.core.state import read_body
+from ckpt_cli.queries.doctor.conversations import conversation_findings
 from ckpt_cli.queries.doctor.terms import Terms
+from ckpt_cli.queries.doctor.types import type_findings
 from ckpt_cli.threads.checkpoint import Moment, unreadable
 from ckpt_cli.threads.thread import ThreadReader
 
@@ -37,6 +39,9 @@ def head_findings(
         return
     if head.at is not None and head.at < terms.before:
         yield from _unfinished(reader, head)
+    yield from conversation_findings(reader, head, terms)
+    if not terms.deep:
+        yield from type_findings(head.checkpoint, head.writes, terms)
     if is_suspect and not terms.deep:
         yield from _unanchored(reader, head)
     for value in head.body.values.values():

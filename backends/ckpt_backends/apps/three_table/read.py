@@ -337,6 +337,12 @@ class ThreeTableStore(KeyedStore):
             f"SELECT * FROM {names[WRITES]} WHERE {exactly};",
         ]
 
+    def suspect_threads(self) -> Iterator[str]:
+        found: set[str] = set()
+        for query in self._queries.suspects():
+            found.update(text(thread_id) for (thread_id,) in self._stream(query))
+        yield from found
+
     def refresh(self) -> None:
         self.forget()
         self._database.restart()
