@@ -169,7 +169,7 @@ def values(session: Session, options: ValueRepairOptions) -> None:
     if targets.is_several:
 
         def plan_one(reader: ThreadReader, checkpoint_id: str | None) -> ThreadRepair | None:
-            return as_thread_repair(plan(reader, checkpoint_id))
+            return as_thread_repair(session, plan(reader, checkpoint_id))
 
         repair_many(session, targets, plan_one, dry_run=options.dry_run, yes=options.yes)
         return

@@ -150,6 +150,7 @@ def _carried_out(
     if heads is not None and dict(found.change.heads) != heads[found.thread_id]:
         return RepairOutcome(found.thread_id, "skipped", reason=_MOVED, is_moved=True)
     try:
+        found.record()
         apply(found.change)
     except (StoreChanged, Refused, Unsupported) as error:
         return _skipped(found.thread_id, error)

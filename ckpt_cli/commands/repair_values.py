@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from itertools import chain
+
 from ckpt_backends import shell
-from ckpt_backends.errors import NotFound, PartlyDone, Refused
+from ckpt_backends.errors import NotFound, PartlyDone, Refused, UsageError
 from ckpt_cli.apply.writable import refuse_copy
-from ckpt_cli.commands.apply_plan import show_and_apply, write
+from ckpt_cli.commands.apply_plan import confirm, show_and_apply, write
 from ckpt_cli.core.forking.thread_repair import ThreadRepair
 from ckpt_cli.core.replay.repair_plan import Repair
+from ckpt_cli.plans.undo_values import record_repair
+from ckpt_cli.render.plan import undo_command
 from ckpt_cli.render.repair import (
     REPAIR_COLUMNS,
     refused_lines,
@@ -15,6 +20,7 @@ from ckpt_cli.render.repair import (
     repair_record,
     repair_rows,
 )
+from ckpt_cli.render.terminal.fields import command_field
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 
@@ -24,7 +30,7 @@ def nothing_damaged(thread_id: str) -> NotFound:
     return NotFound(f"nothing to repair in thread '{thread_id}': no value is missing or unreadable")
 
 
-def as_thread_repair(found: Repair) -> ThreadRepair | None:
+def as_thread_repair(session: Session, found: Repair) -> ThreadRepair | None:
     """Return the repair of one of many threads; None if it has no damage.
 
     Raises `Refused` if nothing of it can be restored.
@@ -36,7 +42,12 @@ def as_thread_repair(found: Repair) -> ThreadRepair | None:
         return None
     names = dict.fromkeys(one.place.channel for one in found.rebuilt)
     mends = (f"{counted(len(found.rebuilt), 'value')} of {', '.join(names)}",)
-    return ThreadRepair(found.thread_id, found.change, mends, found.plan, left)
+
+    def record() -> None:
+        if found.plan is None:
+            _record(session, found)
+
+    return ThreadRepair(found.thread_id, found.change, mends, found.plan, left, record)
 
 
 def show_values_repair(session: Session, found: Repair, *, dry_run: bool, yes: bool) -> None:
@@ -68,6 +79,14 @@ def show_values_repair(session: Session, found: Repair, *, dry_run: bool, yes: b
     raise Refused(said, hint=None if dry_run else f"`{again}` says why")
 
 
+def _record(session: Session, found: Repair) -> None:
+    """Record what an undo needs to know, or warn that it will not find the repair."""
+    try:
+        record_repair(session.rows, found, datetime.now(UTC))
+    except UsageError as error:
+        session.warn(f"{error.message}; `ckpt undo` will not find this repair")
+
+
 def _store_again(
     session: Session, found: Repair, question: str, *, dry_run: bool, yes: bool
 ) -> None:
@@ -75,11 +94,13 @@ def _store_again(
     output = session.output
     if not dry_run:
         refuse_copy(session.names.store_url)
+    undo = undo_command(session.names.words, found.thread_id) if found.rebuilt else ""
+    undo_lines = [command_field("undo", undo)] if undo else []
 
     def show() -> None:
         output.document(
-            lambda: repair_record(found, dry_run=dry_run),
-            lambda: repair_lines(found, output.width),
+            lambda: {**repair_record(found, dry_run=dry_run), "undo": undo or None},
+            lambda: chain(repair_lines(found, output.width), undo_lines),
             rows=lambda: repair_rows(found),
             columns=REPAIR_COLUMNS,
         )
@@ -89,7 +110,10 @@ def _store_again(
     if dry_run and found.rebuilt:
         session.note("dry run: nothing was written")
     if found.rebuilt and not dry_run:
-        write(session, found.change, question, yes=yes)
+        if not yes:
+            confirm(question)
+        _record(session, found)
+        write(session, found.change, question, yes=True)
         session.note(f"restored {counted(len(found.rebuilt), 'value')}")
     if output.machine and not dry_run:
         show()

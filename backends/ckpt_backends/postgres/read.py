@@ -103,7 +103,8 @@ class PostgresStore(SqlStore):
         columns += ["c.metadata::text" if asked.metadata else "NULL"]
         join, bound = "", dict[str, object]()
         if asked.body:
-            columns += ["kept.channels", "kept.types", "kept.sizes", "kept.wanted", "kept.blobs"]
+            columns += ["kept.missing", "kept.channels", "kept.types"]
+            columns += ["kept.sizes", "kept.wanted", "kept.blobs"]
             wanted, bound = "true", {"users": sorted(USERS)}
             if asked.values is not True:
                 among, names = self._database.among("b.channel", "names", asked.values or ())
@@ -111,6 +112,8 @@ class PostgresStore(SqlStore):
             join = sql.BLOBS.format(
                 blobs=self._layout.blobs.sql.replace("%", "%%"),
                 wanted=wanted,
+                filled=sql.FILLED,
+                marked=sql.MARKED,
                 short=f"octet_length(b.blob) <= {MOST_BYTES}",
                 same_version="" if self._layout.shallow else "AND b.version = v.version",
             )
@@ -126,13 +129,15 @@ class PostgresStore(SqlStore):
         )
 
     def _read_checkpoints(self, rows: Keyed, asked: CheckpointQuery) -> Iterator[Checkpoint]:
-        for key, (parent, text, meta, *blobs) in rows:
+        for key, (parent, text, meta, *rest) in rows:
+            missing, *blobs = rest or (None,)
             yield Checkpoint(
                 key,
                 parent,
                 json_bytes(text) if asked.body else None,
                 json_bytes(meta) if asked.metadata else None,
                 _blobs(*blobs) if asked.body else None,
+                missing=frozenset(missing or ()),
             )
 
     def _at(self, query: RowQuery, keys: Sequence[CheckpointKey]) -> Keyed:

@@ -22,7 +22,7 @@ _DEBUGGER = "Bdb.run Bdb.runcall Bdb.runctx Bdb.runeval"
 _LOADERS = "Unpickler Unpickler.load _Unpickler _load _loads load loads"
 _SOCKET = "SocketType create_connection create_server fromfd socket socketpair"
 
-_NAMES: Mapping[str, str] = {
+NAMES: Mapping[str, str] = {
     # Run or load Python code.
     "builtins": "__import__ breakpoint compile delattr eval exec execfile exit input open quit"
     " setattr",
@@ -58,7 +58,7 @@ _NAMES: Mapping[str, str] = {
     "pdb": "Pdb.run Pdb.runcall Pdb.runctx Pdb.runeval post_mortem run runcall runctx runeval"
     " set_trace",
     "pickle": _LOADERS,
-    "_pickle": _LOADERS,
+    "_pickle": "Unpickler load loads",
     "pkgutil": "resolve_name",
     "platform": "popen",
     "profile": "Profile.run Profile.runctx run runctx",
@@ -147,7 +147,7 @@ _NAMES: Mapping[str, str] = {
 }
 """By module: functions, classes that act when they are created, and methods."""
 _DANGEROUS = frozenset(
-    f"{module}.{name}" for module, names in _NAMES.items() for name in names.split()
+    f"{module}.{name}" for module, names in NAMES.items() for name in names.split()
 )
 _OLD = {"__builtin__": "builtins", "cPickle": "pickle", "pathlib._local": "pathlib"}
 _WAYS_OUT = frozenset(

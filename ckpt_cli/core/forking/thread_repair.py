@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from ckpt_backends.changes.change import Change
 from ckpt_cli.core.forking.plan import CheckpointPlan
+
+
+def _nothing() -> None:
+    """Record nothing: the checkpoint that is added says it all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +26,8 @@ class ThreadRepair:
     """None if no checkpoint is added."""
     left: str = ""
     """What it cannot mend, and why."""
+    record: Callable[[], None] = _nothing
+    """Records, before it is carried out, what an undo needs to know."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,11 +35,11 @@ class EmptiedMessages:
             return
         if self._reader.is_values_only or _stores_no_updates(moment):
             return
-        for channel in sorted(seen.introduced):
-            if not is_state(channel, moment.body):
+        for channel in sorted(moment.body.values):
+            if not is_state(channel, moment.body) or not _is_empty(moment, channel):
                 continue
             before = self._value_before(channel, parent)
-            if not _is_empty(moment, channel) or not are_messages(before):
+            if not are_messages(before):
                 continue
             written = (one.value for one in parent.writes if one.channel == channel)
             if not may_remove(decode(value) for value in written if value is not None):

@@ -9,6 +9,7 @@ from functools import partial
 from ckpt_backends.errors import CkptError, NotFound
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
+from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.core.doctor.finding import Finding, from_fault
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.queries.doctor.deep import deep_findings
@@ -24,6 +25,9 @@ from ckpt_cli.threads.trigger_inference import TriggerInference
 
 AT_ONCE = 50
 """Number of threads that one process checks before it takes the next."""
+
+_SEVERITIES = [*Severity]
+"""The worst first."""
 
 
 def store_findings(store: Store) -> Iterator[Finding]:
@@ -133,12 +137,16 @@ def _check_heads(
 
 def _collect(report: ThreadReport, findings: Iterable[Finding], terms: Terms) -> None:
     """Add the findings that are wanted and new to a report, and why there may be more."""
-    known = {_place(one) for one in report.findings}
+    known = {_place(one): at for at, one in enumerate(report.findings)}
     try:
         for one in findings:
-            if one.code not in terms.ignored and _place(one) not in known:
-                known.add(_place(one))
+            if one.code in terms.ignored:
+                continue
+            at = known.setdefault(_place(one), len(report.findings))
+            if at == len(report.findings):
                 report.findings.append(one)
+            elif _SEVERITIES.index(one.severity) < _SEVERITIES.index(report.findings[at].severity):
+                report.findings[at] = one
     except NotFound:  # deleted meanwhile
         pass
     except CkptError as error:
@@ -163,5 +171,6 @@ def _place(finding: Finding) -> tuple[object, ...]:
         finding.checkpoint_id,
         finding.channel,
         finding.task_id,
-        finding.detail,
+        # A checkpoint has one parent, of which the keys tell less than the versions.
+        "" if finding.code == "parent-missing" else finding.detail,
     )

@@ -10,6 +10,7 @@ from ckpt_cli.core.doctor.damage import is_damaged, is_encrypted
 from ckpt_cli.core.doctor.delta_anchor import unanchored, unstored_deltas
 from ckpt_cli.core.doctor.finding import Checked, Finding
 from ckpt_cli.core.doctor.head_step import step_findings
+from ckpt_cli.core.doctor.readability import is_broken_inside
 from ckpt_cli.core.state import read_body
 from ckpt_cli.queries.doctor.conversations import conversation_findings
 from ckpt_cli.queries.doctor.terms import Terms
@@ -40,7 +41,7 @@ def head_findings(
     if head.at is not None and head.at < terms.before:
         yield from _unfinished(reader, head)
     yield from conversation_findings(reader, head, terms)
-    if not terms.deep:
+    if not (terms.deep or terms.types):
         yield from type_findings(head.checkpoint, head.writes, terms)
     if is_suspect and not terms.deep:
         yield from _unanchored(reader, head)
@@ -58,7 +59,8 @@ def _unreadable(head: Moment) -> Iterator[Finding]:
     if not head.metadata and metadata is not None and is_damaged(decode(metadata)):
         yield found(code="body-unreadable", detail="the metadata cannot be decoded")
     for channel in sorted(body.values):
-        if is_damaged(body.values[channel]):
+        value = body.values[channel]
+        if is_damaged(value) or (not isinstance(value, Opaque) and is_broken_inside(value)):
             detail = f"the value of '{channel}' cannot be decoded"
             yield found(code="value-unreadable", detail=detail, channel=channel)
     for channel in sorted(checkpoint.missing):

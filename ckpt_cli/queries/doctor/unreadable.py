@@ -10,6 +10,7 @@ from ckpt_backends.codec.values import Cut, Opaque, Value
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.core.doctor.readability import Readability, is_broken_inside, readability
+from ckpt_cli.queries.doctor.missing import lost_here
 from ckpt_cli.queries.doctor.seen import SeenCheckpoint
 
 _MOST = 1000
@@ -43,7 +44,7 @@ class UnreadableValues:
                 text = f"a write cannot be decoded: {_what(write.value, write.size)}"
                 finding = seen.finding("value-unreadable", text, write.channel, write.task_id)
                 yield from self._judged(write.value, decode(write.value), finding)
-        for channel in sorted(moment.checkpoint.missing & seen.introduced):
+        for channel in lost_here(seen):
             yield missing_value(seen, channel)
 
     def end(self) -> Iterator[Finding]:
@@ -67,8 +68,11 @@ class UnreadableValues:
         yield from self._judged(body, problem, seen.finding("body-unreadable", text))
 
     def _of_metadata(self, seen: SeenCheckpoint) -> Iterator[Finding]:
-        metadata = seen.moment.checkpoint.metadata
+        body, metadata = seen.moment.checkpoint.body, seen.moment.checkpoint.metadata
         if metadata is None or not metadata.data or seen.moment.metadata:
+            return
+        # Some layouts store both in one value.
+        if body is not None and body.data == metadata.data:
             return
         value = decode(metadata)
         text = f"its metadata cannot be decoded: {_what(metadata, len(metadata.data))}"
