@@ -11,7 +11,7 @@ from threading import Event
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 
@@ -219,17 +219,17 @@ def go_to(seat: Seat, code: str) -> None:
 
 
 def call_a_tool(saver: Any) -> Callable[[], None]:
-    """Let a graph end with a tool call that nothing answers. Returns a test of its repair."""
+    """Let a user go on without the result of a tool. Returns a test of its repair."""
     builder: Any = StateGraph(MessagesState)
-    call = {"id": "call-1", "name": "search", "args": {}}
-    builder.add_node("ask", lambda _: {"messages": [AIMessage("", tool_calls=[call])]})
+    call = AIMessage("", tool_calls=[{"id": "call-1", "name": "search", "args": {}}])
+    builder.add_node("ask", lambda _: {"messages": [call, HumanMessage("well?")]})
     builder.add_edge(START, "ask")
     graph = builder.compile(checkpointer=saver)
     graph.invoke({"messages": ["hello"]}, CONFIG)
 
     def check() -> None:
-        last = graph.get_state(CONFIG).values["messages"][-1]
-        assert (last.tool_call_id, last.status) == ("call-1", "error")
+        *_, result, _ = graph.get_state(CONFIG).values["messages"]
+        assert (result.tool_call_id, result.status) == ("call-1", "error")
 
     return check
 
