@@ -262,12 +262,12 @@ def test_a_key_of_langgraph_js_that_does_not_expire_is_named(
     restore_javascript_keys(FIXTURES / "js-1.7.3" / f"{name}.jsonl.gz", redis_stack_url)
     assert found(redis_stack_url) == {}
     admin = client(redis_stack_url)
-    for one in admin.scan_iter("*:interrupt:*"):
+    for one in admin.scan_iter("*:interrupt-alone:*"):
         admin.expire(one, HOUR)
     assert found(redis_stack_url) == {}
-    head = ids(redis_stack_url, "interrupt")[0]
-    admin.persist("checkpoint:interrupt::" + (head if name == "redis" else "shallow"))
-    assert places(redis_stack_url) == {"interrupt": [("ttl-partial", "", head)]}
+    head = ids(redis_stack_url, "interrupt-alone")[0]
+    admin.persist("checkpoint:interrupt-alone::" + (head if name == "redis" else "shallow"))
+    assert places(redis_stack_url) == {"interrupt-alone": [("ttl-partial", "", head)]}
     run_fixes(redis_stack_url)
     assert found(redis_stack_url) == {}
 
