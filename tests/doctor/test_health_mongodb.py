@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from tests.backends.test_mongodb import Place
 from tests.kaflow import MongoDBCheckpointer
 from tests.restore import restore_documents, restore_javascript_documents
 from tests.servers import Server, mongodb_database
-from tests.support import FIXTURES
+from tests.support import FIXTURES, ckpt
 
 HOUR = 3600
 _CREATE = re.compile(r'db\.getCollection\("(\w+)"\)\.createIndex\(({[^}]*})(?:, ({[^}]*}))?\)')
@@ -120,6 +121,25 @@ def test_documents_that_expire_beside_others_are_named(place: Place) -> None:
     assert (fault.code, fault.thread_id) == ("index-missing", None)
     run_fix(place, fault.fix)
     assert writes.index_information()["created_at_1"]["expireAfterSeconds"] == HOUR
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("seconds", [None, HOUR])
+def test_nothing_is_wrong_after_what_ckpt_does(
+    place: Place, seconds: int | None, tmp_path: Path
+) -> None:
+    place.fill("trip", "pruned", "archived", saver=place.saver(ttl=seconds))
+    for words in (
+        ["rollback", "trip", "~1"],
+        ["fork", "trip", "head", "--to", "copy"],
+        ["undo", "trip"],
+        ["purge", "--keep-last", "2", "--match", "pruned"],
+        ["threads", "delete", "archived", "--archive", str(tmp_path)],
+        ["import", str(tmp_path)],
+    ):
+        done = ckpt("-s", place.url, *words, "--yes")
+        assert done.code == 0, (words, done.err)
+        assert found(place) == [], words
 
 
 @pytest.mark.engines

@@ -6,6 +6,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from tests.backends.test_redis import client, fill, fill_plain, fill_shallow, gr
 from tests.backends.test_redis_removal import config_of
 from tests.redis_savers import dump
 from tests.restore import restore_javascript_keys
-from tests.support import FIXTURES
+from tests.support import FIXTURES, ckpt
 
 HOUR = 3600
 _WORD = re.compile(r'"(?:[^"\\]|\\.)*"|\S+')
@@ -212,6 +213,41 @@ def test_nothing_is_wrong_after_what_the_saver_itself_does(redis_stack_url: str)
         list(graph(saver).get_state_history({"configurable": {"thread_id": "read"}}))
         graph(saver).get_state({"configurable": {"thread_id": "read"}})
     assert found(redis_stack_url) == {}
+
+
+THREADS = ("trip", "back", "pruned", "archived")
+FILLS: dict[str, Callable[[str, int | None], None]] = {
+    "redis": lambda url, seconds: fill(
+        url, *THREADS, asks=True, ttl={"default_ttl": seconds // 60} if seconds else None
+    ),
+    "redis-hash": lambda url, seconds: fill_plain(url, *THREADS, seconds=seconds or 0),
+    "redis-plain": lambda url, seconds: plain.fill(url, *THREADS, asks=True, ttl=seconds),
+    "valkey": lambda url, seconds: valkey.fill(url, *THREADS, asks=True, ttl=seconds),
+}
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("seconds", [None, HOUR])
+@pytest.mark.parametrize("layout", FILLS)
+def test_nothing_is_wrong_after_what_ckpt_does(
+    redis_stack_url: str, layout: str, seconds: int | None, tmp_path: Path
+) -> None:
+    FILLS[layout](redis_stack_url, seconds)
+    assert found(redis_stack_url) == {}
+    for words in (
+        ["rollback", "trip", "~1"],
+        ["rollback", "trip", "~1"],
+        ["fork", "trip", "head", "--to", "copy"],
+        ["rollback", "back", "~1"],
+        ["undo", "back"],
+        ["purge", "--keep-last", "2", "--match", "pruned"],
+        ["threads", "delete", "archived", "--archive", str(tmp_path)],
+        ["import", str(tmp_path)],
+        ["gc", "--scope", "all", "--grace", "0s"],
+    ):
+        done = ckpt("-s", redis_stack_url, *words, "--yes")
+        assert done.code == 0, (words, done.err)
+        assert found(redis_stack_url) == {}, words
 
 
 @pytest.mark.engines
