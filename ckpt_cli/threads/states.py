@@ -116,6 +116,8 @@ def _rebuild(
     A checkpoint's own writes are not part of its value; those of the ancestor that stores the
     value are.
     """
+    if not names:  # Its ancestors need not be listed.
+        return
     batches: dict[str, list[list[Value]]] = {name: [] for name in names}
     seeds: dict[str, Value] = {}
     open_names = set(names)

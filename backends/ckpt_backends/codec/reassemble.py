@@ -11,7 +11,7 @@ from typing import Any
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.msgpack.cursor import ARRAY, MAP, Cursor, write_header
-from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
+from ckpt_backends.codec.values import JSON_TYPES, Cut, Opaque, Tagged, Value
 from ckpt_backends.model import TypedBytes
 
 _SET_CODE = 0
@@ -44,8 +44,8 @@ class Reassembly:
             return self._whole[id(value)][1]
         if tag == "msgpack":
             return TypedBytes(tag, self._msgpack(value))
-        if tag == "json":
-            text = json.dumps(self._json(value), ensure_ascii=False)
+        if tag in JSON_TYPES:
+            text = json.dumps(self._json(value, tag), ensure_ascii=False)
             return TypedBytes(tag, text.encode("utf-8", "surrogatepass"))
         raise Unbuildable(f"a value of type '{tag}' is not put together here")
 
@@ -55,12 +55,12 @@ class Reassembly:
             raise Unbuildable("it is made of values that cannot be read")
         if typed.type == "msgpack" and isinstance(whole, list | dict):
             return self._split_msgpack(typed.data)
-        if typed.type == "json" and isinstance(whole, list | dict):
+        if typed.type in JSON_TYPES and isinstance(whole, list | dict):
             raw = json.loads(typed.data)
             if isinstance(raw, list):
-                return [self._json_part(item) for item in raw]
+                return [self._json_part(typed.type, item) for item in raw]
             if isinstance(whole, dict) and isinstance(raw, dict):
-                return {key: self._json_part(item) for key, item in raw.items()}
+                return {key: self._json_part(typed.type, item) for key, item in raw.items()}
         return whole
 
     def _split_msgpack(self, data: bytes) -> Value:
@@ -71,8 +71,8 @@ class Reassembly:
         parts = [self._part("msgpack", data, data) for data in taken]
         return dict(zip(parts[::2], parts[1::2], strict=True)) if is_map else parts
 
-    def _json_part(self, raw: Any) -> Value:
-        return self._part("json", json.dumps(raw).encode(), raw)
+    def _json_part(self, tag: str, raw: Any) -> Value:
+        return self._part(tag, json.dumps(raw).encode(), raw)
 
     def _part(self, tag: str, data: bytes, raw: Any) -> Value:
         value = decode(TypedBytes(tag, data))
@@ -99,15 +99,15 @@ class Reassembly:
                 return packb(value)
         raise Unbuildable("parts of it are of a kind that is not written here")
 
-    def _json(self, value: Value) -> Any:
+    def _json(self, value: Value, tag: str) -> Any:
         known = self._parts.get(id(value))
-        if known is not None and known[1] == "json":
+        if known is not None and known[1] == tag:
             return known[2]
         match value:
             case list():
-                return [self._json(item) for item in value]
+                return [self._json(item, tag) for item in value]
             case dict() if all(isinstance(key, str) for key in value):
-                return {key: self._json(item) for key, item in value.items()}
+                return {key: self._json(item, tag) for key, item in value.items()}
             case str() | int() | float() | bool() | None:
                 return value
         raise Unbuildable("parts of it are of a kind that is not written here")

@@ -154,7 +154,12 @@ class DynamoStore(OnConnection[DynamoConnection], BaseStore):
         yield from self._load(found, body=asked.body, metadata=asked.metadata)
 
     def checkpoints_at(
-        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,  # noqa: ARG002 - they are in the bodies
     ) -> Iterator[Checkpoint]:
         yield from self._load(self._index.at(keys), body=body, metadata=metadata)
 

@@ -176,26 +176,31 @@ class DevStore(BaseStore):
         )
         if found.body is None or BLOBS not in self._tables.files.opened:
             return found
-        return replace(found, blobs=self._blobs(key, found.body, asked.values))
+        blobs, missing = self._blobs(key, found.body, asked.values)
+        return replace(found, blobs=blobs, missing=missing)
 
     def _blobs(
         self, key: CheckpointKey, body: TypedBytes, values: bool | Collection[str]
-    ) -> dict[str, Blob]:
-        """The values that a checkpoint names, by channel."""
+    ) -> tuple[dict[str, Blob], frozenset[str]]:
+        """The values that a checkpoint names, by channel, and the channels without any entry."""
         tables = self._tables
         names = named(key, body)
         if names is None:
-            return {}
+            return {}, frozenset()
         found = {}
+        missing = set()
         for channel, place in names.places.items():
             stored = tables.blobs.get(place)
-            if stored is None or stored.type == "empty":
+            if stored is None:
+                missing.add(channel)
+                continue
+            if stored.type == "empty":
                 continue
             blob = Blob(stored.type, stored.size)
             if is_wanted(channel, blob, values, is_old=names.is_old):
                 blob = replace(blob, value=tables.value(BLOBS, stored))
             found[channel] = blob
-        return found
+        return found, frozenset(missing)
 
     def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:
         asked = WriteQuery(**options)

@@ -132,9 +132,14 @@ class MongoStore(MongoCheckpoints):
                 yield _checkpoint(key_in(thread_id, row), row, asked)
 
     def checkpoints_at(
-        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,
     ) -> Iterator[Checkpoint]:
-        asked = CheckpointQuery(body=body, metadata=metadata)
+        asked = CheckpointQuery(body=body, metadata=metadata, values=values)
         stages: list[Stage] = [{"$project": _fields(asked)}]
         for key, row in self._at(keys, self._layout.checkpoints, stages, raw=metadata):
             yield _checkpoint(key, row, asked)

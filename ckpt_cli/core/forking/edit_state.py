@@ -199,7 +199,7 @@ def raise_version(
     """
     channel = raised_channel(body)
     old = body.versions[channel]
-    value = _stored(original, body, channel) or TypedBytes("empty", b"")
+    value = stored_value(original, body, channel) or TypedBytes("empty", b"")
     found.blobs.append(NewBlob(ns, channel, str(new), value))
     _part(found, VERSIONS)[channel] = Put(new)
     seen = {
@@ -265,7 +265,7 @@ def _edit_value(
         return
     value = TypedBytes(tag, encode_lossless(tag, edit.value))
     if edit.kind == "append":
-        stored = _stored(original, body, name)
+        stored = stored_value(original, body, name)
         if stored is None:
             raise Unsupported(f"cannot append to '{name}': its value is not stored")
         value = append_item(stored, encode_lossless(stored.type, edit.value))
@@ -275,7 +275,7 @@ def _edit_value(
         _part(found, VALUES)[name] = None
 
 
-def _stored(original: Checkpoint, body: Body, channel: str) -> TypedBytes | None:
+def stored_value(original: Checkpoint, body: Body, channel: str) -> TypedBytes | None:
     """Return a value as stored, either apart from the body or inside it; None if it is not stored.
 
     On Redis, LangGraph.js stores the values that changed in the step in the body.

@@ -1,4 +1,4 @@
-"""The plan of a rollback, fork or undo. It is made and shown before anything is written."""
+"""The plan of a rollback, fork, repair or undo. It is made and shown before anything is written."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class CheckpointPlan:
     It can be applied once: afterwards the thread differs from what `change` expects.
     """
 
-    action: Literal["rollback", "fork", "undo"]
+    action: Literal["rollback", "fork", "undo", "repair"]
     main: TouchedCheckpoint
     """The checkpoint in the root namespace."""
     before: CheckpointKey
@@ -86,3 +86,5 @@ class CheckpointPlan:
     """
     is_javascript: bool = False
     """Whether LangGraph.js wrote the thread."""
+    mends: tuple[str, ...] = ()
+    """What a repair mends, one phrase each, without values of the store."""

@@ -231,6 +231,7 @@ class PlainContents(PlainTimelines):
                     stored.body if asked.body else None,
                     stored.metadata if asked.metadata else None,
                     apart.blobs(named[number]) if asked.body else None,
+                    missing=apart.missing(named[number]) if asked.body else frozenset(),
                 )
 
     def fields(self, places: Sequence[WriteEntry]) -> Iterator[tuple[WriteEntry, bytes]]:

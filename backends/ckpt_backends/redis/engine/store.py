@@ -149,9 +149,16 @@ class RedisStore(BaseStore):
         )
 
     def checkpoints_at(
-        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,
     ) -> Iterator[Checkpoint]:
-        return self._load(self._named(keys), CheckpointQuery(body=body, metadata=metadata))
+        return self._load(
+            self._named(keys), CheckpointQuery(body=body, metadata=metadata, values=values)
+        )
 
     def writes_at(
         self,
