@@ -1,0 +1,61 @@
+"""Check a conversation: calls without results, results without calls, and ids that repeat.
+
+`core/conversation/pairing.py` says which calls count as answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ckpt_backends.codec.values import Value
+from ckpt_backends.model import CheckpointKey
+from ckpt_cli.core.conversation.messages import as_message
+from ckpt_cli.core.conversation.pairing import Counterparts, duplicates, pair
+from ckpt_cli.core.doctor.finding import Finding
+
+_LONGEST = 80
+"""Maximum number of characters of a name or id in a text."""
+
+
+def message_findings(
+    key: CheckpointKey, channel: str, items: Sequence[Value], others: Counterparts
+) -> Iterator[Finding]:
+    """Yield what is wrong with the conversation in a channel of a checkpoint."""
+
+    def finding(code: str, detail: str) -> Finding:
+        return Finding(
+            code=code,
+            detail=detail,
+            thread_id=key.thread_id,
+            checkpoint_ns=key.checkpoint_ns,
+            checkpoint_id=key.checkpoint_id,
+            channel=channel,
+        )
+
+    found = pair(items, others)
+    for one in found.unanswered:
+        yield finding(
+            "tool-call-unanswered",
+            f"message {one.index} calls '{_short(one.call.name)}' ({_short(one.id)}), and no"
+            " message after it has the result",
+        )
+    for index in found.orphaned:
+        yield finding("tool-result-orphaned", _orphan_text(items, index))
+    for first, index, message_id in duplicates(items):
+        yield finding(
+            "message-id-duplicate",
+            f"messages {first} and {index} have the same id ({_short(message_id)})",
+        )
+
+
+def _orphan_text(items: Sequence[Value], index: int) -> str:
+    message = as_message(items[index])
+    fields = {} if message is None else message.fields
+    name, call_id = fields.get("name"), fields.get("tool_call_id")
+    of = f" of '{_short(name)}'" if isinstance(name, str) and name else ""
+    which = f" ({_short(call_id)})" if isinstance(call_id, str) else ""
+    return f"message {index} is a result{of}{which}, and no message before it makes the call"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

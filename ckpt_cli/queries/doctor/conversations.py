@@ -1,0 +1,104 @@
+"""Find conversations at the head of a thread that a model's API refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ckpt_backends.codec.values import Tagged, Value
+from ckpt_backends.model import Status
+from ckpt_cli.core.conversation.messages import as_message
+from ckpt_cli.core.conversation.pairing import (
+    Counterparts,
+    call_ids,
+    is_conversation,
+    last_calling,
+    last_turn,
+    result_ids,
+)
+from ckpt_cli.core.doctor.conversation import message_findings
+from ckpt_cli.core.doctor.finding import Finding
+from ckpt_cli.core.tasks.triggers import SENDS
+from ckpt_cli.core.values.unwrap import fields_of
+from ckpt_cli.queries.doctor.terms import Terms
+from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.states import State, read_state
+from ckpt_cli.threads.thread import ThreadReader
+
+
+def conversation_findings(reader: ThreadReader, head: Moment, terms: Terms) -> Iterator[Finding]:
+    """Yield what is wrong with the messages at a head that was read with its state.
+
+    A run in flight is left alone: its next step may add the results.
+    """
+    if head.status in {Status.PENDING, Status.UNKNOWN} and _is_young(head, terms):
+        return
+    found = conversations(read_state(reader, head))
+    for channel, items in found.items():
+        yield from message_findings(head.key, channel, items, counterparts(head, found, channel))
+
+
+def conversations(state: State) -> dict[str, list[Value]]:
+    """Return the channels that hold a conversation, each with its items.
+
+    A rebuilt value is left out unless it consists of messages only: then its reducer is likely
+    to be that of messages.
+    """
+    return {
+        name: value
+        for name, value in state.values.items()
+        if isinstance(value, list)
+        and is_conversation(value)
+        and (name not in state.rebuilt or all(as_message(one) is not None for one in value))
+    }
+
+
+def counterparts(
+    moment: Moment, found: Mapping[str, Sequence[Value]], channel: str
+) -> Counterparts:
+    """Return where the calls and results of a channel may have their counterparts.
+
+    These are other conversations at the same checkpoint, and pending Sends: agents start one task
+    for each call.
+    """
+    answered, called = set[str](), set[str]()
+    for name, items in found.items():
+        if name != channel:
+            answered |= result_ids(items)
+            called |= call_ids(items)
+    return Counterparts(_open_from(moment, found[channel]), _sent_calls(moment), answered, called)
+
+
+def _open_from(moment: Moment, items: Sequence[Value]) -> int:
+    """Return the index of the first message with calls that a task may still answer.
+
+    If a node runs next, it may answer the calls since the last message of a person. If a question
+    waits, it may concern the last calls, whatever follows them.
+    """
+    if moment.step.next == ():
+        return len(items)
+    if Status.INTERRUPTED in moment.conditions:
+        return min(last_turn(items), last_calling(items))
+    return last_turn(items)
+
+
+def _sent_calls(moment: Moment) -> set[str]:
+    """Return the ids of the tool calls that pending Sends have as their argument.
+
+    `create_agent` sends a list with the call, `create_react_agent` a dict with the call and the
+    state.
+    """
+    packets = moment.body.values.get(SENDS) or moment.body.pending_sends
+    found: set[str] = set()
+    for packet in packets if isinstance(packets, list) else ():
+        payload = packet.payload if isinstance(packet, Tagged) else packet
+        parts = payload[1:] if isinstance(payload, list) else list(fields_of(packet).values())
+        parts += [item for part in parts if isinstance(part, list) for item in part]
+        parts += [part.get("tool_call") for part in parts if isinstance(part, dict)]
+        for part in parts:
+            call_id = part.get("id") if isinstance(part, dict) and "args" in part else None
+            found |= {call_id} if isinstance(call_id, str) else set()
+    return found
+
+
+def _is_young(head: Moment, terms: Terms) -> bool:
+    return head.at is not None and head.at > terms.before

@@ -1,0 +1,175 @@
+"""Calls and results of a conversation: what is broken, and what is left alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ckpt_backends.codec.values import Tagged, Value
+from ckpt_backends.model import CheckpointKey
+from ckpt_cli.core.conversation.pairing import (
+    Counterparts,
+    is_conversation,
+    last_calling,
+    last_turn,
+    pair,
+)
+from ckpt_cli.core.doctor.conversation import message_findings
+from ckpt_cli.core.values.unwrap import fields_of
+
+KEY = CheckpointKey("t", "", "1")
+
+
+def ai(*calls: str, **fields: Any) -> Value:
+    asked: Any = [{"name": "look_up", "args": {}, "id": call} for call in calls]
+    said: Any = {"content": "", "tool_calls": asked, **fields}
+    return Tagged("langchain_core.messages.ai.AIMessage", said)
+
+
+def tool(call: str, **fields: Any) -> Value:
+    said: Any = {"content": "result", "tool_call_id": call, "name": "look_up", **fields}
+    return Tagged("langchain_core.messages.tool.ToolMessage", said)
+
+
+def human(**fields: Any) -> Value:
+    said: Any = {"content": "?", **fields}
+    return Tagged("langchain_core.messages.human.HumanMessage", said)
+
+
+def codes(items: list[Value], others: Counterparts | None = None) -> list[str]:
+    found = message_findings(KEY, "messages", items, others or Counterparts(len(items)))
+    return [f"{one.code}: {one.detail}" for one in found]
+
+
+UNANSWERED = "tool-call-unanswered: message {} calls '{}' ({}), and no message after it has the"
+ORPHANED = "tool-result-orphaned: message {} is a result"
+
+
+@pytest.mark.parametrize(
+    ("items", "says"),
+    [
+        ([human(), ai("a", "b"), tool("b"), human()], [UNANSWERED.format(1, "look_up", "a")]),
+        ([human(), ai("a"), ai("b"), tool("b")], [UNANSWERED.format(1, "look_up", "a")]),
+        ([tool("a"), human()], [ORPHANED.format(0)]),
+        ([human(), tool("a"), ai("a")], [ORPHANED.format(1)]),
+        # Ids may repeat: the result is that of the nearest call.
+        ([human(), ai("a"), human(), ai("a"), tool("a")], [UNANSWERED.format(1, "look_up", "a")]),
+        (
+            [
+                {"role": "user", "content": "?"},
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [
+                        {"id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}
+                    ],
+                },
+                {"role": "user", "content": "?"},
+            ],
+            [UNANSWERED.format(1, "f", "a")],
+        ),
+        (
+            [human(id="1"), human(id="2"), human(id="1")],
+            ["message-id-duplicate: messages 0 and 2 have the same id (1)"],
+        ),
+    ],
+)
+def test_a_broken_conversation_is_found(items: list[Value], says: list[str]) -> None:
+    found = codes(items)
+    assert len(found) == len(says)
+    assert all(one.startswith(text) for one, text in zip(found, says, strict=True))
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [human(), ai("a", "b"), tool("b"), tool("a"), ai()],
+        [human(id=None), human(id=None), ai("a", "b"), tool("a")],  # may still be answered
+        [human(), ai("a", "b"), tool("a"), human(), tool("b"), ai()],
+        [human(), ai("a"), tool("a"), tool("a"), ai()],
+        [human(), ai("a", invalid_tool_calls=[{"name": "f", "args": "{", "id": "a"}]), human()],
+        [
+            human(),
+            ai(additional_kwargs={"tool_calls": [{"id": "a"}]}, invalid_tool_calls=[{"id": "a"}]),
+            human(),
+        ],
+        [human(), ai("a", content=[{"type": "server_tool_use", "id": "a"}]), human()],
+        [
+            human(),
+            ai("a", content=[{"type": "web_search_tool_result", "tool_use_id": "a"}]),
+            human(),
+        ],
+        [
+            human(),
+            ai(additional_kwargs={"tool_outputs": [{"type": "computer_call", "call_id": "a"}]}),
+            tool("a"),
+            ai(),
+        ],
+        [
+            {"role": "user", "content": "?"},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f"}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}]},
+        ],
+        [human(), ai("a"), human(content=[{"type": "tool_result", "tool_use_id": "a"}]), ai()],
+        [human(), ai(tool_calls=[{"name": "f", "args": {}, "id": None}]), human(), tool("")],
+    ],
+)
+def test_a_sound_conversation_has_no_finding(items: list[Value]) -> None:
+    assert codes(items) == []
+
+
+def test_what_may_be_answered_elsewhere_is_left_alone() -> None:
+    items = [human(), ai("a"), human(), ai("b"), human(), tool("c")]
+    assert len(codes(items)) == 3
+    found = codes(items, Counterparts(3, answered={"a"}, called={"c"}))
+    assert found == []
+    assert [one.id for one in pair(items, Counterparts(3)).awaited] == ["b"]
+    assert [one.id for one in pair(items, Counterparts(3, {"a"})).awaited] == ["a", "b"]
+
+
+def test_lists_without_a_person_are_no_conversation() -> None:
+    assert not is_conversation([ai("a"), ai("b")])
+    assert not is_conversation([tool("a")])
+    assert not is_conversation(human())
+    assert is_conversation([human(), "?"])
+    assert (last_turn([human(), ai(), human()]), last_turn([ai()])) == (3, 0)
+    assert (last_calling([ai("a"), ai("b"), ai()]), last_calling([human()])) == (1, 1)
+
+
+@st.composite
+def turns(draw: st.DrawFn) -> tuple[list[Value], list[int]]:
+    """A sound conversation, and the indexes of its results."""
+    items: list[Value] = []
+    results: list[int] = []
+    for number in range(draw(st.integers(1, 5))):
+        items.append(human(id=f"human-{number}"))
+        calls = [f"{number}-{one}" for one in range(draw(st.integers(0, 3)))]
+        items.append(ai(*calls, id=f"ai-{number}"))
+        for call in draw(st.permutations(calls)):
+            results.append(len(items))
+            items.append(tool(call, id=f"tool-{call}"))
+        items.append(ai(id=f"last-{number}"))
+    return items, results
+
+
+@given(turns(), st.data())
+def test_a_lost_message_is_the_only_finding(
+    found: tuple[list[Value], list[int]], data: st.DataObject
+) -> None:
+    items, results = found
+    assert codes(items) == []
+    if not results:
+        return
+    lost = data.draw(st.sampled_from(results))
+    message: Any = items[lost]
+    call_id = message.payload["tool_call_id"]
+    (unanswered,) = pair(items[:lost] + items[lost + 1 :], Counterparts(len(items))).unanswered
+    assert unanswered.id == call_id
+    without = [one for number, one in enumerate(items) if number != unanswered.index]
+    orphans = pair(without, Counterparts(len(without))).orphaned
+    ids = {fields_of(without[one])["tool_call_id"] for one in orphans}
+    assert call_id in ids
+    assert all(str(one).partition("-")[0] == call_id.partition("-")[0] for one in ids)
