@@ -24,7 +24,7 @@ def config(thread_id: str) -> Any:
 
 def conversation(*, is_broken: bool) -> list[AnyMessage]:
     """Return a conversation with two calls, of which one may lack its result."""
-    calls = [
+    calls: list[Any] = [
         {"name": name, "args": {}, "id": f"call-{name}", "type": "tool_call"}
         for name in ("search", "book")
     ]
