@@ -168,7 +168,7 @@ _ckpt_answer() {
             "memory delete") kind="words:--namespace --match --expired --older-than --all -n --limit --archive --sign-key --dry-run --yes --write" ;;
             "memory import") kind="words:--trusted-key --allow-pickle --dry-run --yes --write" ;;
             replay) kind="words:--at --ns --verify --strict --all --match --where --jobs --reducer --repair --dry-run --yes" ;;
-            doctor) kind="words:--match --where --deep --strict --grace --jobs" ;;
+            doctor) kind="words:--match --where --deep --types --strict --grace --jobs" ;;
             stats) kind="words:--match --where --ns --since --until --top --jobs" ;;
             rollback) kind="words:--at --steps --to-last --last-good --as-of --sibling --root-only --reason --force --dry-run --yes" ;;
             fork) kind="words:--to --at --as-of --set --append --replace --as-node --reason --force --dry-run --yes" ;;

@@ -313,6 +313,7 @@ complete -c ckpt -n '__ckpt_in "replay"' -l yes -d 'Do not ask for confirmation.
 complete -c ckpt -n '__ckpt_in "doctor"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
 complete -c ckpt -n '__ckpt_in "doctor"' -l where -x -d 'Only threads that match, such as \'status = error\'; repeatable.'
 complete -c ckpt -n '__ckpt_in "doctor"' -l deep -d 'Decode every value and replay every step.'
+complete -c ckpt -n '__ckpt_in "doctor"' -l types -d 'Read every value, and list the classes that LANGGRAPH_STRICT_MSGPACK blocks.'
 complete -c ckpt -n '__ckpt_in "doctor"' -l strict -d 'Exit with 1 also if there is a warning.'
 complete -c ckpt -n '__ckpt_in "doctor"' -l grace -x -d 'Do not report what an agent may have written within AGE.'
 complete -c ckpt -n '__ckpt_in "doctor"' -l jobs -x -d 'Use N processes.'

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.core.doctor.finding import Checked, Finding
-from ckpt_cli.render.terminal.styled_text import Style
+from ckpt_cli.render.terminal.fields import command_field, field
+from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
 from ckpt_cli.render.terminal.table import Column, plain_columns
 from ckpt_cli.render.values.one_line import counted
 
@@ -62,6 +63,23 @@ def finding_columns() -> list[Column]:
         Column("WHAT", "detail", cut=True, least=30),
         Column("FIX", "fix"),
     ]
+
+
+def finding_lines(finding: Finding, store_words: Sequence[str], width: int) -> Iterator[StyledLine]:
+    """Yield one finding with its place, what it means and what helps."""
+    yield line((finding.severity.value, _STYLES[finding.severity]), " ", (finding.code, "bold"))
+    place = {
+        "at": finding.ref or finding.checkpoint_id,
+        "in": finding.checkpoint_ns,
+        "channel": finding.channel,
+        "task": finding.task_id,
+        "what": finding.detail,
+    }
+    for name, text in place.items():
+        if text:
+            yield from field(name, text, width)
+    if fix := finding.fix(list(store_words)):
+        yield command_field("fix", fix)
 
 
 RECORD_COLUMNS = plain_columns(

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from ckpt_backends.errors import CkptError, NotFound
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
+from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.core.doctor.finding import Finding, from_fault
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.queries.doctor.deep import deep_findings
 from ckpt_cli.queries.doctor.heads import head_findings
 from ckpt_cli.queries.doctor.keys import key_findings
+from ckpt_cli.queries.doctor.stored_types import gather_types
 from ckpt_cli.queries.doctor.terms import Terms, ThreadReport, ThreadToCheck
-from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.heads import read_heads
 from ckpt_cli.threads.opening import Opening
 from ckpt_cli.threads.parallel import of_threads
@@ -24,6 +25,9 @@ from ckpt_cli.threads.trigger_inference import TriggerInference
 
 AT_ONCE = 50
 """Number of threads that one process checks before it takes the next."""
+
+_SEVERITIES = [*Severity]
+"""The worst first."""
 
 
 def store_findings(store: Store) -> Iterator[Finding]:
@@ -67,40 +71,86 @@ def _checking(
     inference = TriggerInference(store)
 
     def check(threads: Sequence[ThreadToCheck]) -> list[ThreadReport]:
-        heads: dict[str, Moment] = {}
-        failure = ""
-        try:
-            known = [one.thread for one in threads if one.thread is not None]
-            for moment in read_heads(store, known, inference):
-                heads[moment.key.thread_id] = moment
-        except CkptError as error:
-            failure = error.message
-        return [_report(store, one, heads, inference, terms, failure) for one in threads]
+        reports = {one.thread_id: ThreadReport(one.thread_id) for one in threads}
+        for one in threads:
+            report = reports[one.thread_id]
+            report.checked.threads = 1
+            _collect(report, _key_findings(store, one, inference, terms, report), terms)
+        _check_heads(store, threads, reports, inference, terms)
+        for one in threads:
+            report = reports[one.thread_id]
+            if terms.deep and one.thread is not None:
+                reader = ThreadReader(store, one.thread, inference)
+                _collect(report, deep_findings(reader, terms, report), terms)
+            if terms.types and one.thread is not None:
+                _collect(report, gather_types(store, one.thread_id, report), terms)
+            report.findings = list(_with_refs(store, one.thread_id, report.findings))
+        return list(reports.values())
 
     return check
 
 
-def _report(
+def _key_findings(
     store: Store,
     one: ThreadToCheck,
-    heads: dict[str, Moment],
     inference: TriggerInference,
     terms: Terms,
-    failure: str,
-) -> ThreadReport:
-    report = ThreadReport(one.thread_id, unchecked=failure)
-    report.checked.threads = 1
-    found: dict[tuple[object, ...], Finding] = {}
+    report: ThreadReport,
+) -> Iterator[Finding]:
+    if one.is_suspect or terms.deep or _is_ahead(one.thread, terms):
+        yield from map(from_fault, store.thread_faults(one.thread_id))
+        layout = inference.capabilities
+        yield from key_findings(store, one.thread_id, layout, terms, report.checked)
+    elif one.thread is not None:
+        # The store compared its keys to find out that the thread is not suspect.
+        report.checked.checkpoints += one.thread.checkpoints
+
+
+def _is_ahead(thread: Thread | None, terms: Terms) -> bool:
+    """Return whether a checkpoint may be dated in the future."""
+    return thread is not None and thread.last_at is not None and thread.last_at > terms.now
+
+
+def _check_heads(
+    store: Store,
+    threads: Sequence[ThreadToCheck],
+    reports: Mapping[str, ThreadReport],
+    inference: TriggerInference,
+    terms: Terms,
+) -> None:
+    """Add what is found at the heads, with one head in memory at a time."""
+    known = {one.thread_id: one for one in threads if one.thread is not None}
+    left = dict.fromkeys(known)
     try:
-        for finding in _findings(store, one, heads.get(one.thread_id), inference, terms, report):
-            if finding.code not in terms.ignored:
-                found.setdefault(_place(finding), finding)
+        listed = [one.thread for one in known.values() if one.thread is not None]
+        for head in read_heads(store, listed, inference, state=True):
+            one = known[head.key.thread_id]
+            left.pop(one.thread_id, None)
+            reader = ThreadReader(store, one.thread or one.thread_id, inference)
+            report = reports[one.thread_id]
+            found = head_findings(reader, head, terms, report.checked, is_suspect=one.is_suspect)
+            _collect(report, found, terms)
+    except CkptError as error:
+        for thread_id in left:
+            reports[thread_id].unchecked = error.message
+
+
+def _collect(report: ThreadReport, findings: Iterable[Finding], terms: Terms) -> None:
+    """Add the findings that are wanted and new to a report, and why there may be more."""
+    known = {_place(one): at for at, one in enumerate(report.findings)}
+    try:
+        for one in findings:
+            if one.code in terms.ignored:
+                continue
+            at = known.setdefault(_place(one), len(report.findings))
+            if at == len(report.findings):
+                report.findings.append(one)
+            elif _SEVERITIES.index(one.severity) < _SEVERITIES.index(report.findings[at].severity):
+                report.findings[at] = one
     except NotFound:  # deleted meanwhile
         pass
     except CkptError as error:
         report.unchecked = error.message
-    report.findings = list(_with_refs(store, one.thread_id, list(found.values())))
-    return report
 
 
 def _with_refs(store: Store, thread_id: str, findings: list[Finding]) -> Iterator[Finding]:
@@ -113,27 +163,6 @@ def _with_refs(store: Store, thread_id: str, findings: list[Finding]) -> Iterato
         yield replace(one, ref=refs.get(one.checkpoint_id or ""))
 
 
-def _findings(
-    store: Store,
-    one: ThreadToCheck,
-    head: Moment | None,
-    inference: TriggerInference,
-    terms: Terms,
-    report: ThreadReport,
-) -> Iterator[Finding]:
-    checked = report.checked
-    if one.is_suspect or terms.deep:
-        yield from map(from_fault, store.thread_faults(one.thread_id))
-        yield from key_findings(store, one.thread_id, terms, checked)
-    if one.thread is None:
-        return
-    reader = ThreadReader(store, one.thread, inference)
-    if head is not None:
-        yield from head_findings(reader, head, terms, checked)
-    if terms.deep:
-        yield from deep_findings(reader, terms, checked)
-
-
 def _place(finding: Finding) -> tuple[object, ...]:
     """Return what makes two findings the same: both the head and the whole may show one."""
     return (
@@ -142,5 +171,6 @@ def _place(finding: Finding) -> tuple[object, ...]:
         finding.checkpoint_id,
         finding.channel,
         finding.task_id,
-        finding.detail,
+        # A checkpoint has one parent, of which the keys tell less than the versions.
+        "" if finding.code == "parent-missing" else finding.detail,
     )

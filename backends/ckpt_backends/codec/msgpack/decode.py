@@ -8,7 +8,7 @@ from ormsgpack import OPT_NON_STR_KEYS, unpackb
 
 from ckpt_backends.codec.arrays import ndarray
 from ckpt_backends.codec.limits import PastLimit, past_bytes
-from ckpt_backends.codec.memo import CURRENT
+from ckpt_backends.codec.memo import CURRENT, note_unreadable
 from ckpt_backends.codec.msgpack.cursor import READ_EXT, depth_bound, skip
 from ckpt_backends.codec.msgpack.partial import read_part
 from ckpt_backends.codec.values import DELTA_SNAPSHOT, Cut, Tagged, Value
@@ -100,7 +100,7 @@ class _ExtReader:
             # Let `unpack` try again with all keys. A retry here would double with each level.
             if not self.option:
                 raise
-            return Tagged(f"ext:{code}", data)
+            return _unreadable(code, data)
         node = build(code, parts, self.room)
         if code == _NUMPY:
             self.room = max(0, self.room - len(data))
@@ -140,6 +140,12 @@ def build(code: int, parts: Any, room: int) -> Tagged:
                     return Tagged(f"{module}.{name}" + ("" if known else f".{rest[0]}"), content)
             elif not rest and (code == _ONE_ARGUMENT or type(content) is list):
                 return Tagged(f"{module}.{name}", content)
+    return _unreadable(code, parts)
+
+
+def _unreadable(code: int, parts: Any) -> Tagged:
+    """The node for an ext type that LangGraph has, but not with this payload."""
+    note_unreadable()
     return Tagged(f"ext:{code}", parts)
 
 
@@ -149,7 +155,7 @@ def _array(parts: Any, room: int) -> Tagged:
             type(size) is int and size >= 0 for size in shape
         ):
             return ndarray(dtype, shape, order, data, room)
-    return Tagged(f"ext:{_NUMPY}", parts)
+    return _unreadable(_NUMPY, parts)
 
 
 def plain_keys(root: Value) -> Value:

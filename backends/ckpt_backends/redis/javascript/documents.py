@@ -33,10 +33,20 @@ from typing import Any
 from ckpt_backends.changes.change import Change
 from ckpt_backends.channel_names import is_read
 from ckpt_backends.codec.limits import MOST_BYTES, unread
-from ckpt_backends.model import Blob, BlobKey, Checkpoint, CheckpointKey, TypedBytes, Usage, Write
+from ckpt_backends.model import (
+    Blob,
+    BlobKey,
+    Checkpoint,
+    CheckpointKey,
+    Fault,
+    TypedBytes,
+    Usage,
+    Write,
+)
 from ckpt_backends.protocol import CheckpointQuery
 from ckpt_backends.redis.engine.connection import RedisConnection, in_chunks
 from ckpt_backends.redis.engine.document_fields import USUAL, fields_of, meant_ns
+from ckpt_backends.redis.engine.hidden_writes import hidden_writes, writes_by_checkpoint
 from ckpt_backends.redis.engine.json_documents import JsonDocuments
 from ckpt_backends.redis.engine.json_keys import DocumentFinder
 from ckpt_backends.redis.engine.key_removal import KeyRemoval
@@ -168,6 +178,11 @@ class JavaScriptDocuments(JsonDocuments):
         for _, thread, key, size in self.blobs(found):
             where = (BLOBS, "value", thread, key.checkpoint_ns)
             yield "", Usage(*where, key.channel, _JSON, 1, size)
+
+    def thread_faults(self, thread_id: str, found: ThreadKeys) -> Iterator[Fault]:
+        """The saver finds writes by the names of keys; it does not read the lists of writes."""
+        yield from super().thread_faults(thread_id, found)
+        yield from hidden_writes(self.connection, writes_by_checkpoint(self, found), "true")
 
     def sources(self, key: CheckpointKey) -> list[str]:
         if APART not in self._kinds:
