@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 
-from ckpt_backends.codec import Opaque, decode
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.values import Cut, Opaque
+from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.doctor.damage import is_damaged, is_encrypted
 from ckpt_cli.core.doctor.delta_anchor import unanchored, unstored_deltas
 from ckpt_cli.core.doctor.finding import Checked, Finding
@@ -57,7 +59,7 @@ def _unreadable(reader: ThreadReader, head: Moment) -> Iterator[Finding]:
     if is_damaged(body.problem):
         yield found(code="body-unreadable", detail="the checkpoint cannot be decoded")
     metadata = checkpoint.metadata
-    if not head.metadata and metadata is not None and is_damaged(decode(metadata)):
+    if metadata is not None and _is_broken(head, metadata):
         yield found(code="body-unreadable", detail="the metadata cannot be decoded")
     for channel in sorted(body.values):
         value = body.values[channel]
@@ -67,6 +69,20 @@ def _unreadable(reader: ThreadReader, head: Moment) -> Iterator[Finding]:
     for channel in lost_values(reader, checkpoint):
         detail = f"the value of '{channel}' is not stored"
         yield found(code="value-missing", detail=detail, channel=channel)
+
+
+def _is_broken(head: Moment, metadata: TypedBytes) -> bool:
+    """Return whether the metadata, or a part of them, is damaged.
+
+    Where body and metadata are one stored value, a damaged body tells that already.
+    """
+    body = head.checkpoint.body
+    if body is not None and body.data == metadata.data:
+        return False
+    if head.metadata:
+        return any(map(is_damaged, head.metadata.values()))
+    value = decode(metadata)
+    return is_damaged(value) or not isinstance(value, Opaque | dict | Cut | None)
 
 
 def _unfinished(reader: ThreadReader, head: Moment) -> Iterator[Finding]:
