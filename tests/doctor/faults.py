@@ -241,8 +241,8 @@ def _edit_messages(
 )
 def _result_removed(rows: Planter[Any], thread_id: str) -> Named:
     def change(found: list[Any]) -> list[Any]:
-        last = max(n for n, one in enumerate(found) if kind_of(one) == "tool")
-        return found[:last] + found[last + 1 :]
+        first = min(n for n, one in enumerate(found) if kind_of(one) == "tool")
+        return found[:first] + found[first + 1 :]
 
     return _edit_messages(rows, thread_id, change)
 
