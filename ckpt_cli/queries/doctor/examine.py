@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from ckpt_backends.codec.memo import remembering
 from ckpt_backends.errors import CkptError, NotFound
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
@@ -117,18 +118,19 @@ def _check_heads(
     """Add what is found at the heads, with one head in memory at a time."""
     known = {one.thread_id: one for one in threads if one.thread is not None}
     left = dict.fromkeys(known)
-    try:
-        listed = [one.thread for one in known.values() if one.thread is not None]
-        for head in read_heads(store, listed, inference, state=True):
-            one = known[head.key.thread_id]
-            left.pop(one.thread_id, None)
-            reader = ThreadReader(store, one.thread or one.thread_id, inference)
-            report = reports[one.thread_id]
-            found = head_findings(reader, head, terms, report.checked, is_suspect=one.is_suspect)
-            _collect(report, found, terms)
-    except CkptError as error:
-        for thread_id in left:
-            reports[thread_id].unchecked = error.message
+    with remembering() as memo:
+        try:
+            listed = [one.thread for one in known.values() if one.thread is not None]
+            for head in read_heads(store, listed, inference, state=True):
+                one = known[head.key.thread_id]
+                left.pop(one.thread_id, None)
+                reader = ThreadReader(store, one.thread or one.thread_id, inference)
+                checked, is_suspect = reports[one.thread_id].checked, one.is_suspect
+                found = head_findings(reader, head, memo, terms, checked, is_suspect=is_suspect)
+                _collect(reports[one.thread_id], found, terms)
+        except CkptError as error:
+            for thread_id in left:
+                reports[thread_id].unchecked = error.message
 
 
 def _collect(report: ThreadReport, findings: Iterable[Finding], terms: Terms) -> None:
@@ -137,9 +139,11 @@ def _collect(report: ThreadReport, findings: Iterable[Finding], terms: Terms) ->
     mild = {_row(one) for one in report.findings if one.own_severity is not None}
     try:
         for one in findings:
-            if one.code not in terms.ignored and _place(one) not in known:
+            is_worse = _row(one) in mild and one.own_severity is None
+            if one.code not in terms.ignored and (is_worse or _place(one) not in known):
                 known.add(_place(one))
-                if _row(one) in mild and one.own_severity is None:
+                if is_worse:
+                    mild.discard(_row(one))
                     # The keys alone looked like a trace of maintenance.
                     kept = (other for other in report.findings if _row(other) != _row(one))
                     report.findings = list(kept)
@@ -173,5 +177,6 @@ def _place(finding: Finding) -> tuple[object, ...]:
         finding.checkpoint_id,
         finding.channel,
         finding.task_id,
-        finding.detail,
+        # A checkpoint has one parent, whose absence keys and versions show in different words.
+        "" if finding.code == "parent-missing" else finding.detail,
     )
