@@ -41,12 +41,10 @@ def message_findings(
         )
 
     found = pair(items, others)
-    for one in found.unanswered:
-        yield finding(
-            "tool-call-unanswered",
-            f"message {one.index} calls {_tool(one) if names else 'a tool'}, and no message after it"
-            " has the result",
-        )
+    for number, one in enumerate(found.unanswered, 1):
+        tool = _tool(one) if names else f"a tool (unanswered call {number})"
+        text = f"message {one.index} calls {tool}, and no message after it has the result"
+        yield finding("tool-call-unanswered", text)
     for index in found.orphaned:
         yield finding("tool-result-orphaned", _orphan_text(items, index, names=names))
     for first, index, message_id in duplicates(items):
