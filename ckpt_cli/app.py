@@ -28,7 +28,7 @@ up), step:N, tip:N (end of a branch; 0 is the newest), or a time such as 2h (two
 
 INSPECT = "Inspect"
 VERIFY = "Verify"
-CHANGE = "Roll back"
+CHANGE = "Roll back and repair"
 CLEAN = "Clean up and archive"
 STORES = "Stores"
 
@@ -63,7 +63,8 @@ COMMANDS = {
         "rollback:rollback", "Roll a thread back to an earlier checkpoint.", CHANGE
     ),
     "fork": CommandRef("fork:fork", "Fork a branch or a new thread from a checkpoint.", CHANGE),
-    "undo": CommandRef("undo:undo", "Undo the last rollback or fork of a thread.", CHANGE),
+    "repair": CommandRef("repair:COMMANDS", "Mend messages, values or answers.", CHANGE),
+    "undo": CommandRef("undo:undo", "Undo the last rollback, fork or repair.", CHANGE),
     "purge": CommandRef(
         "purge:purge", "Remove old threads, or prune old checkpoints inside them.", CLEAN
     ),

@@ -1,8 +1,8 @@
 """Writes all that the documents quote from the program.
 
-That is docs/cli.md, the console blocks in README.md and docs/tour.md, the matrix in docs/stores.md
-and the keys in docs/tui.md. Run it after a change of an option or of printed text:
-`python docs/generate.py`. A test compares each of them with what the program prints.
+That is docs/cli.md, the console blocks in README.md and docs/tour.md, the matrix in docs/stores.md,
+the codes in docs/doctor.md and the keys in docs/tui.md. Run it after a change of an option or of
+printed text: `python docs/generate.py`. A test compares each of them with what the program prints.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from unittest.mock import patch
 from ckpt_backends.discovery import layouts
 from ckpt_cli.app import COMMANDS
 from ckpt_cli.commands.memory import COMMANDS as MEMORY
+from ckpt_cli.commands.repair import COMMANDS as REPAIR
 from ckpt_cli.commands.sessions import COMMANDS as SESSIONS
 from ckpt_cli.commands.threads import COMMANDS as THREADS
+from ckpt_cli.core.doctor.codes import CODES
 from ckpt_cli.core.support_matrix import matrix
 from ckpt_cli.lazy import CommandRef
 from ckpt_cli.output import Output
@@ -33,6 +35,7 @@ from ckpt_cli.session import Session
 DOCS = Path(__file__).parent
 TARGET = DOCS / "cli.md"
 STORES = DOCS / "stores.md"
+CHECKS = DOCS / "doctor.md"
 SCREEN = DOCS / "tui.md"
 TOURS = (DOCS.parent / "README.md", DOCS / "tour.md")
 """Documents with console blocks, whose `$ ckpt` lines are run on the sample store."""
@@ -41,6 +44,7 @@ NOW = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
 GROUPS: Mapping[str, Mapping[str, CommandRef]] = {
     **{"threads": THREADS, "sessions": SESSIONS},
     "memory": MEMORY,
+    "repair": REPAIR,
 }
 _END = "<!-- end -->\n"
 
@@ -59,6 +63,17 @@ def reference() -> str:
 def stores(text: str) -> str:
     """The text of docs/stores.md with its matrix made anew."""
     return _between("<!-- matrix -->\n", _matrix(), text)
+
+
+def checks(text: str) -> str:
+    """The text of docs/doctor.md with its table of codes made anew."""
+    rows = [["code", "severity", "what is wrong", "the usual cause", "what helps"], ["---"] * 5]
+    for name, code in CODES.items():
+        deep = " `--deep`" if code.is_deep else ""
+        fix = f"`ckpt {code.fix}`" if code.fix else ""
+        rows.append([f"`{name}`{deep}", code.severity.value, code.what, code.cause, fix])
+    table = "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
+    return _between("<!-- codes -->\n", table, text)
 
 
 def screen(text: str) -> str:
@@ -157,5 +172,6 @@ def _help(words: list[str]) -> str:
 
 if __name__ == "__main__":
     TARGET.write_text(reference(), "utf-8")
-    for path, renewed in ((STORES, stores), (SCREEN, screen), *((one, tour) for one in TOURS)):
+    marked = ((STORES, stores), (CHECKS, checks), (SCREEN, screen))
+    for path, renewed in (*marked, *((one, tour) for one in TOURS)):
         path.write_text(renewed(path.read_text("utf-8")), "utf-8")

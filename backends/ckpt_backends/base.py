@@ -125,11 +125,21 @@ class BaseStore(Store):
         return sorted({one.key.checkpoint_ns for one in self.checkpoints(thread_id)})
 
     def checkpoints_at(
-        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,
     ) -> Iterator[Checkpoint]:
         for (thread_id, ns), ids in _by_namespace(keys).items():
             yield from self.checkpoints(
-                thread_id, checkpoint_ns=ns, checkpoint_ids=ids, body=body, metadata=metadata
+                thread_id,
+                checkpoint_ns=ns,
+                checkpoint_ids=ids,
+                body=body,
+                metadata=metadata,
+                values=values,
             )
 
     def writes_at(

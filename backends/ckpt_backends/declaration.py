@@ -14,6 +14,8 @@ from ckpt_backends.model import Capability
 
 SAVER = Capability.HISTORY | Capability.WRITES | Capability.TASK_PATH | Capability.ADDING
 """What LangGraph's savers store, except those that keep only the newest checkpoint."""
+LAST_STORED = "the head is the checkpoint that was stored last"
+"""Why ids that are out of order do no harm, for `Backend.impossible_faults`."""
 NAME, WORD, NUMBER = r"[\w.,+-]*", "[a-z-]{0,14}", r"[\d,]*"
 """Patterns for `Backend.params`."""
 
@@ -72,6 +74,12 @@ class Backend:
     with `/` is of a folder."""
     inner_paths: tuple[str, ...] = ()
     """The files and folders that it opens inside a folder: `("memory.json",)`."""
+    engine_faults: tuple[str, ...] = ()
+    """The codes that `Store.faults` and `Store.thread_faults` yield for what only its engine has:
+    `("index-missing",)`."""
+    impossible_faults: Mapping[str, str] = field(default_factory=dict)
+    """Other codes of `ckpt doctor` that cannot occur in its layouts, each with the reason:
+    `{"namespace-orphaned": "has no namespaces"}`. What follows from capabilities is left out."""
 
     checkpoints: str = ""
     """`module:function(url) -> Store`: `ckpt_toy.opening:open_store`. Of a backend without

@@ -141,9 +141,14 @@ class DecryptingStore(WrappedStore):
         return map(self._write, found) if options.get("values") else found
 
     def checkpoints_at(
-        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,
     ) -> Iterator[Checkpoint]:
-        found = self.inner.checkpoints_at(keys, body=body, metadata=metadata)
+        found = self.inner.checkpoints_at(keys, body=body, metadata=metadata, values=values)
         return map(self._checkpoint, found) if body or metadata else found
 
     def writes_at(

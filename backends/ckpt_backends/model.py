@@ -138,9 +138,10 @@ class Checkpoint:
     at: datetime | None = None
     """When it was stored, UTC, in layouts that order by this time; None if ids contain the time."""
     missing: frozenset[str] = frozenset()
-    """Channels with a version whose value is certainly missing: the layout also stores a mark for
-    channels without a value, and there is neither. Empty if the body was not read, and in layouts
-    that store no such mark."""
+    """Channels with a version that has neither a value nor the mark of a channel without one.
+
+    Either is missing, or the saver failed on the checkpoint before. Empty if the body was not read,
+    and in layouts that store no such mark."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -230,12 +230,17 @@ class Store(Closing, Protocol):
         ...
 
     def checkpoints_at(
-        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,
     ) -> Iterator[Checkpoint]:
         """The checkpoints with these keys, as `checkpoints` returns them.
 
-        Meant for a few hundred keys at once, of any threads. The order is undefined; missing
-        checkpoints are left out.
+        Meant for a few hundred keys at once, of any threads; few checkpoints are in memory at a
+        time if their values are read. The order is undefined; missing checkpoints are left out.
         """
         ...
 

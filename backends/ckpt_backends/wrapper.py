@@ -78,9 +78,14 @@ class WrappedStore(Closing):
         return self.inner.writes(thread_id, **options)
 
     def checkpoints_at(
-        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,
     ) -> Iterator[Checkpoint]:
-        return self.inner.checkpoints_at(keys, body=body, metadata=metadata)
+        return self.inner.checkpoints_at(keys, body=body, metadata=metadata, values=values)
 
     def writes_at(
         self,

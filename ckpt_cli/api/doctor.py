@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -15,6 +17,8 @@ from ckpt_cli.api.surroundings import Surroundings, When, time_of
 from ckpt_cli.api.watch import Watcher
 from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.core.doctor.finding import Checked, Finding
+from ckpt_cli.core.doctor.strict_types import is_strict
+from ckpt_cli.core.doctor.type_use import TypeUses
 from ckpt_cli.queries.doctor.examine import (
     AT_ONCE,
     check_thread,
@@ -24,7 +28,9 @@ from ckpt_cli.queries.doctor.examine import (
     threads_to_check,
 )
 from ckpt_cli.queries.doctor.terms import Terms, ThreadReport, ThreadToCheck
+from ckpt_cli.queries.doctor.types import blocked_findings
 from ckpt_cli.render.doctor import checked_record, finding_record
+from ckpt_cli.render.doctor_types import types_record
 from ckpt_cli.threads.thread import ThreadReader
 
 
@@ -44,6 +50,8 @@ class Examination(Iterator[Answer[Finding]]):
         stands for the store itself."""
         self.severities = Counter[Severity]()
         self.codes = Counter[str]()
+        self.types: TypeUses | None = None
+        """The classes that values name; None if they are not gathered."""
         self._findings = findings(self)
 
     @property
@@ -57,6 +65,7 @@ class Examination(Iterator[Answer[Finding]]):
     def to_dict(self) -> dict[str, Any]:
         """Check what is left, and return what `ckpt doctor -o json` prints."""
         findings = [one.to_dict() for one in self]
+        types = {} if self.types is None else types_record(self.types)
         return {
             "store": self.store,
             "complete": self.complete,
@@ -66,6 +75,7 @@ class Examination(Iterator[Answer[Finding]]):
                 {"thread_id": thread_id or None, "reason": reason}
                 for thread_id, reason in self.unchecked.items()
             ],
+            **types,
         }
 
 
@@ -75,13 +85,19 @@ def examination(
     threads: Iterable[Thread] | None,
     grace: When,
     deep: bool,
+    types: bool,
     jobs: int,
     watch: Watcher,
 ) -> Examination:
     """Check some threads, or all threads and the store itself if `threads` is None."""
-    terms = _terms(around, grace, deep=deep)
+    terms = replace(_terms(around, grace, deep=deep), types=types)
+    if types:  # each is reported once, at the end
+        terms = replace(terms, strict_types=False)
+
+    uses, told = TypeUses(), set[str]()
 
     def find(into: Examination) -> Iterator[Answer[Finding]]:
+        into.types = uses if types else None
         if threads is None:
             yield from _own(store, terms, into, around)
         parts = _parts(store, threads, into, watch)
@@ -89,7 +105,11 @@ def examination(
             into.checked.add(report.checked)
             if report.unchecked:
                 into.unchecked[report.thread_id] = report.unchecked
-            yield from (_counted(one, into, around) for one in report.findings)
+            for use in report.types:
+                uses.add(use)
+            yield from (_counted(one, into, around) for one in _once(report.findings, told))
+        if types and "type-blocked" not in terms.ignored:
+            yield from (_counted(one, into, around) for one in blocked_findings(uses))
 
     return Examination(store.describe().url, find)
 
@@ -116,7 +136,24 @@ def _terms(around: Surroundings, grace: When, *, deep: bool) -> Terms:
     before = time_of(around, grace)
     assert before is not None  # noqa: S101 - it is only None if no time is given
     names = around.names
-    return Terms(around.now, before, deep, dict(names.reducers), names.ignored_codes)
+    return Terms(
+        around.now,
+        before,
+        deep,
+        dict(names.reducers),
+        names.ignored_codes,
+        strict_types=is_strict(os.environ),
+    )
+
+
+def _once(findings: Iterable[Finding], told: set[str]) -> Iterator[Finding]:
+    """Yield findings, but each class that strict mode blocks only once."""
+    for one in findings:
+        if one.code != "type-blocked":
+            yield one
+        elif one.detail not in told:
+            told.add(one.detail)
+            yield one
 
 
 def _own(

@@ -307,13 +307,15 @@ class StoreHandle(Closing):
         match: str | None = None,
         where: str | Sequence[str] = (),
         deep: bool = False,
+        types: bool = False,
         grace: When = "1m",
         jobs: int = 1,
         watch: Watcher = unwatched,
     ) -> Examination:
         """Check threads, by default all, and the store itself. Yields what `ckpt doctor` prints.
 
-        With `deep`, every value is decoded and every step replayed. What is younger than `grace`
+        With `deep`, every value is decoded and every step replayed. With `types`, every value is
+        read, and the classes are gathered that they name. What is younger than `grace`
         is not reported if an agent may still be writing it. `where` is a filter as in `threads`;
         the other arguments are those of `grep`. Raises `NotFound` or `UsageError`.
         """
@@ -322,7 +324,7 @@ class StoreHandle(Closing):
         chosen = None
         if threads is not None or match is not None or where:
             chosen = self._filtered(threads, match, where)
-        return examination(self._store, self._around, chosen, grace, deep, jobs, watch)
+        return examination(self._store, self._around, chosen, grace, deep, types, jobs, watch)
 
     @cached_property
     def memory(self) -> MemoryHandle:

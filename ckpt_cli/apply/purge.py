@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from ckpt_backends.errors import CkptError
 from ckpt_backends.model import StoreInfo
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.url import StoreUrl
+from ckpt_cli.apply.stopping import collected_signals
 from ckpt_cli.apply.writable import writable_store
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval, PurgeReport
 
@@ -81,7 +82,7 @@ def run_purge(
     with writable_store(url, [*readers, *archived]) as writable:
         catching: AbstractContextManager[list[int]] = nullcontext([])
         if catch_signals:
-            catching = _stop_at_signals()
+            catching = collected_signals()
         with catching as caught:
             report = _remove_all(
                 writable,
@@ -100,21 +101,6 @@ def run_purge(
                 report.vacuum = error
         report.not_erased = writable.finish_removal()
     return report
-
-
-@contextmanager
-def _stop_at_signals() -> Iterator[list[int]]:
-    """Collect signals instead of acting on them, so that the current batch is finished."""
-    caught: list[int] = []
-    keep: Callable[..., None] = lambda number, frame: caught.append(number)  # noqa: E731, ARG005
-    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    heeded = [one for one in ending if signal.getsignal(one) is not signal.SIG_IGN]
-    before = {one: signal.signal(one, keep) for one in heeded}
-    try:
-        yield caught
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
 
 
 def _remove_all(

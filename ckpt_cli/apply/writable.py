@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ckpt_backends.changes.change import Change
@@ -43,3 +43,19 @@ def apply_change(url: StoreUrl, change: Change, readers: Iterable[Store] = ()) -
     with writable_store(url, readers) as writable:
         writable.apply(change)
         return writable.finish_removal() if change.removed else ""
+
+
+@contextmanager
+def applying(url: StoreUrl, readers: Sequence[Store] = ()) -> Iterator[Callable[[Change], None]]:
+    """Return a function that applies a change in one transaction, for many changes.
+
+    The function raises what `WritableStore.apply` raises. The readers may be used between changes.
+    """
+    with writable_store(url, readers) as writable:
+
+        def apply(change: Change) -> None:
+            for reader in readers:
+                reader.refresh()
+            writable.apply(change)
+
+        yield apply

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
+from typing import Any
+
 from ckpt_backends.changes.change import Change
 from ckpt_backends.errors import Refused
 from ckpt_cli import diagnostics
@@ -15,16 +19,25 @@ from ckpt_cli.render.plan import (
     plan_rows,
     undo_command,
 )
+from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.session import Session
 from ckpt_cli.threads import redaction
 
 
 def show_and_apply(
-    session: Session, plan: CheckpointPlan, question: str, *, dry_run: bool, yes: bool
+    session: Session,
+    plan: CheckpointPlan,
+    question: str,
+    *,
+    dry_run: bool,
+    yes: bool,
+    more: Callable[[], Mapping[str, Any]] = dict,
+    lines: Callable[[], Iterable[StyledLine]] = tuple,
 ) -> None:
     """Show a plan and, unless it is a dry run, carry it out.
 
-    With `yes` it is carried out first, so that a closed pipe cannot stop it halfway.
+    `more` is added to its record, `lines` to its text. With `yes` it is carried out first, so that
+    a closed pipe cannot stop it halfway.
     Raises `Refused` where nobody can be asked or the answer is no, and what `apply` raises.
     """
     if not dry_run:
@@ -40,8 +53,10 @@ def show_and_apply(
     if dry_run or not output.machine:
         rows = dry_run and not is_redacted
         output.document(
-            lambda: plan_record(shown, undo, dry_run=dry_run, rows=rows),
-            lambda: plan_lines(shown, output.width, undo=undo, is_done=not dry_run and yes),
+            lambda: {**plan_record(shown, undo, dry_run=dry_run, rows=rows), **more()},
+            lambda: chain(
+                plan_lines(shown, output.width, undo=undo, is_done=not dry_run and yes), lines()
+            ),
             rows=lambda: plan_rows(shown),
             columns=plan_columns(),
         )
@@ -51,7 +66,7 @@ def show_and_apply(
     if not yes:
         write(session, plan.change, question, yes=False)
     if output.machine:
-        record = plan_record(shown, undo, dry_run=False, rows=False)
+        record = {**plan_record(shown, undo, dry_run=False, rows=False), **more()}
         output.document(lambda: record, tuple)
     elif output.text:
         output.document(tuple, lambda: done_lines(shown, undo))

@@ -13,7 +13,19 @@ from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
 from ckpt_cli.options import Filter, Jobs, Match, argument, flag, option, takes
-from ckpt_cli.render.doctor import RECORD_COLUMNS, finding_columns, finding_row, summary_text
+from ckpt_cli.render.doctor import (
+    RECORD_COLUMNS,
+    finding_columns,
+    finding_row,
+    progress_text,
+    summary_text,
+)
+from ckpt_cli.render.doctor_types import (
+    TYPE_RECORD_COLUMNS,
+    type_lines,
+    type_record,
+    types_record,
+)
 from ckpt_cli.session import Session
 
 
@@ -27,6 +39,9 @@ class DoctorOptions:
     match: Match = None
     where: Filter = None
     deep: Annotated[bool, flag("Decode every value and replay every step.")] = False
+    types: Annotated[
+        bool, flag("Read every value, and list the classes that LANGGRAPH_STRICT_MSGPACK blocks.")
+    ] = False
     strict: Annotated[bool, flag("Exit with 1 also if there is a warning.")] = False
     grace: Annotated[
         str, option("AGE", "Do not report what an agent may have written within AGE.")
@@ -47,20 +62,24 @@ def doctor(session: Session, options: DoctorOptions) -> None:
     \b
       ckpt -s agent.db doctor
       ckpt -s agent.db doctor user-42 --deep
+      ckpt -s agent.db doctor --types
       ckpt -s prod doctor --where 'status = error' --strict -o json
     """
-    found = session.handle.doctor(
+    found: Examination = session.handle.doctor(
         options.threads,
         match=options.match,
         where=options.where or (),
         deep=options.deep,
+        types=options.types,
         grace=options.grace,
         jobs=options.jobs,
-        watch=partial(progress, total=None, label="checking threads"),
+        watch=partial(progress, total=None, label=lambda: progress_text(found.codes)),
     )
     output = session.output
     if output.array:
         output.document(found.to_dict, tuple)
+    elif options.types and not output.table:
+        _print_types(session, found)
     else:
         _print(session, found)
     for thread_id, reason in found.unchecked.items():
@@ -79,11 +98,26 @@ def _print(session: Session, found: Examination) -> None:
 
     def rows() -> Iterator[dict[str, Any]]:
         for one in found:
+            if found.types is not None and one.found.code == "type-blocked":
+                continue  # the table of types shows it
             yield finding_row(one.found, words) if output.table else one.to_dict()
 
     def summary() -> str:
         return summary_text(found.severities, found.checked, len(found.unchecked))
 
     columns = finding_columns() if output.table else RECORD_COLUMNS
-    if output.records(rows(), columns, rest=summary) == 0 or not output.table:
+    output.records(rows(), columns, rest=summary)
+    if not output.table:
         session.note(summary())
+    types = found.types
+    if types is not None:
+        output.document(lambda: types_record(types), lambda: type_lines(types, output.width))
+
+
+def _print_types(session: Session, found: Examination) -> None:
+    """Print the types as records; the findings are only counted."""
+    for _ in found:
+        pass
+    types = [] if found.types is None else found.types.listed()
+    session.output.records(map(type_record, types), TYPE_RECORD_COLUMNS)
+    session.note(summary_text(found.severities, found.checked, len(found.unchecked)))

@@ -8,9 +8,8 @@ from functools import partial
 from typing import Annotated, Any
 
 from ckpt_backends import shell
-from ckpt_backends.errors import PartlyDone, Refused, UsageError
-from ckpt_cli.apply.writable import refuse_copy
-from ckpt_cli.commands.apply_plan import write
+from ckpt_backends.errors import UsageError
+from ckpt_cli.commands.repair_values import show_values_repair
 from ckpt_cli.core.replay.elimination import Verdict
 from ckpt_cli.core.replay.reducer_options import chosen_reducers, named_reducers
 from ckpt_cli.core.replay.report import ReplayReport
@@ -29,9 +28,8 @@ from ckpt_cli.options import (
     option,
     takes,
 )
-from ckpt_cli.plans.repair import plan_repair
+from ckpt_cli.plans.repair_values import plan_value_repair
 from ckpt_cli.queries.replay_all import check_channels
-from ckpt_cli.render.repair import REPAIR_COLUMNS, repair_lines, repair_record, repair_rows
 from ckpt_cli.render.replay import (
     REPORT_COLUMNS,
     THREAD_COLUMNS,
@@ -39,7 +37,6 @@ from ckpt_cli.render.replay import (
     report_rows,
     transition_columns,
 )
-from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 from ckpt_cli.threads.target import TargetArguments, find_thread
 
@@ -68,7 +65,7 @@ class ReplayOptions:
     where: Where = None
     jobs: Jobs = 1
     reducer: ReducerOption = None
-    repair: Annotated[bool, flag("Restore values that are missing or unreadable.")] = False
+    repair: Annotated[bool, flag("Restore lost values, as `ckpt repair values`.")] = False
     dry_run: DryRun = False
     yes: Yes = False
 
@@ -109,8 +106,7 @@ def replay(session: Session, options: ReplayOptions) -> None:
     or shows ? if several kinds do. EVIDENCE counts the steps that other reducers do not explain.
     A value is unverifiable if it cannot be rebuilt; REASON says why.
 
-    --repair restores values that are missing or damaged. It never changes a readable value, and
-    refuses a value on which the possible reducers disagree.
+    --repair restores values that are missing or unreadable, as `ckpt repair values` does.
 
     \b
       ckpt -s agent.db replay user-42
@@ -149,41 +145,12 @@ def replay(session: Session, options: ReplayOptions) -> None:
 
 def _repair(session: Session, options: ReplayOptions, told: dict[str, str]) -> None:
     reducers = chosen_reducers(session.names.reducers, options.reducer or ())
-    dry_run = options.dry_run
-    if not dry_run:
-        refuse_copy(session.names.store_url)
     reader = find_thread(session.store, options.thread, session.note)
     check_channels(session.store, [reader.thread_id], told, f"thread '{reader.thread_id}'")
-    plan = plan_repair(reader, reducers)
-    output = session.output
-
-    def show() -> None:
-        output.document(
-            lambda: repair_record(plan, dry_run=dry_run),
-            lambda: repair_lines(plan, output.width),
-            rows=lambda: repair_rows(plan),
-            columns=REPAIR_COLUMNS,
-        )
-
-    if dry_run or not output.machine:
-        show()
-    if dry_run and plan.rebuilt:
-        session.note("dry run: nothing was written")
-    if not plan.rebuilt and not plan.refused:
+    found = plan_value_repair(reader, session.rows, None, session.now, reducers)
+    if not found.rebuilt and not found.refused:
         session.note("nothing to do: no value is missing or unreadable")
-    if plan.rebuilt and not dry_run:
-        n = counted(len(plan.rebuilt), "value")
-        write(session, plan.change, f"Restore {n} of thread '{plan.thread_id}'?", yes=options.yes)
-        session.note(f"restored {n}")
-    if output.machine and not dry_run:
-        show()
-    if plan.refused:
-        said = f"cannot restore {counted(len(plan.refused), 'value')}"
-        if plan.rebuilt:
-            raise PartlyDone(said)
-        again = shell.command("ckpt", "replay", "--repair", "--dry-run", ids=[plan.thread_id])
-        hint = f"`{again}` says why"
-        raise Refused(said, hint=None if dry_run else hint)
+    show_values_repair(session, found, dry_run=options.dry_run, yes=options.yes)
 
 
 def _all(session: Session, options: ReplayOptions, told: dict[str, str]) -> None:

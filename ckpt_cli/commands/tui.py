@@ -58,6 +58,7 @@ def tui(
             "cannot start the screen: package 'textual' is not installed",
             hint=install_command("langgraph-ckpt[tui]"),
         ) from None
+    from ckpt_cli.tui.check_rules import CheckRules
     from ckpt_cli.tui.context import ScreenContext
 
     # Errors of the store are reported before the screen starts.
@@ -67,7 +68,8 @@ def tui(
             "--write changes threads, and this store holds memory only",
             hint="name the store of its threads with -s",
         )
-    context = ScreenContext(opening, words, session.zone, pause, memory=memory)
+    rules = CheckRules(dict(session.names.reducers), session.names.ignored_codes)
+    context = ScreenContext(opening, words, session.zone, pause, memory=memory, rules=rules)
     screen = application(context, start)
     with restored(*ENDING):
         screen.run()

@@ -91,7 +91,7 @@ _ckpt_answer() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*|*" --namespace="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --memory"|*" --from"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|*" --older-than"|*" --last"|"grep --where"|*" --jobs"|*" --lines"|*" --interval"|*" --refresh"|*" --thread"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"stats --where"|*" --top"|*" --steps"|*" --to-last"|*" --reason"|*" --append"|*" --replace"|*" --as-node"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan-out"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --grace"|*" --format"|*" --by") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --memory"|*" --from"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|*" --older-than"|*" --last"|"grep --where"|*" --jobs"|*" --lines"|*" --interval"|*" --refresh"|*" --thread"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"stats --where"|*" --top"|*" --steps"|*" --to-last"|*" --reason"|*" --append"|*" --replace"|*" --as-node"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan-out"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --format"|*" --by") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -101,6 +101,8 @@ _ckpt_answer() {
             cmd="sessions $word"
         elif [[ $cmd == memory ]]; then
             cmd="memory $word"
+        elif [[ $cmd == repair ]]; then
+            cmd="repair $word"
         else
             [[ $place == 0 ]] && thread=$word
             place=$((place + 1))
@@ -166,9 +168,13 @@ _ckpt_answer() {
             "memory delete") kind="words:--namespace --match --expired --older-than --all -n --limit --archive --sign-key --dry-run --yes --write" ;;
             "memory import") kind="words:--trusted-key --allow-pickle --dry-run --yes --write" ;;
             replay) kind="words:--at --ns --verify --strict --all --match --where --jobs --reducer --repair --dry-run --yes" ;;
+            doctor) kind="words:--match --where --deep --types --strict --grace --jobs" ;;
             stats) kind="words:--match --where --ns --since --until --top --jobs" ;;
             rollback) kind="words:--at --steps --to-last --last-good --as-of --sibling --root-only --reason --force --dry-run --yes" ;;
             fork) kind="words:--to --at --as-of --set --append --replace --as-node --reason --force --dry-run --yes" ;;
+            "repair messages") kind="words:--at --match --where --all --reason --force --dry-run --yes --content" ;;
+            "repair values") kind="words:--at --match --where --all --reason --force --dry-run --yes --reducer" ;;
+            "repair writes") kind="words:--at --match --where --all --reason --force --dry-run --yes" ;;
             undo) kind="words:--force --dry-run --yes" ;;
             purge) kind="words:--older-than --expired --match --where --status --keep-last --keep-within --keep-tips --protect --include-interrupted --include-pending --include-error --archive --sign-key --plan-out --plan --max-duration --batch --sleep --vacuum --memory --dry-run --yes" ;;
             gc) kind="words:--scope --grace --archive --sign-key --batch --dry-run --yes" ;;
@@ -181,12 +187,13 @@ _ckpt_answer() {
         esac
         kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --redact --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
     elif [[ -z $cmd ]]; then
-        kind="words:threads show history diff interrupts messages grep blame tail tui sessions memory replay stats rollback fork undo purge gc export import du stores trust completion demo"
+        kind="words:threads show history diff interrupts messages grep blame tail tui sessions memory replay doctor stats rollback fork repair undo purge gc export import du stores trust completion demo"
     else
         case "$cmd:$place" in
             "threads:0") kind="words:list show copy delete" ;;
             "sessions:0") kind="words:list show" ;;
             "memory:0") kind="words:list show search export edit delete import" ;;
+            "repair:0") kind="words:messages values writes" ;;
             "threads show:0") kind="thread" ;;
             "threads copy:0") kind="thread" ;;
             "threads delete:"*) kind="thread" ;;
@@ -209,11 +216,15 @@ _ckpt_answer() {
             "memory delete:"*) kind="item" ;;
             "memory import:"*) kind="file" ;;
             "replay:0") kind="target" ;;
+            "doctor:"*) kind="thread" ;;
             "stats:0") kind="thread" ;;
             "rollback:0") kind="target" ;;
             "rollback:1") kind="ref" ;;
             "fork:0") kind="target" ;;
             "fork:1") kind="ref" ;;
+            "repair messages:"*) kind="target" ;;
+            "repair values:"*) kind="target" ;;
+            "repair writes:"*) kind="target" ;;
             "undo:0") kind="thread" ;;
             "export:"*) kind="thread" ;;
             "import:"*) kind="file" ;;

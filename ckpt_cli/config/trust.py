@@ -125,7 +125,7 @@ def remove(path: Path) -> bool:
 
 def entries() -> Iterator[Trusted]:
     """Yield the trusted files, sorted by path."""
-    found = map(_entry, _folder().glob("*.json"))
+    found = map(_entry, state_folder("trusted").glob("*.json"))
     yield from sorted((one for one in found if one is not None), key=lambda one: one.path)
 
 
@@ -152,15 +152,16 @@ def user_folder(variable: str, otherwise: str) -> Path | None:
     return None
 
 
-def _folder() -> Path:
+def state_folder(name: str) -> Path:
+    """Return a folder for what `ckpt` records about this user. Raises `UsageError`."""
     state = user_folder("XDG_STATE_HOME", "~/.local/state")
     if state is None:
         raise UsageError("cannot find your state folder", hint="export XDG_STATE_HOME=FOLDER")
-    return state / "ckpt" / "trusted"
+    return state / "ckpt" / name
 
 
 def _file_of(path: Path) -> Path:
-    return _folder() / f"{_sha256(os.fsencode(path))}.json"
+    return state_folder("trusted") / f"{_sha256(os.fsencode(path))}.json"
 
 
 def _sha256(data: bytes) -> str:

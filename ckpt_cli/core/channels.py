@@ -12,11 +12,13 @@ ROOT = "__root__"
 """The only channel of a graph whose state is a single value."""
 END = "__end__"
 """Channel with the return value of a functional `@entrypoint`."""
+NOT_STORED = "not stored: "
+"""Start of the reason text if a layout does not store a value."""
 LOST_DELTA = Opaque(
     "DeltaChannel",
     0,
     "",
-    "not stored: it is rebuilt from earlier checkpoints, and the shallow saver keeps none",
+    f"{NOT_STORED}it is rebuilt from earlier checkpoints, and the shallow saver keeps none",
 )
 """Shown for a DeltaChannel between two snapshots, if the store keeps only the newest checkpoint."""
 PREVIOUS = "__previous__"

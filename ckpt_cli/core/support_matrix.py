@@ -10,6 +10,8 @@ from ckpt_backends.model import Capability as C
 
 NO_HISTORY = "keeps no history to go back to"
 ONE_STATE = "keeps the values of the newest checkpoint only"
+NO_ANSWERS = "stores no answers to questions"
+NO_STEPS = "does not store what values are made from"
 
 
 _NOTHING = C(0)
@@ -53,6 +55,20 @@ _ONE = Limit(
     "each namespace has one checkpoint, so there is no step to compare or prune",
 )
 
+_NO_ANSWERS = (
+    Limit(C.WRITES, "no", NO_ANSWERS),
+    Limit(_NOTHING, "no", NO_ANSWERS, having=C.VALUES_ONLY),
+)
+_REBUILT = (
+    Limit(C.WRITES, "no", NO_STEPS),
+    Limit(
+        _NOTHING,
+        "head",
+        "values are part of a checkpoint, so a copy of the head gets them",
+        having=C.INLINE_VALUES,
+    ),
+)
+
 LIMITS: Mapping[str, tuple[Limit, ...]] = {
     "threads list": (),
     "threads show": (),
@@ -73,6 +89,9 @@ LIMITS: Mapping[str, tuple[Limit, ...]] = {
     "fork": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
     "fork --to": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
     "undo": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
+    "repair messages": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
+    "repair values": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING, *_REBUILT),
+    "repair writes": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING, *_NO_ANSWERS),
     "threads copy": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),
     "sessions list": (Limit(C.SESSIONS, "no", NO_SESSIONS),),
     "export": (),
@@ -81,14 +100,15 @@ LIMITS: Mapping[str, tuple[Limit, ...]] = {
     "threads delete": (),
     "gc": (),
 }
-"""The limits of each command; the first that applies counts. `replay --repair` is not listed: the
-values that it restores exist only in layouts that store values apart.
+"""The limits of each command; the first that applies counts. `replay --repair` has those of
+`repair values`.
 """
 
 
 CHANGING = frozenset(
     {
         *("rollback", "fork", "fork --to", "undo", "threads copy"),
+        *("repair messages", "repair values", "repair writes"),
         *("purge", "purge --keep-last", "threads delete", "gc"),
     }
 )

@@ -13,7 +13,8 @@ from ckpt_backends.model import BlobKey, Capability, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval
 from ckpt_cli.core.state import read_body
-from ckpt_cli.plans.purge import kept, named_blobs, pruned, root_of, sizes_of_blobs, sum_of
+from ckpt_cli.plans.purge import kept, pruned, sum_of
+from ckpt_cli.queries.references import named_blobs, root_of, sizes_of_blobs
 from ckpt_cli.threads.checkpoint import unreadable
 
 Scope = Literal["blobs", "writes", "calls"]

@@ -14,7 +14,7 @@ from ckpt_backends.changes.removal import Inside, Removal
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Opaque
 from ckpt_backends.errors import CkptError
-from ckpt_backends.model import BlobKey, Checkpoint, Status, Thread, ThreadSize
+from ckpt_backends.model import BlobKey, Status, Thread, ThreadSize
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.retention.policy import (
     PROTECTED,
@@ -24,8 +24,9 @@ from ckpt_cli.core.retention.policy import (
     why_protected,
 )
 from ckpt_cli.core.retention.purge_plan import NOT_FOUND, PlannedRemoval
-from ckpt_cli.core.state import Body, read_body, read_metadata
+from ckpt_cli.core.state import read_body
 from ckpt_cli.core.tasks.triggers import SENDS
+from ckpt_cli.queries.references import named_blobs, root_of, sizes_of_blobs
 from ckpt_cli.queries.threads import Selection, list_threads
 from ckpt_cli.threads.checkpoint import moment_time, unreadable
 from ckpt_cli.threads.heads import head_keys, read_heads, some_at_once
@@ -277,18 +278,6 @@ def sum_of(store: Store, thread_id: str, keys: Collection[tuple[str, str]]) -> T
     return ThreadSize(checkpoints, writes, size)
 
 
-def sizes_of_blobs(
-    store: Store, thread_id: str, keys: Collection[BlobKey] | None = None
-) -> dict[BlobKey, tuple[int, int]]:
-    """Return (rows, bytes) of the values that are stored apart; with `keys`, only of those."""
-    found: dict[BlobKey, tuple[int, int]] = {}
-    for key, size in store.blobs(thread_id):
-        if keys is None or key in keys:
-            number, taken = found.get(key, (0, 0))
-            found[key] = number + 1, taken + size
-    return found
-
-
 def kept(thread: Thread, why: str) -> PlannedRemoval:
     """Return the plan to keep a thread, with the reason."""
     removal = Removal(thread.thread_id, thread.last_at, thread.checkpoints, 0)
@@ -339,21 +328,3 @@ class _Facts:
                         ),
                     )
                 )
-
-
-def named_blobs(ns: str, one: Checkpoint, body: Body) -> set[BlobKey]:
-    """Return the values that a checkpoint refers to, if values are stored apart.
-
-    A value that it refers to may not be stored: a channel may have none, or a small one is in the
-    body.
-    """
-    if one.blobs is None:
-        return set()
-    return {BlobKey(ns, channel, str(version)) for channel, version in body.versions.items()}
-
-
-def root_of(one: Checkpoint) -> str | None:
-    """Return the root checkpoint with the step that called a subgraph; None if it is not stored."""
-    parents = read_metadata(one).get("parents")
-    root = parents.get("") if isinstance(parents, dict) else None
-    return root if isinstance(root, str) else None

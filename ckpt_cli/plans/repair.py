@@ -33,12 +33,12 @@ _Key = tuple[str, str, str]
 """(namespace, channel, version)."""
 
 
-class _Refused(Exception):
+class CannotRebuild(Exception):
     """The value cannot be restored; the message is the reason."""
 
 
-def _can_repair(capabilities: Capability) -> bool:
-    """Whether values are stored apart, where a missing one can be added."""
+def stores_apart(capabilities: Capability) -> bool:
+    """Return whether values are stored apart, where a missing one can be added."""
     return Capability.INLINE_VALUES not in capabilities and Capability.ADDING in capabilities
 
 
@@ -50,8 +50,8 @@ def plan_repair(reader: ThreadReader, reducers: Mapping[str, str]) -> Repair:
     apart.
     """
     capabilities = reader.store.describe().capabilities
-    if not _can_repair(capabilities):
-        usable = [name for name, can in layouts(known_backends()).items() if _can_repair(can)]
+    if not stores_apart(capabilities):
+        usable = [name for name, can in layouts(known_backends()).items() if stores_apart(can)]
         raise Unsupported(
             "cannot repair: this layout stores values inside checkpoints",
             hint=f"--repair works on {', '.join(usable)}",
@@ -62,14 +62,16 @@ def plan_repair(reader: ThreadReader, reducers: Mapping[str, str]) -> Repair:
     rebuilt: list[Rebuilt] = []
     refused: list[Refusal] = []
     for one in lost:
-        place = _place(one)
+        place = place_of(one)
         key = (place.checkpoint_ns, place.channel, place.version)
         judgement = judgements[namespace_kind(place.checkpoint_ns), place.channel]
         if key in known or not _is_damage(one, judgement):
             continue
+        pieces = Reassembly()
         try:
-            value, typed = _rebuild(reader, one, judgement, known)
-        except (_Refused, Unbuildable) as error:
+            base = _base(one, known, pieces)
+            value, typed = rebuild(reader, one, judgement, base, pieces, _tag(one))
+        except (CannotRebuild, Unbuildable) as error:
             refused.append(Refusal(place, str(error)))
             continue
         known[key] = typed
@@ -100,23 +102,29 @@ def _is_damage(one: Lost, judgement: Judgement) -> bool:
     return verdict is not Verdict.MATCH
 
 
-def _rebuild(
-    reader: ThreadReader, one: Lost, judgement: Judgement, known: Mapping[_Key, TypedBytes]
+def rebuild(
+    reader: ThreadReader,
+    one: Lost,
+    judgement: Judgement,
+    base: Held,
+    pieces: Reassembly,
+    tag: str,
 ) -> tuple[Value, TypedBytes]:
-    """Return the value and its bytes. Raises `_Refused` or `Unbuildable`."""
+    """Return the value that follows from the previous one, and its bytes as `tag`.
+
+    Raises `CannotRebuild` or `Unbuildable`.
+    """
     if not judgement.survivors:
-        raise _Refused("the reducer of the channel is unknown; name it with --reducer")
+        raise CannotRebuild("the reducer of the channel is unknown; name it with --reducer")
     if one.made_lacks:
-        raise _Refused(one.made_lacks)
+        raise CannotRebuild(one.made_lacks)
     if not one.check.wrote:
-        raise _Refused("what was written to it is not stored")
+        raise CannotRebuild("what was written to it is not stored")
     if judgement.against and not judgement.chosen and judgement.is_doubtful:
-        raise _Refused("the reducer of the channel is uncertain; name it with --reducer")
+        raise CannotRebuild("the reducer of the channel is uncertain; name it with --reducer")
     reducers = [REDUCERS[name] for name in judgement.survivors if name in REDUCERS]
     if not reducers:
-        raise _Refused("the channel has a custom reducer")
-    pieces = Reassembly()
-    base = _base(one, known, pieces)
+        raise CannotRebuild("the channel has a custom reducer")
     results: list[tuple[Held, str]] = []
     for reducer in reducers:
         for way in one.ways:
@@ -124,21 +132,21 @@ def _rebuild(
             results += [(held, reducer.name) for held in reducer.results(base, batches or [[]])]
     held, name = results[0] if results else (ABSENT, "")
     if held is ABSENT:
-        raise _Refused("the recorded writes produce no value")
+        raise CannotRebuild("the recorded writes produce no value")
     for other, other_name in results[1:]:
         if other is ABSENT or not same(held, other):
-            raise _Refused(
+            raise CannotRebuild(
                 f"ambiguous: {name} and {other_name} both fit and produce different values;"
                 " name the reducer with --reducer"
                 if name != other_name
                 else "the order of the writes is not stored"
             )
     value = _completed(reader, one, held, pieces)
-    typed = pieces.write(value, _tag(one))
+    typed = pieces.write(value, tag)
     if not same(decode(typed), value):
-        raise _Refused("the rebuilt bytes do not decode to the value")
+        raise CannotRebuild("the rebuilt bytes do not decode to the value")
     if one.check.denied & judgement.mask and not one.check.confirmed & judgement.mask:
-        raise _Refused("later steps do not follow from the rebuilt value")
+        raise CannotRebuild("later steps do not follow from the rebuilt value")
     return value, typed
 
 
@@ -155,13 +163,13 @@ def _base(one: Lost, known: Mapping[_Key, TypedBytes], pieces: Reassembly) -> He
     if name in parent.body.values:
         return parent.body.values[name]  # small values are stored in the body
     if name in parent.body.versions:
-        raise _Refused("the previous value is missing too")
+        raise CannotRebuild("the previous value is missing too")
     return ABSENT
 
 
 def _read(pieces: Reassembly, typed: TypedBytes | None) -> Value:
     if typed is None:
-        raise _Refused("what was written to it is not stored")
+        raise CannotRebuild("what was written to it is not stored")
     return pieces.read(typed)
 
 
@@ -178,7 +186,7 @@ def _completed(reader: ThreadReader, one: Lost, held: Held, pieces: Reassembly) 
             ]
             if is_complete(filled):
                 return filled
-    raise _Refused("it has a message whose generated id is not stored anywhere else")
+    raise CannotRebuild("it has a message whose generated id is not stored anywhere else")
 
 
 def _later_values(reader: ThreadReader, one: Lost, pieces: Reassembly) -> Iterator[list[Value]]:
@@ -219,7 +227,8 @@ def _tag(one: Lost) -> str:
     return "json" if "json" in tags else "msgpack"
 
 
-def _place(one: Lost) -> DamagedValue:
+def place_of(one: Lost) -> DamagedValue:
+    """Return the value, and the first checkpoint that refers to it."""
     key = one.child.key
     version = str(one.child.body.versions.get(one.check.channel))
     return DamagedValue(

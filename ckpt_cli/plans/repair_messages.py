@@ -91,9 +91,9 @@ def plan_message_repair(
     reason = None if reader.is_values_only else "repair messages"
     options = RollbackOptions(edits=edits, force=force, reason=reason)
     plan = plan_rollback(reader, rows, chosen, now, options)
-    notes = [note for one in made for note in _notes(one)]
+    notes = [note for one in made for note in _mends(one)]
     kept = [note for note in plan.notes if note != RETRIES]
-    return replace(plan, action="repair", notes=(*notes, *kept))
+    return replace(plan, action="repair", mends=tuple(notes), notes=tuple(kept))
 
 
 def _mended(
@@ -149,7 +149,7 @@ def _begins_with(items: Sequence[Value], before: Sequence[Value]) -> bool:
     return len(before) <= len(items) and all(map(same, items, before))
 
 
-def _notes(one: _Mended) -> Iterator[str]:
+def _mends(one: _Mended) -> Iterator[str]:
     counts = {
         "added for calls without one": one.added,
         "moved behind its call": one.moved,

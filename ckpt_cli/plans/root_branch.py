@@ -143,9 +143,15 @@ def notes_of(reader: ThreadReader, head: Moment, target: Moment, now: datetime) 
     newest = reader.thread.last_at
     if newest is not None and now - newest < _BUSY:
         yield "the newest checkpoint is a few seconds old: stop the agent of this thread first"
-    if head.key == target.key and any(task.writes for task in head.step.tasks):
+    if head.key == target.key:
+        yield from head_notes(head)
+    if target.step.next is None:
+        yield "what runs next is unknown: the store does not say"
+
+
+def head_notes(head: Moment) -> Iterator[str]:
+    """Yield what to know before a rollback to the head itself."""
+    if any(task.writes for task in head.step.tasks):
         yield "the target is the head: the results of its finished tasks are not copied"
         if head.status is Status.ERROR:
             yield RETRIES
-    if target.step.next is None:
-        yield "what runs next is unknown: the store does not say"

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from ckpt_backends import shell
 from ckpt_backends.changes.change import Change
+from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Refused
 from ckpt_backends.model import Checkpoint, CheckpointKey
@@ -63,6 +64,14 @@ def plan_undo(reader: ThreadReader, rows: Store, now: datetime, *, force: bool) 
     )
 
 
+def added_at(reader: ThreadReader) -> datetime | None:
+    """Return when `ckpt` last added a checkpoint to the head's branch; None if it did not."""
+    try:
+        return time_of(_newest_added(reader).key.checkpoint_id)
+    except NotFound:
+        return None
+
+
 def _plan_removal(reader: ThreadReader, added: Checkpoint) -> CheckpointPlan:
     """Plan to remove a thread that is a copy. Raises `Refused` if it was used since it was made."""
     metadata = read_metadata(added)
@@ -108,8 +117,8 @@ def _newest_added(reader: ThreadReader) -> Checkpoint:
     ours = [one for one in found if _is_ours(read_metadata(one))]
     if not ours:
         raise NotFound(
-            f"nothing to undo in thread '{reader.thread_id}': no rollback or fork on its current"
-            " branch",
+            f"nothing to undo in thread '{reader.thread_id}': no rollback, fork or repair on its"
+            " current branch",
             hint=f"`{shell.command('ckpt', 'rollback', ids=[reader.thread_id, 'REF'])}`"
             " goes to any checkpoint",
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 
@@ -42,6 +42,19 @@ _FIRST = {
     "update": "the writes of update_state are not stored",
 }
 """Why the values of a first checkpoint cannot be verified, by source."""
+Watch = Callable[[KeptCheckpoint, KeptCheckpoint | None], None]
+"""Is called with each checkpoint, and with its parent if that was read before."""
+
+
+def watched_replay(reader: ThreadReader, watch: Watch) -> Replayed:
+    """Replay a thread and show each checkpoint, with its state and writes, to `watch`.
+
+    The checkpoints of a namespace come oldest first. The caller makes the cache of decoded values.
+    """
+    found = Replayed(reader.thread_id)
+    for ns in reader.namespaces:
+        found.transitions.extend(_Namespace(reader, ns, found.tallies, None, watch=watch))
+    return found
 
 
 def replay_with_lost(reader: ThreadReader) -> tuple[Replayed, list[Lost]]:
@@ -93,6 +106,7 @@ class _Namespace:
         ids: Collection[str] | None,
         look: str | None = None,
         lost: list[Lost] | None = None,
+        watch: Watch | None = None,
     ) -> None:
         chosen = [
             one
@@ -102,6 +116,7 @@ class _Namespace:
         self._reader = reader
         self._ns = checkpoint_ns
         self._look = look
+        self._watch = watch
         self._checker = ChannelChecker(reader, checkpoint_ns, tallies, lost)
         self._order = [one.key.checkpoint_id for one in reversed(chosen)]
         self._children = Counter(one.parent_checkpoint_id for one in chosen)
@@ -151,6 +166,8 @@ class _Namespace:
         # A parent that is only assumed proves nothing.
         is_told = parent_id is not None and not moment.checkpoint.begins_run
         parent = self._kept.get(parent_id or "") if is_told else None
+        if self._watch is not None:
+            self._watch(here, parent)
         if moment.key.checkpoint_id == self._look:
             self._checker.looked = Look(moment)
             if parent is not None:

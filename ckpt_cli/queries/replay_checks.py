@@ -36,6 +36,7 @@ from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.thread import ThreadReader
 
 NO_DELTA = "a DeltaChannel stores no value between snapshots"
+_GONE = "the value before it is not stored"
 
 
 @dataclass(slots=True)
@@ -88,7 +89,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A value that the layout stores apart and that is missing or unreadable."""
+    """A value that is missing or unreadable. Inside a body, a channel may also have none."""
 
     child: Moment
     """The first checkpoint that refers to its version."""
@@ -99,7 +100,7 @@ class Lost:
     """Why the writes do not determine the value; empty if they do."""
     check: Check
     blob: TypedBytes | None
-    """The stored bytes that cannot be read; None if nothing is stored."""
+    """The stored bytes that cannot be read; None if nothing is stored apart from the body."""
 
 
 class ChannelChecker:
@@ -127,8 +128,12 @@ class ChannelChecker:
         names = {*here.values, *parent.values, *parent.carried}
         changed = written_channels(made)
         named = writes_in_metadata(moment.metadata)
+        # Without channels for nodes, the name alone tells whether a channel holds state.
+        are_sure = moment.body.names_edges and parent.moment.body.names_edges
         for name in sorted(names | changed):
-            if not (is_state(name, moment.body) and is_state(name, parent.moment.body)):
+            if not (are_sure and name in names) and not (
+                is_state(name, moment.body) and is_state(name, parent.moment.body)
+            ):
                 continue
             base: Held = parent.values.get(name, ABSENT)
             stored: Held = here.values.get(name, ABSENT)
@@ -219,7 +224,8 @@ class ChannelChecker:
         check.assumed, check.lacking, check.lost = found.assumed, lacking, is_lost
         if not lacking:
             check.differing = self._differing(name, found, stored)
-        if self._lost is not None and (is_lost or is_unreadable(stored)):
+        is_named = name in moment.body.versions
+        if (stored is ABSENT and is_named and not is_delta) or is_unreadable(stored):
             self._note_lost(moment, parent, possible, made, check)
         look = self.looked
         if look is not None and look.child is moment and (wrote or not _is_kept(base, stored)):
@@ -228,7 +234,8 @@ class ChannelChecker:
             look.channels[name] = Looked(known, possible, stored, check)
         for earlier in parent.open.get(name, ()):
             earlier.confirmed |= found.by_rebuilt
-            if wrote and not lacking and not is_lost:
+            # Without the value before it, what the reducers made of that can still be wrong.
+            if wrote and not is_lost and not made.lacking and lacking in ("", _GONE):
                 earlier.denied |= bits_at(carried) & ~found.mask
         if is_delta or not lacking or is_unreadable(stored):
             self._carry(here, parent, found, check, is_delta=is_delta)
@@ -280,12 +287,13 @@ class ChannelChecker:
         check: Check,
     ) -> None:
         name = check.channel
-        if _same_version(name, moment, parent.moment):
+        if self._lost is None or _same_version(name, moment, parent.moment):
             return
+        if moment.checkpoint.blobs is None and check.mask & self.tally(name).leaders:
+            return  # inside a body, a channel without a value may be right
         blob = (moment.checkpoint.blobs or {}).get(name)
-        if self._lost is not None and moment.checkpoint.blobs is not None:
-            value = None if blob is None else blob.value
-            self._lost.append(Lost(moment, parent.moment, ways, made.lacking, check, value))
+        value = None if blob is None else blob.value
+        self._lost.append(Lost(moment, parent.moment, ways, made.lacking, check, value))
 
     def is_delta(self, name: str, moment: Moment) -> bool:
         return name in moment.body.versions and name in self._reader.delta_channels(self._ns)
@@ -312,11 +320,11 @@ def _unread(
     if is_unreadable(stored):
         return "its value cannot be read"
     if base is NOT_STORED and not carried:
-        return "the value before it is not stored"
+        return _GONE
     if is_unreadable(base) and not carried:
         return "the value before it cannot be read"
     if is_gone:
-        return "the value before it is not stored"
+        return _GONE
     return "a write to it cannot be read" if any(map(is_unreadable, wrote)) else ""
 
 

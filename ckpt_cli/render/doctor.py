@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.core.doctor.finding import Checked, Finding
-from ckpt_cli.render.terminal.styled_text import Style
+from ckpt_cli.render.terminal.fields import command_field, field
+from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
 from ckpt_cli.render.terminal.table import Column, plain_columns
 from ckpt_cli.render.values.one_line import counted
+
+_SHOWN = 3
+"""Number of codes in the label of the progress bar."""
 
 _STYLES: Mapping[str, Style] = {
     Severity.ERROR: "error",
@@ -55,13 +59,31 @@ def finding_row(finding: Finding, store_words: Sequence[str]) -> dict[str, Any]:
 def finding_columns() -> list[Column]:
     """Return the columns of the table and of TSV."""
     return [
-        Column("SEVERITY", "severity", style=lambda one: _STYLES.get(str(one), "plain"), drop=2),
+        Column("SEVERITY", "severity", style=lambda one: _STYLES.get(str(one), "plain"), drop=3),
         Column("CODE", "code"),
         Column("THREAD@REF", "where", style="id"),
-        Column("NAMESPACE", "checkpoint_ns", drop=1),
+        Column("NAMESPACE", "checkpoint_ns", drop=2),
+        Column("CHANNEL", "channel", drop=1),
         Column("WHAT", "detail", cut=True, least=30),
         Column("FIX", "fix"),
     ]
+
+
+def finding_lines(finding: Finding, store_words: Sequence[str], width: int) -> Iterator[StyledLine]:
+    """Yield one finding with its place, what it means and what helps."""
+    yield line((finding.severity.value, _STYLES[finding.severity]), " ", (finding.code, "bold"))
+    place = {
+        "at": finding.ref or finding.checkpoint_id,
+        "in": finding.checkpoint_ns,
+        "channel": finding.channel,
+        "task": finding.task_id,
+        "what": finding.detail,
+    }
+    for name, text in place.items():
+        if text:
+            yield from field(name, text, width)
+    if fix := finding.fix(list(store_words)):
+        yield command_field("fix", fix)
 
 
 RECORD_COLUMNS = plain_columns(
@@ -98,6 +120,14 @@ def summary_text(severities: Counter[Severity], checked: Checked, unchecked: int
     if unchecked:
         text += f"; {counted(unchecked, 'thread')} could not be checked completely"
     return text
+
+
+def progress_text(codes: Counter[str]) -> str:
+    """Return the label of the progress bar: how often each code was found so far."""
+    listed = [f"{number} {code}" for code, number in codes.most_common(_SHOWN)]
+    if len(codes) > _SHOWN:
+        listed.append(f"{codes.total() - sum(n for _, n in codes.most_common(_SHOWN))} others")
+    return f"checking threads: {', '.join(listed)}" if listed else "checking threads"
 
 
 def _counted(number: int, severity: Severity) -> str:

@@ -1,4 +1,4 @@
-"""Print the plan of a rollback, fork or undo as text and as a record."""
+"""Print the plan of a rollback, fork, repair or undo as text and as a record."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _QUESTION = 1000
 
 
 def plan_record(plan: CheckpointPlan, undo: str, *, dry_run: bool, rows: bool) -> dict[str, Any]:
-    """Return the answer of `rollback`, `fork` and `undo` as JSON; `rows` adds the rows that
-    change.
+    """Return the answer of `rollback`, `fork`, `repair` and `undo` as JSON; `rows` adds the rows
+    that change.
     """
     main = plan.main
     record: dict[str, Any] = {
@@ -68,6 +68,8 @@ def plan_record(plan: CheckpointPlan, undo: str, *, dry_run: bool, rows: bool) -
         "notes": list(plan.notes),
         "dry_run": dry_run,
     }
+    if plan.mends:
+        record["mends"] = list(plan.mends)
     if rows:
         record["change"] = change_record(plan.change)
     return record
@@ -105,6 +107,8 @@ def plan_lines(
             "was" if is_done else "now", f"{_name(plan, plan.before)}, {_state(plan)}", width, "id"
         )
         yield from _trouble(plan, width)
+    for mended in plan.mends:
+        yield from field("mended" if is_done else "mends", mended, width)
     yield from _change(plan, width, is_done=is_done)
     for one in plan.also:
         verb = (_REMOVES if one.form == "removal" else _ADDS)[int(is_done)]

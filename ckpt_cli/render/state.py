@@ -8,7 +8,7 @@ from typing import cast
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID
-from ckpt_cli.core.channels import MEANINGS
+from ckpt_cli.core.channels import MEANINGS, NOT_STORED
 from ckpt_cli.core.tasks.writes import TaskWrite
 from ckpt_cli.core.values.paths import Selected, format_path
 from ckpt_cli.queries.show import CheckpointView
@@ -20,7 +20,6 @@ from ckpt_cli.render.terminal.units import age, size, step_words, when
 from ckpt_cli.render.thread import PLAINTEXT, lifetime_lines, status_lines, step_lines
 from ckpt_cli.render.values.block import block
 from ckpt_cli.render.values.one_line import summary
-from ckpt_cli.threads.checkpoint import NOT_STORED
 
 _INDENT = 2
 _SIZE_CELLS = 16

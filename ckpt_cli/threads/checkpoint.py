@@ -11,14 +11,12 @@ from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.encryption import CLOSED
 from ckpt_backends.errors import Unreadable
 from ckpt_backends.model import Checkpoint, CheckpointKey, Status, Write
-from ckpt_cli.core.channels import LOST_DELTA
+from ckpt_cli.core.channels import LOST_DELTA, NOT_STORED
 from ckpt_cli.core.state import Body, source_from, step_from
 from ckpt_cli.core.tasks.status import conditions_of, status_of
 from ckpt_cli.core.tasks.tasks import Step
 
 _FIRST_YEAR, _LAST_YEAR = 1, 9999
-NOT_STORED = "not stored: "
-"""Start of the reason text if a layout does not store the state of a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,12 +30,16 @@ def head_keys(threads: Sequence[Thread]) -> list[CheckpointKey]:
 
 
 def read_heads(
-    store: Store, threads: Sequence[Thread], inference: TriggerInference
+    store: Store,
+    threads: Sequence[Thread],
+    inference: TriggerInference,
+    *,
+    state: bool = False,
 ) -> Iterator[Moment]:
     """Yield the root heads of some threads, in any order; missing ones are left out.
 
-    Only values of writes to LangGraph's control channels are read. Values of channels are not read
-    if the layout stores them apart.
+    Only values of writes to LangGraph's control channels are read. If the layout stores the values
+    of channels apart, they are read only with `state`.
     """
     keys = head_keys(threads)
     if not keys:
@@ -44,7 +48,7 @@ def read_heads(
     for write in store.writes_at(keys, values=CONTROL):
         writes[write.key].append(write)
     listed = {one.thread_id: one for one in threads}
-    for checkpoint in store.checkpoints_at(keys, body=True, metadata=True):
+    for checkpoint in store.checkpoints_at(keys, body=True, metadata=True, values=state):
         key = checkpoint.key
         reader = ThreadReader(store, listed[key.thread_id], inference)
         yield reader.with_step(checkpoint, writes[key])

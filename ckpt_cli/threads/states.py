@@ -125,6 +125,8 @@ def delta_parts(
     A checkpoint's own writes are not part of its value; those of the ancestor that stores the
     value are.
     """
+    if not names:  # Its ancestors need not be listed.
+        return {}
     found = {name: DeltaParts([]) for name in names}
     open_names = set(names)
     for ancestor in _ancestors(reader, checkpoint, open_names):

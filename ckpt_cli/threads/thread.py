@@ -109,10 +109,10 @@ class ThreadReader:
             here = parents[here]
         return list(found)
 
-    @cached_property
+    @property
     def has_history(self) -> bool:
         """Whether the layout keeps more than the newest checkpoint of a namespace."""
-        return Capability.HISTORY in self.store.describe().capabilities
+        return Capability.HISTORY in self._inference.capabilities
 
     def delta_channels(self, checkpoint_ns: str) -> set[str]:
         """Return the DeltaChannels of a namespace, from the metadata of all its checkpoints."""

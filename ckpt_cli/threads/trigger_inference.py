@@ -28,9 +28,14 @@ class TriggerInference:
         self._store = store
 
     @cached_property
+    def capabilities(self) -> Capability:
+        """What the layout stores and can do."""
+        return self._store.describe().capabilities
+
+    @property
     def is_values_only(self) -> bool:
         """Whether the layout stores only the values of a checkpoint."""
-        return Capability.VALUES_ONLY in self._store.describe().capabilities
+        return Capability.VALUES_ONLY in self.capabilities
 
     @cached_property
     def readers(self) -> Mapping[str, Collection[str]]:

@@ -64,6 +64,11 @@ def ref(place: CheckpointKey) -> str:
     return f"{place.thread_id}@{place.checkpoint_id}"
 
 
+def check_command(store: Sequence[str], thread_id: str, *, deep: bool) -> str:
+    """Return the command that prints the findings of a thread."""
+    return command("ckpt", *store, "doctor", *(["--deep"] if deep else []), ids=[thread_id])
+
+
 def config(place: CheckpointKey) -> str:
     """Return the config dict with which a graph reads or resumes a checkpoint."""
     return json.dumps({"configurable": asdict(place)}, ensure_ascii=False)

@@ -15,6 +15,7 @@ from ckpt_backends.protocol import ScanObserver, Store
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.threads.opening import Opening
+from ckpt_cli.tui.check_rules import CheckRules
 from ckpt_cli.tui.store_worker import StoreWorker
 
 _PATIENCE = 1.0
@@ -61,7 +62,7 @@ class ScanStatus(ScanObserver):
 class ScreenContext:
     """One store with a separate connection for each kind of query, so that none waits for another.
 
-    The connection to its long-term memory is opened when it is first needed.
+    Each connection is opened when it is first needed.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class ScreenContext:
         pause: float,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         memory: MemoryNamed | None = None,
+        rules: CheckRules | None = None,
     ) -> None:
         self.opening = opening
         self.store_words = store_words
@@ -81,6 +83,7 @@ class ScreenContext:
         """Seconds between two refreshes; 0 to refresh only on request."""
         self.now = now
         self.memory_named = memory or MemoryNamed(opening.url, store_words)
+        self.rules = rules or CheckRules()
         self.scan = ScanStatus()
         self.failures: deque[Exception] = deque(maxlen=_FAILURES)
         """The last errors, for --debug."""
@@ -88,8 +91,8 @@ class ScreenContext:
         def connect() -> Store:
             return opening.open(lambda _: None, lambda: self.scan)
 
-        self.threads, self.heads, self.detail, self.searching = workers = [
-            StoreWorker[Store](connect, self.failures) for _ in range(4)
+        self.threads, self.heads, self.detail, self.searching, self.checking = workers = [
+            StoreWorker[Store](connect, self.failures) for _ in range(5)
         ]
         self.memory = StoreWorker[MemoryStore](
             lambda: open_memory(self.memory_named.url), self.failures

@@ -42,6 +42,7 @@ READING_KEYS: Sequence[Key] = (
     ),
     Key("left_square_bracket", "turn(-1)", "Previous tab", "Show the previous tab", "["),
     Key("right_square_bracket", "turn(1)", "Next tab", "Show the next tab", "]"),
+    Key("v", "check", "Check", "Check every value of this thread", "v"),
     Key("f", "follow", "Follow", "Keep the cursor on the head (toggle)", "f"),
     Key("o", "unfold", "Unfold", "Unfold or fold long runs of steps", "o"),
     Key("a", "nest", "Subgraphs", "Show or hide subgraphs inside the tree", "a"),
@@ -85,6 +86,7 @@ PANE_KEYS: Sequence[tuple[str, str]] = (
     ("Enter", "On a subgraph call: show its tree"),
     ("Enter", "On folded steps: unfold them"),
     ("Enter", "On a message or value: go to its writer"),
+    ("Enter", "On a finding: go to its checkpoint"),
     ("Enter", "On a memory item: go to its value, its thread"),
     ("Esc", "Go back; leave a subgraph; clear a filter"),
     ("/", "Filter threads or items; elsewhere search: n, N"),
@@ -101,6 +103,7 @@ SIGNS: Sequence[tuple[str, str]] = (
     ("●", "Head: the checkpoint that the next run starts from"),
     ("┊", "Folded steps"),
     ("╰", "Call of a subgraph"),
+    ("!", "Checkpoint with findings"),
     ("▌", "The marked checkpoint, which diffs start from"),
 )
 """What the signs before threads and checkpoints mean."""

@@ -40,11 +40,13 @@ from ckpt_cli.tui.plans import (
     EditedValue,
     Fork,
     Kind,
+    Mending,
     Planner,
     Proposal,
     ReviewedRemoval,
     channels_of,
     editable,
+    mending,
 )
 from ckpt_cli.tui.screens.forms import ForkForm, PurgeForm
 from ckpt_cli.tui.screens.main import MainScreen
@@ -62,11 +64,17 @@ _HEADINGS: Mapping[Kind, str] = {
     "append": f"JSON to append to '{{}}', as one item.\n{_CANCEL}",
 }
 
+_REPAIRS: Mapping[Mending, str] = {
+    "messages": "Answer these tool calls?",
+    "values": "Restore these values?",
+    "writes": "Drop this answer?",
+}
+
 WRITING_KEYS: Sequence[Key] = (
     Key("B", "rollback", "Roll back", "Roll the thread back to this checkpoint", "B", True),
     Key("F", "fork", "Fork", "Fork this checkpoint to a branch or a new thread", "F", True),
     Key("U", "undo", "Undo", "Undo the last rollback or fork of this thread", "U"),
-    Key("P", "repair", "Repair", "Restore missing or unreadable values of this thread", "P"),
+    Key("P", "repair", "Repair", "Mend the finding, or lost values of this thread", "P"),
     Key("D", "delete", "Delete", "Delete this thread, whatever its status", "D"),
     Key("X", "purge", "Purge", "Remove threads, or prune their old checkpoints", "X"),
 )
@@ -123,9 +131,16 @@ class WritingScreen(MainScreen):
 
     @work(exclusive=True, group="change")
     async def action_repair(self) -> None:
-        if self.view.thread_id is not None:
-            question = partial(self._planner.repair, thread_id=self.view.thread_id, chosen={})
-            await self._propose(question, "Restore these values?")
+        thread_id, finding = self.view.thread_id, self.inspector.document.finding
+        if thread_id is None:
+            return
+        kind = "values" if finding is None else mending(finding)
+        if kind is None:
+            self.say("no repair mends this finding; press c for what helps", is_error=True)
+            return
+        reducers = self.context.rules.reducers
+        question = partial(self._planner.repair, thread_id=thread_id, kind=kind, reducers=reducers)
+        await self._propose(question, _REPAIRS[kind], _UNDO)
 
     @work(exclusive=True, group="change")
     async def action_fork(self) -> None:
@@ -171,14 +186,19 @@ class WritingScreen(MainScreen):
         if found is None or not await self.app.push_screen_wait(PlanScreen(ask, found.lines)):
             return
         try:
+            if found.record is not None:
+                await asyncio.to_thread(found.record)
             await asyncio.to_thread(self.app.apply, found.change)
         except CkptError as error:
             self.show_error(error)
             return
+        # The list of threads does not show that a value changed.
+        self.forget_findings()
         await self.listed_anew()
         if found.head is not None:
             self.jump(found.head)
-        self.say(f"{found.done}{hint}")
+        is_undoable = found.head is not None or found.record is not None
+        self.say(f"{found.done}{hint}" if is_undoable else found.done)
 
     async def listed_anew(self) -> None:
         """List all threads again, and wait until that is done."""

@@ -32,6 +32,7 @@ READING = [
     *(["diff", "trip"], ["diff", "trip", "--writes"], ["grep", "from"], ["blame", "trip", "items"]),
     *(["du"], ["du", "trip", "--by", "channel"], ["interrupts"], ["stats"]),
     ["replay", "--all", "--verify"],
+    ["doctor", "--deep"],
 ]
 WRITING = [
     ["rollback", "trip", "~1", "--yes"],

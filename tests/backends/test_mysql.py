@@ -41,6 +41,7 @@ COMMANDS = [
     ["replay", "--all", "--verify", "--jobs", "2"],
     ["stats"],
     ["stores"],
+    ["doctor", "--deep"],
     ["replay", "trip", "--repair", "--dry-run"],
     ["rollback", "trip", "head", "--force", "--dry-run"],
     ["fork", "trip", "head", "--to", "new", "--dry-run"],

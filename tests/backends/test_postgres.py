@@ -40,6 +40,7 @@ COMMANDS = [
     ["replay", "--all", "--verify", "--jobs", "2"],
     ["stats"],
     ["stores"],
+    ["doctor", "--deep"],
 ]
 CHANGES = [
     ["replay", "trip", "--repair", "--dry-run"],

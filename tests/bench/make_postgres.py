@@ -24,7 +24,7 @@ from tests.bench.agent import State
 from tests.bench.clone import shifted
 
 STEPS = 200
-"""Number of checkpoints of a copied thread."""
+"""Number of checkpoints of a copied thread, unless another is asked for."""
 DEEP = 10_000
 """Number of checkpoints of the thread `deep`."""
 _PERIOD = timedelta(days=90)
@@ -57,13 +57,13 @@ _COPIED = (
 """Ordered by time, as a saver would have added the rows."""
 
 
-def fill(url: str, threads: int) -> None:
+def fill(url: str, threads: int, steps: int = STEPS) -> None:
     """Create the tables and their rows, and analyze them as autovacuum would do."""
     with PostgresSaver.from_conn_string(url) as saver:
         saver.setup()
         for thread_id, turns, waits in (
-            ("done", STEPS - 2, False),
-            ("waiting", STEPS - 2, True),
+            ("done", steps - 2, False),
+            ("waiting", steps - 2, True),
             ("deep", DEEP - 2, False),
         ):
             config: Any = {"configurable": {"thread_id": thread_id}, "recursion_limit": DEEP}
@@ -80,7 +80,7 @@ def fill(url: str, threads: int) -> None:
             "CREATE TEMP TABLE copies (of_thread text, of_id text, to_thread text, to_id text,"
             " to_parent text, to_ts text, to_task text)"
         )
-        templates = {name: _template(connection, name) for name in ("done", "waiting")}
+        templates = {name: _template(connection, name, steps) for name in ("done", "waiting")}
         with connection.cursor().copy("COPY copies FROM STDIN") as copy:
             for row in _copies(templates, threads):
                 copy.write_row(row)
@@ -123,7 +123,7 @@ class _Step:
         return str(UUID(digest))
 
 
-def _template(connection: psycopg.Connection, thread_id: str) -> list[_Step]:
+def _template(connection: psycopg.Connection, thread_id: str, steps: int) -> list[_Step]:
     """Return the checkpoints of a thread, oldest first; asserts that its task ids are hashed
     this way.
     """
@@ -141,7 +141,7 @@ def _template(connection: psycopg.Connection, thread_id: str) -> list[_Step]:
         " WHERE thread_id = %s",
         [thread_id],
     ).fetchall()
-    assert len(found) == STEPS
+    assert len(found) == steps
     assert set(tasks) <= {(one.checkpoint_id, one.task_at(one.checkpoint_id)) for one in found}
     return found
 

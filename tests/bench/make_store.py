@@ -39,18 +39,18 @@ def make_large(path: Path, threads: int) -> None:
     seed.shuffle(mix)
     templates = _templates()
     between = timedelta(seconds=_PERIOD.total_seconds() // threads)
-    with _written(path) as saver:
+    with written(path) as saver:
         for n in range(threads):
             thread_id = str(UUID(int=seed.getrandbits(128), version=4))
             template = templates[mix[n % len(mix)]]
             checkpoints, writes = template.copy(thread_id, (threads - n - 1) * between)
-            saver.conn.executemany(_insert("checkpoints", CHECKPOINTS), checkpoints)
-            saver.conn.executemany(_insert("writes", WRITES), writes)
+            saver.conn.executemany(insert("checkpoints", CHECKPOINTS), checkpoints)
+            saver.conn.executemany(insert("writes", WRITES), writes)
 
 
 def make_deep(path: Path) -> None:
     """Make a store with three long threads: `loop`, `straight` and `forked`."""
-    with _written(path) as saver:
+    with written(path) as saver:
         config = {"configurable": {"thread_id": "loop"}, "recursion_limit": DEEP}
         build_loop(saver, DEEP - 2).invoke({"turns": 0}, config)
         graph, connection = build(saver, Short), saver.conn
@@ -98,7 +98,7 @@ def _count(connection: sqlite3.Connection, thread_id: str) -> int:
 
 
 @contextmanager
-def _written(path: Path) -> Iterator[SqliteSaver]:
+def written(path: Path) -> Iterator[SqliteSaver]:
     """Yield a new store, written as fast as possible; at the end the file is as the saver leaves
     it.
     """
@@ -112,7 +112,8 @@ def _written(path: Path) -> Iterator[SqliteSaver]:
         connection.execute("PRAGMA journal_mode = WAL")
 
 
-def _insert(table: str, columns: str) -> str:
+def insert(table: str, columns: str) -> str:
+    """Return the statement that adds a row."""
     marks = ", ".join("?" * (columns.count(",") + 1))
     return f"INSERT INTO {table} ({columns}) VALUES ({marks})"
 

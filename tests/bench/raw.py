@@ -42,3 +42,54 @@ body, metadata = store.execute(
 ).fetchone()
 ormsgpack.unpackb(body, ext_hook=lambda code, data: None)
 """
+
+_HEADS = """
+SELECT thread_id, max(checkpoint_id) AS id FROM checkpoints WHERE checkpoint_ns = '' GROUP BY 1
+"""
+_READ_HEADS = f"""
+import ormsgpack
+for body, metadata in store.execute('''
+    SELECT checkpoint, metadata FROM ({_HEADS}) h CROSS JOIN checkpoints c
+    ON c.thread_id = h.thread_id AND c.checkpoint_ns = '' AND c.checkpoint_id = h.id'''
+):
+    ormsgpack.unpackb(body, ext_hook=lambda code, data: None)
+for row in store.execute('''
+    SELECT w.* FROM ({_HEADS}) h CROSS JOIN writes w
+    ON w.thread_id = h.thread_id AND w.checkpoint_ns = '' AND w.checkpoint_id = h.id'''
+):
+    pass
+"""
+
+KEYS_AND_HEADS = f"""
+import click
+{_OPEN}
+for row in store.execute(
+    "SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id FROM checkpoints"
+):
+    pass
+for row in store.execute("SELECT DISTINCT thread_id, checkpoint_ns, checkpoint_id FROM writes"):
+    pass
+{_READ_HEADS}
+"""
+"""The keys of all checkpoints and writes, and the rows of each head."""
+
+COMPARED_KEYS_AND_HEADS = f"""
+import click
+{_OPEN}
+for row in store.execute('''
+    SELECT c.thread_id FROM checkpoints c WHERE c.parent_checkpoint_id IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM checkpoints p WHERE p.thread_id = c.thread_id
+                    AND p.checkpoint_ns = c.checkpoint_ns
+                    AND p.checkpoint_id = c.parent_checkpoint_id)'''
+):
+    pass
+for row in store.execute('''
+    SELECT w.thread_id FROM writes w
+    WHERE NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.thread_id = w.thread_id
+                      AND c.checkpoint_ns = w.checkpoint_ns
+                      AND c.checkpoint_id = w.checkpoint_id)'''
+):
+    pass
+{_READ_HEADS}
+"""
+"""The same, but the engine compares the keys: missing parents, and writes without checkpoint."""

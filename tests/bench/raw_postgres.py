@@ -118,3 +118,68 @@ with PostgresSaver.from_conn_string(sys.argv[1]) as saver:
     for found in saver.list({"configurable": {"thread_id": sys.argv[2]}}):
         print(found.config["configurable"]["checkpoint_id"])
 """
+
+_STREAM = """
+def stream(query):
+    rows = store.cursor("rows")
+    rows.itersize = 5000
+    for row in rows.execute(query):
+        yield row
+    rows.close()
+"""
+_READ_HEADS = """
+import ormsgpack
+heads = '''SELECT DISTINCT ON (thread_id) thread_id, checkpoint_id FROM checkpoints
+           WHERE checkpoint_ns = '' ORDER BY thread_id, checkpoint_id DESC'''
+for body, metadata, values in stream(f'''
+    SELECT c.checkpoint, c.metadata, (
+        SELECT array_agg(array[b.channel::bytea, b.type::bytea, b.blob])
+        FROM jsonb_each_text(c.checkpoint -> 'channel_versions') v
+        JOIN checkpoint_blobs b ON b.thread_id = c.thread_id AND b.checkpoint_ns = c.checkpoint_ns
+             AND b.channel = v.key AND b.version = v.value)
+    FROM ({heads}) h JOIN checkpoints c USING (thread_id, checkpoint_id) WHERE checkpoint_ns = ''
+'''):
+    for channel, tag, value in values or []:
+        if tag == b"msgpack":
+            ormsgpack.unpackb(value, ext_hook=lambda code, data: None)
+for row in stream(f'''
+    SELECT w.* FROM ({heads}) h JOIN checkpoint_writes w USING (thread_id, checkpoint_id)
+    WHERE checkpoint_ns = '' '''):
+    pass
+"""
+
+KEYS_AND_HEADS = f"""
+import click
+{_OPEN}
+{_STREAM}
+for row in stream(
+    "SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id FROM checkpoints"
+):
+    pass
+for row in stream("SELECT DISTINCT thread_id, checkpoint_ns, checkpoint_id FROM checkpoint_writes"):
+    pass
+{_READ_HEADS}
+"""
+"""The keys of all checkpoints and writes, and the rows of each head."""
+
+COMPARED_KEYS_AND_HEADS = f"""
+import click
+{_OPEN}
+{_STREAM}
+for row in stream('''
+    SELECT c.thread_id FROM checkpoints c WHERE c.parent_checkpoint_id IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM checkpoints p WHERE p.thread_id = c.thread_id
+                    AND p.checkpoint_ns = c.checkpoint_ns
+                    AND p.checkpoint_id = c.parent_checkpoint_id)'''
+):
+    pass
+for row in stream('''
+    SELECT w.thread_id FROM checkpoint_writes w
+    WHERE NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.thread_id = w.thread_id
+                      AND c.checkpoint_ns = w.checkpoint_ns
+                      AND c.checkpoint_id = w.checkpoint_id)'''
+):
+    pass
+{_READ_HEADS}
+"""
+"""The same, but the server compares the keys: missing parents, and writes without checkpoint."""

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -114,10 +114,15 @@ class CountingStore(WrappedStore):
         self.counts: Counter[str] = Counter()
 
     def checkpoints_at(
-        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,
     ) -> Iterator[Checkpoint]:
         self.counts["heads"] += len(keys)
-        return super().checkpoints_at(keys, body=body, metadata=metadata)
+        return super().checkpoints_at(keys, body=body, metadata=metadata, values=values)
 
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
         self.counts["sizes"] += len(thread_ids)

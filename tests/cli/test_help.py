@@ -11,18 +11,16 @@ import pytest
 
 from ckpt_cli.app import COMMANDS
 from ckpt_cli.commands.memory import COMMANDS as MEMORY
+from ckpt_cli.commands.repair import COMMANDS as REPAIR
 from ckpt_cli.commands.sessions import COMMANDS as SESSIONS
 from ckpt_cli.commands.threads import COMMANDS as THREADS
 from ckpt_cli.lazy import CommandRef
 from tests.support import SAMPLE, ckpt
 
+GROUPS = {"threads": THREADS, "sessions": SESSIONS, "memory": MEMORY, "repair": REPAIR}
 REFS = {
-    **{
-        name: ref for name, ref in COMMANDS.items() if name not in {"threads", "sessions", "memory"}
-    },
-    **{f"threads {name}": ref for name, ref in THREADS.items()},
-    **{f"sessions {name}": ref for name, ref in SESSIONS.items()},
-    **{f"memory {name}": ref for name, ref in MEMORY.items()},
+    **{name: ref for name, ref in COMMANDS.items() if name not in GROUPS},
+    **{f"{group} {name}": ref for group, refs in GROUPS.items() for name, ref in refs.items()},
 }
 HEAVY = {
     *("sqlite3", "rich", "textual", "ormsgpack", "xxhash", "pydantic", "psycopg", "redis"),

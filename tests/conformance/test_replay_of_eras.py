@@ -34,16 +34,14 @@ UNVERIFIABLE = {
 MOST = {"lg-1.2.22-serde": 0}
 """So many transitions may be unverifiable; a twenty-fifth elsewhere."""
 DAMAGED_ON_REDIS: dict[str, set[tuple[str, int | None, str]]] = {
-    "lg-0.4.10": {("zoo-bytes", 3, "value")},
     "lg-0.6.11": {
         ("fork-chat", 1, "messages"),
         ("fork-update", 2, "items"),
         ("fork-update-open", 2, "items"),
-        ("zoo-bytes", 3, "value"),
     },
 }
 """langgraph-checkpoint-redis 0.1.3 lets what `update_state` wrote replace what the task of the same
-id had written before, and a bytearray be bytes in a write."""
+id had written before."""
 DAMAGED: dict[str, set[tuple[str, int | None, str]]] = {
     "js-0.2.74": {("fork-update", 2, "items"), ("fork-chat", 1, "messages")},
     "js-1.7.3": {("fork-asking", 3, "items")},

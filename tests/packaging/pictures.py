@@ -10,8 +10,9 @@ import asyncio
 import json
 import os
 import shutil
+import sqlite3
 from collections.abc import Sequence
-from contextlib import chdir
+from contextlib import chdir, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -59,6 +60,15 @@ _MEMORY = {
 """The memory, as DeerFlow's first release writes it."""
 
 
+_DAMAGE = """
+    DELETE FROM checkpoints WHERE checkpoint_id = (
+        SELECT parent_checkpoint_id FROM checkpoints
+        WHERE thread_id = 'trip-to-kyoto' AND checkpoint_ns = ''
+        ORDER BY checkpoint_id DESC LIMIT 1)
+"""
+"""Removes the parent of the head, and not its writes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Picture:
     """The keys to press before a picture is taken, and its size."""
@@ -68,12 +78,15 @@ class Picture:
     keys: Sequence[str] = ()
     remembers: bool = False
     """Whether there is a DeerFlow memory with facts from these threads."""
+    damage: str = ""
+    """A statement that damages the store."""
 
 
 PICTURES = (
     Picture("main-120x40", (120, 40), ("enter",)),
     Picture("main-80x24", (80, 24), ("j",)),
     Picture("messages-120x40", (120, 40), ("j", "j", "4")),
+    Picture("findings-120x40", (120, 40), ("enter", "5"), damage=_DAMAGE),
     Picture("diff-120x40", (120, 40), ("enter", "k", "k", "m", "G", "d")),
     Picture("memory-120x40", (120, 40), ("M", "j"), remembers=True),
     Picture("help-80x24", (80, 24), ("question_mark",)),
@@ -95,6 +108,8 @@ def take(picture: Picture) -> str:
 
     with TemporaryDirectory() as folder, chdir(folder):
         shutil.copyfile(SAMPLE, "sample.db")
+        with closing(sqlite3.connect("sample.db")) as store, store:
+            store.execute(picture.damage)
         if picture.remembers:
             os.mkdir(_HOME)
             Path(_HOME, "memory.json").write_text(json.dumps(_MEMORY), encoding="utf-8")

@@ -67,6 +67,8 @@ def test_the_command_reference_is_up_to_date(generate: Any) -> None:
     assert generate.TARGET.read_text("utf-8") == generate.reference()
     text = generate.STORES.read_text("utf-8")
     assert generate.stores(text) == text
+    text = generate.CHECKS.read_text("utf-8")
+    assert generate.checks(text) == text
     text = generate.SCREEN.read_text("utf-8")
     assert generate.screen(text) == text
 

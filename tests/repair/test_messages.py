@@ -161,7 +161,7 @@ def test_a_killed_agent_goes_on(killed: Harness, thread_id: str) -> None:
     plan = one.repair()
     assert (plan.action, plan.next) == ("repair", one.graph.get_state(config_of(thread_id)).next)
     assert list(plan.changes) == ["messages"]
-    assert plan.notes[0] == "'messages': 2 results are added for calls without one"
+    assert plan.mends[0] == "'messages': 2 results are added for calls without one"
     mended = one.messages()
     assert [message for message in mended if message in sent] == sent
     results = mended[2:4]

@@ -123,6 +123,13 @@ LINES: dict[str, list[list[str]]] = {
         [THREAD, OLD, "--to", "new", "--dry-run"],
     ],
     "undo": [[THREAD, "--dry-run"]],
+    "doctor": [[], [THREAD], ["--deep"], [THREAD, "--deep", "--strict"]],
+    "repair": [
+        *([kind, THREAD, "--dry-run"] for kind in ("messages", "values", "writes")),
+        *([kind, "--all", "--dry-run"] for kind in ("messages", "values", "writes")),
+        ["values", f"{THREAD}@{FIRST}", "--dry-run"],
+        ["values", THREAD, "--reducer", "notes=append", "--dry-run"],
+    ],
     "stores": [[]],
     "demo": [],
 }

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ckpt_backends.codec.json.json_form import Json, from_json, to_json
 from ckpt_backends.codec.limits import DEFAULT_LIMITS, Limits, PastLimit, past_bytes
 from ckpt_backends.codec.lossless import decode_lossless, encode_lossless
+from ckpt_backends.codec.memo import CURRENT, note_unreadable
 from ckpt_backends.codec.msgpack.lossless import Ext
 from ckpt_backends.codec.values import (
     DELTA_SNAPSHOT,
@@ -60,12 +61,18 @@ def decode(typed: TypedBytes, limits: Limits = DEFAULT_LIMITS) -> Value:
     The types `null` and `empty` both give None. A value that cannot be read or has an unknown type
     gives `Opaque`; a value that exceeds a limit gives `Cut`.
     """
+    memo = CURRENT.get() if limits is DEFAULT_LIMITS and not typed.problem else None
+    if memo is not None and (known := memo.value(typed.type, typed.data)) is not None:
+        return known[0]
     try:
-        return _whole(typed, limits)
+        value = _whole(typed, limits)
     except PastLimit as past:
         return _beginning(typed, limits, str(past))
     except Exception as error:  # one bad value must not end a listing
         return _opaque(typed, error)
+    if memo is not None:
+        memo.put_value(typed.type, typed.data, value)
+    return value
 
 
 def decode_checkpoint(body: TypedBytes, limits: Limits = DEFAULT_LIMITS) -> Value:
@@ -194,6 +201,7 @@ def _by_channel(body: TypedBytes, limits: Limits) -> Value:
 def _opaque(typed: TypedBytes, error: Exception) -> Opaque:
     from hashlib import sha256  # loads OpenSSL
 
+    note_unreadable()
     reason = (str(error) or type(error).__name__)[:_MAX_REASON]
     if typed.whole is not None:
         return Opaque(typed.type, typed.whole, "", reason)

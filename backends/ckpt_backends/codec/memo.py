@@ -1,4 +1,4 @@
-"""Caches decoded objects that occur many times, such as the messages of a growing list.
+"""Caches decoded values and objects that occur many times, such as the messages of a growing list.
 
 Equal objects then are the same Python object, so code that uses the cache must not change values.
 """
@@ -9,18 +9,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from ckpt_backends.codec.values import Tagged
+from ckpt_backends.codec.values import Tagged, Value
 
 _MOST_BYTES = 32 << 20
-"""Maximum stored bytes of the cached objects. If it is exceeded, the cache is cleared."""
+"""Maximum stored bytes of what is cached. If it is exceeded, the cache is cleared."""
+_SMALL = 100
+"""Values of up to this many bytes are decoded faster than they are looked up."""
 
 
 class Memo:
-    """A cache of decoded objects by their ext code and bytes."""
+    """A cache of decoded values by their type tag and bytes, and of objects by their ext code."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, bytes], Tagged] = {}
+        self._outer: dict[tuple[int, bytes], tuple[Tagged, int, int]] = {}
+        self._values: dict[tuple[str, bytes], tuple[Value]] = {}
         self._bytes = 0
+        self.unreadable = 0
+        """Number of values, and of objects inside values, that could not be read."""
 
     def get(self, code: int, data: bytes) -> Tagged | None:
         """The object that was decoded from these bytes before, or None."""
@@ -28,11 +34,37 @@ class Memo:
 
     def put(self, code: int, data: bytes, node: Tagged) -> None:
         """Cache an object."""
-        self._bytes += len(data)
+        self._count(len(data))
+        self._known[code, data] = node
+
+    def outer(self, code: int, data: bytes) -> tuple[Tagged, int, int] | None:
+        """The same for an object that is in no other: also its depth, and what it adds to the
+        depth that its bytes seem to have.
+        """
+        return self._outer.get((code, data))
+
+    def put_outer(self, code: int, data: bytes, node: Tagged, depth: int, heads: int) -> None:
+        """Cache such an object, unless it is not in the cache of objects."""
+        if (code, data) in self._known:
+            self._outer[code, data] = node, depth, heads
+
+    def value(self, tag: str, data: bytes) -> tuple[Value] | None:
+        """The value that was decoded from these bytes before, in a tuple, or None."""
+        return None if len(data) <= _SMALL else self._values.get((tag, data))
+
+    def put_value(self, tag: str, data: bytes, value: Value) -> None:
+        """Cache a value, unless it is small."""
+        if len(data) > _SMALL:
+            self._count(len(data))
+            self._values[tag, data] = (value,)
+
+    def _count(self, size: int) -> None:
+        self._bytes += size
         if self._bytes > _MOST_BYTES:
             self._known.clear()
-            self._bytes = len(data)
-        self._known[code, data] = node
+            self._outer.clear()
+            self._values.clear()
+            self._bytes = size
 
 
 CURRENT: ContextVar[Memo | None] = ContextVar("memo", default=None)
@@ -40,10 +72,18 @@ CURRENT: ContextVar[Memo | None] = ContextVar("memo", default=None)
 
 
 @contextmanager
-def remembering() -> Iterator[None]:
-    """Inside the `with` block, equal objects are decoded once."""
-    token = CURRENT.set(Memo())
+def remembering() -> Iterator[Memo]:
+    """Inside the `with` block, equal values and objects are decoded once."""
+    memo = Memo()
+    token = CURRENT.set(memo)
     try:
-        yield
+        yield memo
     finally:
         CURRENT.reset(token)
+
+
+def note_unreadable() -> None:
+    """Count a value, or an object inside a value, that cannot be read."""
+    memo = CURRENT.get()
+    if memo is not None:
+        memo.unreadable += 1

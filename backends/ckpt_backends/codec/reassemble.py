@@ -45,7 +45,7 @@ class Reassembly:
         if tag == "msgpack":
             return TypedBytes(tag, self._msgpack(value))
         if tag in JSON_TYPES:
-            text = json.dumps(self._json(value), ensure_ascii=False)
+            text = json.dumps(self._json(value, tag), ensure_ascii=False)
             return TypedBytes(tag, text.encode("utf-8", "surrogatepass"))
         raise Unbuildable(f"a value of type '{tag}' is not put together here")
 
@@ -102,18 +102,18 @@ class Reassembly:
                 return packb(value)
         raise Unbuildable("parts of it are of a kind that is not written here")
 
-    def _json(self, value: Value) -> Any:
+    def _json(self, value: Value, tag: str) -> Any:
         known = self._parts.get(id(value))
-        if known is not None and known[1] in JSON_TYPES:
+        if known is not None and known[1] == tag:
             return known[2]
         whole = self._whole.get(id(value))
         if whole is not None and whole[1].type in JSON_TYPES:
             return json.loads(whole[1].data)
         match value:
             case list():
-                return [self._json(item) for item in value]
+                return [self._json(item, tag) for item in value]
             case dict() if all(isinstance(key, str) for key in value):
-                return {key: self._json(item) for key, item in value.items()}
+                return {key: self._json(item, tag) for key, item in value.items()}
             case str() | int() | float() | bool() | None:
                 return value
         raise Unbuildable("parts of it are of a kind that is not written here")

@@ -36,6 +36,8 @@ _AT_ONCE = 8
 _TTL = "#ttl"
 _KEYS_PER_REQUEST = 100
 """DynamoDB's limit for BatchGetItem."""
+_SAMPLED = 25
+"""Items among which a time to live is looked for."""
 _ROUNDS = 100
 """Number of times that keys are asked for again which DynamoDB left out."""
 
@@ -171,6 +173,25 @@ class DynamoConnection:
             if not last:
                 return
             asked["ExclusiveStartKey"] = last
+
+    def expiring_attribute(self) -> str:
+        """The attribute by which DynamoDB removes items; `''` if it removes none."""
+        with explained(self.url):
+            answer = self.client.describe_time_to_live(TableName=self.table)
+        found = answer["TimeToLiveDescription"]
+        is_on = found.get("TimeToLiveStatus") in {"ENABLING", "ENABLED"}
+        return str(found.get("AttributeName", "")) if is_on else ""
+
+    def has_times_to_live(self) -> bool:
+        """Whether one of a few items has a time to live."""
+        with explained(self.url):
+            answer = self.client.scan(
+                TableName=self.table,
+                Limit=_SAMPLED,
+                ProjectionExpression=_TTL,
+                ExpressionAttributeNames={_TTL: "ttl"},
+            )
+        return any(answer["Items"])
 
     def get(self, keys: Iterable[Key], projection: str | None = None) -> dict[Key, Attributes]:
         """The items with these keys, by key; missing ones are left out.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ckpt_backends.checkpoint_ids import time_of
@@ -72,6 +72,10 @@ def scan_threads(connection: DynamoConnection, observer: ScanObserver) -> list[T
     for partition, sort in _keys(connection, observer, [CHECKPOINT]):
         thread_id = partition.removeprefix(CHECKPOINT)
         found.setdefault(thread_id, _Sum()).add(*split_sort(sort))
+    return _in_order(found)
+
+
+def _in_order(found: Mapping[str, _Sum]) -> list[Thread]:
     ordered = sorted(found.items())
     ordered.sort(key=lambda one: one[1].newest, reverse=True)
     return [one.thread(thread_id) for thread_id, one in ordered]
@@ -79,21 +83,21 @@ def scan_threads(connection: DynamoConnection, observer: ScanObserver) -> list[T
 
 def scan_orphans(
     connection: DynamoConnection, observer: ScanObserver
-) -> tuple[set[str], dict[str, set[CheckpointKey]]]:
-    """The ids of all threads, and by thread the missing checkpoints that have writes.
+) -> tuple[list[Thread], dict[str, set[CheckpointKey]]]:
+    """All threads as `scan_threads` returns them, and the missing checkpoints that have writes.
 
-    A thread with nothing but such writes is among the ids.
+    These are by thread; a thread may have nothing else.
     """
-    threads: set[str] = set()
+    threads: dict[str, _Sum] = {}
     known: set[int] = set()
     """Hashes of the partitions of writes that belong to a checkpoint."""
     unsure: dict[int, str] = {}
     """The others by their hash: their checkpoints come later in the scan, or are missing."""
     for partition, sort in _keys(connection, observer, [CHECKPOINT, WRITES]):
         if partition.startswith(CHECKPOINT):
-            thread_id = partition.removeprefix(CHECKPOINT)
-            threads.add(thread_id)
-            mark = hash(writes_partition(CheckpointKey(thread_id, *split_sort(sort))))
+            thread_id, place = partition.removeprefix(CHECKPOINT), split_sort(sort)
+            threads.setdefault(thread_id, _Sum()).add(*place)
+            mark = hash(writes_partition(CheckpointKey(thread_id, *place)))
             known.add(mark)
             unsure.pop(mark, None)
         elif (mark := hash(partition)) not in known:
@@ -102,10 +106,10 @@ def scan_orphans(
     for partition in unsure.values():
         key = _owner(partition, threads)
         orphans.setdefault(key.thread_id, set()).add(key)
-    return threads | orphans.keys(), orphans
+    return _in_order(threads), orphans
 
 
-def _owner(partition: str, threads: set[str]) -> CheckpointKey:
+def _owner(partition: str, threads: Collection[str]) -> CheckpointKey:
     """The checkpoint that a partition of writes belongs to.
 
     Thread id and namespace are separated by a `#`, which both may contain. An empty namespace is

@@ -20,6 +20,7 @@ from ckpt_backends.base import BaseStore, OnConnection
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.dynamodb.archive import checked_rows, checkpoint_row, write_row
 from ckpt_backends.dynamodb.connect import DynamoConnection, key_attributes
+from ckpt_backends.dynamodb.faults import expiry_faults, table_faults
 from ckpt_backends.dynamodb.index import DynamoIndex
 from ckpt_backends.dynamodb.items import (
     CHUNK_SORT,
@@ -46,6 +47,7 @@ from ckpt_backends.model import (
     Checkpoint,
     CheckpointKey,
     Expiry,
+    Fault,
     StoreInfo,
     Thread,
     ThreadSize,
@@ -152,7 +154,12 @@ class DynamoStore(OnConnection[DynamoConnection], BaseStore):
         yield from self._load(found, body=asked.body, metadata=asked.metadata)
 
     def checkpoints_at(
-        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,  # noqa: ARG002 - they are in the bodies
     ) -> Iterator[Checkpoint]:
         yield from self._load(self._index.at(keys), body=body, metadata=metadata)
 
@@ -253,12 +260,28 @@ class DynamoStore(OnConnection[DynamoConnection], BaseStore):
         if thread_id is not None:
             yield from super().usage(thread_id)
             return
-        if self._all_ids is None:
-            ids, orphans = scan_orphans(self._connection, self._observer)
-            self._index.orphans = orphans
-            self._all_ids = sorted(ids, key=lambda one: one.encode(errors="surrogatepass"))
-        for one in self._all_ids:
+        for one in self._everyone():
             yield from super().usage(one)
+
+    def _everyone(self) -> list[str]:
+        """The ids of all threads, also of those with nothing but writes."""
+        if self._all_ids is None:
+            self._threads, self._index.orphans = scan_orphans(self._connection, self._observer)
+            ids = {one.thread_id for one in self._threads} | self._index.orphans.keys()
+            self._all_ids = sorted(ids, key=lambda one: one.encode(errors="surrogatepass"))
+        return self._all_ids
+
+    # Faults
+
+    def faults(self) -> Iterator[Fault]:
+        return table_faults(self._connection)
+
+    def thread_faults(self, thread_id: str) -> Iterator[Fault]:
+        return expiry_faults(thread_id, self._index.thread(thread_id))
+
+    def suspect_threads(self) -> Iterator[str]:
+        """All threads: what a scan reads does not tell more."""
+        yield from self._everyone()
 
     def _lengths(self, thread_id: str) -> Iterator[tuple[_Column, int]]:
         """Body and metadata are one stored value; its rest counts as the body.

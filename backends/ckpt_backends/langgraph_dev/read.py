@@ -17,6 +17,7 @@ from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.langgraph_dev import rows, server
 from ckpt_backends.langgraph_dev.declaration import BACKEND, CHECKPOINTS
+from ckpt_backends.langgraph_dev.faults import entry_faults, suspects
 from ckpt_backends.langgraph_dev.files import BLOBS, LAYOUT, NAMES, WRITES, folder_of, stamps
 from ckpt_backends.langgraph_dev.layout import StoredCheckpoint, StoredWrite, WriteKey
 from ckpt_backends.langgraph_dev.rows import COLUMNS
@@ -26,6 +27,7 @@ from ckpt_backends.model import (
     BlobKey,
     Checkpoint,
     CheckpointKey,
+    Fault,
     StoreInfo,
     Thread,
     ThreadSize,
@@ -174,26 +176,31 @@ class DevStore(BaseStore):
         )
         if found.body is None or BLOBS not in self._tables.files.opened:
             return found
-        return replace(found, blobs=self._blobs(key, found.body, asked.values))
+        blobs, missing = self._blobs(key, found.body, asked.values)
+        return replace(found, blobs=blobs, missing=missing)
 
     def _blobs(
         self, key: CheckpointKey, body: TypedBytes, values: bool | Collection[str]
-    ) -> dict[str, Blob]:
-        """The values that a checkpoint names, by channel."""
+    ) -> tuple[dict[str, Blob], frozenset[str]]:
+        """The values that a checkpoint names, by channel, and the channels without any entry."""
         tables = self._tables
         names = named(key, body)
         if names is None:
-            return {}
+            return {}, frozenset()
         found = {}
+        missing = set()
         for channel, place in names.places.items():
             stored = tables.blobs.get(place)
-            if stored is None or stored.type == "empty":
+            if stored is None:
+                missing.add(channel)
+                continue
+            if stored.type == "empty":
                 continue
             blob = Blob(stored.type, stored.size)
             if is_wanted(channel, blob, values, is_old=names.is_old):
                 blob = replace(blob, value=tables.value(BLOBS, stored))
             found[channel] = blob
-        return found
+        return found, frozenset(missing)
 
     def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:
         asked = WriteQuery(**options)
@@ -257,6 +264,12 @@ class DevStore(BaseStore):
         return [
             f"{self._folder / name} {place}" for name, place in places.items() if name in opened
         ]
+
+    def faults(self) -> Iterator[Fault]:
+        return entry_faults(self._tables)
+
+    def suspect_threads(self) -> Iterator[str]:
+        return suspects(self._tables)
 
     def refresh(self) -> None:
         if stamps(self._folder) == self._tables.files.stamps:

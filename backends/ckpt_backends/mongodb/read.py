@@ -8,16 +8,19 @@ Queries here use the index if it exists, but work without it and never create it
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
 from heapq import merge
 from itertools import groupby
 from typing import Any, Unpack
 
-from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Usage, Write
+from ckpt_backends.model import Checkpoint, CheckpointKey, Fault, TypedBytes, Usage, Write
 from ckpt_backends.mongodb import pipelines
 from ckpt_backends.mongodb.engine.fields import metadata_of, storable, storable_of, text
 from ckpt_backends.mongodb.engine.pipelines import Stage, length
 from ckpt_backends.mongodb.engine.store import MongoCheckpoints, key_in
+from ckpt_backends.mongodb.faults import expiry_faults, index_faults, is_expiring
 from ckpt_backends.mongodb.recognise import JAVASCRIPT
+from ckpt_backends.mongodb.suspects import suspects
 from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
 
 _IDS_PER_QUERY = 20_000
@@ -88,6 +91,23 @@ class MongoStore(MongoCheckpoints):
                 int(row["bytes"]),
             )
 
+    def faults(self) -> Iterator[Fault]:
+        yield from super().faults()
+        yield from index_faults(self._connection, self._layout)
+
+    def thread_faults(self, thread_id: str) -> Iterator[Fault]:
+        yield from super().thread_faults(thread_id)
+        match = self._of(thread_id)
+        if match is not None and self._is_expiring:
+            yield from expiry_faults(self._connection, self._layout, thread_id, match)
+
+    def suspect_threads(self) -> Iterator[str]:
+        return suspects(self._connection, self._layout, is_expiring=self._is_expiring)
+
+    @cached_property
+    def _is_expiring(self) -> bool:
+        return is_expiring(self._connection, self._layout)
+
     def namespaces(self, thread_id: str) -> list[str]:
         match = self._of(thread_id)
         if match is None:
@@ -112,9 +132,14 @@ class MongoStore(MongoCheckpoints):
                 yield _checkpoint(key_in(thread_id, row), row, asked)
 
     def checkpoints_at(
-        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,
     ) -> Iterator[Checkpoint]:
-        asked = CheckpointQuery(body=body, metadata=metadata)
+        asked = CheckpointQuery(body=body, metadata=metadata, values=values)
         stages: list[Stage] = [{"$project": _fields(asked)}]
         for key, row in self._at(keys, self._layout.checkpoints, stages, raw=metadata):
             yield _checkpoint(key, row, asked)

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 from ckpt_backends.base import OnConnection
 from ckpt_backends.errors import StoreUnavailable
-from ckpt_backends.model import Space
+from ckpt_backends.model import Fault, Space
 from ckpt_backends.mysql.changing import lock, transaction, unsupported
 from ckpt_backends.mysql.connect import MySQLConnection, explained
 from ckpt_backends.mysql.layout import (
@@ -106,6 +106,15 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
         ((size,),) = self.rows(_SIZE, {"names": tuple(tables)})
         # OceanBase answers 0 until it has written the table to disk.
         return Space(int(size or 0) or None)
+
+    def attempt(self, query: str, values: Values) -> list[Row] | None:
+        """All rows of a short result; None if the server does not support the query."""
+        return self._connection.attempt(query, values)
+
+    def faults(self, tables: Sequence[str]) -> Iterator[Fault]:
+        from ckpt_backends.mysql.health import space_faults
+
+        return space_faults(self, tables)
 
     def restart(self) -> None:
         self._connection.restart()

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from ckpt_backends.codec.limits import MOST_BYTES, unread
-from ckpt_backends.model import Checkpoint, CheckpointKey, Write
+from ckpt_backends.model import Checkpoint, CheckpointKey, Fault, Write
 from ckpt_backends.mysql import sql
 from ckpt_backends.mysql.connect import MySQLConnection
 from ckpt_backends.mysql.database import MySQLDatabase
@@ -39,7 +39,7 @@ from ckpt_backends.url import StoreUrl
 _SHALLOW_ID = "JSON_UNQUOTE(JSON_EXTRACT(checkpoint, '$.id'))"
 
 
-@checked(*STORE)
+@checked(*STORE, "faults", "thread_faults")
 class MySQLStore(SqlStore):
     """A MySQL or MariaDB database, opened for reading."""
 
@@ -50,6 +50,7 @@ class MySQLStore(SqlStore):
         self._layout = layout
         database = MySQLDatabase(connection, url, {table.name: table for table in layout.tables})
         self._fetcher = Fetcher(database)
+        self._database: MySQLDatabase
         super().__init__(database, url, tables_of(layout, database))
 
     def _saver(self) -> str:
@@ -214,6 +215,25 @@ class MySQLStore(SqlStore):
 
     def _number(self, cell: Any) -> int:
         return int(cell)
+
+    def faults(self) -> Iterator[Fault]:
+        from ckpt_backends.mysql.health import schema_faults
+
+        yield from schema_faults(self._database, self._layout)
+        yield from self._database.faults(self._tables.names)
+
+    def thread_faults(self, thread_id: str) -> Iterator[Fault]:
+        from ckpt_backends.mysql.health import hash_faults
+
+        yield from hash_faults(self._database, self._layout, thread_id)
+
+    def suspect_threads(self) -> Iterator[str]:
+        from ckpt_backends.mysql.health import unmatched_queries
+
+        found = {*super().suspect_threads()}
+        for query in unmatched_queries(self._layout):
+            found.update(self._text(thread_id) for (thread_id,) in self._stream(query, {}))
+        yield from found
 
     def sources(self, key: CheckpointKey) -> list[str]:
         layout = self._layout

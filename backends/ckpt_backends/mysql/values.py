@@ -27,6 +27,9 @@ class _Named:
     """By channel, the key of its value."""
     is_old: bool
     """Whether the body has a checkpoint format before 4."""
+    is_marked: bool = False
+    """Whether its saver stores a mark for channels without a value, as until 2.0.16 and in the
+    shallow layout. Later savers store small values in the body instead."""
 
 
 def read_blobs(
@@ -44,11 +47,11 @@ def read_blobs(
     places = {place: None for one in named for place in one.places.values()}
     small = f"CASE WHEN OCTET_LENGTH(c.`blob`) <= {SMALL} THEN c.`blob` END"
     columns = [*(f"c.{name}" for name in key), "c.type", "OCTET_LENGTH(c.`blob`)", small]
-    found = {
-        row[: len(key)]: Blob(tag or "", size or 0, TypedBytes(tag or "", blob or b""))
-        for *row_, tag, size, blob in fetcher.rows(layout.blobs.sql, key, columns, places)
-        if tag != "empty" and (row := tuple(row_))
+    stored = {
+        tuple(row): Blob(tag or "", size or 0, TypedBytes(tag or "", blob or b""))
+        for *row, tag, size, blob in fetcher.rows(layout.blobs.sql, key, columns, places)
     }
+    found = {place: blob for place, blob in stored.items() if blob.type != "empty"}
     wanted = {
         place: None
         for one in named
@@ -68,6 +71,11 @@ def read_blobs(
                 for channel, place in one.places.items()
                 if place in found
             },
+            missing=frozenset(
+                channel
+                for channel, place in one.places.items()
+                if one.is_marked and place not in stored
+            ),
         )
 
 
@@ -96,7 +104,7 @@ def _named(checkpoint: Checkpoint, layout: MySQLLayout) -> _Named:
         channel: (key.thread_id, ns, channel, *([] if layout.shallow else [str(version)]))
         for channel, version in _storable(versions.items())
     }
-    return _Named(places, is_old=body.get("v") in {1, 2, 3})
+    return _Named(places, is_old=body.get("v") in {1, 2, 3}, is_marked="channel_values" not in body)
 
 
 def _storable(items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ckpt_backends.base import OnConnection
-from ckpt_backends.model import Space
+from ckpt_backends.model import Fault, Space
 from ckpt_backends.postgres.catalog import begin
 from ckpt_backends.postgres.changing import lock_tables, lock_thread, transaction
 from ckpt_backends.postgres.connect import PostgresConnection, explained
@@ -84,6 +84,15 @@ class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
         found = self._connection.attempt(_SIZE, {"names": list(tables)})
         # YugabyteDB may answer 0, which no stored table needs.
         return Space((found[0][0] if found else None) or None)
+
+    def attempt(self, query: str, values: Values) -> list[Row] | None:
+        """All rows of a short result; None if the server refuses the query."""
+        return self._connection.attempt(query, values)
+
+    def faults(self, tables: Sequence[str]) -> Iterator[Fault]:
+        from ckpt_backends.postgres.health import space_faults
+
+        return space_faults(self, tables)
 
     @property
     def enforces_read_only(self) -> bool:

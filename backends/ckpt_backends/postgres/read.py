@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from ckpt_backends.codec.limits import MOST_BYTES
-from ckpt_backends.model import USERS, Blob, Checkpoint, CheckpointKey, ThreadSize
+from ckpt_backends.model import USERS, Blob, Checkpoint, CheckpointKey, Fault, ThreadSize
 from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.postgres.database import PostgresDatabase
@@ -39,7 +39,7 @@ _LONG = 30
 _parts = attrgetter("thread_id", "checkpoint_ns", "checkpoint_id")
 
 
-@checked(*STORE)
+@checked(*STORE, "faults")
 class PostgresStore(SqlStore):
     """A PostgreSQL database, opened for reading. The caller has begun the first transaction."""
 
@@ -48,6 +48,7 @@ class PostgresStore(SqlStore):
     ) -> None:
         self._layout = layout
         database = PostgresDatabase(connection, url, layout.tables)
+        self._database: PostgresDatabase
         super().__init__(database, url, tables_of(layout, database))
 
     def _saver(self) -> str:
@@ -102,7 +103,8 @@ class PostgresStore(SqlStore):
         columns += ["c.metadata::text" if asked.metadata else "NULL"]
         join, bound = "", dict[str, object]()
         if asked.body:
-            columns += ["kept.channels", "kept.types", "kept.sizes", "kept.wanted", "kept.blobs"]
+            columns += ["kept.missing", "kept.channels", "kept.types"]
+            columns += ["kept.sizes", "kept.wanted", "kept.blobs"]
             wanted, bound = "true", {"users": sorted(USERS)}
             if asked.values is not True:
                 among, names = self._database.among("b.channel", "names", asked.values or ())
@@ -110,6 +112,8 @@ class PostgresStore(SqlStore):
             join = sql.BLOBS.format(
                 blobs=self._layout.blobs.sql.replace("%", "%%"),
                 wanted=wanted,
+                filled=sql.FILLED,
+                marked=sql.MARKED,
                 short=f"octet_length(b.blob) <= {MOST_BYTES}",
                 same_version="" if self._layout.shallow else "AND b.version = v.version",
             )
@@ -125,13 +129,15 @@ class PostgresStore(SqlStore):
         )
 
     def _read_checkpoints(self, rows: Keyed, asked: CheckpointQuery) -> Iterator[Checkpoint]:
-        for key, (parent, text, meta, *blobs) in rows:
+        for key, (parent, text, meta, *rest) in rows:
+            missing, *blobs = rest or (None,)
             yield Checkpoint(
                 key,
                 parent,
                 json_bytes(text) if asked.body else None,
                 json_bytes(meta) if asked.metadata else None,
                 _blobs(*blobs) if asked.body else None,
+                missing=frozenset(missing or ()),
             )
 
     def _at(self, query: RowQuery, keys: Sequence[CheckpointKey]) -> Keyed:
@@ -143,7 +149,10 @@ class PostgresStore(SqlStore):
         for some in in_chunks(asked, BODIES_AT_ONCE):
             threads, spaces, ids = map(list, zip(*map(_parts, some), strict=True))
             values = {**query.values, "threads": threads, "spaces": spaces, "ids": ids}
-            for n, *row in self._database.rows(text, values):
+            # Values may be large: a cursor reads fewer of them at a time.
+            is_state = query.at_once == STATES_AT_ONCE
+            read = self._database.stream if is_state else self._database.rows
+            for n, *row in read(text, values):
                 yield some[n - 1], row
 
     def _fetch(
@@ -153,6 +162,12 @@ class PostgresStore(SqlStore):
         if number is not None and number <= min(at_once, _FEW):
             return self._database.rows(query, values)
         return self._stream(query, values, at_once)
+
+    def faults(self) -> Iterator[Fault]:
+        from ckpt_backends.postgres.health import schema_faults
+
+        yield from schema_faults(self._database, self._layout)
+        yield from self._database.faults(self._tables.names)
 
     def sources(self, key: CheckpointKey) -> list[str]:
         literal, layout = self._database.literal, self._layout

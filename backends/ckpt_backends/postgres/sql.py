@@ -139,25 +139,32 @@ AT_KEY = "c.thread_id = k.thread AND c.checkpoint_ns = k.ns AND c.checkpoint_id 
 
 BLOBS = """
     LEFT JOIN LATERAL (
-        SELECT array_agg(b.channel) AS channels, array_agg(b.type) AS types,
-               array_agg(coalesce(octet_length(b.blob), 0)) AS sizes,
-               array_agg({wanted}) AS wanted,
-               array_agg(CASE WHEN {wanted} AND {short} THEN b.blob END) AS blobs
+        SELECT array_agg(b.channel) FILTER (WHERE {filled}) AS channels,
+               array_agg(b.type) FILTER (WHERE {filled}) AS types,
+               array_agg(coalesce(octet_length(b.blob), 0)) FILTER (WHERE {filled}) AS sizes,
+               array_agg({wanted}) FILTER (WHERE {filled}) AS wanted,
+               array_agg(CASE WHEN {wanted} AND {short} THEN b.blob END)
+                   FILTER (WHERE {filled}) AS blobs,
+               array_agg(v.channel) FILTER (WHERE b.channel IS NULL AND {marked}) AS missing
         FROM jsonb_each_text(
             CASE jsonb_typeof(c.checkpoint -> 'channel_versions')
                  WHEN 'object' THEN c.checkpoint -> 'channel_versions' END
         ) v(channel, version)
-        CROSS JOIN LATERAL (
+        LEFT JOIN LATERAL (
             SELECT b.channel, b.type, b.blob FROM {blobs} b
             WHERE b.thread_id = c.thread_id AND b.checkpoint_ns = c.checkpoint_ns
                   AND b.channel = v.channel {same_version}
             OFFSET 0
-        ) b
-        WHERE b.type IS DISTINCT FROM 'empty'
+        ) b ON true
     ) kept ON true
 """
 """`OFFSET 0` forces the server to look up only the blobs that the checkpoint names. Without it, the
 server expects few blobs per thread and would read all of them for each checkpoint."""
+FILLED = "b.channel IS NOT NULL AND b.type IS DISTINCT FROM 'empty'"
+"""The condition for a stored value. The type `empty` marks a channel without a value."""
+MARKED = "NOT c.checkpoint ? 'channel_values'"
+"""The condition for bodies of savers that store such a mark: those of Python until 2.0.22, of the
+shallow layout, and of LangGraph.js. Later savers store small values in the body instead."""
 CONTROL = """(
     left(b.channel, 2) = '__' AND b.channel <> ALL(%(users)s::text[])
     OR b.channel ~ '^(branch|join|start):'

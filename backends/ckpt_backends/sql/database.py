@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from ckpt_backends.model import Capability, Space
+from ckpt_backends.model import Capability, Fault, Space
 from ckpt_backends.protocol import Closing
 
 Row = tuple[Any, ...]
@@ -86,6 +86,13 @@ class Database(Closing):
     @abstractmethod
     def space(self, tables: Sequence[str]) -> Space:
         """Bytes that the tables use."""
+
+    def faults(self, tables: Sequence[str]) -> Iterator[Fault]:  # noqa: ARG002
+        """What is wrong with the engine's own state, such as logs and unused space of the tables.
+
+        Reads the catalog and statistics only.
+        """
+        return iter(())
 
     @property
     def enforces_read_only(self) -> bool:

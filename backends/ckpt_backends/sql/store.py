@@ -37,6 +37,7 @@ from ckpt_backends.sql.queries import (
     writes_query,
 )
 from ckpt_backends.sql.row_changes import in_chunks
+from ckpt_backends.sql.suspects import suspect_queries
 from ckpt_backends.url import StoreUrl
 
 _TEXTS_PER_QUERY = 500
@@ -241,9 +242,14 @@ class SqlStore(BaseStore):
         yield from self._read_checkpoints(rows, asked)
 
     def checkpoints_at(
-        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,
     ) -> Iterator[Checkpoint]:
-        asked = CheckpointQuery(body=body, metadata=metadata)
+        asked = CheckpointQuery(body=body, metadata=metadata, values=values)
         yield from self._read_checkpoints(self._at(self._select_checkpoints(asked), keys), asked)
 
     def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:
@@ -366,6 +372,12 @@ class SqlStore(BaseStore):
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
         return own_rows(thread_id, rows, {one.name: one.columns for one in self._tables.all})
+
+    def suspect_threads(self) -> Iterator[str]:
+        found: set[str] = set()
+        for query in suspect_queries(self._database, self._tables):
+            found.update(self._text(thread_id) for (thread_id,) in self._stream(query, {}))
+        yield from found
 
     def refresh(self) -> None:
         self._database.restart()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ckpt_backends.errors import StoreUnavailable
-from ckpt_backends.model import Space
+from ckpt_backends.model import Fault, Space
 from ckpt_backends.shell import is_shown
 from ckpt_backends.sql.database import Row, Values, WritableDatabase
 from ckpt_backends.sqlite.binding import bind, decode_text, quoted_name
@@ -144,6 +144,14 @@ class OpenedDatabase(SqliteDatabase):
 
     def notes(self) -> Sequence[str]:
         return self._opened.notes
+
+    def faults(self, tables: Sequence[str]) -> Iterator[Fault]:
+        from ckpt_backends.sqlite.health import file_faults
+
+        was_rolled_back = self._opened.was_rolled_back
+        return file_faults(
+            Path(self._url.path), self.space(tables), was_rolled_back=was_rolled_back
+        )
 
     def restart(self) -> None:
         check_current(self._opened, self._url)

@@ -49,6 +49,8 @@ class Opened:
     notes: tuple[str, ...]
     cleanup: Callable[[], None]
     is_copy: bool = False
+    was_rolled_back: bool = False
+    """Whether an unfinished transaction of a killed process was rolled back in the copy."""
     is_immutable: bool = False
     """Whether the file is read without locks (`immutable=1`), so later changes are not seen."""
     identity: tuple[int, int] | None = None
@@ -279,7 +281,14 @@ def _open_copy(path: Path) -> Opened:
     notes = ["read from a private copy"]
     if was_rolled_back:
         notes.append("an unfinished transaction of a killed process was rolled back in the copy")
-    return Opened(connection, copy, tuple(notes), folder.remove, is_copy=True)
+    return Opened(
+        connection,
+        copy,
+        tuple(notes),
+        folder.remove,
+        is_copy=True,
+        was_rolled_back=was_rolled_back,
+    )
 
 
 def _nothing() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from ckpt_backends.codec.limits import MOST_BYTES
-from ckpt_backends.model import Checkpoint, CheckpointKey
+from ckpt_backends.model import Checkpoint, CheckpointKey, Fault
 from ckpt_backends.protocol import CheckpointQuery
 from ckpt_backends.sql.blob_tables import typed
 from ckpt_backends.sql.queries import RowQuery, SqlTable, SqlTables
@@ -191,6 +191,12 @@ class SqliteStore(SqlStore):
 
     def _number(self, cell: Any) -> int:
         return cell if isinstance(cell, int) else 0
+
+    def faults(self) -> Iterator[Fault]:
+        from ckpt_backends.sqlite.health import key_faults
+
+        yield from key_faults(self._database)
+        yield from self._database.faults(self._tables.names)
 
     def sources(self, key: CheckpointKey) -> list[str]:
         where = " AND ".join(

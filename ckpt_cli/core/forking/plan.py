@@ -86,3 +86,5 @@ class CheckpointPlan:
     """
     is_javascript: bool = False
     """Whether LangGraph.js wrote the thread."""
+    mends: tuple[str, ...] = ()
+    """What a repair mends, one phrase each, without values of the store."""

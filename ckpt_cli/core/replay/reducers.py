@@ -87,6 +87,8 @@ def fits(expected: Held, stored: Held) -> bool:
         return expected is stored or (stored is ABSENT and expected == UNDEFINED)
     if isinstance(stored, bytes | dict) and (data := _bytes(expected)) is not None:
         return stored in (data, {str(n): byte for n, byte in enumerate(data)})
+    if isinstance(stored, Tagged) and isinstance(expected, bytes):
+        return _bytes(stored) == expected
     if isinstance(expected, list) and any(isinstance(item, Pending) for item in expected):
         return (
             isinstance(stored, list)
@@ -127,7 +129,8 @@ def _bytes(value: Value) -> bytes | None:
     """Return the value as bytes; None if it is something else.
 
     Writes of bytes have a type tag of their own; in a body they are part of msgpack or JSON.
-    LangGraph.js writes them to JSON as an object with one key per byte.
+    LangGraph.js writes them to JSON as an object with one key per byte. Old savers for Redis store
+    a bytearray as bytes in a write.
     """
     if isinstance(value, Tagged) and value.type == "builtins.bytearray":
         value = value.payload

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ckpt_backends.changes.change import Change
 from ckpt_backends.codec.values import Value
+from ckpt_cli.core.forking.plan import CheckpointPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +50,5 @@ class Repair:
     rebuilt: tuple[Rebuilt, ...]
     refused: tuple[Refusal, ...]
     change: Change
+    plan: CheckpointPlan | None = None
+    """The copy of the head that gets the values; None in layouts that store values apart."""

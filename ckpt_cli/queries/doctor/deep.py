@@ -4,11 +4,81 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ckpt_backends.codec.memo import remembering
+from ckpt_backends.errors import CkptError
 from ckpt_cli.core.doctor.finding import Checked, Finding
-from ckpt_cli.queries.doctor.terms import Terms
+from ckpt_cli.queries.doctor.deltas import MissingParents
+from ckpt_cli.queries.doctor.emptied import EmptiedMessages
+from ckpt_cli.queries.doctor.mismatches import Mismatches
+from ckpt_cli.queries.doctor.orphans import Orphans
+from ckpt_cli.queries.doctor.plaintext import PlainRows
+from ckpt_cli.queries.doctor.seen import SeenCheckpoint, seen_checkpoint
+from ckpt_cli.queries.doctor.terms import Terms, ThreadReport
+from ckpt_cli.queries.doctor.types import TypeChecks
+from ckpt_cli.queries.doctor.unreadable import UnreadableValues
+from ckpt_cli.queries.replay import watched_replay
+from ckpt_cli.queries.replay_checks import KeptCheckpoint
 from ckpt_cli.threads.thread import ThreadReader
 
 
-def deep_findings(reader: ThreadReader, terms: Terms, checked: Checked) -> Iterator[Finding]:
-    """Yield what is wrong with the bodies, values and writes of all checkpoints of a thread."""
-    yield from ()
+def deep_findings(reader: ThreadReader, terms: Terms, report: ThreadReport) -> Iterator[Finding]:
+    """Yield what is wrong with the bodies, values and writes of all checkpoints of a thread.
+
+    Counts them in the report, and notes there why some could not be checked.
+    """
+    with remembering() as memo:
+        check = _DeepCheck(reader, terms, UnreadableValues(memo))
+        try:
+            check.replay()
+        except CkptError as error:
+            report.unchecked = report.unchecked or error.message
+    checked = report.checked
+    checked.checkpoints = max(checked.checkpoints, check.checked.checkpoints)
+    checked.writes = max(checked.writes, check.checked.writes)
+    checked.values += check.unreadable.values
+    report.unchecked = report.unchecked or check.unreadable.unchecked
+    yield from check.found
+
+
+class _DeepCheck:
+    """Reads a thread once, and shows each checkpoint to all checks."""
+
+    def __init__(self, reader: ThreadReader, terms: Terms, unreadable: UnreadableValues) -> None:
+        self.found: list[Finding] = []
+        self.checked = Checked()
+        self.unreadable = unreadable
+        self._reader = reader
+        self._terms = terms
+        self._plain = PlainRows()
+        self._emptied = EmptiedMessages(reader)
+        self._parents = MissingParents(reader)
+        self._orphans = Orphans(reader, terms.before)
+        self._mismatches = Mismatches(reader)
+        self._types = TypeChecks(terms)
+
+    def replay(self) -> None:
+        """Check all checkpoints, then what only all of them together show."""
+        replayed = watched_replay(self._reader, self._watch)
+        self.found += self.unreadable.end()
+        exact = {
+            (one.checkpoint_ns or "", one.checkpoint_id or "", one.channel) for one in self.found
+        }
+        self.found += self._mismatches.findings(replayed, self._terms.reducers, exact)
+        self.found += self._orphans.calls()
+        if not self.unreadable.has_broken_body:
+            self.found += self._orphans.values()
+
+    def _watch(self, here: KeptCheckpoint, parent: KeptCheckpoint | None) -> None:
+        seen = seen_checkpoint(here.moment, None if parent is None else parent.moment)
+        self.checked.checkpoints += 1
+        self.checked.writes += len(seen.moment.writes)
+        self.found += self._findings(seen)
+        self._mismatches.at(seen)
+        self._orphans.at(seen)
+
+    def _findings(self, seen: SeenCheckpoint) -> Iterator[Finding]:
+        yield from self.unreadable.at(seen)
+        yield from self._plain.at(seen)
+        yield from self._emptied.at(seen)
+        yield from self._parents.at(seen)
+        yield from self._types.at(seen.stored_here, seen.moment.writes)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from ckpt_backends.codec.memo import remembering
 from ckpt_backends.errors import CkptError, NotFound
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
@@ -14,8 +15,8 @@ from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.queries.doctor.deep import deep_findings
 from ckpt_cli.queries.doctor.heads import head_findings
 from ckpt_cli.queries.doctor.keys import key_findings
+from ckpt_cli.queries.doctor.stored_types import gather_types
 from ckpt_cli.queries.doctor.terms import Terms, ThreadReport, ThreadToCheck
-from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.heads import read_heads
 from ckpt_cli.threads.opening import Opening
 from ckpt_cli.threads.parallel import of_threads
@@ -67,40 +68,90 @@ def _checking(
     inference = TriggerInference(store)
 
     def check(threads: Sequence[ThreadToCheck]) -> list[ThreadReport]:
-        heads: dict[str, Moment] = {}
-        failure = ""
-        try:
-            known = [one.thread for one in threads if one.thread is not None]
-            for moment in read_heads(store, known, inference):
-                heads[moment.key.thread_id] = moment
-        except CkptError as error:
-            failure = error.message
-        return [_report(store, one, heads, inference, terms, failure) for one in threads]
+        reports = {one.thread_id: ThreadReport(one.thread_id) for one in threads}
+        for one in threads:
+            report = reports[one.thread_id]
+            report.checked.threads = 1
+            _collect(report, _key_findings(store, one, inference, terms, report), terms)
+        _check_heads(store, threads, reports, inference, terms)
+        for one in threads:
+            report = reports[one.thread_id]
+            if terms.deep and one.thread is not None:
+                reader = ThreadReader(store, one.thread, inference)
+                _collect(report, deep_findings(reader, terms, report), terms)
+            if terms.types and one.thread is not None:
+                _collect(report, gather_types(store, one.thread_id, report), terms)
+            report.findings = list(_with_refs(store, one.thread_id, report.findings))
+        return list(reports.values())
 
     return check
 
 
-def _report(
+def _key_findings(
     store: Store,
     one: ThreadToCheck,
-    heads: dict[str, Moment],
     inference: TriggerInference,
     terms: Terms,
-    failure: str,
-) -> ThreadReport:
-    report = ThreadReport(one.thread_id, unchecked=failure)
-    report.checked.threads = 1
-    found: dict[tuple[object, ...], Finding] = {}
+    report: ThreadReport,
+) -> Iterator[Finding]:
+    if one.is_suspect or terms.deep or _is_ahead(one.thread, terms):
+        yield from map(from_fault, store.thread_faults(one.thread_id))
+        layout = inference.capabilities
+        yield from key_findings(store, one.thread_id, layout, terms, report.checked)
+    elif one.thread is not None:
+        # The store compared its keys to find out that the thread is not suspect.
+        report.checked.checkpoints += one.thread.checkpoints
+
+
+def _is_ahead(thread: Thread | None, terms: Terms) -> bool:
+    """Return whether a checkpoint may be dated in the future."""
+    return thread is not None and thread.last_at is not None and thread.last_at > terms.now
+
+
+def _check_heads(
+    store: Store,
+    threads: Sequence[ThreadToCheck],
+    reports: Mapping[str, ThreadReport],
+    inference: TriggerInference,
+    terms: Terms,
+) -> None:
+    """Add what is found at the heads, with one head in memory at a time."""
+    known = {one.thread_id: one for one in threads if one.thread is not None}
+    left = dict.fromkeys(known)
+    with remembering() as memo:
+        try:
+            listed = [one.thread for one in known.values() if one.thread is not None]
+            for head in read_heads(store, listed, inference, state=True):
+                one = known[head.key.thread_id]
+                left.pop(one.thread_id, None)
+                reader = ThreadReader(store, one.thread or one.thread_id, inference)
+                checked, is_suspect = reports[one.thread_id].checked, one.is_suspect
+                found = head_findings(reader, head, memo, terms, checked, is_suspect=is_suspect)
+                _collect(reports[one.thread_id], found, terms)
+        except CkptError as error:
+            for thread_id in left:
+                reports[thread_id].unchecked = error.message
+
+
+def _collect(report: ThreadReport, findings: Iterable[Finding], terms: Terms) -> None:
+    """Add the findings that are wanted and new to a report, and why there may be more."""
+    known = {_place(one) for one in report.findings}
+    mild = {_row(one) for one in report.findings if one.own_severity is not None}
     try:
-        for finding in _findings(store, one, heads.get(one.thread_id), inference, terms, report):
-            if finding.code not in terms.ignored:
-                found.setdefault(_place(finding), finding)
+        for one in findings:
+            is_worse = _row(one) in mild and one.own_severity is None
+            if one.code not in terms.ignored and (is_worse or _place(one) not in known):
+                known.add(_place(one))
+                if is_worse:
+                    mild.discard(_row(one))
+                    # The keys alone looked like a trace of maintenance.
+                    kept = (other for other in report.findings if _row(other) != _row(one))
+                    report.findings = list(kept)
+                report.findings.append(one)
     except NotFound:  # deleted meanwhile
         pass
     except CkptError as error:
         report.unchecked = error.message
-    report.findings = list(_with_refs(store, one.thread_id, list(found.values())))
-    return report
 
 
 def _with_refs(store: Store, thread_id: str, findings: list[Finding]) -> Iterator[Finding]:
@@ -113,25 +164,9 @@ def _with_refs(store: Store, thread_id: str, findings: list[Finding]) -> Iterato
         yield replace(one, ref=refs.get(one.checkpoint_id or ""))
 
 
-def _findings(
-    store: Store,
-    one: ThreadToCheck,
-    head: Moment | None,
-    inference: TriggerInference,
-    terms: Terms,
-    report: ThreadReport,
-) -> Iterator[Finding]:
-    checked = report.checked
-    if one.is_suspect or terms.deep:
-        yield from map(from_fault, store.thread_faults(one.thread_id))
-        yield from key_findings(store, one.thread_id, terms, checked)
-    if one.thread is None:
-        return
-    reader = ThreadReader(store, one.thread, inference)
-    if head is not None:
-        yield from head_findings(reader, head, terms, checked)
-    if terms.deep:
-        yield from deep_findings(reader, terms, checked)
+def _row(finding: Finding) -> tuple[object, ...]:
+    """Return what two findings about the same row have in common."""
+    return _place(finding)[:-1]
 
 
 def _place(finding: Finding) -> tuple[object, ...]:
@@ -142,5 +177,6 @@ def _place(finding: Finding) -> tuple[object, ...]:
         finding.checkpoint_id,
         finding.channel,
         finding.task_id,
-        finding.detail,
+        # A checkpoint has one parent, whose absence keys and versions show in different words.
+        "" if finding.code == "parent-missing" else finding.detail,
     )

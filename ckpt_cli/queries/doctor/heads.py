@@ -2,19 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 
+from ckpt_backends.codec.memo import Memo
+from ckpt_backends.errors import Unreadable
+from ckpt_cli.core.doctor.delta_anchor import unanchored, unstored_deltas
 from ckpt_cli.core.doctor.finding import Checked, Finding
+from ckpt_cli.core.doctor.head_step import step_findings
+from ckpt_cli.core.state import read_body
+from ckpt_cli.queries.doctor.conversations import conversation_findings
+from ckpt_cli.queries.doctor.missing import lost_values
+from ckpt_cli.queries.doctor.seen import seen_checkpoint
 from ckpt_cli.queries.doctor.terms import Terms
+from ckpt_cli.queries.doctor.types import type_findings
+from ckpt_cli.queries.doctor.unreadable import UnreadableValues, missing_value
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.thread import ThreadReader
 
+_AT_ONCE = 50
+"""Number of ancestors whose bodies one query reads."""
+
 
 def head_findings(
-    reader: ThreadReader, head: Moment, terms: Terms, checked: Checked
+    reader: ThreadReader,
+    head: Moment,
+    memo: Memo,
+    terms: Terms,
+    checked: Checked,
+    *,
+    is_suspect: bool,
 ) -> Iterator[Finding]:
-    """Yield what is wrong with the head of a thread.
+    """Yield what is wrong with the head of a thread, which was read with its state.
 
-    `head` may have been read without the values that its layout stores apart.
+    `memo` was there when the head was decoded. `is_suspect`: whether an ancestor may be missing.
+    Raises `Unreadable` at the end if something could not be checked, such as encrypted values.
     """
-    yield from ()
+    unread = UnreadableValues(memo)
+    if not terms.deep:  # The deep check finds these in all checkpoints.
+        yield from _unreadable(reader, head, unread)
+        checked.values += unread.values
+    if head.body.problem is None:
+        if head.at is not None and head.at < terms.before:
+            yield from _unfinished(reader, head)
+        yield from conversation_findings(reader, head, terms)
+        if not (terms.deep or terms.types):
+            yield from type_findings(head.checkpoint, head.writes, terms)
+        if is_suspect and not terms.deep:
+            yield from _unanchored(reader, head)
+    if unread.unchecked:
+        raise Unreadable(unread.unchecked)
+
+
+def _unreadable(reader: ThreadReader, head: Moment, unread: UnreadableValues) -> Iterator[Finding]:
+    seen = seen_checkpoint(head, None)
+    yield from unread.at(seen)
+    yield from unread.end()
+    for channel in lost_values(reader, head.checkpoint):
+        yield missing_value(seen, channel)
+
+
+def _unfinished(reader: ThreadReader, head: Moment) -> Iterator[Finding]:
+    """Yield what is wrong with the step after an old head, unless a checkpoint followed meanwhile.
+
+    Not every store has one snapshot for its list of threads and for the writes that are read later.
+    """
+    found = list(step_findings(head.key, head.step, head.writes))
+    if found and reader.head("") == head.key.checkpoint_id:
+        yield from found
+
+
+def _unanchored(reader: ThreadReader, head: Moment) -> Iterator[Finding]:
+    """Yield the DeltaChannels at a head whose last snapshot was lost with a missing ancestor."""
+    channels = unstored_deltas(head.body, head.metadata)
+    if not channels or not reader.has_history:
+        return
+    line = reader.ancestry("", head.key.checkpoint_id)
+    parents = {one.key.checkpoint_id: one.parent_checkpoint_id for one in reader.index("")}
+    lost = parents[line[-1]] if line else None
+    if lost is None or lost in parents:
+        return
+    found = _finding_at(head)
+    for channel in sorted(unanchored(channels, head.metadata, _stored(reader, line[1:]))):
+        detail = f"the last snapshot of '{channel}' is gone, with {lost} or an ancestor of it"
+        yield found(code="delta-unanchored", detail=detail, channel=channel)
+
+
+def _stored(reader: ThreadReader, ancestors: list[str]) -> Iterator[Collection[str]]:
+    """Yield the channels that each of these checkpoints stores."""
+    for start in range(0, len(ancestors), _AT_ONCE):
+        some = ancestors[start : start + _AT_ONCE]
+        bodies = reader.store.checkpoints(
+            reader.thread_id, checkpoint_ns="", checkpoint_ids=some, body=True
+        )
+        stored = {one.key.checkpoint_id: read_body(one).values.keys() for one in bodies}
+        yield from (stored.get(one, ()) for one in some)
+
+
+def _finding_at(head: Moment) -> Callable[..., Finding]:
+    return partial(
+        Finding,
+        thread_id=head.key.thread_id,
+        checkpoint_ns=head.key.checkpoint_ns,
+        checkpoint_id=head.key.checkpoint_id,
+    )

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from ckpt_backends.model import Thread
 from ckpt_cli.core.doctor.finding import Checked, Finding
+from ckpt_cli.core.doctor.type_use import TypeUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,10 @@ class Terms:
     """The reducers that the user named, by channel."""
     ignored: frozenset[str] = frozenset()
     """Codes that are not reported."""
+    strict_types: bool = False
+    """Whether to report classes that LANGGRAPH_STRICT_MSGPACK blocks."""
+    types: bool = False
+    """Whether to gather all classes that values name, which reads every value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +50,5 @@ class ThreadReport:
     checked: Checked = field(default_factory=Checked)
     unchecked: str = ""
     """Why it could not be checked completely; `''` if it was."""
+    types: list[TypeUse] = field(default_factory=list)
+    """The classes that its values name, if they were to be gathered."""

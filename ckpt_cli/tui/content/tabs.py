@@ -12,6 +12,7 @@ from ckpt_backends.errors import CkptError, Unreadable
 from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
+from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.core.values.clip import clip
 from ckpt_cli.core.values.paths import format_path
 from ckpt_cli.queries.blame import blame
@@ -33,8 +34,12 @@ from ckpt_cli.threads.target import Target
 from ckpt_cli.tui.content.checkpoint import Clock, target_of
 
 CheckpointTab = Literal["state", "diff", "writes", "messages", "metadata", "raw"]
-Tab = Literal[CheckpointTab, "memory"]
-TABS: tuple[Tab, ...] = ("state", "diff", "writes", "messages", "metadata", "raw", "memory")
+ThreadTab = Literal["findings", "memory"]
+Tab = Literal[CheckpointTab, ThreadTab]
+TABS: tuple[Tab, ...] = (
+    *("state", "diff", "writes", "messages"),
+    *("findings", "metadata", "raw", "memory"),
+)
 
 _MOST_LINES = 20_000
 """Maximum number of lines of one document; `ckpt show` prints more."""
@@ -51,6 +56,8 @@ class TabContent:
     """By line: the path of the value that starts there; the cursor stops there."""
     items: Mapping[int, ItemKey] = field(default_factory=dict)
     """By line: the key of the memory item that starts there."""
+    findings: Mapping[int, Finding] = field(default_factory=dict)
+    """By line: the finding that starts there."""
 
 
 def read_document(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ckpt_backends.protocol import Store
@@ -26,6 +26,8 @@ class TreePicture:
     lines: Sequence[StyledLine]
     keys: Sequence[Key | None]
     """The checkpoint of each line; None if the cursor does not stop there."""
+    holds: Sequence[frozenset[Key]]
+    """The checkpoints that each line stands for: several on a line of folded steps or of a call."""
     inner: Mapping[int, str]
     """The namespace of each line that is a subgraph call."""
     folds: frozenset[int]
@@ -61,6 +63,7 @@ def draw_tree(tree: Tree, clock: Clock, width: int) -> TreePicture:
         tree,
         [text for _, text in drawn],
         [_key(row) for row, _ in drawn],
+        [frozenset(_held(row)) for row, _ in drawn],
         {at: row.namespaces[0] for at, (row, _) in enumerate(drawn) if isinstance(row, CallRow)},
         frozenset(at for at, (row, _) in enumerate(drawn) if isinstance(row, FoldRow)),
         next((row.key for row, _ in drawn if isinstance(row, StepRow) and row.head), None),
@@ -77,3 +80,16 @@ def _key(row: TreeRow | None) -> Key | None:
             return row.heads[0]
         case SectionRow() | None:
             return None
+
+
+def _held(row: TreeRow | None) -> Iterable[Key]:
+    match row:
+        case StepRow():
+            return (row.key,)
+        case FoldRow():
+            return ((row.ns, one) for one in row.ids)
+        case CallRow():
+            # If the tree of the call follows, its own lines stand for its checkpoints.
+            return () if row.nested else row.keys
+        case SectionRow() | None:
+            return ()

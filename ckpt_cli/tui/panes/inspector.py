@@ -10,6 +10,7 @@ from textual.message import Message
 from textual.widgets import Tab, Tabs
 
 from ckpt_backends.memory.protocol import ItemKey
+from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.tui.content.tabs import TABS, TabContent
 from ckpt_cli.tui.content.tabs import Tab as TabName
 from ckpt_cli.tui.panes.search import SearchableLines, SearchPane
@@ -37,6 +38,12 @@ class DocumentRows(SearchableLines):
         """The memory item under the cursor; None if there is none."""
         above = max((at for at in self.document.items if at <= self.cursor), default=None)
         return None if above is None else self.document.items[above]
+
+    @property
+    def finding(self) -> Finding | None:
+        """The finding under the cursor; None if there is none."""
+        above = max((at for at in self.document.findings if at <= self.cursor), default=None)
+        return None if above is None else self.document.findings[above]
 
     def show_document(self, document: TabContent, *, keep: bool) -> None:
         """Show a document from its start; with `keep` at the same line as before."""

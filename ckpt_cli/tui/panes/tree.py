@@ -16,15 +16,27 @@ class TreeRows(SearchableLines):
         self.picture: TreePicture | None = None
         self.marked: Key | None = None
         """The checkpoint of this thread that is marked as the base of diffs."""
+        self.found: frozenset[Key] = frozenset()
+        """The checkpoints of this thread with findings."""
 
     def is_stop(self, index: int) -> bool:
         return self.picture is not None and self.picture.keys[index] is not None
 
     def line_at(self, index: int, width: int) -> StyledLine:
-        found = super().line_at(index, width)
-        if self.marked is None or self.picture is None or self.picture.keys[index] != self.marked:
-            return found
-        return StyledLine((("▌", "question"), *found.spans))
+        shown = super().line_at(index, width)
+        if self.picture is None:
+            return shown
+        if self.marked is not None and self.picture.keys[index] == self.marked:
+            shown = StyledLine((("▌", "question"), *shown.spans))
+        if not self.found.isdisjoint(self.picture.holds[index]):
+            shown = StyledLine((("!", "error"), *shown.spans))
+        return shown
+
+    def show_found(self, found: frozenset[Key]) -> None:
+        """Mark the checkpoints with findings."""
+        if found != self.found:
+            self.found = found
+            self.refresh()
 
     @property
     def key(self) -> Key | None:

@@ -24,7 +24,7 @@ from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.content.checkpoint import Clock
-from ckpt_cli.tui.content.tabs import Tab, TabContent, read_document
+from ckpt_cli.tui.content.tabs import Tab, TabContent, ThreadTab, read_document
 from ckpt_cli.tui.content.thread_list import (
     SORT_NAMES,
     read_conditions,
@@ -69,8 +69,10 @@ class TreeView:
 class LiveScreen(StoreScreen[None]):
     """Threads on the left, the tree of one thread on the right, and a checkpoint below it."""
 
-    READING: ClassVar = frozenset({"threads", "heads", "tree", "document", "origin", "goto"})
-    REFRESHING: ClassVar = frozenset({"threads", "memory"})
+    READING: ClassVar = frozenset(
+        {"threads", "heads", "tree", "document", "origin", "goto", "findings", "deep"}
+    )
+    REFRESHING: ClassVar = frozenset({"threads", "memory", "findings"})
 
     def __init__(self, context: ScreenContext) -> None:
         super().__init__()
@@ -88,11 +90,10 @@ class LiveScreen(StoreScreen[None]):
         """The content of the inspector."""
         self.shown: tuple[CheckpointKey, Tab] | None = None
         """The same, or None if it must be read again."""
-        self.is_memory_fresh = False
-        """Whether the memory of the thread was read recently."""
         self.base: CheckpointKey | None = None
         """The checkpoint marked as the base of diffs."""
         self._reading_heads = False
+        self.tree_heading = ""
 
     # Parts of the screen
 
@@ -248,7 +249,8 @@ class LiveScreen(StoreScreen[None]):
         if tree.plan.calls:
             facts += f", {counted(tree.plan.calls, 'call')}"
         inside = ", in a subgraph (Esc leaves)" if self.outer else ""
-        title(self.tree_pane, f"Tree: {facts}, {tree.status}{inside}")
+        self.tree_heading = f"Tree: {facts}, {tree.status}{inside}"
+        title(self.tree_pane, self.tree_heading)
         key, self.goal = self.goal or self.tree_rows.key, None
         if self.view.follows and not self.outer:
             key = picture.head or key
@@ -286,9 +288,10 @@ class LiveScreen(StoreScreen[None]):
         place, tab = self.place, self.inspector.tab
         if place is None:
             return
-        if tab == "memory":
-            await self._load_memory(place.thread_id)
-            return
+        match tab:
+            case "findings" | "memory":
+                await self.load_thread_tab(tab, place.thread_id)
+                return
         if self.shown == (place, tab):
             return
         width = max(self.inspector.document.width, 1)
@@ -304,38 +307,9 @@ class LiveScreen(StoreScreen[None]):
             self.inspector.document.show_document(document, keep=self.read == (place, tab))
             self.read = self.shown = (place, tab)
 
-    async def _load_memory(self, thread_id: str) -> None:
-        """Read the memory items that came from a thread."""
-        from ckpt_cli.tui.content.memory import read_thread_memory
-
-        whole: tuple[CheckpointKey, Tab] = (CheckpointKey(thread_id, "", ""), "memory")
-        if self.read == whole and self.is_memory_fresh:
-            return
-        began = time.monotonic()
-        question = partial(
-            read_thread_memory,
-            thread_id=thread_id,
-            clock=self.clock,
-            width=max(self.inspector.document.width, 1),
-            redacted=self.context.opening.redact,
-        )
-        with self.inspector.while_loading("Memory: loading"):
-            try:
-                document = await self.context.memory.ask(question)
-            except CkptError as error:
-                document = TabContent(error_lines(error, self.inspector.document.width))
-            self.inspector.set_heading(f"Memory from {safe_text(thread_id)}")
-        self.inspector.document.show_document(document, keep=self.read == whole)
-        self.read, self.shown, self.is_memory_fresh = whole, None, True
-        if self.context.pause:
-            pause = max(self.context.pause, (time.monotonic() - began) * SHARE)
-            self.schedule("memory", pause, self.load_memory_again)
-
-    def load_memory_again(self) -> None:
-        """Read the memory again, because it may have changed."""
-        self.is_memory_fresh = False
-        if self.inspector.tab == "memory":
-            self.load_document()
+    async def load_thread_tab(self, tab: ThreadTab, thread_id: str) -> None:
+        """Read a tab about the whole thread, and show it."""
+        raise NotImplementedError
 
     def _no_document(self, error: CkptError) -> None:
         said = error_lines(error, self.inspector.document.width)

@@ -12,6 +12,7 @@ from textual.binding import Binding, BindingType
 from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
+from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.threads.target import TargetArguments, find_checkpoint
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.content.tabs import TABS, Tab, read_origin
@@ -22,13 +23,13 @@ from ckpt_cli.tui.panes.filter import FilterPane
 from ckpt_cli.tui.panes.inspector import Inspector
 from ckpt_cli.tui.panes.row_list import RowList
 from ckpt_cli.tui.screens.base import SOON
-from ckpt_cli.tui.screens.live import LiveScreen
+from ckpt_cli.tui.screens.thread_tabs import ThreadTabsScreen
 
 _NARROW = 60
 """On screens with fewer columns, one pane is shown at a time."""
 
 
-class MainScreen(LiveScreen):
+class MainScreen(ThreadTabsScreen):
     """Threads, a tree and a checkpoint, with the keys that only read."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -79,6 +80,8 @@ class MainScreen(LiveScreen):
             self._enter()
         elif (item := self.inspector.document.item) is not None:
             self.action_memory(item)
+        elif (finding := self.inspector.document.finding) is not None:
+            self._go_to_finding(finding)
         else:
             self.find_origin()
 
@@ -113,6 +116,16 @@ class MainScreen(LiveScreen):
             self.action_unfold()
         else:
             self.go(self.inspector.document)
+
+    def _go_to_finding(self, finding: Finding) -> None:
+        """Go to the checkpoint of a finding."""
+        if finding.checkpoint_id is None or finding.thread_id is None:
+            self.say("this finding is not about one checkpoint", is_error=True)
+        elif finding.ref is None:
+            self.say("this checkpoint is not stored", is_error=True)
+        else:
+            ns = finding.checkpoint_ns or ""
+            self.jump(CheckpointKey(finding.thread_id, ns, finding.checkpoint_id))
 
     @work(exclusive=True, group="origin")
     async def find_origin(self) -> None:
@@ -214,6 +227,10 @@ class MainScreen(LiveScreen):
         after = (TABS.index(self.inspector.tab) + way) % len(TABS)
         self.inspector.turn(TABS[after])
 
+    def action_check(self) -> None:
+        self.action_tab("findings")
+        self.check_deep()
+
     def action_follow(self) -> None:
         self.view.follows = not self.view.follows
         self.say("following the head" if self.view.follows else "not following the head")
@@ -296,16 +313,22 @@ class MainScreen(LiveScreen):
             found.append(self._tab_command(place))
         first = 0 if self.rows.has_focus else 1 if self.tree_rows.has_focus else 2
         first = min(first, len(found) - 1)
-        return [found[first], *found[:first], *found[first + 1 :]]
+        finding = self.inspector.document.finding
+        fix = "" if finding is None else finding.fix(list(store))
+        return [found[first], *found[:first], *found[first + 1 :], *([fix] if fix else [])]
 
     def _tab_command(self, place: CheckpointKey) -> str:
         store, tab = self.context.store_words, self.inspector.tab
         if tab == "memory":
             memory = self.context.memory_named.name
             return command_line.thread_memory_command(store, memory, place.thread_id)
+        if tab == "findings":
+            deep = self.checked is not None and self.checked.is_deep
+            return command_line.check_command(store, place.thread_id, deep=deep)
         return command_line.tab_command(store, tab, place, self.base)
 
     def action_again(self) -> None:
+        self.forget_findings()
         self.load_threads()
         self.load_memory_again()
 

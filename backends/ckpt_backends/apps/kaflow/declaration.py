@@ -1,11 +1,17 @@
 """Declares the collection of KaFlow's checkpointer."""
 
-from ckpt_backends.declaration import Backend
+from ckpt_backends.declaration import LAST_STORED, Backend
 from ckpt_backends.model import Capability
 
 BACKEND = Backend(
     title="KaFlow",
     layouts={"kaflow": Capability.HISTORY | Capability.ADDING | Capability.INLINE_VALUES},
     engine="mongodb",
+    impossible_faults={
+        "id-not-increasing": LAST_STORED,
+        **dict.fromkeys(("type-blocked", "plaintext-among-encrypted"), "values are pickled"),
+        "value-unreadable": "a pickle is decoded as a whole",
+        "namespace-orphaned": "has no namespaces",
+    },
     recognise="ckpt_backends.apps.kaflow.recognise:recognise",
 )

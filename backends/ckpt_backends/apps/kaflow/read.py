@@ -18,14 +18,23 @@ from itertools import pairwise
 from typing import Any, Unpack
 
 from ckpt_backends.apps.kaflow.recognise import NEWEST_FIRST
-from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Usage, Write
+from ckpt_backends.model import Checkpoint, CheckpointKey, Fault, TypedBytes, Usage, Write
 from ckpt_backends.mongodb.engine import pipelines
 from ckpt_backends.mongodb.engine.fields import metadata_of, storable_of, text
+from ckpt_backends.mongodb.engine.indexes import IndexKey, missing_index
 from ckpt_backends.mongodb.engine.store import MongoCheckpoints
 from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions
 
 _PICKLE = "pickle"
 _NO_WRITES = "KaFlow stores no writes: questions, errors and results of tasks are unknown"
+
+
+_INDEXES: Sequence[IndexKey] = (
+    {"thread_id": 1, "checkpoint_id": -1},
+    {"created_at": -1},
+    {"username": 1, "created_at": -1},
+)
+"""The saver creates them whenever it is opened."""
 
 
 class KaflowStore(MongoCheckpoints):
@@ -60,6 +69,11 @@ class KaflowStore(MongoCheckpoints):
                 name, "checkpoint_data", thread, "", None, _PICKLE, number, int(row["bodies"])
             )
             yield Usage(name, "metadata", thread, "", None, "bson", number, int(row["metadata"]))
+
+    def faults(self) -> Iterator[Fault]:
+        yield from super().faults()
+        for key in _INDEXES:
+            yield from missing_index(self._connection, self._layout.checkpoints, key)
 
     def namespaces(self, thread_id: str) -> list[str]:
         return [] if self.thread(thread_id) is None else [""]

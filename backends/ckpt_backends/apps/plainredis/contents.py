@@ -27,9 +27,18 @@ from ckpt_backends.apps.plainredis.timelines import (
 )
 from ckpt_backends.codec import decode_checkpoint
 from ckpt_backends.codec.limits import MOST_BYTES
-from ckpt_backends.model import BlobKey, Checkpoint, CheckpointKey, TypedBytes, Usage, Write
+from ckpt_backends.model import (
+    BlobKey,
+    Checkpoint,
+    CheckpointKey,
+    Fault,
+    TypedBytes,
+    Usage,
+    Write,
+)
 from ckpt_backends.protocol import CheckpointQuery
 from ckpt_backends.redis.engine.connection import in_chunks
+from ckpt_backends.redis.engine.id_lists import gone_from_list
 from ckpt_backends.redis.engine.keyspace import (
     CALL,
     CheckpointEntry,
@@ -41,6 +50,7 @@ from ckpt_backends.redis.engine.keyspace import (
     raw,
     text,
 )
+from ckpt_backends.redis.engine.thread_faults import ThreadKey
 
 _CHECKPOINTS_AT_ONCE = 50
 _CALLS = re.compile(rf"(.*?):({CALL}):(.*)", re.DOTALL)
@@ -221,6 +231,7 @@ class PlainContents(PlainTimelines):
                     stored.body if asked.body else None,
                     stored.metadata if asked.metadata else None,
                     apart.blobs(named[number]) if asked.body else None,
+                    missing=apart.missing(named[number]) if asked.body else frozenset(),
                 )
 
     def fields(self, places: Sequence[WriteEntry]) -> Iterator[tuple[WriteEntry, bytes]]:
@@ -299,6 +310,25 @@ class PlainContents(PlainTimelines):
         self, places: Sequence[CheckpointEntry] | Sequence[BlobEntry]
     ) -> Iterator[tuple[str, int, int]]:
         return measured(self.connection, [one.name for one in places])
+
+    def expiring_keys(self, found: ThreadKeys) -> Iterator[ThreadKey]:
+        yield from super().expiring_keys(found)
+        if isinstance(found, PlainThreadKeys):
+            for one in found.timelines:
+                yield ThreadKey(one.name, "idx", one.checkpoint_ns)
+            for blob in found.blob_places:
+                yield ThreadKey(blob.name, "blob", blob.key.checkpoint_ns)
+
+    def thread_faults(self, thread_id: str, found: ThreadKeys) -> Iterator[Fault]:
+        yield from super().thread_faults(thread_id, found)
+        for one in found.timelines if isinstance(found, PlainThreadKeys) else ():
+            ids: list[bytes] = self.connection.ask("ZRANGE", one.name, 0, -1) or []
+            keys = [CheckpointKey(thread_id, one.checkpoint_ns, text(own)) for own in ids[::-1]]
+            yield from gone_from_list(self, one.name, keys, "ZREM {}")
+
+    def threads_with_writes(self) -> Iterator[str]:
+        for names in self.connection.scan(literally(f"{self.prefix}:wr:") + b"*"):
+            yield from (key.thread_id for key in self.keys_of(names).values())
 
     def sources(self, key: CheckpointKey) -> list[str]:
         timeline = self.timeline(key.thread_id, key.checkpoint_ns)

@@ -1,6 +1,6 @@
 """Declares the keys of langgraph-checkpoint-plainredis."""
 
-from ckpt_backends.declaration import Backend
+from ckpt_backends.declaration import LAST_STORED, Backend
 from ckpt_backends.model import Capability
 
 BACKEND = Backend(
@@ -12,5 +12,6 @@ BACKEND = Backend(
         | Capability.SESSIONS
     },
     engine="redis",
+    impossible_faults={"id-not-increasing": LAST_STORED},
     recognise="ckpt_backends.apps.plainredis.layout:PlainRecogniser",
 )

@@ -71,6 +71,10 @@ class SeparateValues:
                     found[channel] = Blob(value.type, len(value.data), value)
         return found
 
+    def missing(self, names: Mapping[str, bytes]) -> frozenset[str]:
+        """The channels of a checkpoint that have no entry, not even that of an empty channel."""
+        return frozenset(channel for channel, name in names.items() if not self._heads[name][2])
+
     def _is_wanted(self, channel: str) -> bool:
         if channel.startswith(_CONTROL) and channel not in USERS:
             return True

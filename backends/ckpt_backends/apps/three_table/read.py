@@ -33,6 +33,7 @@ from ckpt_backends.model import (
     Capability,
     Checkpoint,
     CheckpointKey,
+    Fault,
     StoreInfo,
     Thread,
     ThreadSize,
@@ -69,7 +70,7 @@ def open_tables(
     return store
 
 
-@checked(*STORE)
+@checked(*STORE, "faults")
 class ThreeTableStore(KeyedStore):
     """Three tables of this layout, opened for reading."""
 
@@ -321,6 +322,9 @@ class ThreeTableStore(KeyedStore):
     def row_key(self, row: Row) -> Hashable:
         return sql_key(row), row.cells[HASH]
 
+    def faults(self) -> Iterator[Fault]:
+        yield from self._database.faults(self._tables.stored)
+
     def sources(self, key: CheckpointKey) -> list[str]:
         literal, names = self._database.literal, self._tables.names
         thread = f"thread_id = {literal(key.thread_id)}"
@@ -332,6 +336,12 @@ class ThreeTableStore(KeyedStore):
             f" (SELECT {HASH} FROM {names[CHECKPOINTS]} WHERE {row});",
             f"SELECT * FROM {names[WRITES]} WHERE {exactly};",
         ]
+
+    def suspect_threads(self) -> Iterator[str]:
+        found: set[str] = set()
+        for query in self._queries.suspects():
+            found.update(text(thread_id) for (thread_id,) in self._stream(query))
+        yield from found
 
     def refresh(self) -> None:
         self.forget()

@@ -127,6 +127,28 @@ class Queries:
         )
         return f"SELECT thread FROM ({each}) every ORDER BY {self._database.exact('thread')}"
 
+    def suspects(self) -> list[str]:
+        """The threads with a parent that is missing or may be newer, and with orphaned writes."""
+        exact, characters = self._database.exact, self._database.characters
+
+        def join(*columns: tuple[str, str]) -> str:
+            # The first comparison uses an index. A collation may take other ids for equal.
+            pairs = [(f"c.{one}", f"p.{other}") for one, other in columns]
+            same = [f"{one} = {other} AND {exact(one)} = {exact(other)}" for one, other in pairs]
+            return f"LEFT JOIN {self.checkpoints} p ON {' AND '.join(same)}"
+
+        thread, ns = ("thread_id", "thread_id"), ("checkpoint_ns", "checkpoint_ns")
+        to_parent = join(thread, ns, ("parent_checkpoint_id", "checkpoint_id"))
+        to_own = join(thread, ("checkpoint_id", "checkpoint_id"))
+        found = f"SELECT DISTINCT {exact('c.thread_id')} FROM"
+        parent, own = "p.checkpoint_id", "c.checkpoint_id"
+        return [
+            f"{found} {self.checkpoints} c {to_parent} WHERE c.parent_checkpoint_id <> ''"
+            f" AND ({parent} IS NULL OR p.{CREATED} > c.{CREATED}"
+            f" OR {characters(parent)} > {characters(own)} OR {exact(parent)} >= {exact(own)})",
+            f"{found} {self.writes} c {to_own} WHERE {parent} IS NULL",
+        ]
+
     def any_hash(self) -> str:
         return f"SELECT {HASH} FROM {self.checkpoints} LIMIT 1"
 

@@ -8,7 +8,7 @@ from ormsgpack import OPT_NON_STR_KEYS, unpackb
 
 from ckpt_backends.codec.arrays import ndarray
 from ckpt_backends.codec.limits import PastLimit, past_bytes
-from ckpt_backends.codec.memo import CURRENT
+from ckpt_backends.codec.memo import CURRENT, note_unreadable
 from ckpt_backends.codec.msgpack.cursor import READ_EXT, depth_bound, skip
 from ckpt_backends.codec.msgpack.partial import read_part
 from ckpt_backends.codec.values import DELTA_SNAPSHOT, Cut, Tagged, Value
@@ -100,7 +100,7 @@ class _ExtReader:
             # Let `unpack` try again with all keys. A retry here would double with each level.
             if not self.option:
                 raise
-            return Tagged(f"ext:{code}", data)
+            return _unreadable(code, data)
         node = build(code, parts, self.room)
         if code == _NUMPY:
             self.room = max(0, self.room - len(data))
@@ -109,13 +109,23 @@ class _ExtReader:
         return node
 
     def on_outer_ext(self, code: int, data: bytes) -> Tagged:
+        memo = self.memo
+        if memo is not None and (known := memo.outer(code, data)) is not None:
+            node, depth, heads = known
+            self.heads += heads
+            self.depth = max(self.depth, 1 + depth)
+            return node
         depth = depth_bound(data)
         if depth > self.limits.depth // 2:
             self.unsure = True
             raise PastLimit("perhaps nested too deeply")
-        self.heads += 1 + depth_bound(len(data).to_bytes(4, "big")) + depth
+        heads = 1 + depth_bound(len(data).to_bytes(4, "big")) + depth
+        self.heads += heads
         self.depth = max(self.depth, 1 + depth)
-        return self.on_ext(code, data)
+        node = self.on_ext(code, data)
+        if memo is not None:
+            memo.put_outer(code, data, node, depth, heads)
+        return node
 
 
 def build(code: int, parts: Any, room: int) -> Tagged:
@@ -140,6 +150,12 @@ def build(code: int, parts: Any, room: int) -> Tagged:
                     return Tagged(f"{module}.{name}" + ("" if known else f".{rest[0]}"), content)
             elif not rest and (code == _ONE_ARGUMENT or type(content) is list):
                 return Tagged(f"{module}.{name}", content)
+    return _unreadable(code, parts)
+
+
+def _unreadable(code: int, parts: Any) -> Tagged:
+    """The node for an ext type that LangGraph has, but not with this payload."""
+    note_unreadable()
     return Tagged(f"ext:{code}", parts)
 
 
@@ -149,7 +165,7 @@ def _array(parts: Any, room: int) -> Tagged:
             type(size) is int and size >= 0 for size in shape
         ):
             return ndarray(dtype, shape, order, data, room)
-    return Tagged(f"ext:{_NUMPY}", parts)
+    return _unreadable(_NUMPY, parts)
 
 
 def plain_keys(root: Value) -> Value:

@@ -10,12 +10,13 @@ from typing import Any
 from ckpt_backends.base import BaseStore, OnConnection
 from ckpt_backends.changes.rows import Row, not_of
 from ckpt_backends.errors import StoreUnavailable
-from ckpt_backends.model import Capability, CheckpointKey, StoreInfo, Thread, ThreadSize
+from ckpt_backends.model import Capability, CheckpointKey, Fault, StoreInfo, Thread, ThreadSize
 from ckpt_backends.mongodb.engine import pipelines
 from ckpt_backends.mongodb.engine.connect import MongoConnection
 from ckpt_backends.mongodb.engine.fields import form_of, number_of, storable, stored_forms, text
 from ckpt_backends.mongodb.engine.layout import KEY, WRITES, MongoLayout
 from ckpt_backends.mongodb.engine.restoring import document_of, key_of
+from ckpt_backends.mongodb.engine.sizes import near_limit, unused_space
 from ckpt_backends.url import StoreUrl
 
 _BY_CHECKPOINT = {name: f"${name}" for name in KEY[1:]}
@@ -181,6 +182,14 @@ class MongoCheckpoints(OnConnection[MongoConnection], BaseStore):
             for name in (self._layout.checkpoints, self._layout.writes)
             if name
         ]
+
+    def faults(self) -> Iterator[Fault]:
+        return unused_space(self._connection, self._layout.collections.values())
+
+    def thread_faults(self, thread_id: str) -> Iterator[Fault]:
+        match = self._of(thread_id)
+        for name in self._layout.collections.values() if match is not None else ():
+            yield from near_limit(self._connection, name, thread_id, match or {})
 
     def refresh(self) -> None:
         self._connection.restart()

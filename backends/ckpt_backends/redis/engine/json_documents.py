@@ -33,6 +33,7 @@ from ckpt_backends.redis.engine.document_fields import (
 )
 from ckpt_backends.redis.engine.key_removal import KeyRemoval
 from ckpt_backends.redis.engine.keyspace import (
+    APART,
     DOCUMENT,
     CheckpointEntry,
     ListedNamespace,
@@ -48,6 +49,7 @@ from ckpt_backends.redis.engine.layout import RedisLayout
 from ckpt_backends.redis.engine.purge_lock import PurgeLock
 from ckpt_backends.redis.engine.search_index import SearchIndex, index_of
 from ckpt_backends.redis.engine.store import RedisStore
+from ckpt_backends.redis.engine.thread_faults import ThreadKey
 from ckpt_backends.redis.engine.thread_listing import namespaces_by_name
 from ckpt_backends.url import StoreUrl
 
@@ -338,6 +340,24 @@ class JsonDocuments(RedisLayout):
                     place = (self.meant_thread(thread), meant_ns(ns), channel)
                     number = int(size[0]) if size else 0
                     yield own, Usage(self.tables[1], self.value, *place, tag, 1, number)
+
+    # Faults
+
+    def expiring_keys(self, found: ThreadKeys) -> Iterator[ThreadKey]:
+        yield from super().expiring_keys(found)
+        for (ns, own), one in found.places.items():
+            yield from (ThreadKey(name, LISTS, ns, own) for name in self.lists(one.key))
+        yield from (ThreadKey(one, APART, "") for one in found.blobs)
+
+    def threads_with_writes(self) -> Iterator[str]:
+        """Reads one write of each namespace, because all have keys with the same beginning."""
+        known: set[bytes] = set()
+        for names in self.connection.scan(raw(f"{self.prefixes.write}:*"), DOCUMENT):
+            first = {one.rsplit(b":", _PARTS_OF_WRITE)[0]: one for one in names}
+            new = [name for start, name in first.items() if start not in known]
+            known.update(first)
+            for _, key, _ in self.owners_of(new):
+                yield key.thread_id
 
     def sources(self, key: CheckpointKey) -> list[str]:
         writes = literally(f"{self.prefixes.write}:{self.place(key)}:")

@@ -8,7 +8,15 @@ from typing import Any, Generic, TypeVar
 
 from ckpt_backends.changes.change import Change
 from ckpt_backends.changes.rows import Cell, Row
-from ckpt_backends.model import BlobKey, Capability, Checkpoint, CheckpointKey, Usage, Write
+from ckpt_backends.model import (
+    BlobKey,
+    Capability,
+    Checkpoint,
+    CheckpointKey,
+    Fault,
+    Usage,
+    Write,
+)
 from ckpt_backends.protocol import CheckpointQuery, Store
 from ckpt_backends.redis.engine.command_plan import CommandPlan
 from ckpt_backends.redis.engine.connection import Command, RedisConnection
@@ -24,6 +32,11 @@ from ckpt_backends.redis.engine.keyspace import (
     WriteEntry,
 )
 from ckpt_backends.redis.engine.purge_lock import PurgeLock
+from ckpt_backends.redis.engine.thread_faults import (
+    ThreadKey,
+    expiry_faults,
+    keys_of_checkpoints,
+)
 from ckpt_backends.redis.engine.thread_removal import ThreadRemoval
 from ckpt_backends.url import StoreUrl
 
@@ -129,6 +142,32 @@ class RedisLayout(ABC):
 
         Each comes with the id of its checkpoint, or `''` for a separate value.
         """
+
+    # Faults
+
+    def faults(self) -> Iterator[Fault]:
+        """Faults of the store as a whole, as `Store.faults` returns them."""
+        yield from ()
+
+    def thread_faults(self, thread_id: str, found: ThreadKeys) -> Iterator[Fault]:
+        """Faults in the keys of a thread, as `find` returned them.
+
+        Some may be such as a saver causes while it writes, or due to keys that were added since.
+        """
+        yield from expiry_faults(self.connection, thread_id, list(self.expiring_keys(found)))
+
+    def expiring_keys(self, found: ThreadKeys) -> Iterator[ThreadKey]:
+        """The keys of a thread to which its saver gives a time to live, if it gives one to any.
+
+        Without those of missing checkpoints: a saver may have stored them without it.
+        """
+        return keys_of_checkpoints(found)
+
+    def threads_with_writes(self) -> Iterator[str]:
+        """The ids of all threads that have writes, without reading values. Ids may repeat."""
+        for found in self.pages():
+            for _, key, _ in self.owners_of([one.name for one in found.writes]):
+                yield key.thread_id
 
 
 LayoutT = TypeVar("LayoutT", bound=RedisLayout)

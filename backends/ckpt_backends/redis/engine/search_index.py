@@ -8,6 +8,7 @@ Source: the schemas in `base.py` of langgraph-checkpoint-redis, and FT.INFO of R
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from ckpt_backends.redis.engine.connection import RedisConnection
@@ -97,6 +98,49 @@ def prefixes_of(connection: RedisConnection) -> list[tuple[str, set[str]]] | Non
                 for one in definition.get("prefixes", ())
                 if one.endswith(b":")
             ]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFacts:
+    """What FT.INFO tells about an index of JSON documents."""
+
+    name: bytes
+    prefixes: tuple[bytes, ...]
+    tags: frozenset[str]
+    """Its fields."""
+    failures: int
+    """Number of documents that could not be added."""
+
+    def covers(self, start: bytes) -> bool:
+        """Whether it has all documents whose keys begin with this."""
+        return any(start.startswith(one) for one in self.prefixes)
+
+
+def indexes(connection: RedisConnection) -> list[IndexFacts] | None:
+    """All indexes of JSON documents.
+
+    None if the server has no search module, or the user may not read about all indexes.
+    """
+    names = connection.find("FT._LIST")
+    if names is None:
+        return None
+    found = []
+    for name in names:
+        about = _pairs(connection.find("FT.INFO", name))
+        definition = _pairs(about.get("index_definition"))
+        if not definition:
+            return None
+        fields = [_pairs(one) for one in about.get("attributes", ())]
+        if definition.get("key_type") == b"JSON":
+            found.append(
+                IndexFacts(
+                    name,
+                    tuple(definition.get("prefixes", ())),
+                    frozenset(text(one["attribute"]) for one in fields if "attribute" in one),
+                    int(about.get("hash_indexing_failures", 0)),
+                )
+            )
     return found
 
 

@@ -18,6 +18,7 @@ from ckpt_backends.model import (
     Checkpoint,
     CheckpointKey,
     Expiry,
+    Fault,
     StoreInfo,
     Thread,
     ThreadSize,
@@ -27,6 +28,7 @@ from ckpt_backends.model import (
 from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
 from ckpt_backends.redis.engine.keyspace import CheckpointEntry, ThreadKeys, WriteEntry, raw
 from ckpt_backends.redis.engine.layout import RedisLayout
+from ckpt_backends.redis.engine.thread_faults import lasting
 from ckpt_backends.redis.engine.thread_listing import ThreadEntry, namespaces_of, threads_of
 from ckpt_backends.url import StoreUrl
 
@@ -147,9 +149,16 @@ class RedisStore(BaseStore):
         )
 
     def checkpoints_at(
-        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,
     ) -> Iterator[Checkpoint]:
-        return self._load(self._named(keys), CheckpointQuery(body=body, metadata=metadata))
+        return self._load(
+            self._named(keys), CheckpointQuery(body=body, metadata=metadata, values=values)
+        )
 
     def writes_at(
         self,
@@ -201,6 +210,26 @@ class RedisStore(BaseStore):
 
     def sources(self, key: CheckpointKey) -> list[str]:
         return self._layout.sources(key)
+
+    def faults(self) -> Iterator[Fault]:
+        return self._layout.faults()
+
+    def thread_faults(self, thread_id: str) -> Iterator[Fault]:
+        layout = self._layout
+        return lasting(
+            self._find(thread_id),
+            lambda: layout.find([thread_id])[thread_id],
+            lambda found: layout.thread_faults(thread_id, found),
+        )
+
+    def suspect_threads(self) -> Iterator[str]:
+        """All threads: an engine without joins has to read the keys of each."""
+        known = {one.thread_id for one in self.threads()}
+        yield from known
+        for thread_id in self._layout.threads_with_writes():
+            if thread_id not in known:
+                known.add(thread_id)
+                yield thread_id
 
     def refresh(self) -> None:
         self._threads = None

@@ -292,6 +292,11 @@ class Hashes(RedisLayout):
             channel, tag = map(text, about)
             yield key.checkpoint_id, Usage(*where, channel, tag, 1, int(size or 0))
 
+    def threads_with_writes(self) -> Iterator[str]:
+        for names in self.connection.scan(self._pattern(WRITES), HASH):
+            keys = map(self._key_of, names)
+            yield from (key.thread_id for key in keys if key is not None)
+
     def sources(self, key: CheckpointKey) -> list[str]:
         name = self.checkpoint_name(key)
         writes = self.separator.join(

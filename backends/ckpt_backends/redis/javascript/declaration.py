@@ -12,5 +12,6 @@ BACKEND = Backend(
         "redis-js-shallow": Capability.INLINE_VALUES | _ANY,
     },
     engine="redis",
+    impossible_faults={"value-unreadable": "the engine parses all values"},
     recognise="ckpt_backends.redis.javascript.documents:JavaScriptRecogniser",
 )

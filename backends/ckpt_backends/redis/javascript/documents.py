@@ -33,7 +33,15 @@ from typing import Any
 from ckpt_backends.changes.change import Change
 from ckpt_backends.channel_names import is_read
 from ckpt_backends.codec.limits import MOST_BYTES, unread
-from ckpt_backends.model import Blob, BlobKey, Checkpoint, CheckpointKey, TypedBytes, Usage, Write
+from ckpt_backends.model import (
+    Blob,
+    BlobKey,
+    Checkpoint,
+    CheckpointKey,
+    TypedBytes,
+    Usage,
+    Write,
+)
 from ckpt_backends.protocol import CheckpointQuery
 from ckpt_backends.redis.engine.connection import RedisConnection, in_chunks
 from ckpt_backends.redis.engine.document_fields import USUAL, fields_of, meant_ns

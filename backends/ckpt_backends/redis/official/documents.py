@@ -25,7 +25,7 @@ from typing import Any
 from ckpt_backends.changes.change import Change
 from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.codec.values import REDIS_JSON
-from ckpt_backends.model import CheckpointKey, TypedBytes, Write
+from ckpt_backends.model import CheckpointKey, Fault, TypedBytes, Write
 from ckpt_backends.redis.engine.connection import in_chunks
 from ckpt_backends.redis.engine.document_fields import (
     LISTS,
@@ -39,8 +39,12 @@ from ckpt_backends.redis.engine.document_fields import (
 )
 from ckpt_backends.redis.engine.json_documents import JsonDocuments
 from ckpt_backends.redis.engine.json_keys import POINTERS, DocumentFinder
-from ckpt_backends.redis.engine.keyspace import WriteEntry, raw
+from ckpt_backends.redis.engine.keyspace import ThreadKeys, WriteEntry, raw
+from ckpt_backends.redis.engine.search_faults import search_faults
+from ckpt_backends.redis.engine.thread_faults import ThreadKey
 from ckpt_backends.redis.official.declaration import BACKEND
+from ckpt_backends.redis.official.hidden_writes import hidden_writes, writes_by_checkpoint
+from ckpt_backends.redis.official.thread_faults import list_faults, members_of, pointer_fault
 from ckpt_backends.redis.official.write import DocumentPlan
 
 DIALECT = REDIS_JSON
@@ -102,6 +106,30 @@ class Documents(JsonDocuments):
             return {POINTERS: [own]}
         named = self.connection.ask("GET", usual) or b""
         return {POINTERS: [own, usual] if named.startswith(raw(f"{prefix}:")) else [own]}
+
+    def expiring_keys(self, found: ThreadKeys) -> Iterator[ThreadKey]:
+        yield from super().expiring_keys(found)
+        threads = {(one.key.thread_id, one.key.checkpoint_ns) for one in found.places.values()}
+        for thread_id, ns in sorted(threads):
+            for kind, names in self.pointers(thread_id, ns).items():
+                yield from (ThreadKey(name, kind, ns) for name in names)
+
+    def faults(self) -> Iterator[Fault]:
+        return search_faults(self.connection, self.prefixes)
+
+    def thread_faults(self, thread_id: str, found: ThreadKeys) -> Iterator[Fault]:
+        yield from super().thread_faults(thread_id, found)
+        for ns in sorted({ns for ns, _ in found.places}):
+            here = {own: one for (space, own), one in found.places.items() if space == ns}
+            pointer = self.pointers(thread_id, ns)[POINTERS][-1]
+            yield from pointer_fault(self.connection, pointer, here)
+        writes = writes_by_checkpoint(self, found)
+        names = [name for one in writes for name in self.lists(one.key)]
+        members = dict(zip(names, members_of(self.connection, names), strict=True))
+        for one, stored in writes.items():
+            lists = {name: members[name] for name in self.lists(one.key)}
+            yield from list_faults(self.connection, one, lists, stored)
+        yield from hidden_writes(self.connection, writes)
 
     def writes(
         self, places: Sequence[WriteEntry], values: bool | Collection[str]

@@ -19,7 +19,7 @@ from typing import Any
 
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import Unsupported
-from ckpt_backends.model import Capability, CheckpointKey
+from ckpt_backends.model import Capability, CheckpointKey, Fault
 from ckpt_backends.protocol import Store
 from ckpt_backends.redis.engine.connection import RedisConnection
 from ckpt_backends.redis.engine.document_fields import (
@@ -38,11 +38,14 @@ from ckpt_backends.redis.engine.keyspace import (
     DOCUMENT,
     CheckpointEntry,
     ListedNamespace,
+    ThreadKeys,
     literally,
     quoted,
     raw,
 )
+from ckpt_backends.redis.engine.layout import RedisLayout
 from ckpt_backends.redis.engine.store import RedisStore
+from ckpt_backends.redis.engine.thread_faults import ThreadKey, keys_of_checkpoints
 from ckpt_backends.redis.engine.thread_listing import namespaces_of
 from ckpt_backends.redis.official.documents import Documents
 from ckpt_backends.url import StoreUrl
@@ -102,6 +105,13 @@ class OldDocuments(Documents):
             for name, answer in zip(ordered, told, strict=True)
             if fields_of(answer).get(_FIELDS[0]) in {thread_id, stored_id(thread_id)}
         ]
+
+    def thread_faults(self, thread_id: str, found: ThreadKeys) -> Iterator[Fault]:
+        """Only those of times to live: this release had no pointers and no lists of writes."""
+        return RedisLayout.thread_faults(self, thread_id, found)
+
+    def expiring_keys(self, found: ThreadKeys) -> Iterator[ThreadKey]:
+        return keys_of_checkpoints(found)
 
     def sources(self, key: CheckpointKey) -> list[str]:
         found = self.find([key.thread_id])[key.thread_id]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ckpt_backends.model import CheckpointKey
+from ckpt_backends.model import CheckpointKey, Fault
 from ckpt_backends.redis.engine.document_fields import (
     fields_of,
     meant_id,
@@ -24,13 +24,17 @@ from ckpt_backends.redis.engine.json_keys import REGISTRIES
 from ckpt_backends.redis.engine.keyspace import (
     CheckpointEntry,
     ListedNamespace,
+    ThreadKeys,
     literally,
     quoted,
     raw,
 )
+from ckpt_backends.redis.engine.layout import RedisLayout
 from ckpt_backends.redis.engine.thread_listing import namespaces_of
 from ckpt_backends.redis.official.declaration import BACKEND
 from ckpt_backends.redis.official.documents import Documents
+from ckpt_backends.redis.official.hidden_writes import writes_by_checkpoint
+from ckpt_backends.redis.official.thread_faults import list_faults, members_of
 
 _FIELDS = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id", "$.has_writes")
 
@@ -54,6 +58,13 @@ class ShallowDocuments(Documents):
         """Until 0.1.x, an empty namespace was stored as `""` in these keys."""
         start = f"{REGISTRIES}:{stored_id(thread_id)}"
         return {REGISTRIES: [raw(f"{start}:{space}:shallow") for space in stored_forms(ns)]}
+
+    def thread_faults(self, thread_id: str, found: ThreadKeys) -> Iterator[Fault]:
+        yield from RedisLayout.thread_faults(self, thread_id, found)
+        for one, stored in writes_by_checkpoint(self, found).items():
+            names = self.pointers(thread_id, one.key.checkpoint_ns)[REGISTRIES]
+            members = zip(names, members_of(self.connection, names), strict=True)
+            yield from list_faults(self.connection, one, dict(members), stored, is_whole=False)
 
     def sources(self, key: CheckpointKey) -> list[str]:
         place = f"{stored_id(key.thread_id)}:{stored_ns(key.checkpoint_ns)}"

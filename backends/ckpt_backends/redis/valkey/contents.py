@@ -23,7 +23,7 @@ from itertools import islice
 from typing import Any
 
 from ckpt_backends.codec.limits import MOST_BYTES, unread
-from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Usage, Write
+from ckpt_backends.model import Checkpoint, CheckpointKey, Fault, TypedBytes, Usage, Write
 from ckpt_backends.protocol import CheckpointQuery
 from ckpt_backends.redis.engine.connection import in_chunks
 from ckpt_backends.redis.engine.keyspace import (
@@ -39,8 +39,10 @@ from ckpt_backends.redis.engine.keyspace import (
     text,
 )
 from ckpt_backends.redis.engine.layout import RedisLayout
+from ckpt_backends.redis.engine.thread_faults import ThreadKey
 from ckpt_backends.redis.engine.thread_listing import namespaces_by_name
 from ckpt_backends.redis.valkey.declaration import BACKEND
+from ckpt_backends.redis.valkey.list_faults import list_faults
 from ckpt_backends.redis.valkey.stored_values import (
     ESCAPED,
     START_BYTES,
@@ -303,6 +305,21 @@ class ValkeyContents(RedisLayout):
                 key.checkpoint_id,
                 Usage(*of_write, one.channel, one.value.type, 1, one.length),
             )
+
+    def expiring_keys(self, found: ThreadKeys) -> Iterator[ThreadKey]:
+        yield from super().expiring_keys(found)
+        if isinstance(found, ValkeyThreadKeys):
+            yield from (ThreadKey(name, THREADS, ns) for ns, name in found.lists.items())
+
+    def thread_faults(self, thread_id: str, found: ThreadKeys) -> Iterator[Fault]:
+        yield from super().thread_faults(thread_id, found)
+        for ns in sorted({ns for ns, _ in found.places}):
+            here = [one for (space, _), one in found.places.items() if space == ns]
+            yield from list_faults(self, self.list_name(thread_id, ns), here)
+
+    def threads_with_writes(self) -> Iterator[str]:
+        for names in self.connection.scan(raw(f"{WRITES}:{{*"), STRING):
+            yield from (key.thread_id for key in self._owners(names).values())
 
     def sources(self, key: CheckpointKey) -> list[str]:
         listed = self.list_name(key.thread_id, key.checkpoint_ns)

@@ -34,6 +34,9 @@ WORDS: Mapping[str, list[str]] = {
     "fork": ["fork", "chat", "head", "--dry-run"],
     "fork --to": ["fork", "chat", "head", "--to", "new", "--dry-run"],
     "undo": ["undo", "chat", "--dry-run"],
+    "repair messages": ["repair", "messages", "chat", "--dry-run"],
+    "repair values": ["repair", "values", "chat", "--dry-run"],
+    "repair writes": ["repair", "writes", "chat", "--dry-run"],
     "threads copy": ["threads", "copy", "chat", "new", "--dry-run"],
     "sessions list": ["sessions", "list"],
     "export": ["export", "chat", "--to"],
@@ -74,6 +77,8 @@ def _check_cell(filled: FilledStore, command: str, words: list[str], lacks: Limi
         assert "hint: " in answer.err, command
     elif command == "undo":  # Nothing was added yet: it looks, and finds so.
         assert (answer.code, "nothing to undo" in answer.err) == (3, True), (command, answer)
+    elif command.startswith("repair "):
+        assert (answer.code, "nothing to repair" in answer.err) == (3, True), (command, answer)
     else:
         assert answer.code == 0, (command, answer.err)
         assert answer.out or command == "export", command

@@ -1,0 +1,40 @@
+"""Indexes that a saver creates and that are missing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from ckpt_backends.model import Fault
+from ckpt_backends.mongodb.engine.connect import MongoConnection
+
+IndexKey = Mapping[str, int]
+"""The fields of an index in their order, each with 1 or -1."""
+
+
+def has_index(connection: MongoConnection, collection: str, key: IndexKey) -> bool:
+    """Whether a collection has an index with exactly this key."""
+    found = (list(one["key"].items()) for one in connection.indexes(collection))
+    return list(key.items()) in found
+
+
+def lifetime_of(connection: MongoConnection, collection: str, field: str) -> float | None:
+    """The seconds after which an index removes documents by this field; None without one."""
+    for one in connection.indexes(collection):
+        if tuple(one["key"]) == (field,) and "expireAfterSeconds" in one:
+            return float(one["expireAfterSeconds"])
+    return None
+
+
+def missing_index(
+    connection: MongoConnection, collection: str, key: IndexKey, **options: object
+) -> Iterator[Fault]:
+    """`index-missing`, if a collection has no index with this key; `options` are for the fix."""
+    if has_index(connection, collection, key):
+        return
+    words = [json.dumps(dict(key)), *([json.dumps(options)] if options else [])]
+    yield Fault(
+        "index-missing",
+        f"collection '{collection}' has no index on {', '.join(key)}",
+        fix=f"db.getCollection({json.dumps(collection)}).createIndex({', '.join(words)})",
+    )

@@ -1,0 +1,101 @@
+"""Faults of tables that the engine's catalog shows, and of the space that the engine uses."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ckpt_backends.model import Fault
+from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
+
+LARGE = 64 << 20
+"""Bytes of unused space, or of a log, that are not worth a finding yet."""
+PART = 4
+"""Nor are those that are at most one part in 4 of the whole."""
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class TableIndex:
+    """An index that a table has, or should have."""
+
+    table: str
+    columns: tuple[str, ...]
+    name: str = ""
+    is_unique: bool = False
+
+    def serves_as(self, wanted: TableIndex) -> bool:
+        """Whether it can replace another one; the columns of a key may have any order."""
+        if self.table != wanted.table:
+            return False
+        if wanted.is_unique:
+            return self.is_unique and set(self.columns) == set(wanted.columns)
+        return self.columns == wanted.columns
+
+    @property
+    def is_missing(self) -> str:
+        """What to say if a table lacks it."""
+        columns = ", ".join(self.columns)
+        if self.is_unique:
+            return f"table '{self.table}' has no primary key ({columns}), which saving needs"
+        return f"table '{self.table}' has no index '{self.name}' ({columns})"
+
+
+def keys_of(tables: Mapping[str, Sequence[str]]) -> list[TableIndex]:
+    """The primary keys of some tables, of which the columns are given."""
+    return [TableIndex(table, tuple(columns), is_unique=True) for table, columns in tables.items()]
+
+
+def thread_index(table: str) -> TableIndex:
+    """The index of thread ids that the savers for servers create for each table."""
+    return TableIndex(table, ("thread_id",), f"{table}_thread_id_idx")
+
+
+THREAD_INDEXES = tuple(map(thread_index, (CHECKPOINTS, BLOBS, WRITES)))
+"""In the order in which the migrations create them."""
+
+
+def missing_indexes(
+    found: Collection[TableIndex], wanted: Iterable[TableIndex]
+) -> Iterator[TableIndex]:
+    """The wanted indexes that no other one replaces."""
+    return (one for one in wanted if not any(other.serves_as(one) for other in found))
+
+
+def missing_migrations(versions: Collection[int]) -> Iterator[Fault]:
+    """A fault if some migrations before the last one are not recorded. Savers record all."""
+    last = max(versions, default=-1)
+    if missing := sorted(set(range(last)) - {*versions}):
+        said = ", ".join(map(str, missing))
+        yield Fault(
+            "schema-old",
+            f"'checkpoint_migrations' records migration {last}, but not {said}",
+            fix="INSERT INTO checkpoint_migrations (v) VALUES "
+            f"{', '.join(f'({one})' for one in missing)};",
+        )
+
+
+def missing_column(table: str, column: str, fix: str) -> Fault:
+    """The fault for a column that the migrations say exists."""
+    return Fault(
+        "schema-old", f"table '{table}' has no column '{column}', so the saver cannot read", fix=fix
+    )
+
+
+def is_much(part: int, whole: int) -> bool:
+    """Whether a part of some bytes is worth a finding."""
+    return part > LARGE and part * PART > whole
+
+
+def unused_space(what: str, free: int, size: int, fix: str) -> Iterator[Fault]:
+    """A fault if much of a file or table is unused."""
+    if is_much(free, size):
+        detail = f"{free // _MIB} of {size // _MIB} MiB of {what} are unused"
+        yield Fault("space-free", detail, fix=fix)
+
+
+def large_log(what: str, log: int, size: int, fix: str) -> Iterator[Fault]:
+    """A fault if the log is large compared to the database that it belongs to."""
+    if is_much(log, size):
+        detail = f"{what} has {log // _MIB} MiB, the database {size // _MIB} MiB"
+        yield Fault("log-large", detail, fix=fix)

@@ -1,0 +1,50 @@
+"""Find DeltaChannels whose value cannot be rebuilt.
+
+Between two snapshots, the value of a DeltaChannel is the last snapshot and the writes since then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from ckpt_backends.codec.values import Value
+from ckpt_cli.core.channels import delta_channels
+from ckpt_cli.core.state import Body
+
+
+def unstored_deltas(body: Body, metadata: Mapping[str, Value]) -> set[str]:
+    """Return the DeltaChannels with a value that a checkpoint does not store itself."""
+    named = delta_channels(metadata)
+    return {name for name in named if name in body.versions and name not in body.values}
+
+
+def supersteps(metadata: Mapping[str, Value], channel: str) -> int | None:
+    """Return the number of supersteps since the last snapshot of a channel; None if unknown."""
+    counters = metadata.get("counters_since_delta_snapshot")
+    counter = counters.get(channel) if isinstance(counters, dict) else None
+    match counter:
+        case [_, int(number)] if number >= 0:
+            return number
+    return None
+
+
+def unanchored(
+    channels: Collection[str],
+    metadata: Mapping[str, Value],
+    ancestors: Iterable[Collection[str]],
+) -> set[str]:
+    """Return the channels whose last snapshot is lost.
+
+    `channels` are DeltaChannels that a checkpoint with this metadata does not store, and
+    `ancestors` the channels that each of its ancestors stores, nearest first, down to one whose
+    parent is missing. A channel with no snapshot in all supersteps that were counted was empty
+    before them.
+    """
+    left = set(channels)
+    number = 0
+    for stored in ancestors:
+        left.difference_update(stored)
+        if not left:
+            return left
+        number += 1
+    return {one for one in left if (count := supersteps(metadata, one)) is None or count > number}

@@ -1,0 +1,106 @@
+"""Which codes can occur on which storage layout: the matrix of docs/doctor.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from ckpt_backends.declaration import Backend
+from ckpt_backends.model import Capability as C
+from ckpt_cli.core.doctor.codes import CODES
+
+_NOTHING = C(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why a code cannot occur: a capability that a layout lacks, or a trait that it has."""
+
+    why: str
+    lacking: C = _NOTHING
+    having: C = _NOTHING
+
+    def applies(self, can: C) -> bool:
+        return self.lacking not in can or bool(self.having & can)
+
+
+_NO_HISTORY = Obstacle("keeps the newest checkpoint only", lacking=C.HISTORY)
+_NO_WRITES = Obstacle("stores no writes of tasks", lacking=C.WRITES)
+_ONE_STATE = Obstacle("keeps the values of the newest checkpoint only", having=C.LATEST_VALUES)
+_NO_BODY = Obstacle("stores values only, no checkpoints and no metadata", having=C.VALUES_ONLY)
+_NO_VERSIONS = Obstacle("stores values only, without versions", having=C.VALUES_ONLY)
+_DONE_WRITES = Obstacle(
+    "stores writes with the checkpoint that they produced", having=C.VALUES_ONLY
+)
+_INSIDE = Obstacle("values are stored inside checkpoints", having=C.INLINE_VALUES)
+_BY_TIME = Obstacle("the head is the checkpoint that was stored last", having=C.VALUES_ONLY)
+
+OBSTACLES: Mapping[str, tuple[Obstacle, ...]] = {
+    "value-missing": (_INSIDE, _NO_VERSIONS),
+    "body-unreadable": (_NO_BODY,),
+    "state-mismatch": (_NO_HISTORY, _NO_WRITES, _ONE_STATE),
+    "delta-unanchored": (_NO_HISTORY, _NO_WRITES, _NO_VERSIONS),
+    "branches-share-value": (_NO_HISTORY, _INSIDE, _NO_VERSIONS),
+    "step-uncommitted": (_NO_WRITES, _DONE_WRITES),
+    "resume-stale": (_NO_WRITES, _DONE_WRITES),
+    "head-not-newest": (_NO_HISTORY,),
+    "id-not-increasing": (_NO_HISTORY, _BY_TIME),
+    "parent-missing": (_NO_HISTORY,),
+    "write-orphaned": (
+        _NO_WRITES,
+        Obstacle("its saver leaves writes of replaced checkpoints", lacking=C.HISTORY),
+    ),
+    "value-orphaned": (
+        _INSIDE,
+        _ONE_STATE,
+        Obstacle("keeps one value of each channel", lacking=C.HISTORY),
+    ),
+    "namespace-orphaned": (_NO_HISTORY, _NO_BODY),
+    "messages-emptied": (_NO_HISTORY, _NO_BODY, _NO_WRITES),
+}
+"""Why codes cannot occur, as far as capabilities tell; the first that applies counts."""
+
+ENGINES: Mapping[str, str] = {
+    "index-missing": "its saver makes no index",
+    "schema-old": "its saver makes no migrations",
+    "ttl-partial": "nothing expires",
+    "index-stale": "no index or pointer can disagree with the rows",
+    "journal-hot": "the engine has no rollback journal beside its file",
+    "log-large": "the engine bounds its log",
+    "space-free": "the engine reports no unused space",
+    "document-near-limit": "values have no limit that a state comes close to",
+}
+"""Codes of engines, each with the reason where a backend does not declare it."""
+
+
+def why_not(code: str, can: C, backend: Backend) -> str:
+    """Return why a code cannot occur on a layout of a backend; `''` if it can."""
+    found = next((one for one in OBSTACLES.get(code, ()) if one.applies(can)), None)
+    if found is not None:
+        return found.why
+    if code in ENGINES and code not in backend.engine_faults:
+        return ENGINES[code]
+    return backend.impossible_faults.get(code, "")
+
+
+def matrix(backends: Iterable[Backend]) -> tuple[list[str], list[list[str]], list[str]]:
+    """Return the layouts, the rows of the matrix, and the reasons of cells that are not `found`.
+
+    Each row is a code with a cell for each layout. A cell is `found`, or the number of a reason.
+    """
+    layouts = dict(sorted(_layouts(backends)))
+    reasons: dict[str, int] = {}
+    rows = []
+    for code in CODES:
+        cells = [code]
+        for can, backend in layouts.values():
+            why = why_not(code, can, backend)
+            cells.append(f"({reasons.setdefault(why, len(reasons) + 1)})" if why else "found")
+        rows.append(cells)
+    return [*layouts], rows, [f"{number}. {why}" for why, number in reasons.items()]
+
+
+def _layouts(backends: Iterable[Backend]) -> Iterator[tuple[str, tuple[C, Backend]]]:
+    for backend in backends:
+        for name, can in backend.layouts.items():
+            yield name, (can, backend)

@@ -1,0 +1,69 @@
+"""Find DeltaChannels that cannot be rebuilt, and missing parents that were not pruned."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from ckpt_backends.model import Capability
+from ckpt_cli.core.doctor.ancestors import is_ancestor
+from ckpt_cli.core.doctor.delta_anchor import supersteps
+from ckpt_cli.core.doctor.delta_chains import DeltaChains
+from ckpt_cli.core.doctor.finding import Finding
+from ckpt_cli.core.state import read_body
+from ckpt_cli.queries.doctor.seen import SeenCheckpoint
+from ckpt_cli.threads.thread import ThreadReader
+
+
+class MissingParents:
+    """Looks at each checkpoint of a thread, namespace by namespace, oldest first."""
+
+    def __init__(self, reader: ThreadReader) -> None:
+        self._reader = reader
+        self._ns: str | None = None
+        self._chains = DeltaChains()
+        self._ids: Collection[str] = ()
+        # The saver of a layout that is only read may have lost checkpoints itself.
+        self._proves = Capability.ADDING in reader.store.describe().capabilities
+
+    def at(self, seen: SeenCheckpoint) -> Iterator[Finding]:
+        """Yield what a checkpoint lacks because its parent, or an ancestor, is missing."""
+        if not self._reader.has_history:
+            return
+        checkpoint, body = seen.moment.checkpoint, seen.moment.body
+        ns = checkpoint.key.checkpoint_ns
+        if ns != self._ns:
+            self._ns, self._chains = ns, DeltaChains()
+            self._ids = {one.key.checkpoint_id for one in self._reader.index(ns)}
+        parent_id = checkpoint.parent_checkpoint_id
+        is_cut = parent_id is not None and parent_id not in self._ids
+        unset = body.versions.keys() - body.values.keys()
+        if is_cut:
+            # Without a step since the snapshot, or since the channel was empty, nothing is lost.
+            metadata = seen.moment.metadata
+            deltas = self._reader.delta_channels(ns)
+            unset = {one for one in unset & deltas if supersteps(metadata, one) != 0}
+        own = checkpoint.key.checkpoint_id
+        for channel in sorted(self._chains.lost_at(own, parent_id, unset, is_cut=is_cut)):
+            text = f"it has no snapshot, and its parent {parent_id} is not stored"
+            yield seen.finding("delta-unanchored", text, channel)
+        if is_cut and self._proves and self._has_older_ancestor(seen):
+            text = f"its parent {parent_id} is not stored, although an older ancestor is"
+            yield seen.finding("parent-missing", text)
+
+    def _has_older_ancestor(self, seen: SeenCheckpoint) -> bool:
+        """Return whether an ancestor is stored: a prune removes the oldest checkpoints first.
+
+        A stateful subgraph keeps one checkpoint for each root checkpoint that is kept.
+        """
+        key = seen.moment.key
+        if key.checkpoint_ns and ":" not in key.checkpoint_ns:
+            return False
+        index = self._reader.index(key.checkpoint_ns)
+        place = next(n for n, one in enumerate(index) if one.key == key)
+        older = [one.key.checkpoint_id for one in index[place + 1 :]]
+        if not older:
+            return False
+        stored = self._reader.store.checkpoints(
+            key.thread_id, checkpoint_ns=key.checkpoint_ns, checkpoint_ids=older, body=True
+        )
+        return any(is_ancestor(read_body(one), seen.moment.body) for one in stored)

@@ -1,0 +1,70 @@
+"""One checkpoint of a thread that is checked value by value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ckpt_backends.model import Checkpoint
+from ckpt_cli.core.doctor.codes import Severity
+from ckpt_cli.core.doctor.finding import Finding
+from ckpt_cli.core.state import Version
+from ckpt_cli.threads.checkpoint import Moment
+
+
+@dataclass(frozen=True, slots=True)
+class SeenCheckpoint:
+    """A checkpoint, decoded, with the values of its channels and writes."""
+
+    moment: Moment
+    parent: Moment | None
+    """None if it has none, or one that is not stored or is stored as a younger one."""
+    introduced: frozenset[str]
+    """Channels with another version than at the parent; all channels without a parent."""
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether its values are stored apart from its body."""
+        return self.moment.checkpoint.blobs is not None
+
+    @property
+    def stored_here(self) -> Checkpoint:
+        """The checkpoint without values that were stored with an earlier one."""
+        blobs = self.moment.checkpoint.blobs
+        if blobs is None:
+            return self.moment.checkpoint
+        new = {name: blob for name, blob in blobs.items() if name in self.introduced}
+        return replace(self.moment.checkpoint, blobs=new)
+
+    def version(self, channel: str) -> Version | None:
+        """Return the version of a channel."""
+        return self.moment.body.versions.get(channel)
+
+    def finding(
+        self,
+        code: str,
+        detail: str,
+        channel: str | None = None,
+        task_id: str | None = None,
+        own_severity: Severity | None = None,
+    ) -> Finding:
+        """Return a finding at this checkpoint."""
+        key = self.moment.key
+        return Finding(
+            code=code,
+            detail=detail,
+            thread_id=key.thread_id,
+            checkpoint_ns=key.checkpoint_ns,
+            checkpoint_id=key.checkpoint_id,
+            channel=channel,
+            task_id=task_id,
+            own_severity=own_severity,
+        )
+
+
+def seen_checkpoint(moment: Moment, parent: Moment | None) -> SeenCheckpoint:
+    """Compare the channel versions of a checkpoint with those of its parent."""
+    versions = moment.body.versions
+    if parent is None:
+        return SeenCheckpoint(moment, None, frozenset(versions))
+    changed = versions.items() - parent.body.versions.items()
+    return SeenCheckpoint(moment, parent, frozenset(channel for channel, _ in changed))

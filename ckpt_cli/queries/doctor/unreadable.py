@@ -1,0 +1,135 @@
+"""Find bodies, values and writes that cannot be decoded, and values that are not stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.memo import Memo
+from ckpt_backends.codec.values import Cut, Opaque, Value
+from ckpt_backends.model import TypedBytes
+from ckpt_cli.core.doctor.damage import is_damaged
+from ckpt_cli.core.doctor.finding import Finding
+from ckpt_cli.core.doctor.readability import Readability, is_broken_inside, readability
+from ckpt_cli.queries.doctor.missing import lost_here
+from ckpt_cli.queries.doctor.seen import SeenCheckpoint
+
+_MOST = 1000
+"""Values that do not open with the key are listed up to this number."""
+
+
+class UnreadableValues:
+    """Looks at each checkpoint of a thread, and notes what this run cannot read."""
+
+    def __init__(self, memo: Memo) -> None:
+        self.values = 0
+        """Number of different values that were decoded."""
+        self.has_broken_body = False
+        self._memo = memo
+        self._unchecked = ""
+        self._opened = False
+        self._refused: list[Finding] = []
+
+    def at(self, seen: SeenCheckpoint) -> Iterator[Finding]:
+        """Yield what is unreadable at a checkpoint."""
+        moment = seen.moment
+        yield from self._of_body(seen)
+        yield from self._of_metadata(seen)
+        if seen.is_apart:
+            yield from self._of_blobs(seen)
+        else:
+            self.values += len(seen.introduced & moment.body.values.keys())
+            yield from self._inline(seen)
+        for write in moment.writes:
+            if write.value is not None:
+                text = f"a write cannot be decoded: {_what(write.value, write.size)}"
+                finding = seen.finding("value-unreadable", text, write.channel, write.task_id)
+                # No plan restores a write.
+                finding = replace(finding, own_command="show TARGET")
+                yield from self._judged(write.value, decode(write.value), finding)
+        for channel in lost_here(seen):
+            yield missing_value(seen, channel)
+
+    def end(self) -> Iterator[Finding]:
+        """Yield the values that do not open with a key that opens others."""
+        if self._opened:
+            yield from self._refused
+
+    @property
+    def unchecked(self) -> str:
+        """Why some values could not be checked; `''` if all were."""
+        if self._refused and not self._opened:
+            return "its values are encrypted, and the key does not fit"
+        return self._unchecked
+
+    def _of_body(self, seen: SeenCheckpoint) -> Iterator[Finding]:
+        body, problem = seen.moment.checkpoint.body, seen.moment.body.problem
+        if body is None:
+            return
+        text = f"the checkpoint cannot be decoded: {_what(body, len(body.data))}"
+        self.has_broken_body |= problem is not None
+        yield from self._judged(body, problem, seen.finding("body-unreadable", text))
+
+    def _of_metadata(self, seen: SeenCheckpoint) -> Iterator[Finding]:
+        body, metadata = seen.moment.checkpoint.body, seen.moment.checkpoint.metadata
+        if metadata is None or not metadata.data:
+            return
+        if seen.moment.metadata and not any(map(is_damaged, seen.moment.metadata.values())):
+            return
+        # Some layouts store both in one value.
+        if body is not None and body.data == metadata.data:
+            return
+        value = decode(metadata)
+        text = f"its metadata cannot be decoded: {_what(metadata, len(metadata.data))}"
+        finding = seen.finding("body-unreadable", text)
+        if not seen.moment.metadata and isinstance(value, Opaque | dict | Cut | None):
+            yield from self._judged(metadata, value, finding)
+        else:
+            yield finding
+
+    def _of_blobs(self, seen: SeenCheckpoint) -> Iterator[Finding]:
+        for channel, blob in (seen.moment.checkpoint.blobs or {}).items():
+            if channel not in seen.introduced or blob.value is None:
+                continue
+            self.values += 1
+            value = seen.moment.body.values.get(channel)
+            what = _what(blob.value, blob.size)
+            text = f"version {seen.version(channel)} cannot be decoded: {what}"
+            finding = seen.finding("value-unreadable", text, channel)
+            yield from self._judged(blob.value, value, finding)
+
+    def _inline(self, seen: SeenCheckpoint) -> Iterator[Finding]:
+        """Yield values inside a body that are unreadable, although the body is not."""
+        if not self._memo.unreadable:
+            return
+        for channel, value in seen.moment.body.values.items():
+            if is_broken_inside(value):
+                text = "its value in the checkpoint cannot be decoded"
+                yield seen.finding("value-unreadable", text, channel)
+
+    def _judged(self, typed: TypedBytes, value: Value, finding: Finding) -> Iterator[Finding]:
+        found = readability(value)
+        if found is Readability.READABLE:
+            self._opened |= typed.encrypted
+            if self._memo.unreadable and is_broken_inside(value):
+                yield finding
+        elif found is Readability.DAMAGED:
+            yield finding
+        elif found is Readability.CLOSED:
+            self._unchecked = self._unchecked or f"its values are {typed.problem}"
+        elif found is Readability.REFUSED and len(self._refused) < _MOST:
+            self._refused.append(finding)
+        elif found is Readability.UNREAD:
+            self._unchecked = self._unchecked or f"a value is {typed.problem}"
+
+
+def missing_value(seen: SeenCheckpoint, channel: str) -> Finding:
+    """Return the finding for a value that a checkpoint names and that is not stored."""
+    text = f"version {seen.version(channel)} is not stored"
+    return seen.finding("value-missing", text, channel)
+
+
+def _what(typed: TypedBytes, size: int) -> str:
+    """Return type and size of a stored value, in words."""
+    return f"{typed.type or 'unknown type'}, {size} byte{'' if size == 1 else 's'}"

@@ -1,0 +1,190 @@
+"""The tabs about the whole thread: findings, and long-term memory."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+from textual import work
+
+from ckpt_backends.errors import CkptError
+from ckpt_backends.model import CheckpointKey, Thread
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.tui.content.tabs import Tab, TabContent, ThreadTab
+from ckpt_cli.tui.context import ScreenContext
+from ckpt_cli.tui.panes.styles import title
+from ckpt_cli.tui.screens.base import SHARE, error_lines
+from ckpt_cli.tui.screens.live import LiveScreen
+
+if TYPE_CHECKING:
+    from ckpt_cli.tui.content.findings import CheckedThread
+
+_RESTED = 0.5
+"""Seconds that a tree must be shown before its thread is checked."""
+
+
+class ThreadTabsScreen(LiveScreen):
+    """Threads, a tree and a checkpoint, and what is known about the whole thread."""
+
+    def __init__(self, context: ScreenContext) -> None:
+        super().__init__(context)
+        self.is_memory_fresh = False
+        """Whether the memory of the thread was read recently."""
+        self._checked: dict[str, CheckedThread] = {}
+        """What was found in each thread that was checked."""
+        self._checking: set[str] = set()
+        """The threads of which every value is being checked."""
+        self._check_took = 0.0
+
+    async def load_thread_tab(self, tab: ThreadTab, thread_id: str) -> None:
+        if tab == "memory":
+            await self._load_memory(thread_id)
+        else:
+            await self._load_findings(thread_id)
+
+    # Findings
+
+    @property
+    def _listed(self) -> Thread | None:
+        """The thread that is shown; None while another one is being read."""
+        thread = self.rows.thread
+        is_shown = thread is not None and thread.thread_id == self.view.thread_id
+        return thread if is_shown else None
+
+    @property
+    def checked(self) -> CheckedThread | None:
+        """What was found in the thread that is shown; None if it was not checked as it is now."""
+        thread = self._listed
+        found = None if thread is None else self._checked.get(thread.thread_id)
+        return found if found is not None and found.thread == thread else None
+
+    def draw(self) -> None:
+        super().draw()
+        self._mark()
+        if self.checked is None:
+            pause = max(_RESTED, self._check_took * SHARE)
+            self.schedule("findings", pause, self.load_findings)
+
+    def _mark(self) -> None:
+        """Mark the checkpoints with findings in the tree, and say how many findings there are."""
+        if self.view.thread_id is None or self.view.tree is None:
+            return
+        found = self._checked.get(self.view.thread_id)
+        self.tree_rows.show_found(frozenset() if found is None else found.keys)
+        number = 0 if found is None else len(found.report.findings)
+        more = f", {counted(number, 'finding')}" if number else ""
+        title(self.tree_pane, f"{self.tree_heading}{more}")
+
+    @work(exclusive=True, group="findings")
+    async def load_findings(self) -> None:
+        """Check the thread that is shown, quickly."""
+        thread = self._listed
+        if thread is not None and self.checked is None:
+            await self._check(thread, deep=False)
+            self._show_findings()
+
+    async def _check(self, thread: Thread, *, deep: bool) -> None:
+        # Not needed until the screen is shown.
+        from ckpt_cli.tui.content.findings import read_findings
+
+        began = time.monotonic()
+        question = partial(
+            read_findings,
+            thread=thread,
+            rules=self.context.rules,
+            now=self.context.now(),
+            deep=deep,
+        )
+        # A quick check is as short as reading a few heads.
+        worker = self.context.checking if deep else self.context.heads
+        found = await self.ask(worker, question, self.show_error)
+        if found is None:
+            return
+        if not deep:
+            self._check_took = time.monotonic() - began
+        self._checked[thread.thread_id] = found
+        self._mark()
+
+    async def _load_findings(self, thread_id: str) -> None:
+        from ckpt_cli.tui.content.findings import findings_content
+
+        thread = self._listed
+        if thread is None:
+            return
+        with self.inspector.while_loading("Findings: loading"):
+            if self.checked is None:
+                await self._check(thread, deep=False)
+            self.inspector.set_heading(f"Findings in {safe_text(thread_id)}")
+        found = self._checked.get(thread_id)
+        if found is None:
+            return
+        document = findings_content(
+            found,
+            self.context.store_words,
+            max(self.inspector.document.width, 1),
+            is_checking=thread_id in self._checking,
+        )
+        whole: tuple[CheckpointKey, Tab] = (CheckpointKey(thread_id, "", ""), "findings")
+        is_same = self.read == whole
+        if not (is_same and self.inspector.document.document == document):
+            self.inspector.document.show_document(document, keep=is_same)
+        self.read, self.shown = whole, None
+
+    @work(group="deep")
+    async def check_deep(self) -> None:
+        """Check every value of the thread that is shown."""
+        thread = self._listed
+        if thread is None or thread.thread_id in self._checking:
+            return
+        self._checking.add(thread.thread_id)
+        self._show_findings()
+        try:
+            await self._check(thread, deep=True)
+        finally:
+            self._checking.discard(thread.thread_id)
+        self._show_findings()
+
+    def _show_findings(self) -> None:
+        if self.inspector.tab == "findings":
+            self.load_document()
+
+    def forget_findings(self) -> None:
+        """Check the threads again when they are shown."""
+        self._checked.clear()
+
+    # Memory
+
+    async def _load_memory(self, thread_id: str) -> None:
+        """Read the memory items that came from a thread."""
+        from ckpt_cli.tui.content.memory import read_thread_memory
+
+        whole: tuple[CheckpointKey, Tab] = (CheckpointKey(thread_id, "", ""), "memory")
+        if self.read == whole and self.is_memory_fresh:
+            return
+        began = time.monotonic()
+        question = partial(
+            read_thread_memory,
+            thread_id=thread_id,
+            clock=self.clock,
+            width=max(self.inspector.document.width, 1),
+            redacted=self.context.opening.redact,
+        )
+        with self.inspector.while_loading("Memory: loading"):
+            try:
+                document = await self.context.memory.ask(question)
+            except CkptError as error:
+                document = TabContent(error_lines(error, self.inspector.document.width))
+            self.inspector.set_heading(f"Memory from {safe_text(thread_id)}")
+        self.inspector.document.show_document(document, keep=self.read == whole)
+        self.read, self.shown, self.is_memory_fresh = whole, None, True
+        if self.context.pause:
+            pause = max(self.context.pause, (time.monotonic() - began) * SHARE)
+            self.schedule("memory", pause, self.load_memory_again)
+
+    def load_memory_again(self) -> None:
+        """Read the memory again, because it may have changed."""
+        self.is_memory_fresh = False
+        if self.inspector.tab == "memory":
+            self.load_document()

@@ -1,0 +1,53 @@
+"""How rows of each layout are changed by its driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.doctor.planting.base import Planter
+from tests.doctor.planting.dev import DevPlanter
+from tests.doctor.planting.documents import KaflowPlanter, MongoPlanter
+from tests.doctor.planting.dynamodb import DynamoDbPlanter
+from tests.doctor.planting.javascript import (
+    JavaScriptDocumentPlanter,
+    JavaScriptRedisPlanter,
+    ShallowJavaScriptRedisPlanter,
+)
+from tests.doctor.planting.redis import (
+    HashPlanter,
+    PlainPlanter,
+    RedisPlanter,
+    ShallowRedisPlanter,
+    ValkeyPlanter,
+)
+from tests.doctor.planting.sql import (
+    MySQLPlanter,
+    PostgresPlanter,
+    ShallowMySQLPlanter,
+    ShallowPostgresPlanter,
+    SqlitePlanter,
+)
+from tests.doctor.planting.three_table import ThreeTablePlanter
+
+PLANTERS: dict[str, type[Planter[Any]]] = {
+    "sqlite": SqlitePlanter,
+    "postgres": PostgresPlanter,
+    "postgres-shallow": ShallowPostgresPlanter,
+    "mysql": MySQLPlanter,
+    "mysql-shallow": ShallowMySQLPlanter,
+    "mongodb": MongoPlanter,
+    "mongodb-js": JavaScriptDocumentPlanter,
+    "kaflow": KaflowPlanter,
+    "redis": RedisPlanter,
+    "redis-shallow": ShallowRedisPlanter,
+    "redis-hash": HashPlanter,
+    "redis-js": JavaScriptRedisPlanter,
+    "redis-js-shallow": ShallowJavaScriptRedisPlanter,
+    "redis-plain": PlainPlanter,
+    "valkey": ValkeyPlanter,
+    "dynamodb": DynamoDbPlanter,
+    "langgraph-dev": DevPlanter,
+    "three-table": ThreeTablePlanter,
+    "three-table-latest": ThreeTablePlanter,
+}
+"""By the name of the harness."""

@@ -1,0 +1,226 @@
+"""Changes single rows of a store by its driver, as a broken disk, a script or a person would."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Generic, TypeVar
+from uuid import UUID
+
+import ormsgpack
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from ckpt_backends.testing.harness import Harness
+
+SERDE = JsonPlusSerializer()
+SPOILT = b"\xc1 spoilt"
+"""Bytes that no serializer writes; as msgpack and as JSON they cannot be decoded."""
+OLD_ID = "1b21dd21-3814-6000-8000-0123456789ab"
+"""The id of a checkpoint of the year 1998."""
+ANY_VALUE = "00000000000000000000000000000099.0.1234567890123456"
+"""A version that no checkpoint names."""
+H = TypeVar("H", bound=Harness)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The address of a checkpoint."""
+
+    thread_id: str
+    checkpoint_ns: str
+    checkpoint_id: str
+
+    @property
+    def config(self) -> Any:
+        return {
+            "configurable": {
+                "thread_id": self.thread_id,
+                "checkpoint_ns": self.checkpoint_ns,
+                "checkpoint_id": self.checkpoint_id,
+            }
+        }
+
+    def at(self, checkpoint_id: str) -> Place:
+        return replace(self, checkpoint_id=checkpoint_id)
+
+
+class Planter(ABC, Generic[H]):
+    """Reads and changes the rows of a store, whose names and forms a subclass knows."""
+
+    spoils_bodies: ClassVar[bool] = True
+    """Whether the body of a checkpoint can be undecodable, and the checkpoint still be found."""
+    spoils_values: ClassVar[bool] = True
+    """Whether a single value can be undecodable."""
+    spoils_metadata: ClassVar[bool] = True
+    """Whether metadata can be undecodable beside a sound body."""
+    spoils_writes: ClassVar[bool] = True
+    """Whether a single write can be undecodable."""
+    garbage: ClassVar[Any] = ormsgpack.Ext(5, b"\xc1")
+    """A value that the saver's serializer writes, but cannot decode."""
+    dangerous: ClassVar[Any] = ormsgpack.Ext(0, ormsgpack.packb(("os", "system", "true")))
+    """A value for which a decoder that trusts the store would call `os.system("true")`."""
+
+    def __init__(self, harness: H) -> None:
+        self.harness = harness
+
+    def copy(self, thread_id: str, new_id: str) -> None:
+        """Copy a thread."""
+        self.harness.copy(thread_id, new_id)
+
+    def places(self, thread_id: str, checkpoint_ns: str = "") -> list[Place]:
+        """Return the checkpoints of a namespace, the saver's head first."""
+        return [Place(thread_id, checkpoint_ns, one) for one in self.ids(thread_id, checkpoint_ns)]
+
+    @abstractmethod
+    def ids(self, thread_id: str, checkpoint_ns: str) -> list[str]:
+        """Return the ids of a namespace, the saver's head first."""
+
+    @abstractmethod
+    def namespaces(self, thread_id: str) -> list[str]:
+        """Return the namespaces of a thread."""
+
+    # Checkpoints
+
+    @abstractmethod
+    def body(self, place: Place) -> Any:
+        """Return the stored checkpoint, decoded by the official serializer."""
+
+    @abstractmethod
+    def set_body(self, place: Place, body: Any) -> None:
+        """Replace the body of a checkpoint."""
+
+    @abstractmethod
+    def spoil_body(self, place: Place) -> None:
+        """Make the body of a checkpoint undecodable."""
+
+    @abstractmethod
+    def spoil_metadata(self, place: Place) -> None:
+        """Make the metadata of a checkpoint undecodable."""
+
+    @abstractmethod
+    def remove(self, place: Place) -> None:
+        """Remove a checkpoint, and nothing else."""
+
+    @abstractmethod
+    def parent(self, place: Place) -> str | None:
+        """Return the id of a checkpoint's parent."""
+
+    def writes_place(self, child: Place) -> Place:
+        """Return the checkpoint with which the writes that produced another one are stored."""
+        parent = self.parent(child)
+        assert parent is not None
+        return child.at(parent)
+
+    def caller(self, place: Place) -> str:
+        """Return the id of the root checkpoint whose task called a subgraph."""
+        found: str = self.harness.kept_saver.get_tuple(place.config).metadata["parents"][""]
+        return found
+
+    def forget_head(self, place: Place) -> None:
+        """Remove the head as if its saver had never stored it: pointers lead to its parent."""
+        self.remove(place)
+
+    # Values
+
+    def value(self, place: Place, channel: str) -> Any:
+        """Return the value of a channel."""
+        return self.body(place)["channel_values"][channel]
+
+    def set_value(self, place: Place, channel: str, value: Any) -> None:
+        """Replace the value of a channel."""
+        body = self.body(place)
+        body["channel_values"][channel] = value
+        self.set_body(place, body)
+
+    def remove_value(self, place: Place, channel: str) -> None:
+        """Remove the value of a channel."""
+        body = self.body(place)
+        del body["channel_values"][channel]
+        self.set_body(place, body)
+
+    def spoil_value(self, place: Place, channel: str) -> None:
+        """Make the value of a channel undecodable."""
+        self.set_value(place, channel, self.garbage)
+
+    def add_value(self, place: Place, channel: str) -> None:
+        """Store a value that no checkpoint names."""
+        raise NotImplementedError
+
+    # Writes
+
+    @abstractmethod
+    def set_write(self, place: Place, channel: str, change: Callable[[Any], Any]) -> str:
+        """Replace what a task of a checkpoint wrote to a channel. Return the id of the task."""
+
+    @abstractmethod
+    def spoil_write(self, place: Place, channel: str) -> str:
+        """Make what a task wrote undecodable. Return the id of the task."""
+
+    def put_writes(self, place: Place, writes: list[tuple[str, Any]], task_id: str) -> None:
+        """Store writes by the official saver."""
+        self.harness.kept_saver.put_writes(place.config, writes, task_id)
+
+    # A checkpoint more
+
+    def put(self, parent: Place, checkpoint_id: str, source: str, **values: Any) -> Place:
+        """Store a child of a checkpoint by the official saver, with some values replaced."""
+        saver = self.harness.kept_saver
+        above = saver.get_tuple(parent.config)
+        versions = dict(above.checkpoint["channel_versions"])
+        new = {one: saver.get_next_version(max(versions.values()), None) for one in values}
+        body = {
+            **above.checkpoint,
+            "id": checkpoint_id,
+            "ts": time_of(checkpoint_id).isoformat(),
+            "channel_values": {**above.checkpoint["channel_values"], **values},
+            "channel_versions": {**versions, **new},
+        }
+        metadata = {**above.metadata, "source": source, "step": above.metadata["step"] + 1}
+        saver.put(parent.config, body, metadata, new)
+        return parent.at(checkpoint_id)
+
+    def put_behind(self, head: Place, checkpoint_id: str) -> Place:
+        """Store a child of the head that the saver does not load as the newest."""
+        return self.put(head, checkpoint_id, "loop")
+
+    def put_ahead(self, head: Place) -> Place:
+        """Store a child of the head as on a machine whose clock is a day ahead."""
+        return self.put(head, id_at(24 * 3600), "loop")
+
+
+_EPOCH = 0x01B21DD213814000
+"""The beginning of Unix time in units of 100 ns since 1582."""
+
+
+def id_at(seconds: float, step: int = 0) -> str:
+    """Return the id of a checkpoint that is stored so many seconds from now."""
+    ticks = int((datetime.now(UTC).timestamp() + seconds) * 1e7) + _EPOCH
+    low = int.from_bytes(os.urandom(6)) | 1 << 40
+    high = (ticks >> 12 << 16) | 0x6000 | (ticks & 0xFFF)
+    return str(UUID(int=high << 64 | (0x8000 | step) << 48 | low))
+
+
+def id_before(checkpoint_id: str) -> str:
+    """Return an id that is a millisecond older."""
+    number = UUID(checkpoint_id).int
+    ticks = (number >> 80 << 12 | number >> 64 & 0xFFF) - 10_000
+    high = (ticks >> 12 << 16) | 0x6000 | (ticks & 0xFFF)
+    return str(UUID(int=high << 64 | number & (1 << 64) - 1))
+
+
+def id_after(checkpoint_id: str) -> str:
+    """Return an id that is a tenth of a millisecond newer."""
+    number = UUID(checkpoint_id).int
+    ticks = (number >> 80 << 12 | number >> 64 & 0xFFF) + 1_000
+    high = (ticks >> 12 << 16) | 0x6000 | (ticks & 0xFFF)
+    return str(UUID(int=high << 64 | number & (1 << 64) - 1))
+
+
+def time_of(checkpoint_id: str) -> datetime:
+    """Return the time in the id of a checkpoint."""
+    number = UUID(checkpoint_id).int
+    ticks = number >> 80 << 12 | number >> 64 & 0xFFF
+    return datetime.fromtimestamp((ticks - _EPOCH) / 1e7, UTC)

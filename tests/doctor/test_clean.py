@@ -1,0 +1,268 @@
+"""Nothing is found in stores that official savers and `ckpt` wrote, and that no one damaged."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Collection
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.redis import RedisSaver
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+
+from ckpt_backends.testing.conformance.test_doctor import FAULTY
+from ckpt_backends.testing.filling import quiet
+from ckpt_backends.testing.harness import Harness
+from ckpt_backends.testing.library import graph_of
+from ckpt_backends.testing.scenarios.graphs import chat
+from ckpt_cli.core.doctor.codes import Severity
+from tests.conformance.test_replay_of_eras import with_engines
+from tests.doctor.filling import fill
+from tests.harness.dynamodb import DynamoDbHarness
+from tests.harness.mongodb import MongoHarness
+from tests.harness.mysql import MySQLHarness
+from tests.harness.opening import empty_store
+from tests.harness.postgres import PostgresHarness
+from tests.harness.redis import PlainRedisSaverHarness, RedisHarness
+from tests.harness.sqlite import SqliteHarness
+from tests.harness.valkey import ValkeyHarness
+from tests.restore import (
+    restore,
+    restore_documents,
+    restore_javascript_documents,
+    restore_keys,
+    restore_rows,
+)
+from tests.support import FIXTURES, ckpt, copy_store, eras, later
+
+KEY = "0123456789abcdef"
+"""The key of the fixture with encrypted values."""
+WITHOUT_KEY_AT_FIRST = {("plaintext-among-encrypted", "aes-after-plain")}
+"""An agent that got its key later: what it had stored before lies there plainly."""
+SHARED = {
+    "js-0.2.74": {("branches-share-value", "fork-update"), ("branches-share-value", "fork-chat")},
+    "js-1.7.3": {("branches-share-value", "fork-asking")},
+}
+"""Values that LangGraph.js lost itself: on PostgreSQL, one branch overwrites another's."""
+
+
+def found(
+    url: str | Path, *words: str, ignored: Collection[tuple[str, str]] = ()
+) -> list[dict[str, Any]]:
+    """Return what the doctor finds in a whole store to which nobody writes any more."""
+    given = ("-s", url, "doctor", "--deep", "--grace", "0s", "-o", "json", *words)
+    answer = ckpt(*given)
+    assert answer.code in {0, 1}, answer.err
+    assert answer.json["complete"], answer.json["unchecked"]
+    known = {*FAULTY, *ignored}
+    return [one for one in answer.json["findings"] if (one["code"], one["thread_id"]) not in known]
+
+
+@pytest.mark.parametrize("folder", list(eras()), ids=lambda path: path.name)
+def test_a_sqlite_store_of_an_era(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY)
+    store = copy_store(folder / "store.db", tmp_path)
+    assert found(store, ignored=WITHOUT_KEY_AT_FIRST) == []
+
+
+@pytest.mark.parametrize("folder", with_engines("postgres", "lg-0.2.70"))
+def test_a_postgres_database_of_an_era(folder: Path, postgres_url: str) -> None:
+    restore(folder / "store.sql.gz", postgres_url)
+    assert found(postgres_url) == []
+
+
+@pytest.mark.parametrize("folder", with_engines("redis", "lg-1.0.10"))
+def test_a_redis_server_of_an_era(folder: Path, redis_stack_url: str) -> None:
+    restore_keys(folder / "store.jsonl.gz", redis_stack_url)
+    assert found(redis_stack_url) == []
+
+
+@pytest.mark.parametrize("folder", with_engines("mongodb", "lg-1.0.10"))
+def test_a_mongodb_database_of_an_era(folder: Path, mongodb_url: str) -> None:
+    restore_documents(folder / "store.bson.gz", mongodb_url)
+    assert found(mongodb_url) == []
+
+
+def test_a_folder_of_the_development_server(tmp_path: Path) -> None:
+    folder = tmp_path / ".langgraph_api"
+    shutil.copytree(FIXTURES / "dev" / "runtime-0.36.7", folder)
+    assert found(folder) == []
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("era", ["js-0.2.74", "js-1.7.3"])
+def test_a_postgres_database_of_javascript(era: str, postgres_url: str) -> None:
+    restore_rows(FIXTURES / era / "postgres.jsonl.gz", postgres_url)
+    assert found(postgres_url, ignored=SHARED[era]) == []
+
+
+@pytest.mark.engines
+def test_a_mongodb_database_of_javascript(mongodb_url: str) -> None:
+    restore_javascript_documents(FIXTURES / "js-1.7.3" / "mongodb.bson.gz", mongodb_url)
+    assert found(mongodb_url) == []
+
+
+# Stores that ckpt changed
+
+TRAVELLED = ("chat", "linear", "subgraph", "delta-often", "subgraph-stateful", "interrupt-alone")
+CHANGED = {
+    SqliteHarness: (),
+    **dict.fromkeys(
+        (
+            *(PostgresHarness, MySQLHarness, MongoHarness, RedisHarness, PlainRedisSaverHarness),
+            *(ValkeyHarness, DynamoDbHarness),
+        ),
+        pytest.mark.engines,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(one, id=one.name, marks=marks) for one, marks in CHANGED.items()]
+)
+def test_a_store_that_ckpt_changed(
+    kind: type[Harness], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Rolled back, forked, undone, copied, pruned, purged, archived, restored and cleaned up."""
+    folder = tmp_path / "store"
+    folder.mkdir()
+    with empty_store(kind, request, folder) as harness:
+        fill(harness, frozenset(TRAVELLED))
+        url = harness.url
+
+        def run(*words: str | Path) -> None:
+            answer = ckpt("-s", url, *words, "--yes")
+            assert answer.code == 0, (words, answer.err)
+
+        for name in TRAVELLED:
+            for copy in ("forked", "rolled", "undone", "pruned", "gone"):
+                run("threads", "copy", name, f"{name} {copy}")
+            run("fork", f"{name} forked", "~1")
+            run("fork", name, "~1", "--to", f"{name} apart")
+            run("rollback", f"{name} rolled", "~2")
+            run("rollback", f"{name} undone", "~2")
+            run("undo", f"{name} undone")
+            resume(harness, name, f"{name} rolled")
+        bundles = tmp_path / "bundles"
+        run("purge", "--keep-last", "2", "--match", "* pruned", "--archive", bundles / "pruned")
+        run("threads", "delete", *(f"{name} gone" for name in TRAVELLED), "--archive", bundles)
+        run("import", *bundles.glob("*.gz"), *pickles(harness))
+        run("gc", "--scope", "all", "--grace", "0s")
+        left = found(url)
+        assert {(one["code"], one["severity"]) for one in left} <= {
+            ("parent-missing", Severity.INFO.value)
+        }, left
+        assert all(one["thread_id"].endswith(" pruned") for one in left), left
+
+
+def resume(harness: Harness, scenario: str, thread_id: str) -> None:
+    """Continue a thread by the official library."""
+    from ckpt_backends.testing.scenarios.catalog import SCENARIOS
+
+    with quiet(), harness.saver() as saver:
+        graph = SCENARIOS[scenario].build(saver)
+        graph.invoke(None, {"configurable": {"thread_id": thread_id}}, durability="sync")
+
+
+def pickles(harness: Harness) -> list[str]:
+    return ["--allow-pickle"] if harness.stores_pickles else []
+
+
+PRUNING: dict[type[Harness], Any] = {PostgresHarness: PostgresSaver, RedisHarness: RedisSaver}
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("kind", PRUNING, ids=lambda kind: kind.name)
+def test_a_store_that_its_saver_pruned(
+    kind: type[Harness], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    names = frozenset({"chat", "linear", "subgraph", "subgraph-stateful", "interrupt-alone"})
+    with empty_store(kind, request, tmp_path) as harness:
+        fill(harness, names)
+        with harness.saver() as saver:
+            PRUNING[kind].prune(saver, sorted(names))
+        left = found(harness.url)
+        assert {(one["code"], one["severity"]) for one in left} <= {
+            ("parent-missing", Severity.INFO.value)
+        }, left
+
+
+# Encrypted threads
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [SqliteHarness, *later(PostgresHarness, MySQLHarness, MongoHarness, PlainRedisSaverHarness)],
+)
+def test_an_encrypted_store(
+    kind: type[Harness],
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with empty_store(kind, request, tmp_path) as harness:
+        with harness.saver() as saver:
+            saver.serde = EncryptedSerializer.from_pycryptodome_aes(key=KEY.encode())
+            config: Any = {"configurable": {"thread_id": "chat"}}
+            for text in ("One?", "Two?"):
+                chat(saver).invoke({"messages": [HumanMessage(text)]}, config)
+            config = {"configurable": {"thread_id": "asking"}}
+            graph_of(saver, asks=True).invoke({"items": ["in"]}, config)
+        words = ("-s", harness.url, "doctor", "--deep", "--grace", "0s", "-o", "json")
+        closed = ckpt(*words)
+        assert closed.code == 7
+        assert '"complete": false' in closed.out
+        assert '"findings": []' in closed.out, closed.out
+        monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY)
+        assert found(harness.url) == []
+
+
+# While an agent writes
+
+
+@pytest.mark.parametrize(
+    "kind", [SqliteHarness, *later(PostgresHarness, MySQLHarness, MongoHarness, RedisHarness)]
+)
+def test_a_store_while_an_agent_writes(
+    kind: type[Harness], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Steps that are not complete yet wait for the grace period."""
+    seconds = 1.5 if kind is SqliteHarness else 5
+    stop = time.monotonic() + seconds
+    with empty_store(kind, request, tmp_path) as harness:
+        fill(harness, frozenset({"chat"}))
+        agent = Thread(target=work, args=(harness, stop))
+        agent.start()
+        try:
+            while time.monotonic() < stop:
+                for depth in ([], ["--deep"]):
+                    answer = ckpt("-s", harness.url, "doctor", *depth, "-o", "json")
+                    assert answer.json["findings"] == []
+                    assert answer.json["complete"], answer.json["unchecked"]
+        finally:
+            agent.join()
+        assert found(harness.url) == []
+
+
+def work(harness: Harness, stop: float) -> None:
+    """Run graphs until a time: conversations, and a thread with questions and answers."""
+    from langgraph.types import Command
+
+    with quiet(), harness.saver() as saver:
+        turn = 0
+        while time.monotonic() < stop:
+            config: Any = {"configurable": {"thread_id": f"live {turn % 3}"}}
+            text = HumanMessage(f"Question {turn}?")
+            chat(saver).invoke({"messages": [text]}, config)
+            asked: Any = {"configurable": {"thread_id": f"asked {turn}"}}
+            graph = graph_of(saver, asks=True)
+            graph.invoke({"items": ["in"]}, asked)
+            graph.invoke(Command(resume="yes"), asked)
+            turn += 1

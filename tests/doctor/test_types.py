@@ -1,0 +1,287 @@
+"""`ckpt doctor --types` lists exactly what strict mode blocks, and runs nothing of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from tests.security.corpus import HOSTILE_ID, TASK_ID, build_store, hostile_rows
+from tests.support import FIXTURES, ROOT, ckpt, copy_store
+
+ZOO = FIXTURES / "lg-1.2.22" / "store.db"
+STRICT = "LANGGRAPH_STRICT_MSGPACK"
+
+
+def types_of(store: Path | str, *words: str) -> dict[str, Any]:
+    copy = ["--copy"] if isinstance(store, Path) else []
+    answer = ckpt("-s", store, *copy, "doctor", "--types", "-o", "json", *words)
+    assert answer.code in {0, 1}, answer.err
+    found: dict[str, Any] = json.loads(answer.out)
+    return found
+
+
+def load(store: Path | str, allowed: Any, *, strict: bool) -> dict[str, Any]:
+    """Load all values in a process of its own, through LangGraph's saver."""
+    environment = {name: text for name, text in os.environ.items() if name != STRICT}
+    done = subprocess.run(
+        [
+            sys.executable,
+            str(ROOT / "tests" / "doctor" / "strict_loading.py"),
+            str(store),
+            json.dumps(allowed),
+        ],
+        env=environment | ({STRICT: "true"} if strict else {}),
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def check_against_the_saver(store: Path | str) -> None:
+    found = types_of(store)
+    allowed = found["allowed_msgpack_modules"]
+    named = {one["type"] for one in found["types"] if one["blocked"]}
+    assert len(named) >= 5
+    plain, strict = load(store, allowed, strict=False), load(store, allowed, strict=True)
+    assert plain["default"]["blocked"] == []
+    for way in ("allowed", "with_allowlist"):
+        assert strict[way]["blocked"] == []
+        assert strict[way]["values"] == plain["default"]["values"]
+    assert set(strict["default"]["blocked"]) == named
+    assert named <= set(plain["default"]["types"])
+    assert named.isdisjoint(strict["default"]["types"])
+
+
+@pytest.fixture(scope="module")
+def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The threads that LangGraph's saver filled with many types."""
+    store = copy_store(ZOO, tmp_path_factory.mktemp("zoo"))
+    with closing(sqlite3.connect(store)) as db, db:
+        for table in ("checkpoints", "writes"):
+            db.execute(f"DELETE FROM {table} WHERE thread_id NOT LIKE 'zoo-%'")
+    return store
+
+
+def test_the_printed_list_is_what_strict_mode_needs(zoo: Path) -> None:
+    check_against_the_saver(zoo)
+
+
+@pytest.mark.engines
+def test_it_is_also_what_strict_mode_needs_on_postgresql(zoo: Path, postgres_url: str) -> None:
+    copied = subprocess.run(
+        [sys.executable, "-m", "tests.doctor.copying", str(zoo), postgres_url],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    assert copied.returncode == 0, copied.stderr.decode()
+    check_against_the_saver(postgres_url)
+
+
+def test_each_value_is_counted_once_and_placed_where_it_is_first(tmp_path: Path) -> None:
+    """A message that stays in the state for many steps is one value for each version of it."""
+    from langgraph.checkpoint.base import empty_checkpoint
+    from langgraph.checkpoint.sqlite import SqliteSaver
+
+    store = tmp_path / "store.db"
+    with closing(sqlite3.connect(store, check_same_thread=False)) as db:
+        saver = SqliteSaver(db)
+        config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        ids = []
+        for step in range(4):
+            version = "1" if step < 3 else "2"
+            body = empty_checkpoint() | {
+                "channel_values": {"at": Decimal(step // 3), "path": Path("x")},
+                "channel_versions": {"at": version, "path": "1"},
+            }
+            config = saver.put(config, body, {"step": step}, {})
+            ids.append(config["configurable"]["checkpoint_id"])
+            saver.put_writes(config, [("at", Decimal(9))], "task", "")
+    found = {one["type"]: one for one in types_of(store)["types"]}
+    assert {name: one["count"] for name, one in found.items()} == {
+        "decimal.Decimal": 2 + 4,
+        "pathlib.PosixPath": 1,
+    }
+    at = ("thread_id", "checkpoint_ns", "checkpoint_id", "channel")
+    assert [found["pathlib.PosixPath"][key] for key in at] == ["t", "", ids[0], "path"]
+
+
+def test_the_table_ends_with_python_code_that_runs(zoo: Path) -> None:
+    answer = ckpt("-s", zoo, "--copy", "doctor", "--types", "-o", "table")
+    assert "6 warnings" in answer.out
+    code = answer.out[answer.out.index("allowed_msgpack_modules = [") :]
+    names: dict[str, Any] = {}
+    exec(code.partition("serde =")[0], names)
+    listed = [tuple(one) for one in types_of(zoo)["allowed_msgpack_modules"]]
+    assert names["allowed_msgpack_modules"] == listed
+    assert ("zoo_types", "Order") in listed
+
+
+def test_blocked_types_are_reported_only_in_strict_mode(
+    zoo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = ckpt("-s", zoo, "--copy", "doctor", "-o", "json")
+    assert json.loads(found.out)["findings"] == []
+    assert "types" not in json.loads(found.out)
+    several = types_of(zoo, "--jobs", "2")
+    assert several == types_of(zoo)
+    blocked = [one["detail"] for one in several["findings"]]
+    assert len(blocked) == 6
+    assert {one["code"] for one in several["findings"]} == {"type-blocked"}
+    assert all(one["severity"] == "warning" for one in several["findings"])
+    monkeypatch.setenv(STRICT, "true")
+    assert types_of(zoo) == several
+    for words in ([], ["--deep"]):
+        found = ckpt("-s", zoo, "--copy", "doctor", *words, "-o", "json")
+        details = [one["detail"] for one in json.loads(found.out)["findings"]]
+        assert sorted(details) == sorted(one.partition(", found in")[0] for one in blocked)
+    assert ckpt("-s", zoo, "--copy", "doctor", "--types", "--strict", "-o", "json").code == 1
+
+
+@pytest.mark.parametrize("store", ["lg-0.2.70", "lg-1.0.10", "js-1.7.3"])
+def test_nothing_is_dangerous_in_stores_of_any_era(store: str) -> None:
+    found = types_of(FIXTURES / store / "store.db")
+    assert "type-dangerous" not in {one["code"] for one in found["findings"]}
+    assert not any(one["dangerous"] for one in found["types"])
+
+
+def test_what_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = FIXTURES / "lg-1.2.22-serde" / "store.db"
+    answer = ckpt("-s", store, "--copy", "doctor", "--types", "-o", "json")
+    assert answer.code == 7
+    found = json.loads(answer.out)
+    assert not found["complete"]
+    assert "aes-chat" in {one["thread_id"] for one in found["unchecked"]}
+    key = json.loads((store.parent / "truth.json").read_text())["aes_key"]
+    monkeypatch.setenv("LANGGRAPH_AES_KEY", key)
+    assert types_of(store)["complete"]
+
+
+HOSTILE = {
+    "state: ext 0 os.system": ("evil", None, "os.system"),
+    "state: lc 2 os.mkdir": ("evil", None, "os.mkdir"),
+    "write: ext 2": ("answer", TASK_ID, "os.mkdir"),
+    "write: pickle 4 os.system": ("answer", TASK_ID, "posix.system"),
+    "metadata: envelope": (None, None, "os.mkdir"),
+}
+
+
+@pytest.mark.parametrize("words", [[], ["--deep"], ["--types"]], ids=str)
+def test_a_dangerous_value_is_found_exactly_where_it_is(words: list[str], tmp_path: Path) -> None:
+    rows = [one for one in hostile_rows(tmp_path / "marker") if one.name in HOSTILE]
+    assert len(rows) == len(HOSTILE)
+    store = tmp_path / "store.db"
+    build_store(store, rows)
+    answer = ckpt("-s", store, "doctor", *words, "-o", "json")
+    assert answer.code == 1
+    found = {
+        one["thread_id"]: (one["channel"], one["task_id"], one["checkpoint_id"], one["detail"])
+        for one in json.loads(answer.out)["findings"]
+        if one["code"] == "type-dangerous"
+    }
+    # Writes are read only if everything is; of a head, the control values.
+    expected = {
+        f"hostile {name}": (channel, task_id, HOSTILE_ID, f"decoding it would call {called}")
+        for name, (channel, task_id, called) in HOSTILE.items()
+        if words or task_id is None
+    }
+    assert found == expected
+    assert answer.out.count('"type-dangerous"') == len(expected)
+
+
+def test_a_value_in_many_checkpoints_is_reported_once(tmp_path: Path) -> None:
+    """It is found at the oldest one, and without --deep at the head, which an agent loads."""
+    from langgraph.checkpoint.base import empty_checkpoint
+    from langgraph.checkpoint.sqlite import SqliteSaver
+
+    store = tmp_path / "store.db"
+    with closing(sqlite3.connect(store, check_same_thread=False)) as db:
+        saver = SqliteSaver(db, serde=JsonPlusSerializer(pickle_fallback=True))
+        config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        ids = []
+        for step in range(5):
+            values = {"evil": Opening("x")} if step else {}
+            body = empty_checkpoint() | {
+                "channel_values": values,
+                "channel_versions": dict.fromkeys(values, "1"),
+            }
+            config = saver.put(config, body, {"step": step, "source": "loop"}, {})
+            ids.append(config["configurable"]["checkpoint_id"])
+    for words, at in (([], ids[-1]), (["--deep"], ids[1]), (["--types"], ids[1])):
+        answer = ckpt("-s", store, "doctor", *words, "-o", "json")
+        found = [
+            (one["checkpoint_id"], one["channel"])
+            for one in json.loads(answer.out)["findings"]
+            if one["code"] == "type-dangerous"
+        ]
+        assert found == [(at, "evil")]
+
+
+class Opening:
+    """Only pickle can store it, and unpickling it opens a file."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open, (self.path,)
+
+
+def test_hostile_values_are_named_and_nothing_of_them_runs(tmp_path: Path) -> None:
+    marker = tmp_path / "payload-ran"
+    some = ("ext ", "lc ", "pickle", "js")
+    rows = [one for one in hostile_rows(marker) if one.name.partition(": ")[2].startswith(some)]
+    rows = [one for one in rows if isinstance(one.data, bytes) and len(one.data) < 10_000]
+    store = tmp_path / "store.db"
+    build_store(store, rows)
+    done = subprocess.run(
+        [sys.executable, "-c", WATCHED, str(store)], cwd=ROOT, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert not marker.exists()
+    assert set(found["modules"]) <= LATE
+    named = {
+        (one["thread_id"], one["channel"])
+        for one in found["answer"]["findings"]
+        if one["code"] == "type-dangerous"
+    }
+    assert ("hostile state: ext 0 os.system", "evil") in named
+    assert ("hostile write: pickle 4 os.system", "answer") in named
+    assert ("hostile write: lc 2 os.mkdir", "answer") in named
+    assert len(named) > 50
+    assert not {"os", "posix"} & {
+        module for module, _ in found["answer"]["allowed_msgpack_modules"]
+    }
+
+
+LATE = {
+    *("pickle", "_compat_pickle", "_pickle", "pickletools"),
+    *("hashlib", "_hashlib", "_blake2"),
+}
+"""Python's reader of opcodes, loaded with the first pickled value, and what hashes one that cannot
+be read."""
+
+WATCHED = """
+import json, sys
+from tests.support import SAMPLE, ckpt
+words = ("doctor", "--types", "-o", "json")
+ckpt("-s", SAMPLE, "--copy", *words)
+before = set(sys.modules)
+answer = ckpt("-s", sys.argv[1], *words)
+late = ("ckpt_", "encodings.")
+modules = [one for one in set(sys.modules) - before if not one.startswith(late)]
+print(json.dumps({"answer": json.loads(answer.out), "modules": sorted(modules)}))
+"""

@@ -1,0 +1,150 @@
+"""`ckpt repair values` where values are stored inside checkpoints."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+from tests.replay.planting import THREAD, Rows, graph, make_store
+from tests.support import ckpt
+
+CONFIG: Any = {"configurable": {"thread_id": THREAD}}
+CHANNELS = ("messages", "log", "total", "facts", "tags", "mood")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("values") / "store.db"
+    make_store(path)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA journal_mode = DELETE")
+    return path.read_bytes()
+
+
+@pytest.fixture
+def path(whole: bytes, tmp_path: Path) -> Path:
+    path = tmp_path / "store.db"
+    path.write_bytes(whole)
+    return path
+
+
+def rows(path: Path) -> list[Any]:
+    with closing(sqlite3.connect(path)) as db:
+        tables = ("checkpoints", "writes")
+        return [sorted(db.execute(f"SELECT * FROM {one}"), key=repr) for one in tables]
+
+
+def values(path: Path) -> Any:
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        return graph(saver).get_state(CONFIG).values
+
+
+def damage(path: Path, change: Callable[[dict[str, Any]], Any], before: int = 0) -> None:
+    """Change the values of the head, or of a checkpoint some steps before it."""
+    with closing(sqlite3.connect(path)) as db, db:
+        planted = Rows(db)
+        planted.body(max(planted.ids()) - before, change)
+
+
+def spoil(path: Path, old: bytes, new: bytes) -> None:
+    """Change bytes in the body of the head."""
+    assert len(old) == len(new)
+    with closing(sqlite3.connect(path)) as db, db:
+        head, data = db.execute(
+            "SELECT checkpoint_id, checkpoint FROM checkpoints ORDER BY 1 DESC LIMIT 1"
+        ).fetchone()
+        assert old in data
+        changed = [data.replace(old, new), head]
+        db.execute("UPDATE checkpoints SET checkpoint = ? WHERE checkpoint_id = ?", changed)
+
+
+def repair(path: Path, *more: str) -> Any:
+    return ckpt("-s", path, "repair", "values", THREAD, "-o", "json", *more)
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_missing_value_of_the_head_is_restored_and_taken_back(path: Path, channel: str) -> None:
+    expected = values(path)
+    damage(path, lambda stored: stored.pop(channel))
+    damaged = rows(path)
+    done = repair(path, "--yes")
+    assert done.code == 0, done.err
+    assert [one["channel"] for one in done.json["repaired"]] == [channel]
+    assert done.json["form"] == "child"
+    assert list(done.json["changes"]) == [channel]
+    assert values(path) == expected
+    assert all(row in rows(path)[0] for row in damaged[0])
+    assert repair(path, "--yes").code == 3
+    assert ckpt("-s", path, "replay", THREAD, "--repair", "--yes").code == 0
+    assert ckpt("-s", path, "undo", THREAD, "--yes").code == 0
+    assert rows(path) == damaged
+
+
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_message_that_cannot_be_decoded_is_replaced(path: Path, before: int) -> None:
+    """At the step that wrote it, or at a later one."""
+    with closing(sqlite3.connect(path)) as db, db:
+        last = "(SELECT checkpoint_id FROM checkpoints ORDER BY 1 DESC LIMIT ?)"
+        db.execute(f"DELETE FROM checkpoints WHERE checkpoint_id IN {last}", [before])
+    expected = values(path)
+    spoil(path, b"langchain_core.messages.ai", b"langchain_core.message\xff.ai")
+    done = repair(path, "--yes")
+    assert done.code == 0, done.err
+    assert [one["replaces"] for one in done.json["repaired"]] == [True]
+    assert values(path) == expected
+
+
+def test_the_graph_resumes_from_restored_values(path: Path) -> None:
+    damage(path, lambda stored: (stored.pop("log"), stored.pop("messages")))
+    config = {"configurable": repair(path, "--yes").json["configurable"]}
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        human = HumanMessage("and now?", id="human-9")
+        answer = graph(saver).invoke({"messages": [human], "log": ["asked"]}, config)
+    assert [one.id for one in answer["messages"]][-3:] == ["ai-5", "human-9", "ai-7"]
+    assert len(answer["log"]) == 16
+    assert ckpt("-s", path, "replay", THREAD, "--verify").code == 1  # the damaged one is kept
+
+
+def test_an_older_checkpoint_is_left_alone(path: Path) -> None:
+    damage(path, lambda stored: stored.pop("log"), before=3)
+    before = rows(path)
+    done = repair(path, "--dry-run")
+    assert done.code == 5
+    (refused,) = json.loads(done.out)["refused"]
+    assert "is not the head" in refused["reason"]
+    assert repair(path, "--yes").code == 5
+    assert rows(path) == before
+
+
+def test_a_readable_value_is_left_alone(path: Path) -> None:
+    damage(path, lambda stored: stored.update(mood="another"))
+    answer = repair(path, "--yes")
+    assert answer.code == 3
+    assert "nothing to repair" in answer.err
+
+
+def test_a_body_that_cannot_be_decoded_is_refused(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db, db:
+        head = "(SELECT max(checkpoint_id) FROM checkpoints)"
+        db.execute(
+            f"UPDATE checkpoints SET checkpoint = substr(checkpoint, 1, 99)"
+            f" WHERE checkpoint_id = {head}"
+        )
+    answer = ckpt("-s", path, "repair", "values", THREAD, "--yes")
+    assert answer.code == 5
+    assert f"ckpt rollback {THREAD} '~1'" in answer.err or f"rollback {THREAD} ~1" in answer.err
+
+
+def test_it_is_refused_where_no_write_is_stored(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("DELETE FROM writes WHERE channel = 'log'")
+    damage(path, lambda stored: stored.pop("log"))
+    assert repair(path, "--yes").code == 5

@@ -1,0 +1,233 @@
+"""Every name that a saver's decoder would import or call is found, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from collections import defaultdict, deque
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ormsgpack import Ext, packb
+
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.limits import PastLimit
+from ckpt_backends.model import TypedBytes
+from ckpt_cli.core.doctor.dangerous_types import is_dangerous
+from ckpt_cli.core.doctor.named_types import NamedIn, Names, TypeName
+from ckpt_cli.core.doctor.type_names import names_by_channel, type_names
+from tests.security.corpus import hostile_rows
+
+
+class Shade(Enum):
+    os = "os"
+    """An enum whose member is called as a module."""
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+@dataclass
+class Holder:
+    value: Any
+
+
+HERE = __name__
+
+
+def ext(code: int, *parts: Any) -> Ext:
+    return Ext(code, packb(parts))
+
+
+def found(tag: str, data: bytes) -> set[str]:
+    return {one.text for one in type_names(TypedBytes(tag, data))}
+
+
+def in_msgpack(value: Any) -> set[str]:
+    return found("msgpack", packb(value))
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 4, 5])
+def test_ext_types_name_their_class(code: int) -> None:
+    value = {"list": [1, ext(code, "app.models", "Order", {"number": 1}, "more")]}
+    assert in_msgpack(value) == {"app.models.Order"}
+
+
+def test_ext_types_name_their_method_and_arrays_numpy() -> None:
+    at = ext(3, "datetime", "datetime", "2026-04-07", "fromisoformat")
+    assert type_names(TypedBytes("msgpack", packb(at))) == {
+        TypeName("datetime", "datetime", NamedIn.METHOD, "fromisoformat")
+    }
+    assert in_msgpack(ext(6, "<f8", [1], "C", b"12345678")) == {"numpy.ndarray"}
+
+
+def test_names_inside_of_names_and_snapshots_are_found() -> None:
+    inner = ext(0, "app", "Inner", 1)
+    outer = ext(2, "app", "Outer", {"a": [inner, {"b": ext(1, "app", "Deeper", [])}]})
+    assert in_msgpack(Ext(7, packb([outer]))) == {"app.Inner", "app.Outer", "app.Deeper"}
+
+
+def test_what_a_saver_would_run_before_it_fails_is_found() -> None:
+    call = packb(ext(0, "os", "system", "true"))
+    assert found("msgpack", b"\x92" + call) == {"os.system"}
+    assert in_msgpack(Ext(2, b"\x94" + packb("a") + packb("B") + call)) == {"os.system"}
+
+
+def test_payloads_that_only_a_saver_takes_for_calls_are_found() -> None:
+    assert in_msgpack(ext(0, "os", "system", "true", "five", "parts")) == {"os.system"}
+    by_index = {0: "os", 1: "system", 2: "true"}
+    from ormsgpack import OPT_NON_STR_KEYS
+
+    assert in_msgpack(Ext(0, packb(by_index, option=OPT_NON_STR_KEYS))) == {"os.system"}
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        ext(0, ext(0, "builtins", "str", "os"), "system", "true"),
+        ext(0, "os", ext(0, "builtins", "str", "system"), "true"),
+        Ext(0, packb(ext(0, "builtins", "list", ["os", "system", "true"]))),
+    ],
+)
+def test_a_name_that_is_computed_is_dangerous(hidden: Ext) -> None:
+    names = type_names(TypedBytes("msgpack", packb([hidden])))
+    assert any(one.is_computed and is_dangerous(one) for one in names)
+
+
+def test_texts_and_numbers_that_look_like_ext_types_name_nothing() -> None:
+    assert (
+        in_msgpack(["\x00Ȁ\x00\x01 ɿ\x02\x03", b"\xd4\x00\xc7\x03\x00", 0xD400, 1.5e300]) == set()
+    )
+
+
+def test_a_value_that_is_nested_too_deeply_is_not_read() -> None:
+    data = packb("x")
+    for _ in range(300):
+        data = packb(Ext(0, b"\x93" + packb("a") + packb("B") + data))
+    with pytest.raises((PastLimit, ValueError)):
+        type_names(TypedBytes("msgpack", data))
+
+
+def test_envelopes_in_json_name_their_class() -> None:
+    value = {
+        "a": [{"lc": 2, "type": "constructor", "id": ["app", "Order"], "kwargs": {"x": 1}}],
+        "b": {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "AIMessage"]},
+        "method": {"lc": 2, "type": "constructor", "id": ["app", "Day"], "method": "parse"},
+        "secret": {"lc": 1, "type": "secret", "id": ["API", "KEY"]},
+        "javascript": {"lc": 2, "type": "constructor", "id": ["Set"], "args": [[]]},
+        "plain": {"lc": 3, "type": "constructor", "id": ["app", "Other"]},
+    }
+    names = {"app.Order", "langchain.schema.AIMessage", "app.Day.parse"}
+    assert found("json", json.dumps(value).encode()) == names
+    escaped = json.dumps(value).replace('"lc"', '"\\u006cc"').encode()
+    assert found("json", escaped) == names
+
+
+VALUES = [
+    (Holder([Pair(1, 2)]), {f"{HERE}.Holder", f"{HERE}.Pair"}),
+    (Shade.os, {f"{HERE}.Shade"}),
+    (datetime(2026, 4, 7, tzinfo=UTC), {"datetime.datetime", "datetime.timezone"}),
+    (deque([1]), {"collections.deque"}),
+    (defaultdict(list), {"collections.defaultdict", "builtins.list"}),
+    (Path("x"), {"pathlib.PosixPath"}),
+    (range(3), {"builtins.range"}),
+    (Holder, {f"{HERE}.Holder"}),
+]
+
+
+@pytest.mark.parametrize("protocol", range(2, 6))
+@pytest.mark.parametrize(("value", "names"), VALUES, ids=lambda one: type(one).__name__)
+def test_pickles_name_their_classes(value: Any, names: set[str], protocol: int) -> None:
+    typed = TypedBytes("pickle", pickle.dumps(value, protocol))
+    assert names <= {one.text.removesuffix(".os") for one in type_names(typed)}
+    assert not any(map(is_dangerous, type_names(typed)))
+
+
+def test_a_pickle_that_drops_the_result_of_a_call_is_seen_through() -> None:
+    raw = b"cos\nsystem\n(X\x04\x00\x00\x00truetR0N."
+    (one,) = type_names(TypedBytes("pickle", raw))
+    assert (one.text, one.called) == ("os.system", True)
+
+
+def test_a_function_is_dangerous_in_a_call_only() -> None:
+    import functools
+    import os
+
+    for value, dangerous in ((os.remove, False), (functools.partial(os.remove, "x"), True)):
+        names = type_names(TypedBytes("pickle", pickle.dumps({"on_end": value})))
+        assert any(map(is_dangerous, names)) is dangerous
+
+
+BODY = {
+    "v": 4,
+    "channel_values": {"order": {"$": "ORDER"}, "plain": "text"},
+    "channel_versions": {"order": 1},
+    "pending_sends": ["SEND"],
+}
+
+
+def test_the_names_in_a_body_are_told_apart_by_channel() -> None:
+    def body(order: Any, send: Any) -> Any:
+        return BODY | {"channel_values": {"order": [order], "plain": 1}, "pending_sends": [send]}
+
+    def envelope(name: str) -> Any:
+        return {"lc": 2, "type": "constructor", "id": ["app", name], "args": []}
+
+    bodies = [
+        TypedBytes("msgpack", packb(body(ext(0, "app", "Order", 1), ext(0, "app", "Send", 1)))),
+        TypedBytes("json", json.dumps(body(envelope("Order"), envelope("Send"))).encode()),
+    ]
+    for typed in bodies:
+        names = {
+            channel: {one.text for one in some} for channel, some in names_by_channel(typed).items()
+        }
+        assert names == {"order": {"app.Order"}, None: {"app.Send"}}
+    pickled = TypedBytes("pickle", pickle.dumps(body(Holder(1), Pair(1, 2))))
+    names = {key: {one.text for one in some} for key, some in names_by_channel(pickled).items()}
+    assert names == {"order": {f"{HERE}.Holder"}, None: {f"{HERE}.Pair"}}
+
+
+def _names_of_all(typed: TypedBytes) -> dict[str | None, Names]:
+    return {None: type_names(typed)}
+
+
+def test_all_hostile_calls_are_found_and_none_is_made(tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    rows = hostile_rows(marker)
+    decode(TypedBytes("pickle", b"N."))
+    before = set(sys.modules)
+    dangerous = set()
+    for row in rows:
+        if not isinstance(row.data, bytes):
+            continue
+        typed = TypedBytes(row.type or "", row.data)
+        read = names_by_channel if row.table == "checkpoint" else _names_of_all
+        with suppress(ValueError, PastLimit):
+            if any(map(is_dangerous, frozenset().union(*read(typed).values()))):
+                dangerous.add(row.name)
+    assert not marker.exists()
+    ours = ("ckpt_", "tests.", "encodings.")
+    assert {one for one in set(sys.modules) - before if not one.startswith(ours)} <= {
+        "_compat_pickle"
+    }
+    calls = {row.name for row in rows if "os.mkdir" in row.name or "os.system" in row.name}
+    calls |= {f"write: pickle {name}" for name in ("INST", "OBJ", "NEWOBJ", "getattr called")}
+    assert calls <= dangerous
+    assert len(dangerous) > 60
+
+
+@given(st.sampled_from(["msgpack", "json", "pickle", "bson", "merged"]), st.binary(max_size=80))
+def test_garbage_names_something_or_is_refused(tag: str, data: bytes) -> None:
+    for read in (type_names, names_by_channel):
+        with suppress(ValueError, PastLimit):
+            read(TypedBytes(tag, data))
