@@ -27,6 +27,7 @@ from ckpt_cli.plans.root_branch import RETRIES, RollbackOptions, check_store
 from ckpt_cli.plans.stored_list import stored_list
 from ckpt_cli.queries.doctor.conversations import conversations, counterparts
 from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.redaction import is_redacted
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 
@@ -162,11 +163,17 @@ def _mends(one: _Mended) -> Iterator[str]:
 
 
 def _nothing_to_repair(reader: ThreadReader, target: Moment, pairs: Iterable[Pairing]) -> CkptError:
-    """Return the error for a checkpoint without a broken conversation."""
+    """Return the error for a checkpoint without a broken conversation.
+
+    The names of tools and the ids of calls are values: `--redact` hides them.
+    """
     awaited = [place for one in pairs for place in one.awaited]
     if not awaited:
         return NotFound(f"nothing to repair in the messages of thread '{reader.thread_id}'")
-    tools = ", ".join(list(dict.fromkeys(f"'{one.call.name}'" for one in awaited))[:_NAMED])
+    names, call_id = dict.fromkeys(f"'{one.call.name}'" for one in awaited), awaited[0].id
+    if is_redacted(reader.store):
+        names, call_id = {"a tool": None}, "..."
+    tools = ", ".join(list(names)[:_NAMED])
     begin = f"cannot repair thread '{reader.thread_id}': "
     if Status.INTERRUPTED in target.conditions:
         return Refused(
@@ -179,7 +186,7 @@ def _nothing_to_repair(reader: ThreadReader, target: Moment, pairs: Iterable[Pai
             hint="resume with graph.invoke(None, config); if the agent gets a new message instead,"
             " repair the thread after that",
         )
-    message = f'messages=[{{"role": "tool", "tool_call_id": "{awaited[0].id}", "content": "..."}}]'
+    message = f'messages=[{{"role": "tool", "tool_call_id": "{call_id}", "content": "..."}}]'
     ref = target.key.checkpoint_id
     line = shell.command("ckpt", "fork", "--set", message, ids=[reader.thread_id, ref])
     return Refused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import subprocess
 import sys
@@ -227,7 +228,7 @@ def test_results_without_a_call_are_removed(killed: Harness, kind: str) -> None:
         check_pairs(sent)
 
     plan = one.repair()
-    assert plan.notes[0] == "'messages': 2 results are removed: nothing before it makes the call"
+    assert plan.mends[0] == "'messages': 2 results are removed: nothing before it makes the call"
     assert one.messages() == [sent[0], *sent[3:]]
     assert ckpt("-s", killed.url, "undo", one.thread_id, "--yes").code == 0
     assert killed.rows(one.thread_id) == before
@@ -284,6 +285,34 @@ def test_a_call_that_the_application_may_answer_is_left_to_it(store: Harness) ->
     with pytest.raises(Refused, match=r"'show_map'.*may still send") as refused:
         one.plan()
     assert '"tool_call_id": "call-x"' in str(refused.value.hint)
+    words = ("--redact", "repair", "messages", one.thread_id, "--dry-run")
+    hidden = ckpt("-s", store.url, *words)
+    assert hidden.code == 5
+    assert "its last message calls a tool" in hidden.err
+    assert "show_map" not in hidden.err
+    assert "call-x" not in hidden.err
+
+
+def test_doctor_names_the_call_and_the_command_that_mends_it(store: Harness) -> None:
+    one = AgentThread(store, "react1-named")
+    one.send("use quick and ask")
+    with pytest.raises(ValueError, match="INVALID_CHAT_HISTORY"):
+        one.send("never mind")
+    words = ("-s", store.url, "doctor", one.thread_id, "-o", "json")
+    told = ckpt(*words)
+    assert told.code == 1, told.err
+    found = told.json["findings"]
+    assert {(row["code"], row["severity"], row["channel"]) for row in found} == {
+        ("tool-call-unanswered", "error", "messages")
+    }
+    assert [row["detail"].split(", ")[0] for row in found] == [
+        "message 1 calls 'quick' (call-1-quick)",
+        "message 1 calls 'ask' (call-1-ask)",
+    ]
+    (fix,) = {row["fix"] for row in found}
+    assert ckpt(*shlex.split(fix)[1:], "--yes").code == 0
+    again = ckpt(*words)
+    assert (again.code, again.json["findings"]) == (0, [])
 
 
 def test_an_older_checkpoint_can_be_repaired(store: Harness) -> None:
