@@ -25,10 +25,9 @@ from ckpt_cli.plans.checkpoint_copy import whole
 from ckpt_cli.plans.rollback import plan_rollback
 from ckpt_cli.plans.root_branch import RETRIES, RollbackOptions, check_store
 from ckpt_cli.plans.stored_list import stored_list
-from ckpt_cli.queries.doctor.conversations import conversations, counterparts
+from ckpt_cli.queries.doctor.conversations import conversations, counterparts, message_lists
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.redaction import is_redacted
-from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 
 CONTENT = "The run was stopped before this tool finished, so its result is not known."
@@ -69,10 +68,10 @@ def plan_message_repair(
         raise NotFound(f"thread '{reader.thread_id}' has no checkpoint in the root namespace")
     target = reader.moment("", chosen, state=True)
     target.check_readable()
-    found = conversations(read_state(reader, target))
+    found = message_lists(reader, target)
     pairs = {
         channel: pair(items, counterparts(target, found, channel))
-        for channel, items in found.items()
+        for channel, items in conversations(found).items()
     }
     broken = {channel: one for channel, one in pairs.items() if one.is_broken}
     if not broken:

@@ -9,9 +9,12 @@ import pytest
 
 from ckpt_backends.registry import open_store
 from ckpt_cli.core.doctor.finding import Finding
-from ckpt_cli.queries.doctor.conversations import conversation_findings, conversations
+from ckpt_cli.queries.doctor.conversations import (
+    conversation_findings,
+    conversations,
+    message_lists,
+)
 from ckpt_cli.queries.doctor.terms import Terms
-from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 from tests.support import SAMPLE, copy_store, eras
 
@@ -31,7 +34,7 @@ def look(path: Path) -> tuple[list[Finding], int]:
         for thread in store.threads():
             reader = ThreadReader(store, thread)
             for moment in reader.moments("", state=True):
-                looked += len(conversations(read_state(reader, moment)))
+                looked += len(conversations(message_lists(reader, moment)))
                 found += conversation_findings(reader, moment, Terms(LATER, LATER))
     return found, looked
 
