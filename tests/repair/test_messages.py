@@ -190,13 +190,16 @@ def test_a_killed_agent_goes_on(killed: Harness, thread_id: str) -> None:
     assert one.findings() == []
 
 
-@pytest.mark.parametrize("kind", ["create", "react1", "react2", "delta"])
-def test_a_call_that_waits_for_a_person_is_left_alone(store: Harness, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "asks"),
+    [("create", "ask"), ("react1", "delegate"), ("react2", "ask"), ("delta", "ask")],
+)
+def test_a_call_that_waits_for_a_person_is_left_alone(store: Harness, kind: str, asks: str) -> None:
     one = AgentThread(store, f"{kind}-asks")
-    one.send("use quick and ask")
+    one.send(f"use quick and {asks}")
     before = store.rows(one.thread_id)
     assert one.findings() == []
-    with pytest.raises(Refused, match="'ask' waits for the answer"):
+    with pytest.raises(Refused, match=f"'{asks}' waits for the answer"):
         one.plan()
     assert store.rows(one.thread_id) == before
     answered = one.graph.invoke(Command(resume="yes"), config_of(one.thread_id))["messages"]
