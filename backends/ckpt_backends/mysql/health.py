@@ -86,11 +86,13 @@ _UNUSED = """
     WHERE table_schema = DATABASE() AND table_name IN %(names)s AND @@innodb_file_per_table
 """
 """If tables share a file, each reports the free space of that file."""
+_IS_WRONG = f"""
+    c.{HASH} NOT IN
+        (UNHEX(MD5(c.checkpoint_ns)), UNHEX(MD5(CONVERT(c.checkpoint_ns USING utf8mb4))))
+"""
 _WRONG = f"""
     SELECT {exact("c.checkpoint_ns")}, {{place}}, COUNT(*) FROM {{table}} c
-    WHERE {{where}} AND c.{HASH} NOT IN
-          (UNHEX(MD5(c.checkpoint_ns)), UNHEX(MD5(CONVERT(c.checkpoint_ns USING utf8mb4))))
-    GROUP BY 1, 2, 3, 4
+    WHERE {{where}} AND {_IS_WRONG} GROUP BY 1, 2, 3, 4
 """
 """The saver computes the hash from UTF-8, the server from the character set of the column."""
 
@@ -130,6 +132,15 @@ def space_faults(database: MySQLDatabase, tables: Sequence[str]) -> Iterator[Fau
     for table, free, size in database.attempt(_UNUSED, {"names": tuple(tables)}) or ():
         fix = f"OPTIMIZE TABLE {table};"
         yield from unused_space(f"table '{table}'", int(free or 0), int(size or 0), fix)
+
+
+def threads_with_wrong_hashes(database: MySQLDatabase, layout: MySQLLayout) -> Iterator[str]:
+    """The ids of threads for which `hash_faults` yields something; an id may occur repeatedly."""
+    for table in layout.tables if layout.hashed else ():
+        if not table.columns[HASH].generated:
+            query = f"SELECT DISTINCT {exact('c.thread_id')} FROM {table.sql} c WHERE {_IS_WRONG}"
+            for (thread_id,) in database.stream(query, {}):
+                yield text(thread_id)
 
 
 def hash_faults(database: MySQLDatabase, layout: MySQLLayout, thread_id: str) -> Iterator[Fault]:

@@ -227,6 +227,12 @@ class MySQLStore(SqlStore):
 
         yield from hash_faults(self._database, self._layout, thread_id)
 
+    def suspect_threads(self) -> Iterator[str]:
+        from ckpt_backends.mysql.health import threads_with_wrong_hashes
+
+        wrong = threads_with_wrong_hashes(self._database, self._layout)
+        yield from {*super().suspect_threads(), *wrong}
+
     def sources(self, key: CheckpointKey) -> list[str]:
         layout = self._layout
         thread, ns = literal(key.thread_id), literal(key.checkpoint_ns)
