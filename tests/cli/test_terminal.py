@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -85,6 +87,13 @@ def test_progress_has_styles_only_where_text_has(
     _, scan = in_terminal([sys.executable, "-c", SCAN, when], NO_COLOR=no_color)
     assert "scanning" in scan
     assert [bool(STYLE.search(text)) for text in (bar, scan)] == [styled, styled]
+
+
+def test_the_bar_of_doctor_counts_what_was_found(sample: Path) -> None:
+    with closing(sqlite3.connect(sample)) as connection, connection:
+        connection.execute("DELETE FROM checkpoints WHERE parent_checkpoint_id IS NULL")
+    _, text = ckpt_in_terminal("-s", sample, "--no-pager", "doctor")
+    assert re.search(r"checking threads: [0-9]+ parent-missing", STYLE.sub("", text))
 
 
 @pytest.mark.parametrize("words", ["--bogus", "-s missing.db show", "threads list --match none"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise, product
+from typing import Any
 
 import pytest
 
