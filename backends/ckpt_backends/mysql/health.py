@@ -86,15 +86,22 @@ _UNUSED = """
     WHERE table_schema = DATABASE() AND table_name IN %(names)s AND @@innodb_file_per_table
 """
 """If tables share a file, each reports the free space of that file."""
-_IS_WRONG = f"""
-    c.{HASH} NOT IN
-        (UNHEX(MD5(c.checkpoint_ns)), UNHEX(MD5(CONVERT(c.checkpoint_ns USING utf8mb4))))
-"""
 _WRONG = f"""
     SELECT {exact("c.checkpoint_ns")}, {{place}}, COUNT(*) FROM {{table}} c
-    WHERE {{where}} AND {_IS_WRONG} GROUP BY 1, 2, 3, 4
+    WHERE {{where}} AND c.{HASH} NOT IN
+          (UNHEX(MD5(c.checkpoint_ns)), UNHEX(MD5(CONVERT(c.checkpoint_ns USING utf8mb4))))
+    GROUP BY 1, 2, 3, 4
 """
 """The saver computes the hash from UTF-8, the server from the character set of the column."""
+
+
+_UNMATCHED = f"""
+    SELECT {exact("c.thread_id")} FROM (SELECT DISTINCT thread_id, {HASH} FROM {{table}}) c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM {{checkpoints}} p WHERE p.thread_id = c.thread_id AND p.{HASH} = c.{HASH}
+        AND {exact("p.thread_id")} = {exact("c.thread_id")})
+"""
+"""Reads the primary keys only, and of each namespace only its first key."""
 
 
 def schema_faults(database: MySQLDatabase, layout: MySQLLayout) -> Iterator[Fault]:
@@ -134,13 +141,11 @@ def space_faults(database: MySQLDatabase, tables: Sequence[str]) -> Iterator[Fau
         yield from unused_space(f"table '{table}'", int(free or 0), int(size or 0), fix)
 
 
-def threads_with_wrong_hashes(database: MySQLDatabase, layout: MySQLLayout) -> Iterator[str]:
-    """The ids of threads for which `hash_faults` yields something; an id may occur repeatedly."""
-    for table in layout.tables if layout.hashed else ():
-        if not table.columns[HASH].generated:
-            query = f"SELECT DISTINCT {exact('c.thread_id')} FROM {table.sql} c WHERE {_IS_WRONG}"
-            for (thread_id,) in database.stream(query, {}):
-                yield text(thread_id)
+def unmatched_queries(layout: MySQLLayout) -> Iterator[str]:
+    """The queries for threads in which a hash of values or writes has no checkpoint."""
+    if layout.hashed:
+        for table in (layout.blobs, layout.writes):
+            yield _UNMATCHED.format(table=table.sql, checkpoints=layout.checkpoints.sql)
 
 
 def hash_faults(database: MySQLDatabase, layout: MySQLLayout, thread_id: str) -> Iterator[Fault]:

@@ -228,10 +228,12 @@ class MySQLStore(SqlStore):
         yield from hash_faults(self._database, self._layout, thread_id)
 
     def suspect_threads(self) -> Iterator[str]:
-        from ckpt_backends.mysql.health import threads_with_wrong_hashes
+        from ckpt_backends.mysql.health import unmatched_queries
 
-        wrong = threads_with_wrong_hashes(self._database, self._layout)
-        yield from {*super().suspect_threads(), *wrong}
+        found = {*super().suspect_threads()}
+        for query in unmatched_queries(self._layout):
+            found.update(self._text(thread_id) for (thread_id,) in self._stream(query, {}))
+        yield from found
 
     def sources(self, key: CheckpointKey) -> list[str]:
         layout = self._layout

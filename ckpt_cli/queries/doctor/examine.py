@@ -10,7 +10,6 @@ from ckpt_backends.codec.memo import remembering
 from ckpt_backends.errors import CkptError, NotFound
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.core.doctor.finding import Finding, from_fault
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.queries.doctor.deep import deep_findings
@@ -26,9 +25,6 @@ from ckpt_cli.threads.trigger_inference import TriggerInference
 
 AT_ONCE = 50
 """Number of threads that one process checks before it takes the next."""
-
-_SEVERITIES = [*Severity]
-"""The worst first."""
 
 
 def store_findings(store: Store) -> Iterator[Finding]:
@@ -139,16 +135,19 @@ def _check_heads(
 
 def _collect(report: ThreadReport, findings: Iterable[Finding], terms: Terms) -> None:
     """Add the findings that are wanted and new to a report, and why there may be more."""
-    known = {_place(one): at for at, one in enumerate(report.findings)}
+    known = {_place(one) for one in report.findings}
+    mild = {_row(one) for one in report.findings if one.own_severity is not None}
     try:
         for one in findings:
-            if one.code in terms.ignored:
-                continue
-            at = known.setdefault(_place(one), len(report.findings))
-            if at == len(report.findings):
+            is_worse = _row(one) in mild and one.own_severity is None
+            if one.code not in terms.ignored and (is_worse or _place(one) not in known):
+                known.add(_place(one))
+                if is_worse:
+                    mild.discard(_row(one))
+                    # The keys alone looked like a trace of maintenance.
+                    kept = (other for other in report.findings if _row(other) != _row(one))
+                    report.findings = list(kept)
                 report.findings.append(one)
-            elif _SEVERITIES.index(one.severity) < _SEVERITIES.index(report.findings[at].severity):
-                report.findings[at] = one
     except NotFound:  # deleted meanwhile
         pass
     except CkptError as error:
@@ -165,6 +164,11 @@ def _with_refs(store: Store, thread_id: str, findings: list[Finding]) -> Iterato
         yield replace(one, ref=refs.get(one.checkpoint_id or ""))
 
 
+def _row(finding: Finding) -> tuple[object, ...]:
+    """Return what two findings about the same row have in common."""
+    return _place(finding)[:-1]
+
+
 def _place(finding: Finding) -> tuple[object, ...]:
     """Return what makes two findings the same: both the head and the whole may show one."""
     return (
@@ -173,6 +177,6 @@ def _place(finding: Finding) -> tuple[object, ...]:
         finding.checkpoint_id,
         finding.channel,
         finding.task_id,
-        # A checkpoint has one parent, of which the keys tell less than the versions.
+        # A checkpoint has one parent, whose absence keys and versions show in different words.
         "" if finding.code == "parent-missing" else finding.detail,
     )

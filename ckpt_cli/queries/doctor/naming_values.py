@@ -11,6 +11,7 @@ from ckpt_backends.codec.limits import PastLimit
 from ckpt_backends.codec.split import split
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
+from ckpt_cli.core.channels import NOT_STORED
 from ckpt_cli.core.doctor.named_types import NONE, Names, TypeName
 from ckpt_cli.core.doctor.type_names import body_names, names_by_channel, type_names
 
@@ -59,7 +60,7 @@ def naming_values(
 def _of_checkpoint(
     checkpoint: Checkpoint, wanted: Callable[[TypeName], object] | None
 ) -> Iterator[tuple[str | None, Names | None]]:
-    if checkpoint.body is not None:
+    if checkpoint.body is not None and not _is_left_out(checkpoint.body):
         try:
             if wanted is None or any(map(wanted, body_names(checkpoint.body))):
                 yield from names_by_channel(checkpoint.body).items()
@@ -71,7 +72,14 @@ def _of_checkpoint(
             yield channel, found
 
 
+def _is_left_out(typed: TypedBytes) -> bool:
+    """Return whether the layout does not store a value, so it names nothing."""
+    return typed.problem.startswith(NOT_STORED)
+
+
 def _names(typed: TypedBytes) -> Names | None:
+    if _is_left_out(typed):
+        return NONE
     try:
         return type_names(typed)
     except (ValueError, PastLimit):
