@@ -140,6 +140,7 @@ def _check_heads(
                 checked, is_suspect = reports[one.thread_id].checked, one.is_suspect
                 found = head_findings(reader, head, memo, terms, checked, is_suspect=is_suspect)
                 _collect(reports[one.thread_id], found, terms)
+                memo.clear()  # Threads have little in common.
         except CkptError as error:
             for thread_id, one in left.items():
                 if len(threads) > 1:
