@@ -58,12 +58,17 @@ class Memo:
             self._count(len(data))
             self._values[tag, data] = (value,)
 
+    def clear(self) -> None:
+        """Empty the cache; `unreadable` stays."""
+        self._known.clear()
+        self._outer.clear()
+        self._values.clear()
+        self._bytes = 0
+
     def _count(self, size: int) -> None:
         self._bytes += size
         if self._bytes > _MOST_BYTES:
-            self._known.clear()
-            self._outer.clear()
-            self._values.clear()
+            self.clear()
             self._bytes = size
 
 
