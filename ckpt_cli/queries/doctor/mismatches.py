@@ -23,6 +23,9 @@ class Mismatches:
     def __init__(self, reader: ThreadReader) -> None:
         self._reader = reader
         self._numbered: dict[str, NumberedVersions] = {}
+        self._young: set[tuple[str, str]] = set()
+        """Checkpoints of which a write may still be missing: savers store writes in the background.
+        """
         self._updated: set[tuple[str, str | None]] = set()
         """Checkpoints with a child that update_state made; its writes may have replaced others."""
 
@@ -30,6 +33,8 @@ class Mismatches:
         """Note what may explain a mismatch."""
         moment, parent = seen.moment, seen.parent
         key = moment.key
+        if seen.is_young:
+            self._young.add((key.checkpoint_ns, key.checkpoint_id))
         # The copy that a fork is has the versions of what it copied.
         if seen.is_apart and moment.source != "fork":
             numbered = self._numbered.setdefault(key.checkpoint_ns, NumberedVersions())
@@ -45,6 +50,8 @@ class Mismatches:
         """Yield the mismatches, except at channels of a checkpoint with a more exact finding."""
         ((_, judgements),) = judge_all([replayed], reducers)
         for transition in replayed.transitions:
+            if (transition.checkpoint_ns, transition.child) in self._young:
+                continue
             may_lack = (transition.checkpoint_ns, transition.parent) in self._updated
             for check, verdict, reason in verdicts(transition, judgements):
                 place = (transition.checkpoint_ns, transition.child, check.channel)
