@@ -21,7 +21,10 @@ from ckpt_backends.testing.scenarios import channel_graphs
 from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.core.doctor.finding import Finding
 from tests.doctor.sweeping import KEY, sweep_url
+from tests.harness.opening import empty_store
+from tests.harness.redis import PlainRedisSaverHarness
 from tests.replay.planting import SERDE, THREAD, Rows, graph, make_store, talk
+from tests.restore import restore_rows
 from tests.support import FIXTURES, ckpt, copy_store
 
 CONFIG: Any = {"configurable": {"thread_id": THREAD}}
@@ -384,3 +387,40 @@ def test_a_plain_value_among_encrypted_ones_is_found(postgres_url: str) -> None:
     )
     codes = {(one.code, one.channel) for one in sweep_url(postgres_url, None)[0]}
     assert codes == {("plaintext-among-encrypted", "log")}
+
+
+# Values that are stored by numbers
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize(
+    ("era", "shared"),
+    [
+        ("js-0.2.74", {("fork-update", "items"), ("fork-chat", "messages")}),
+        ("js-1.7.3", {("fork-asking", "items")}),
+    ],
+)
+def test_values_that_branches_of_langgraph_js_share_are_found(
+    era: str, shared: set[tuple[str, str]], postgres_url: str
+) -> None:
+    """On PostgreSQL, the value of the later branch is not stored, as the fixture's truth says."""
+    restore_rows(FIXTURES / era / "postgres.jsonl.gz", postgres_url)
+    found, _ = sweep_url(postgres_url)
+    assert {(one.code, one.thread_id, one.channel) for one in found} == {
+        ("branches-share-value", *where) for where in shared
+    }
+
+
+@pytest.mark.engines
+def test_a_value_that_another_branch_replaced_is_found(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """langgraph-checkpoint-plainredis stores the value of the later branch over the earlier one."""
+    with empty_store(PlainRedisSaverHarness, request, tmp_path) as harness:
+        with harness.saver() as saver:
+            talk(saver, turns=2)
+            past = [one for one in graph(saver).get_state_history(CONFIG) if one.next == ("close",)]
+            replaced = past[0].config  # the first branch went on from here, too
+            graph(saver).update_state(replaced, {"mood": "other"}, as_node="close")
+        found, _ = sweep_url(harness.url)
+    assert [(one.code, one.channel) for one in found] == [("branches-share-value", "mood")]

@@ -8,7 +8,7 @@ from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.core.doctor.numbered_versions import NumberedVersions
 from ckpt_cli.core.replay.elimination import Check, Verdict
 from ckpt_cli.core.replay.report import Replayed, Transition, judge_all, verdicts
-from ckpt_cli.core.state import read_body
+from ckpt_cli.core.state import Version, read_body
 from ckpt_cli.core.tasks.task_ids import UPDATE_PATH
 from ckpt_cli.queries.doctor.seen import SeenCheckpoint
 from ckpt_cli.threads.thread import ThreadReader
@@ -64,12 +64,11 @@ class Mismatches:
     def _finding(self, transition: Transition, check: Check, reason: str) -> Finding:
         ns, child = transition.checkpoint_ns, transition.child
         code, detail = "state-mismatch", reason
-        if check.lost and not check.missing:
-            code, detail = "value-missing", f"version {self._version(ns, check)} is not stored"
-        elif (numbered := self._numbered.get(ns)) is not None:
-            version, others = numbered.sharing(child, check.channel)
-            other = next((one for one in others if self._is_beside(ns, child, one)), None)
-            if other is not None:
+        if ns in self._numbered or check.lost:
+            version = self._version(ns, check)
+            if check.lost and not check.missing:
+                code, detail = "value-missing", f"version {version} is not stored"
+            elif (other := self._other_giver(ns, check, version)) is not None:
                 code = "branches-share-value"
                 detail = f"version {version} holds what checkpoint {other} of another branch wrote"
         return Finding(
@@ -81,14 +80,19 @@ class Mismatches:
             channel=check.channel,
         )
 
-    def _version(self, ns: str, check: Check) -> str:
+    def _version(self, ns: str, check: Check) -> Version:
         for one in self._reader.store.checkpoints(
             self._reader.thread_id, checkpoint_ns=ns, checkpoint_ids=[check.child], body=True
         ):
-            return str(read_body(one).versions.get(check.channel))
+            return read_body(one).versions.get(check.channel, "?")
         return "?"
 
-    def _is_beside(self, ns: str, one: str, other: str) -> bool:
-        """Return whether neither checkpoint is an ancestor of the other."""
-        ancestry = self._reader.ancestry
-        return one not in ancestry(ns, other) and other not in ancestry(ns, one)
+    def _other_giver(self, ns: str, check: Check, version: Version) -> str | None:
+        """Return a checkpoint of another branch that gave the channel the same version."""
+        if ns not in self._numbered:
+            return None
+        child, ancestry = check.child, self._reader.ancestry
+        for one in self._numbered[ns].givers(check.channel, version):
+            if one not in ancestry(ns, child) and child not in ancestry(ns, one):
+                return one
+        return None
