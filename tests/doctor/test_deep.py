@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain_core.messages import HumanMessage
@@ -15,7 +15,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.graph import END
+from langgraph.graph import END, START, StateGraph
 
 from ckpt_backends.testing.scenarios import channel_graphs
 from ckpt_cli.core.doctor.codes import Severity
@@ -155,6 +155,36 @@ def test_a_reducer_of_the_profile_counts(clean: Path, tmp_path: Path) -> None:
     profile = tmp_path / "ckpt.toml"
     profile.write_text(f'[stores.x]\nurl = "{clean}"\n[stores.x.reducers]\nmood = "append"\n')
     assert ckpt("--config", profile, "-s", "x", "doctor", "--deep", "--grace", "0s").code == 1
+
+
+def newest(old: list[str], new: list[str]) -> list[str]:
+    return [*old, *new][-6:]
+
+
+def clamped(old: int, new: int) -> int:
+    return min(old + new, 7)
+
+
+class Own(TypedDict, total=False):
+    """A state with reducers that agree with known ones at first."""
+
+    log: Annotated[list[str], newest]
+    count: Annotated[int, clamped]
+    text: Annotated[str, lambda old, new: (old + new)[-30:]]
+
+
+def test_a_reducer_that_differs_late_is_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    builder: Any = StateGraph(Own)
+    builder.add_node("run", lambda state: {"log": ["ran"], "count": 1, "text": "ran "})
+    builder.add_edge(START, "run")
+    builder.add_edge("run", END)
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        for turn in range(6):
+            builder.compile(checkpointer=saver).invoke(
+                {"log": [f"turn {turn}"], "count": 1, "text": f"turn {turn} "}, CONFIG
+            )
+            assert found_in(path) == ([], {}), turn
 
 
 def test_a_hole_in_the_middle_is_a_warning(clean: Path, tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+from ckpt_cli.core.doctor.certain_mismatch import is_certain
 from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.core.doctor.numbered_versions import NumberedVersions
 from ckpt_cli.core.replay.elimination import Check, Verdict
 from ckpt_cli.core.replay.report import Replayed, Transition, judge_all, verdicts
+from ckpt_cli.core.size_sums import namespace_kind
 from ckpt_cli.core.state import Version, read_body
 from ckpt_cli.core.tasks.task_ids import UPDATE_PATH
 from ckpt_cli.queries.doctor.seen import SeenCheckpoint
@@ -58,7 +60,9 @@ class Mismatches:
                 if verdict is not Verdict.MISMATCH or place in exact:
                     continue
                 finding = self._finding(transition, check, reason)
-                if not (may_lack and finding.code == "state-mismatch"):
+                graph = namespace_kind(transition.checkpoint_ns)
+                is_sure = not may_lack and is_certain(check, judgements[graph, check.channel])
+                if is_sure or finding.code != "state-mismatch":
                     yield finding
 
     def _finding(self, transition: Transition, check: Check, reason: str) -> Finding:
