@@ -14,7 +14,13 @@ from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
 from ckpt_cli.options import Filter, Jobs, Match, argument, flag, option, takes
-from ckpt_cli.render.doctor import RECORD_COLUMNS, finding_columns, finding_row, summary_text
+from ckpt_cli.render.doctor import (
+    RECORD_COLUMNS,
+    finding_columns,
+    finding_row,
+    progress_text,
+    summary_text,
+)
 from ckpt_cli.render.doctor_types import (
     TYPE_RECORD_COLUMNS,
     type_lines,
@@ -61,7 +67,7 @@ def doctor(session: Session, options: DoctorOptions) -> None:
       ckpt -s agent.db doctor --types
       ckpt -s prod doctor --where 'status = error' --strict -o json
     """
-    found = session.handle.doctor(
+    found: Examination = session.handle.doctor(
         options.threads,
         match=options.match,
         where=options.where or (),
@@ -69,7 +75,7 @@ def doctor(session: Session, options: DoctorOptions) -> None:
         types=options.types,
         grace=options.grace,
         jobs=options.jobs,
-        watch=partial(progress, total=None, label="checking threads"),
+        watch=partial(progress, total=None, label=lambda: progress_text(found.codes)),
     )
     output = session.output
     if output.array:

@@ -13,6 +13,9 @@ from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
 from ckpt_cli.render.terminal.table import Column, plain_columns
 from ckpt_cli.render.values.one_line import counted
 
+_SHOWN = 3
+"""Number of codes in the label of the progress bar."""
+
 _STYLES: Mapping[str, Style] = {
     Severity.ERROR: "error",
     Severity.WARNING: "change",
@@ -116,6 +119,14 @@ def summary_text(severities: Counter[Severity], checked: Checked, unchecked: int
     if unchecked:
         text += f"; {counted(unchecked, 'thread')} could not be checked completely"
     return text
+
+
+def progress_text(codes: Counter[str]) -> str:
+    """Return the label of the progress bar: how often each code was found so far."""
+    listed = [f"{number} {code}" for code, number in codes.most_common(_SHOWN)]
+    if len(codes) > _SHOWN:
+        listed.append(f"{codes.total() - sum(n for _, n in codes.most_common(_SHOWN))} others")
+    return f"checking threads: {', '.join(listed)}" if listed else "checking threads"
 
 
 def _counted(number: int, severity: Severity) -> str:

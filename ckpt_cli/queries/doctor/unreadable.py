@@ -103,7 +103,7 @@ class UnreadableValues:
                 yield seen.finding("value-unreadable", text, channel)
 
     def _judged(self, typed: TypedBytes, value: Value, finding: Finding) -> Iterator[Finding]:
-        found = readability(typed, value)
+        found = readability(value)
         if found is Readability.READABLE:
             self._opened |= typed.encrypted
             if self._memo.unreadable and is_broken_inside(value):
