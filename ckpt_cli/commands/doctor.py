@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import Annotated, Any
 
 from ckpt_backends.errors import PartlyDone
@@ -27,7 +26,6 @@ from ckpt_cli.render.doctor_types import (
     type_record,
     types_record,
 )
-from ckpt_cli.render.terminal.styled_text import line
 from ckpt_cli.session import Session
 
 
@@ -108,15 +106,12 @@ def _print(session: Session, found: Examination) -> None:
         return summary_text(found.severities, found.checked, len(found.unchecked))
 
     columns = finding_columns() if output.table else RECORD_COLUMNS
-    shown = output.records(rows(), columns, rest=summary)
-    if not shown or not output.table:
+    output.records(rows(), columns, rest=summary)
+    if not output.table:
         session.note(summary())
     types = found.types
     if types is not None:
-        gap = [line("")] if shown else []
-        output.document(
-            lambda: types_record(types), lambda: chain(gap, type_lines(types, output.width))
-        )
+        output.document(lambda: types_record(types), lambda: type_lines(types, output.width))
 
 
 def _print_types(session: Session, found: Examination) -> None:
