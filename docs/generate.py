@@ -1,7 +1,8 @@
 """Writes all that the documents quote from the program.
 
 That is docs/cli.md, the console blocks in README.md and docs/tour.md, the matrix in docs/stores.md,
-the codes in docs/doctor.md and the keys in docs/tui.md. Run it after a change of an option or of printed text:
+the codes in docs/doctor.md and the keys in docs/tui.md. Run it after a change of an option or of
+printed text:
 `python docs/generate.py`. A test compares each of them with what the program prints.
 """
 
@@ -70,7 +71,7 @@ def checks(text: str) -> str:
     rows = [["code", "severity", "what is wrong", "the usual cause", "what helps"], ["---"] * 5]
     for name, code in CODES.items():
         deep = " `--deep`" if code.is_deep else ""
-        fix = f"`ckpt {code.fix}`" if code.fix else ""
+        fix = f"`ckpt {code.fix}`" if code.fix else "the statement in the finding"
         rows.append([f"`{name}`{deep}", code.severity.value, code.what, code.cause, fix])
     table = "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
     return _between("<!-- codes -->\n", table, text)
