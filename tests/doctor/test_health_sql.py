@@ -211,6 +211,16 @@ def test_an_index_that_is_being_built_is_no_fault(shared_url: str) -> None:
     assert faults(shared_url) == []
 
 
+def test_nothing_is_expected_of_an_unknown_saver(postgres_url: str) -> None:
+    agent.fill(postgres_url, "trip")
+    execute(
+        postgres_url,
+        "DROP INDEX checkpoints_thread_id_idx",
+        "ALTER TABLE checkpoints ADD COLUMN created_at timestamptz",
+    )
+    assert faults(postgres_url) == []
+
+
 def test_a_role_that_may_only_read_the_three_tables_sees_faults(shared_url: str) -> None:
     with agent.role(shared_url) as url:
         assert faults(url) == []
