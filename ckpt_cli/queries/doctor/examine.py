@@ -139,9 +139,11 @@ def _collect(report: ThreadReport, findings: Iterable[Finding], terms: Terms) ->
     mild = {_row(one) for one in report.findings if one.own_severity is not None}
     try:
         for one in findings:
-            if one.code not in terms.ignored and _place(one) not in known:
+            is_worse = _row(one) in mild and one.own_severity is None
+            if one.code not in terms.ignored and (is_worse or _place(one) not in known):
                 known.add(_place(one))
-                if _row(one) in mild and one.own_severity is None:
+                if is_worse:
+                    mild.discard(_row(one))
                     # The keys alone looked like a trace of maintenance.
                     kept = (other for other in report.findings if _row(other) != _row(one))
                     report.findings = list(kept)
@@ -175,5 +177,6 @@ def _place(finding: Finding) -> tuple[object, ...]:
         finding.checkpoint_id,
         finding.channel,
         finding.task_id,
-        finding.detail,
+        # A checkpoint has one parent, whose absence keys and versions show in different words.
+        "" if finding.code == "parent-missing" else finding.detail,
     )

@@ -18,6 +18,8 @@ FAULTY = {
     ("tool-result-orphaned", "chat-edited"),
 }
 """Scenarios that end with a fault."""
+HALF = {"write-orphaned", "value-orphaned", "step-uncommitted"}
+"""What is left where a saver could not store a checkpoint, after the writes of its tasks."""
 
 
 def test_nothing_is_found_in_what_the_saver_wrote(filled: FilledStore) -> None:
@@ -30,6 +32,7 @@ def test_nothing_is_found_in_what_the_saver_wrote(filled: FilledStore) -> None:
 
     def is_known(one: dict[str, Any]) -> bool:
         is_shared = one["thread_id"] in known and one["code"] in SHARED
-        return is_shared or (one["code"], one["thread_id"]) in FAULTY
+        is_half = one["thread_id"] in filled.harness.failing_scenarios and one["code"] in HALF
+        return is_shared or is_half or (one["code"], one["thread_id"]) in FAULTY
 
     assert [one for one in answer["findings"] if not is_known(one)] == []
