@@ -21,6 +21,7 @@ BACKEND = Backend(
     claims_path=_claims,
     opens_other_paths=True,
     file_names=tuple(f"*{suffix}" for suffix in _SUFFIXES),
+    engine_faults=("index-missing", "journal-hot", "log-large", "space-free"),
     checkpoints="ckpt_backends.sqlite.opening:open_store",
     changes="ckpt_backends.sqlite.opening:open_writable",
     memory="ckpt_backends.sqlite.opening:open_memory",

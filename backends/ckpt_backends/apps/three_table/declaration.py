@@ -14,5 +14,11 @@ BACKEND = Backend(
         "three-table-latest": _ANY | Capability.LATEST_VALUES,
     },
     engine="sql",
+    impossible_faults={
+        **dict.fromkeys(
+            ("index-missing", "journal-hot", "log-large", "space-free"),
+            "see the layouts of its engine",
+        )
+    },
     recognise="ckpt_backends.apps.three_table.layout:recognise",
 )
