@@ -22,7 +22,7 @@ from tests.doctor.planting.base import KEY, Planter
 from tests.harness import HARNESSES
 from tests.harness.opening import empty_store
 from tests.harness.redis import PlainRedisSaverHarness
-from tests.support import ckpt
+from tests.support import ckpt, later
 
 BACKENDS = {layout: one for one in bundled() for layout in one.layouts}
 KINDS = {kind.name: kind for kind in HARNESSES if kind.name in PLANTERS}
@@ -113,6 +113,9 @@ def damaged(
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.function is test_threads_beside_a_damaged_one_have_no_finding:
+        layouts = ["sqlite", *later(*(name for name in KINDS if name != "sqlite"))]
+        metafunc.parametrize("damaged", layouts, indirect=True, scope="module")
     if "planted" in metafunc.fixturenames:
         metafunc.parametrize(("damaged", "planted"), CELLS, indirect=["damaged"], scope="module")
 
@@ -126,6 +129,27 @@ def test_a_planted_fault_is_found(damaged: DamagedStore, planted: PlantedFault) 
         check(damaged.quick.json, planted, named)
     place = named.in_depth or named.place
     check(damaged.deep.json, planted, replace(named, place=place))
+
+
+def test_threads_beside_a_damaged_one_have_no_finding(damaged: DamagedStore) -> None:
+    for answer in (damaged.quick, damaged.deep):
+        found = {one["thread_id"] for one in answer.json["findings"]}
+        assert found <= damaged.planted.keys()
+
+
+@pytest.mark.parametrize("damaged", ["sqlite"], indirect=True, scope="module")
+def test_the_exit_code_tells_the_worst_severity(
+    damaged: DamagedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY.decode())
+    url = damaged.harness.url
+    assert damaged.quick.code == damaged.deep.code == 1
+    for thread_id in damaged.planted:
+        words = ("-s", url, "doctor", thread_id, "--grace", "0s", "--deep", "-o", "json")
+        plain, strict = ckpt(*words), ckpt(*words, "--strict")
+        found = {one["severity"] for one in plain.json["findings"]}
+        assert plain.code == int("error" in found), thread_id
+        assert strict.code == int(bool(found & {"error", "warning"})), thread_id
 
 
 def check(answer: Any, planted: PlantedFault, named: Named) -> None:
