@@ -106,7 +106,8 @@ def _print(session: Session, found: Examination) -> None:
         return summary_text(found.severities, found.checked, len(found.unchecked))
 
     columns = finding_columns() if output.table else RECORD_COLUMNS
-    if output.records(rows(), columns, rest=summary) == 0 or not output.table:
+    output.records(rows(), columns, rest=summary)
+    if not output.table:
         session.note(summary())
     types = found.types
     if types is not None:

@@ -59,10 +59,11 @@ def finding_row(finding: Finding, store_words: Sequence[str]) -> dict[str, Any]:
 def finding_columns() -> list[Column]:
     """Return the columns of the table and of TSV."""
     return [
-        Column("SEVERITY", "severity", style=lambda one: _STYLES.get(str(one), "plain"), drop=2),
+        Column("SEVERITY", "severity", style=lambda one: _STYLES.get(str(one), "plain"), drop=3),
         Column("CODE", "code"),
         Column("THREAD@REF", "where", style="id"),
-        Column("NAMESPACE", "checkpoint_ns", drop=1),
+        Column("NAMESPACE", "checkpoint_ns", drop=2),
+        Column("CHANNEL", "channel", drop=1),
         Column("WHAT", "detail", cut=True, least=30),
         Column("FIX", "fix"),
     ]

@@ -63,7 +63,17 @@ def found(
     return [one for one in answer.json["findings"] if (one["code"], one["thread_id"]) not in known]
 
 
-@pytest.mark.parametrize("folder", list(eras()), ids=lambda path: path.name)
+FIRST = {"lg-0.2.14-json", "lg-1.2.22-serde"}
+"""The other eras are checked with `-m engines`; `test_deep_clean.py` decodes all of them."""
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        pytest.param(path, id=path.name, marks=() if path.name in FIRST else pytest.mark.engines)
+        for path in eras()
+    ],
+)
 def test_a_sqlite_store_of_an_era(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

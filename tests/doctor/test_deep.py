@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import END
 
+from ckpt_backends.testing.scenarios import channel_graphs
 from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.core.doctor.finding import Finding
 from tests.doctor.sweeping import KEY, sweep_url
@@ -183,6 +187,26 @@ def test_messages_that_an_update_lost_are_found(clean: Path, tmp_path: Path) -> 
     found, _ = found_in(path)
     assert [(one.code, one.checkpoint_id, one.channel) for one in found] == [
         ("messages-emptied", head, "messages")
+    ]
+
+
+def test_messages_of_a_delta_channel_that_an_update_lost_are_found(tmp_path: Path) -> None:
+    """LangGraph issue 8653: an update takes the channel for empty, and stores a snapshot of it."""
+    path = tmp_path / "store.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        built = channel_graphs.delta_rarely(saver)
+        for word in ("one", "two"):
+            human = [HumanMessage(word, id=word)]
+            built.invoke({"messages": human, "messages_plain": human}, CONFIG, durability="sync")
+        built.update_state(CONFIG, None, as_node=END)
+    assert found_in(path) == ([], {})
+    with rows_of(path) as rows:
+        last = max(rows.ids())
+        rows.body(last, put("messages", _DeltaSnapshot([])))
+        head = rows.ids()[last]
+    found, _ = found_in(path)
+    assert [(one.code, one.checkpoint_id, one.channel, one.detail) for one in found] == [
+        ("messages-emptied", head, "messages", "4 messages before, none after")
     ]
 
 

@@ -81,4 +81,4 @@ class _DeepCheck:
         yield from self._plain.at(seen)
         yield from self._emptied.at(seen)
         yield from self._parents.at(seen)
-        yield from self._types.at(seen.moment.checkpoint, seen.moment.writes)
+        yield from self._types.at(seen.stored_here, seen.moment.writes)
