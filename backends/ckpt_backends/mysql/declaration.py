@@ -19,6 +19,7 @@ BACKEND = Backend(
         **dict.fromkeys(("connect_timeout", "read_timeout"), NUMBER),
     },
     engine_faults=("index-missing", "schema-old", "index-stale", "space-free"),
+    impossible_faults={"branches-share-value": "versions are unique"},
     checkpoints="ckpt_backends.mysql.opening:open_store",
     changes="ckpt_backends.mysql.opening:open_writable",
 )
