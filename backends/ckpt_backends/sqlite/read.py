@@ -199,7 +199,8 @@ class SqliteStore(SqlStore):
     def faults(self) -> Iterator[Fault]:
         from ckpt_backends.sqlite.health import key_faults
 
-        yield from key_faults(self._database)
+        if not self._layout.unknown:
+            yield from key_faults(self._database)
         yield from self._database.faults(self._tables.names)
 
     def sources(self, key: CheckpointKey) -> list[str]:
