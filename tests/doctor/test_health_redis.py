@@ -370,3 +370,15 @@ def test_a_timeline_that_names_lost_checkpoints(redis_url: str, seconds: int | N
     run_fixes(redis_url)
     assert found(redis_url) == {}
     assert plain.items(redis_url, "head") == ["in head", "from a", "from b"]
+
+
+@pytest.mark.engines
+def test_a_timeline_that_is_not_registered(redis_url: str) -> None:
+    plain.fill(redis_url, "trip", "a:b")
+    admin = client(redis_url)
+    admin.hdel("lg:threads", "lg:idx:a:b:")
+    assert places(redis_url) == {"a:b": [("index-stale", "", None)]}
+    run_fixes(redis_url)
+    assert found(redis_url) == {}
+    with open_store(redis_url) as store:
+        assert {one.thread_id for one in store.threads()} == {"trip", "a:b"}
