@@ -6,8 +6,7 @@ from typing import Annotated
 
 from ckpt_cli.commands.apply_plan import show_and_apply, write
 from ckpt_cli.options import DryRun, Force, Yes, argument
-from ckpt_cli.plans.root_branch import check_store
-from ckpt_cli.plans.undo import added_at, plan_undo
+from ckpt_cli.plans.undo import plan_undo
 from ckpt_cli.plans.undo_values import ValuesUndo, forget_repair, plan_values_undo
 from ckpt_cli.render.repair import VALUES_UNDO_COLUMNS, values_undo_lines, values_undo_record
 from ckpt_cli.render.values.one_line import counted
@@ -34,9 +33,8 @@ def undo(
       ckpt -s agent.db undo user-42 --dry-run
     """
     reader = find_thread(session.store, thread, session.note)
-    check_store(session.rows)
     stored = plan_values_undo(reader, session.rows)
-    if stored is not None and ((added := added_at(reader)) is None or added < stored.at):
+    if stored is not None:
         _undo_values(session, stored, dry_run=dry_run, yes=yes)
         return
     plan = plan_undo(reader, session.rows, session.now, force=force)

@@ -9,6 +9,7 @@ from datetime import datetime
 from ckpt_backends import shell
 from ckpt_backends.codec.edits import Put
 from ckpt_backends.codec.set_keys import set_keys
+from ckpt_backends.encryption import is_encrypted_type
 from ckpt_backends.errors import Refused
 from ckpt_backends.model import Checkpoint, CheckpointKey, Write
 from ckpt_backends.protocol import Store
@@ -19,7 +20,7 @@ from ckpt_cli.core.state import read_metadata
 from ckpt_cli.core.tasks.moved_ids import moved_id
 from ckpt_cli.core.tasks.task_ids import TaskIdBase, origin_of
 from ckpt_cli.core.tasks.tasks import CONTROL, Task
-from ckpt_cli.core.tasks.used_answers import RESUME
+from ckpt_cli.plans.checkpoint_copy import RESUME
 from ckpt_cli.plans.rollback import plan_rollback
 from ckpt_cli.plans.root_branch import RollbackOptions, head_notes
 from ckpt_cli.threads.checkpoint import Moment
@@ -89,7 +90,8 @@ def with_reason(plan: CheckpointPlan, reason: str | None) -> CheckpointPlan:
 def readable_head(reader: ThreadReader, checkpoint_id: str | None, what: str) -> Moment:
     """Return the root's head with its state, which is to be copied.
 
-    Raises `Refused` if another checkpoint is named, or if the body of the head cannot be read.
+    Raises `Refused` if another checkpoint is named, or if the body of the head cannot be decoded,
+    and `Unreadable` if it is encrypted.
     """
     head = reader.head("")
     if head is None:
@@ -100,6 +102,8 @@ def readable_head(reader: ThreadReader, checkpoint_id: str | None, what: str) ->
             hint="only a copy of the head can be mended; nothing that a saver stored is changed",
         )
     found = reader.moment("", head, values=True, state=True)
+    if found.body.problem is not None and is_encrypted_type(found.body.problem.type):
+        found.check_readable()
     if found.body.problem is not None:
         back = shell.command("ckpt", "rollback", ids=[reader.thread_id, "~1"])
         raise Refused(

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from ckpt_backends.errors import NotFound, Refused, Unsupported
-from ckpt_backends.model import Capability, Status, Write
+from ckpt_backends.model import Capability, Write
 from ckpt_backends.protocol import Store
+from ckpt_cli.core.doctor.head_step import stale_resumes
 from ckpt_cli.core.forking.plan import CheckpointPlan
 from ckpt_cli.core.support_matrix import NO_ANSWERS
 from ckpt_cli.core.tasks.step_nodes import asked_by, path_text
@@ -42,9 +43,12 @@ def plan_write_repair(
             hint="the application asks again when it resumes",
         )
     head = readable_head(reader, checkpoint_id, "the writes")
-    answer = callers_answer(head.writes)
     asked = [one for task in head.step.tasks for one in task.questions if not one.answered]
-    if answer is None or not (_is_stale(reader, head, answer) if asked else _is_left(head)):
+    stale = [one.detail for one in stale_resumes(head.key, head.step, head.writes)]
+    if not stale and _is_used_inside(reader, head):
+        whom = ", ".join(dict.fromkeys(path_text(asked_by(one)) for one in asked))
+        stale = [f"'{whom}' has used the stored answer; invoke(None) would use it once more"]
+    if not stale:
         raise NotFound(
             f"nothing to repair in thread '{reader.thread_id}': no answer is stored that was used"
             " already"
@@ -54,23 +58,15 @@ def plan_write_repair(
             "an agent may be about to use the stored answer",
             hint="run the command again when the thread has been idle for a minute",
         )
-    whom = ", ".join(dict.fromkeys(path_text(asked_by(one)) for one in asked))
-    what = f"an answer that was used already waits for the next question of {whom}"
-    return plan_head_copy(
-        reader,
-        rows,
-        head,
-        now,
-        mends=[what if asked else "an answer is stored, but nothing asked"],
-        force=force,
-    )
+    return plan_head_copy(reader, rows, head, now, mends=stale, force=force)
 
 
-def _is_stale(reader: ThreadReader, head: Moment, answer: Write) -> bool:
-    """Return whether a task that asks has used the answer, itself or inside a subgraph."""
+def _is_used_inside(reader: ThreadReader, head: Moment) -> bool:
+    """Return whether a subgraph that asks has used the caller's answer."""
+    answer = callers_answer(head.writes)
+    if answer is None:
+        return False
     asking = [one for one in head.step.tasks if any(not q.answered for q in one.questions)]
-    if any(is_used(answer, task.writes) for task in asking):
-        return True
     calls = {f"{task.node}:{task.id}" for task in asking}
     return any(is_used(answer, writes) for writes in _inner_writes(reader, calls))
 
@@ -81,8 +77,3 @@ def _inner_writes(reader: ThreadReader, calls: set[str]) -> Iterator[list[Write]
         head = reader.head(ns)
         if ns.partition("|")[0] in calls and head is not None:
             yield list(reader.moment(ns, head).writes)
-
-
-def _is_left(head: Moment) -> bool:
-    """Return whether tasks are next, and none of them has asked anything."""
-    return head.conditions == (Status.PENDING,)

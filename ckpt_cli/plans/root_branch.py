@@ -19,6 +19,9 @@ from ckpt_cli.threads.thread import ThreadReader
 
 _BUSY = timedelta(seconds=10)
 """An agent may still be running on a thread that changed within this time."""
+RETRIES = (
+    "resuming without a rollback also retries the failed task, and keeps the results of the others"
+)
 _LOOKED_AT = 100
 """Number of steps after the target that are searched for nodes."""
 
@@ -151,7 +154,4 @@ def head_notes(head: Moment) -> Iterator[str]:
     if any(task.writes for task in head.step.tasks):
         yield "the target is the head: the results of its finished tasks are not copied"
         if head.status is Status.ERROR:
-            yield (
-                "resuming without a rollback also retries the failed task, and keeps the results"
-                " of the others"
-            )
+            yield RETRIES

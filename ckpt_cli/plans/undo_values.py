@@ -17,7 +17,8 @@ from ckpt_cli.plans.repair_log import (
     past_repairs,
     write_repairs,
 )
-from ckpt_cli.plans.root_branch import heads_of
+from ckpt_cli.plans.root_branch import check_store, heads_of
+from ckpt_cli.plans.undo import added_at
 from ckpt_cli.threads.thread import ThreadReader
 
 
@@ -46,15 +47,19 @@ def record_repair(rows: Store, found: Repair, now: datetime) -> None:
 
 
 def plan_values_undo(reader: ThreadReader, rows: Store) -> ValuesUndo | None:
-    """Plan to take back the last repair that stored values; None if there is none.
+    """Plan to take back a repair that stored values, if `ckpt` changed the thread so last.
 
-    Raises `Refused` if some of its values have changed since.
+    Returns None if there is none, or if `ckpt` added a checkpoint after it. Raises `Refused` if
+    some of its values have changed since.
     """
+    check_store(rows)
     info = rows.describe()
     past = _still_there(rows, info, reader.thread_id)
     if not past:
         return None
-    last = past[-1]
+    last, added = past[-1], added_at(reader)
+    if added is not None and added > last.at:
+        return None
     changed = [one for one in last.values if not _is_as_stored(rows, reader.thread_id, one)]
     if changed:
         names = ", ".join(dict.fromkeys(f"'{one.place.channel}'" for one in changed))

@@ -193,7 +193,7 @@ def _change(plan: CheckpointPlan, width: int, *, is_done: bool) -> Iterator[Styl
     else:
         origin = plan.names.get(main.forked_from or "")
         if origin is not None:
-            label = "back to" if plan.action == "rollback" else "from"
+            label = "from" if plan.action in ("fork", "repair") else "back to"
             yield from field(label, _named(origin), width, "id")
         yield from field("new head", f"{_name(plan, main.key)}{_origin(plan, main)}", width, "id")
         if main.form == "sibling":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.merged import MERGED, how_merged
 from ckpt_backends.codec.values import Value
-from ckpt_backends.model import NULL_TASK_ID, Checkpoint
+from ckpt_backends.model import NULL_TASK_ID, Checkpoint, TypedBytes
 from ckpt_cli.core.channels import (
     LOST_DELTA,
     delta_channels,
@@ -17,7 +17,7 @@ from ckpt_cli.core.channels import (
     without_snapshot,
 )
 from ckpt_cli.core.replay.unknown_reducer import fold
-from ckpt_cli.core.state import read_body
+from ckpt_cli.core.state import Body, read_body
 from ckpt_cli.threads.checkpoint import DecodedCheckpoint
 from ckpt_cli.threads.thread import ThreadReader
 
@@ -107,26 +107,34 @@ def _unstored(reader: ThreadReader, moment: DecodedCheckpoint) -> set[str]:
     return unset & (found | reader.delta_channels(moment.key.checkpoint_ns))
 
 
-def _rebuild(
-    reader: ThreadReader, checkpoint: Checkpoint, names: set[str]
-) -> Iterator[tuple[str, Value, str]]:
-    """Yield DeltaChannel values, rebuilt from the writes of ancestors since the last stored
-    value.
+@dataclass(slots=True)
+class DeltaParts:
+    """What the value of a DeltaChannel is rebuilt from."""
+
+    batches: list[list[TypedBytes]]
+    """The writes of ancestors, those of the nearest first."""
+    seed: tuple[Checkpoint, Body] | None = None
+    """The ancestor that stores the value; None if there is none."""
+
+
+def delta_parts(
+    reader: ThreadReader, checkpoint: Checkpoint, names: Collection[str]
+) -> dict[str, DeltaParts]:
+    """Return what the values of some DeltaChannels are rebuilt from.
 
     A checkpoint's own writes are not part of its value; those of the ancestor that stores the
     value are.
     """
     if not names:  # Its ancestors need not be listed.
-        return
-    batches: dict[str, list[list[Value]]] = {name: [] for name in names}
-    seeds: dict[str, Value] = {}
+        return {}
+    found = {name: DeltaParts([]) for name in names}
     open_names = set(names)
-    for ancestor in _ancestors(reader, checkpoint, names):
+    for ancestor in _ancestors(reader, checkpoint, open_names):
         if not open_names:
             break
         key = ancestor.key
         for name in open_names:
-            batches[name].append([])
+            found[name].batches.append([])
         for write in reader.store.writes(
             reader.thread_id,
             checkpoint_ns=key.checkpoint_ns,
@@ -135,18 +143,28 @@ def _rebuild(
             values=True,
         ):
             if write.value is not None:
-                batches[write.channel][-1].append(decode(write.value))
-        stored = read_body(ancestor).values
-        for name in open_names & set(stored):
-            seeds[name] = without_snapshot(stored[name])
-        open_names -= set(stored)
-    for name in sorted(names):
-        writes = [write for batch in reversed(batches[name]) for write in batch]
-        yield name, *fold(seeds.get(name), writes)
+                found[write.channel].batches[-1].append(write.value)
+        body = read_body(ancestor)
+        for name in open_names & set(body.values):
+            found[name].seed = ancestor, body
+        open_names -= set(body.values)
+    return found
+
+
+def _rebuild(
+    reader: ThreadReader, checkpoint: Checkpoint, names: set[str]
+) -> Iterator[tuple[str, Value, str]]:
+    """Yield DeltaChannel values, rebuilt from the writes of ancestors since the last stored
+    value.
+    """
+    for name, parts in sorted(delta_parts(reader, checkpoint, names).items()):
+        writes = [decode(write) for batch in reversed(parts.batches) for write in batch]
+        seed = None if parts.seed is None else without_snapshot(parts.seed[1].values[name])
+        yield name, *fold(seed, writes)
 
 
 def _ancestors(
-    reader: ThreadReader, checkpoint: Checkpoint, names: set[str]
+    reader: ThreadReader, checkpoint: Checkpoint, names: Collection[str]
 ) -> Iterator[Checkpoint]:
     """Yield the ancestors, nearest first, with the values of some channels; stops at a
     missing one.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -28,15 +29,17 @@ from ckpt_cli.core.times import parse_time
 from ckpt_cli.plans.fork_to_thread import plan_fork_to_thread
 from ckpt_cli.plans.plan_file import PlanFile, write_plan
 from ckpt_cli.plans.purge import Policy, plan_named, plan_purge
+from ckpt_cli.plans.repair_messages import plan_message_repair
 from ckpt_cli.plans.repair_values import plan_value_repair
 from ckpt_cli.plans.repair_writes import plan_write_repair
 from ckpt_cli.plans.rollback import plan_rollback
 from ckpt_cli.plans.root_branch import RollbackOptions
 from ckpt_cli.plans.undo import plan_undo
+from ckpt_cli.plans.undo_values import plan_values_undo, record_repair
 from ckpt_cli.queries.threads import Selection
 from ckpt_cli.render.plan import done_lines, plan_lines
 from ckpt_cli.render.purge import plan_lines as purge_lines
-from ckpt_cli.render.repair import repair_lines
+from ckpt_cli.render.repair import repair_lines, values_undo_lines
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.threads.states import read_state
@@ -62,6 +65,8 @@ class Proposal:
     """The new head; None if the head does not change, or the thread is removed."""
     done: str
     """What is said once it is carried out."""
+    record: Callable[[], None] | None = None
+    """Records, before it is carried out, what an undo needs to know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +132,14 @@ class Planner:
         )
 
     def undo(self, store: Store, thread_id: str) -> Proposal:
-        """Plan to undo the last rollback or fork of a thread."""
+        """Plan to undo the last rollback, fork or repair of a thread."""
+        reader = ThreadReader(store, thread_id)
         with closing(self._open_rows()) as rows:
-            plan = plan_undo(ThreadReader(store, thread_id), rows, self._now(), force=False)
+            if (stored := plan_values_undo(reader, rows)) is not None:
+                done = f"undid the last repair of {thread_id}"
+                lines = list(values_undo_lines(stored))
+                return Proposal(lambda _: lines, stored.change, None, done)
+            plan = plan_undo(reader, rows, self._now(), force=False)
         return _proposal(plan)
 
     def repair(
@@ -139,17 +149,19 @@ class Planner:
         reader = ThreadReader(store, thread_id)
         with closing(self._open_rows()) as rows:
             if kind == "messages":
-                # Another kind of repair does not need it.
-                from ckpt_cli.plans.repair_messages import plan_message_repair
-
                 found = plan_message_repair(
                     reader, rows, None, self._now(), content=None, force=False
                 )
             elif kind == "writes":
                 found = plan_write_repair(reader, rows, None, self._now())
             else:
-                return _values(plan_value_repair(reader, rows, None, self._now(), reducers))
+                values = plan_value_repair(reader, rows, None, self._now(), reducers)
+                return _values(values, partial(self._record, values))
         return _proposal(found)
+
+    def _record(self, found: Repair) -> None:
+        with closing(self._open_rows()) as rows:
+            record_repair(rows, found, self._now())
 
     def delete(self, store: Store, thread_id: str, path: Path) -> ReviewedRemoval:
         """Plan to delete a thread, whatever its status."""
@@ -272,15 +284,20 @@ def mending(finding: Finding) -> Mending | None:
     return next((one for one in MENDINGS if one == named), None)
 
 
-def _values(found: Repair) -> Proposal:
-    """Return a plan to restore values. Raises `Refused` if none can be restored."""
+def _values(found: Repair, record: Callable[[], None]) -> Proposal:
+    """Return a plan to restore values; `record` is called for values that are stored apart.
+
+    Raises `Refused` if none can be restored.
+    """
     if not found.rebuilt:
         reasons = "; ".join(one.reason for one in found.refused)
         raise Refused(reasons or "nothing is missing or unreadable")
     if found.plan is not None:
         return _proposal(found.plan)
     done = f"restored {counted(len(found.rebuilt), 'value')} of {found.thread_id}"
-    return Proposal(lambda width: list(repair_lines(found, width)), found.change, None, done)
+    return Proposal(
+        lambda width: list(repair_lines(found, width)), found.change, None, done, record
+    )
 
 
 def _proposal(plan: CheckpointPlan, *, values: bool = False) -> Proposal:

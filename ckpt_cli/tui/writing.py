@@ -186,6 +186,8 @@ class WritingScreen(MainScreen):
         if found is None or not await self.app.push_screen_wait(PlanScreen(ask, found.lines)):
             return
         try:
+            if found.record is not None:
+                await asyncio.to_thread(found.record)
             await asyncio.to_thread(self.app.apply, found.change)
         except CkptError as error:
             self.show_error(error)
@@ -195,7 +197,8 @@ class WritingScreen(MainScreen):
         await self.listed_anew()
         if found.head is not None:
             self.jump(found.head)
-        self.say(found.done if found.head is None else f"{found.done}{hint}")
+        is_undoable = found.head is not None or found.record is not None
+        self.say(f"{found.done}{hint}" if is_undoable else found.done)
 
     async def listed_anew(self) -> None:
         """List all threads again, and wait until that is done."""

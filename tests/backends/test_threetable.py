@@ -340,6 +340,7 @@ def test_all_values_of_the_head_are_rebuilt_where_their_save_failed(empty: Told)
     words = ["--reducer", "messages=add_messages"]
     words += [f"--reducer={name}=last_value" for name in ("user_context", "search_results")]
     words += [f"--reducer={name}=last_value" for name in ("extracted_entities", "tool_calls")]
+    damaged = empty.everything()
     done = empty.json("replay", THREAD, "--repair", "--yes", *words)
     assert {one["channel"] for one in done["repaired"]} == {
         *("messages", "user_context", "search_results"),
@@ -348,6 +349,8 @@ def test_all_values_of_the_head_are_rebuilt_where_their_save_failed(empty: Told)
     values = empty.json("show", THREAD)["values"]
     assert contents(values) == SAID
     assert (values["user_context"], values["search_results"]) == (CONTEXT, PRODUCT)
+    assert empty.ckpt("undo", THREAD, "--yes").code == 0
+    assert empty.everything() == damaged
 
 
 def test_one_set_of_values_is_the_newest_checkpoints(empty: Told) -> None:

@@ -22,9 +22,9 @@ from tests.support import ckpt
 from tests.travel.conftest import HARNESSES
 
 ENGINES = ("postgres", "mysql", "mongodb", "redis", "valkey", "dynamodb", "dev")
-INLINE = ("mongodb", "redis", "valkey", "dynamodb")
+INLINE = ("mongodb", "redis", "plain_redis", "valkey", "dynamodb")
 """Those of which the savers store values inside checkpoints."""
-APART = ("postgres", "mysql", "plain_redis", "dev")
+APART = ("postgres", "mysql", "plain_redis_saver", "dev")
 HEAD: Any = {"configurable": {"thread_id": THREAD}}
 
 pytestmark = pytest.mark.engines

@@ -6,6 +6,7 @@ import operator
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -14,6 +15,13 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
+from ckpt_backends.errors import Refused
+from ckpt_backends.model import NULL_TASK_ID
+from ckpt_backends.open_for_writing import open_writable
+from ckpt_backends.registry import open_store
+from ckpt_backends.url import parse_url
+from ckpt_cli.plans.repair_writes import plan_write_repair
+from ckpt_cli.threads.thread import ThreadReader
 from tests.support import ckpt
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
@@ -128,6 +136,29 @@ def test_an_open_question_needs_no_repair(saver: SqliteSaver, path: Path) -> Non
     answer = ckpt("-s", path, "repair", "writes", "t", "--yes")
     assert answer.code == 3
     assert "nothing to repair" in answer.err
+
+
+def test_an_answer_that_nobody_asked_for_is_dropped_after_a_while(
+    saver: SqliteSaver, path: Path
+) -> None:
+    """The agent was stopped before any task could take the answer."""
+    builder: Any = StateGraph(State)
+    builder.add_node("ask", lambda _: {"log": [interrupt("first?")]})
+    builder.add_edge(START, "ask")
+    stopped = builder.compile(checkpointer=saver, interrupt_before=["ask"])
+    stopped.invoke({"log": []}, CONFIG)
+    head = stopped.get_state(CONFIG).config
+    saver.put_writes(head, [("__resume__", "yes")], NULL_TASK_ID)
+    graph = builder.compile(checkpointer=saver)
+    with open_store(str(path)) as store:
+        now = datetime.now(UTC)
+        with pytest.raises(Refused, match="may be about to use"):
+            plan_write_repair(ThreadReader(store, "t"), store, None, now)
+        later = now + timedelta(minutes=2)
+        plan = plan_write_repair(ThreadReader(store, "t"), store, None, later)
+    with open_writable(parse_url(str(path))) as writable:
+        writable.apply(plan.change)
+    assert asked(graph.invoke(None, {"configurable": plan.configurable})) == ["first?"]
 
 
 def test_only_the_head_is_repaired(saver: SqliteSaver, path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -179,6 +181,28 @@ def test_a_deleted_value_is_not_restored_where_later_ones_do_not_follow(url: str
     answer = ckpt("-s", url, "repair", "values", THREAD, "--yes")
     assert (answer.code, rows(url)) == (5, stored)
     assert "later steps do not follow from the rebuilt value" in answer.out + answer.err
+
+
+def test_the_record_of_a_repair_is_private_and_holds_no_value(url: str) -> None:
+    delete(url, "log", versions(url, "log")[3])
+    assert ckpt("-s", url, "repair", "values", THREAD, "--yes").code == 0
+    (path,) = (Path(os.environ["XDG_STATE_HOME"]) / "ckpt/repairs").iterdir()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert b"asked" not in path.read_bytes()
+    assert ckpt("-s", url, "undo", THREAD, "--yes").code == 0
+    assert not path.exists()
+
+
+def test_without_a_place_for_the_record_the_repair_is_made_with_a_warning(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = history(url)
+    delete(url, "log", versions(url, "log")[3])
+    monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
+    done = ckpt("-s", url, "repair", "values", THREAD, "--yes")
+    assert done.code == 0
+    assert "`ckpt undo` will not find this repair" in done.err
+    assert history(url) == before
 
 
 def test_what_changed_after_a_repair_is_not_taken_back(url: str) -> None:

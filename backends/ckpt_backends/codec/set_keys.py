@@ -6,12 +6,17 @@ again. Instead, the bytes of changed entries are replaced.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ckpt_backends.codec.bson.set_keys import set_bson_keys
 from ckpt_backends.codec.edits import Edit
-from ckpt_backends.codec.json.set_keys import append_json, set_json_keys
-from ckpt_backends.codec.msgpack.set_keys import append_msgpack, set_msgpack_keys
+from ckpt_backends.codec.json.set_keys import append_json, list_items, list_of_json, set_json_keys
+from ckpt_backends.codec.msgpack.set_keys import (
+    append_msgpack,
+    array_items,
+    array_of,
+    set_msgpack_keys,
+)
 from ckpt_backends.codec.pickle.append_opcodes import set_pickle_keys
 from ckpt_backends.codec.values import JSON_TYPES
 from ckpt_backends.errors import Unsupported
@@ -51,3 +56,29 @@ def append_item(stored: TypedBytes, item: bytes) -> TypedBytes:
         return TypedBytes(stored.type, append(stored.data, item))
     except ValueError as error:
         raise Unsupported("cannot append to a value that is not a list") from error
+
+
+def stored_items(stored: TypedBytes) -> list[TypedBytes]:
+    """The items of a stored list, as stored.
+
+    Raises `Unsupported` if the value is not a list, or is stored with an unknown type.
+    """
+    if stored.type not in ("msgpack", *JSON_TYPES):
+        raise Unsupported(f"cannot take apart a value of type '{stored.type}'")
+    take = array_items if stored.type == "msgpack" else list_items
+    try:
+        return [TypedBytes(stored.type, one) for one in take(stored.data)]
+    except (ValueError, IndexError) as error:
+        raise Unsupported(f"cannot take a {stored.type} list apart: {error}") from error
+
+
+def list_of(items: Sequence[TypedBytes], like: TypedBytes) -> TypedBytes:
+    """A list of stored items, which keep their bytes, in the form of another list.
+
+    Raises `Unsupported` if an item has another type.
+    """
+    if any(one.type != like.type for one in items):
+        raise Unsupported("cannot store values of several types in one list")
+    data = [one.data for one in items]
+    joined = array_of(data) if like.type == "msgpack" else list_of_json(data, like.data)
+    return TypedBytes(like.type, joined)

@@ -55,6 +55,8 @@ class Counterparts:
 
     open_from: int
     """A task may still answer calls of the message with this index and of those behind it."""
+    awaited: Collection[str] = frozenset()
+    """Ids of calls that a task is about to answer, wherever they are."""
     answered: Collection[str] = frozenset()
     """Ids of calls with a result in another place."""
     called: Collection[str] = frozenset()
@@ -112,9 +114,10 @@ def pair(items: Sequence[Value], others: Counterparts) -> Pairing:
     left = [one for places in waiting.values() for one in places if one.id not in others.answered]
     left.sort(key=lambda one: one.index)
     first_open = min(others.open_from, ended)
+    is_open = [one.index >= first_open or one.id in others.awaited for one in left]
     return Pairing(
-        tuple(one for one in left if one.index < first_open),
-        tuple(one for one in left if one.index >= first_open),
+        tuple(one for one, may_end in zip(left, is_open, strict=True) if not may_end),
+        tuple(one for one, may_end in zip(left, is_open, strict=True) if may_end),
         tuple(orphaned),
     )
 

@@ -2,7 +2,7 @@
 
 `set` stores a write by the caller, as `Command(update=...)` does: the application's reducer merges
 it when LangGraph loads the checkpoint. `replace` and `append` change the stored value under a new
-version, without the reducer.
+version, without the reducer, and so does `store`, which is given the bytes.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ckpt_backends.errors import NotFound, Refused, Unsupported, UsageError
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.conversation.messages import as_message
+from ckpt_cli.core.forking.delta_snapshot import as_snapshot
 from ckpt_cli.core.forking.versions import raised_channel
 from ckpt_cli.core.state import Body, Version
 
@@ -37,10 +38,12 @@ _MESSAGE = ({"role", "content"}, {"type", "content"})
 class ChannelEdit:
     """An edit of one channel's value."""
 
-    kind: Literal["set", "append", "replace"]
+    kind: Literal["set", "append", "replace", "store"]
     channel: str
     value: Any
-    """Plain JSON."""
+    """Plain JSON; with `store`, the decoded value of the channel after the edit."""
+    stored: TypedBytes | None = None
+    """With `store`, the new value as stored, before the caller's writes are merged into it."""
 
 
 @dataclass(slots=True)
@@ -137,6 +140,17 @@ def edit_copy(
                     f"the caller has already written to '{edit.channel}' at this checkpoint",
                     hint=f"--replace {_json_for(edit)} replaces that write and the stored value",
                 )
+            continue
+        if edit.stored is not None:
+            _store_value(
+                found,
+                original,
+                key.checkpoint_ns,
+                edit.channel,
+                version,
+                edit.stored,
+                is_delta=edit.channel in delta,
+            )
             continue
         if edit.channel in delta:
             raise Unsupported(
@@ -273,6 +287,37 @@ def _edit_value(
     if _holds_values(original):
         # The body also holds the old value: remove it.
         _part(found, VALUES)[name] = None
+
+
+def _store_value(
+    found: EditedState,
+    original: Checkpoint,
+    ns: str,
+    name: str,
+    version: Version,
+    stored: TypedBytes,
+    *,
+    is_delta: bool,
+) -> None:
+    """Put stored bytes in the place of a value, under a new version; for a DeltaChannel a snapshot.
+
+    The caller's writes are kept: LangGraph merges them when it loads the checkpoint.
+    """
+    values = _part(found, VALUES)
+    _part(found, VERSIONS)[name] = Put(version)
+    if original.blobs is None:
+        values[name] = Put(as_snapshot(stored)) if is_delta else lambda _: stored.data
+        return
+    if not is_delta:
+        found.blobs.append(NewBlob(ns, name, str(version), stored))
+        if _holds_values(original):
+            values[name] = None
+        return
+    snapshot = TypedBytes(stored.type, encode_lossless(stored.type, as_snapshot(stored)))
+    found.blobs.append(NewBlob(ns, name, str(version), snapshot))
+    if _holds_values(original):
+        # PostgreSQL's saver marks a snapshot with this value.
+        values[name] = Put(True)
 
 
 def stored_value(original: Checkpoint, body: Body, channel: str) -> TypedBytes | None:

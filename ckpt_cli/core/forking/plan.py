@@ -1,4 +1,4 @@
-"""The plan of a rollback, fork, repair or undo. It is made and shown before anything is written."""
+"""The plan of a rollback, fork, undo or repair. It is made and shown before anything is written."""
 
 from __future__ import annotations
 

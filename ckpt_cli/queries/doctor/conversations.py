@@ -60,12 +60,12 @@ def counterparts(
     These are other conversations at the same checkpoint, and pending Sends: agents start one task
     for each call.
     """
-    answered, called = _sent_calls(moment), set[str]()
+    answered, called = set[str](), set[str]()
     for name, items in found.items():
         if name != channel:
             answered |= result_ids(items)
             called |= call_ids(items)
-    return Counterparts(_open_from(moment, found[channel]), answered, called)
+    return Counterparts(_open_from(moment, found[channel]), _sent_calls(moment), answered, called)
 
 
 def _open_from(moment: Moment, items: Sequence[Value]) -> int:

@@ -124,9 +124,10 @@ def test_a_sound_conversation_has_no_finding(items: list[Value]) -> None:
 def test_what_may_be_answered_elsewhere_is_left_alone() -> None:
     items = [human(), ai("a"), human(), ai("b"), human(), tool("c")]
     assert len(codes(items)) == 3
-    found = codes(items, Counterparts(3, {"a"}, {"c"}))
+    found = codes(items, Counterparts(3, answered={"a"}, called={"c"}))
     assert found == []
     assert [one.id for one in pair(items, Counterparts(3)).awaited] == ["b"]
+    assert [one.id for one in pair(items, Counterparts(3, {"a"})).awaited] == ["a", "b"]
 
 
 def test_lists_without_a_person_are_no_conversation() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ckpt_backends.codec.edits import Edit, added_value, changed_value
 from ckpt_backends.codec.json.json_plus import DECODER, measure, skip_space
@@ -27,6 +27,37 @@ def append_json(data: bytes, item: bytes) -> bytes:
     inner = text[1:-1].rstrip()
     comma = b", " if b", " in inner else b","
     return b"[" + inner + (comma if inner else b"") + item + b"]"
+
+
+def list_items(data: bytes) -> list[bytes]:
+    """The items of a list in their spelling. Raises ValueError if it is not a list."""
+    return _items(data)[0]
+
+
+def list_of_json(items: Sequence[bytes], like: bytes) -> bytes:
+    """A list of these items, with the spaces of the list `like`."""
+    comma = _items(like)[1]
+    return b"[" + comma.join(items) + b"]"
+
+
+def _items(data: bytes) -> tuple[list[bytes], bytes]:
+    """The items of a list, and the comma between them with its spaces."""
+    text = data.decode("utf-8", "surrogatepass")
+    at = skip_space(text, 0)
+    if text[at : at + 1] != "[":
+        raise ValueError("not a list")
+    found: list[bytes] = []
+    at, comma = skip_space(text, at + 1), ", " if ", " in text else ","
+    while text[at : at + 1] != "]":
+        end = measure(text, at).end
+        found.append(text[at:end].encode("utf-8", "surrogatepass"))
+        at = skip_space(text, end)
+        if text[at : at + 1] == ",":
+            at = skip_space(text, at + 1)
+            comma = text[end:at]
+        elif text[at : at + 1] != "]":
+            raise ValueError(f"neither comma nor end at character {at}")
+    return found, comma.encode()
 
 
 def _set_keys(text: str, pos: int, edits: Mapping[str, Edit]) -> tuple[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ckpt_backends.codec.edits import Edit, added_value, changed_value
 from ckpt_backends.codec.lossless import encode_lossless
@@ -23,6 +23,20 @@ def append_msgpack(data: bytes, item: bytes) -> bytes:
     cursor = Cursor(data)
     count = cursor.enter(ARRAY, "not a list")
     return write_header(ARRAY, count + 1) + data[cursor.pos :] + item
+
+
+def array_items(data: bytes) -> list[bytes]:
+    """The items of a list. Raises ValueError if it is not a list, or if something follows it."""
+    cursor = Cursor(data)
+    found = [cursor.take() for _ in range(cursor.enter(ARRAY, "not a list"))]
+    if cursor.pos != len(data):
+        raise ValueError("something follows it")
+    return found
+
+
+def array_of(items: Sequence[bytes]) -> bytes:
+    """A list of these items."""
+    return write_header(ARRAY, len(items)) + b"".join(items)
 
 
 def _set_keys(cursor: Cursor, edits: Mapping[str, Edit]) -> bytes:
