@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.memo import Memo
@@ -44,6 +45,8 @@ class UnreadableValues:
             if write.value is not None:
                 text = f"a write cannot be decoded: {_what(write.value, write.size)}"
                 finding = seen.finding("value-unreadable", text, write.channel, write.task_id)
+                # No plan restores a write.
+                finding = replace(finding, own_command="show TARGET")
                 yield from self._judged(write.value, decode(write.value), finding)
         for channel in lost_here(seen):
             yield missing_value(seen, channel)
