@@ -267,6 +267,22 @@ def test_sources_name_the_checkpoint(store: Store, filled: FilledStore, thread_i
     assert any(key.checkpoint_id in source for source in store.sources(key))
 
 
+def test_threads_that_are_not_suspect_have_keys_that_fit_together(store: Store) -> None:
+    suspects = list(store.suspect_threads())
+    assert len(set(suspects)) == len(suspects)
+    for thread_id in {one.thread_id for one in store.threads()}.difference(suspects):
+        assert list(store.thread_faults(thread_id)) == []
+        if Capability.HISTORY not in store.describe().capabilities:
+            continue  # without a history, parents and checkpoints with writes are not stored
+        checkpoints = list(store.checkpoints(thread_id))
+        known = {one.key for one in checkpoints}
+        for one in checkpoints:
+            if (parent := one.parent_checkpoint_id) is not None:
+                assert replace(one.key, checkpoint_id=parent) in known
+                assert parent < one.key.checkpoint_id
+        assert {one.key for one in store.writes(thread_id)} <= known
+
+
 def test_closing_twice_is_allowed(filled: FilledStore) -> None:
     opened = open_store(filled.harness.url)
     opened.close()
