@@ -161,6 +161,8 @@ def _restored(
             if place.checkpoint_id not in _copied(reader, place.checkpoint_ns):
                 yield place, (), 0, _ELSEWHERE
             continue
+        if str(one.parent.body.versions.get(place.channel)) == place.version:
+            continue  # `_unchanged` yields it
         done.add(place.channel)
         pieces = Reassembly()
         try:
