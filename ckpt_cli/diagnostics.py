@@ -59,15 +59,26 @@ def warn(text: str) -> None:
     _write(f"warning: {safe_text(text)}")
 
 
-def progress(items: Iterable[_Item], *, total: int | None, label: str) -> Iterator[_Item]:
-    """Yield the items and show a progress bar on a terminal until the answer begins."""
+def progress(
+    items: Iterable[_Item], *, total: int | None, label: str | Callable[[], str]
+) -> Iterator[_Item]:
+    """Yield the items and show a progress bar on a terminal until the answer begins.
+
+    A label that is a function is asked again after each item.
+    """
     if not sys.stderr.isatty() or _hidden:
         yield from items
         return
     with _new_bar() as bar:
         _bars.append(bar)
         try:
-            yield from bar.track(items, total=total, description=label)
+            if isinstance(label, str):
+                yield from bar.track(items, total=total, description=label)
+                return
+            task = bar.add_task(label(), total=total)
+            for item in items:
+                yield item
+                bar.update(task, advance=1, description=label())
         finally:
             _bars.remove(bar)
 

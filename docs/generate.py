@@ -1,8 +1,8 @@
 """Writes all that the documents quote from the program.
 
 That is docs/cli.md, the console blocks in README.md and docs/tour.md, the matrix in docs/stores.md,
-the codes in docs/doctor.md and the keys in docs/tui.md. Run it after a change of an option or of printed text:
-`python docs/generate.py`. A test compares each of them with what the program prints.
+the codes in docs/doctor.md and the keys in docs/tui.md. Run it after a change of an option or of
+printed text: `python docs/generate.py`. A test compares each of them with what the program prints.
 """
 
 from __future__ import annotations

@@ -138,8 +138,9 @@ class Checkpoint:
     at: datetime | None = None
     """When it was stored, UTC, in layouts that order by this time; None if ids contain the time."""
     missing: frozenset[str] = frozenset()
-    """Channels with a version that has neither a value nor the mark of a channel without one: one of
-    them is missing, or the saver failed on the checkpoint before. Empty if the body was not read,
+    """Channels with a version that has neither a value nor the mark of a channel without one.
+
+    Either is missing, or the saver failed on the checkpoint before. Empty if the body was not read,
     and in layouts that store no such mark."""
 
 

@@ -39,7 +39,7 @@ from ckpt_cli.session import Session
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class RemovalTerms:
     """How a plan is carried out."""
 
     pace: Pace = field(default_factory=Pace)
@@ -54,7 +54,7 @@ class Terms:
     """Signs the archives."""
 
 
-def check_terms(session: Session, terms: Terms) -> None:
+def check_terms(session: Session, terms: RemovalTerms) -> None:
     """Raise `UsageError` or `StoreUnavailable` early for what would fail after planning."""
     if not terms.dry_run:
         refuse_copy(session.names.store_url)
@@ -63,7 +63,7 @@ def check_terms(session: Session, terms: Terms) -> None:
 
 
 def show_and_remove(
-    session: Session, plan: PlanFile, terms: Terms, *, receipt: bool = False
+    session: Session, plan: PlanFile, terms: RemovalTerms, *, receipt: bool = False
 ) -> PurgeReport:
     """Show a plan, ask, remove and report. Raises `PartlyDone` after a stop or a failed vacuum.
 
@@ -136,7 +136,7 @@ def _raise_stopped(report: PurgeReport) -> None:
         ) from report.vacuum
 
 
-def _memories(session: Session, plan: PlanFile, terms: Terms) -> list[dict[str, Any]] | None:
+def _memories(session: Session, plan: PlanFile, terms: RemovalTerms) -> list[dict[str, Any]] | None:
     """The memories that came from removed threads; None where no memory is known."""
     found = memories_from(session, terms.memory, lambda _: True)
     if not found:
@@ -163,7 +163,7 @@ def _show_and_ask(session: Session, plan: PlanFile, memories: list[dict[str, Any
     confirm(question(plan.sums))
 
 
-def _remove(session: Session, plan: PlanFile, terms: Terms) -> PurgeReport:
+def _remove(session: Session, plan: PlanFile, terms: RemovalTerms) -> PurgeReport:
     kept = None
     if terms.archive is not None:
         kept = Archive(

@@ -16,7 +16,7 @@ from ckpt_backends.errors import (
 )
 from ckpt_backends.files.regular_file import read_regular
 from ckpt_backends.files.temporary_folder import TemporaryFolder
-from ckpt_cli.commands.apply_removal import Terms, check_terms, show_and_remove
+from ckpt_cli.commands.apply_removal import RemovalTerms, check_terms, show_and_remove
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.retention.purge_plan import NOT_FOUND
 from ckpt_cli.options import DryRun, Memory, Yes, argument, option, takes
@@ -65,7 +65,7 @@ def delete(session: Session, options: ThreadDeleteOptions) -> None:
         | ckpt -s agent.db threads delete --from - --yes
     """
     key = signing_key(options.sign_key, options.archive)
-    terms = Terms(
+    terms = RemovalTerms(
         archive=options.archive,
         dry_run=options.dry_run,
         yes=options.yes,

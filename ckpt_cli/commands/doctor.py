@@ -13,7 +13,13 @@ from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
 from ckpt_cli.options import Filter, Jobs, Match, argument, flag, option, takes
-from ckpt_cli.render.doctor import RECORD_COLUMNS, finding_columns, finding_row, summary_text
+from ckpt_cli.render.doctor import (
+    RECORD_COLUMNS,
+    finding_columns,
+    finding_row,
+    progress_text,
+    summary_text,
+)
 from ckpt_cli.render.doctor_types import (
     TYPE_RECORD_COLUMNS,
     type_lines,
@@ -59,7 +65,7 @@ def doctor(session: Session, options: DoctorOptions) -> None:
       ckpt -s agent.db doctor --types
       ckpt -s prod doctor --where 'status = error' --strict -o json
     """
-    found = session.handle.doctor(
+    found: Examination = session.handle.doctor(
         options.threads,
         match=options.match,
         where=options.where or (),
@@ -67,7 +73,7 @@ def doctor(session: Session, options: DoctorOptions) -> None:
         types=options.types,
         grace=options.grace,
         jobs=options.jobs,
-        watch=partial(progress, total=None, label="checking threads"),
+        watch=partial(progress, total=None, label=lambda: progress_text(found.codes)),
     )
     output = session.output
     if output.array:
@@ -100,7 +106,8 @@ def _print(session: Session, found: Examination) -> None:
         return summary_text(found.severities, found.checked, len(found.unchecked))
 
     columns = finding_columns() if output.table else RECORD_COLUMNS
-    if output.records(rows(), columns, rest=summary) == 0 or not output.table:
+    output.records(rows(), columns, rest=summary)
+    if not output.table:
         session.note(summary())
     types = found.types
     if types is not None:

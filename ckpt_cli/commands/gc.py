@@ -8,7 +8,7 @@ from typing import Annotated, cast
 from ckpt_backends.errors import UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_cli.apply.purge import Pace
-from ckpt_cli.commands.apply_removal import Terms, check_terms, show_and_remove
+from ckpt_cli.commands.apply_removal import RemovalTerms, check_terms, show_and_remove
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.times import parse_duration
 from ckpt_cli.diagnostics import progress
@@ -52,7 +52,7 @@ def gc(
     scopes = SCOPES if "all" in chosen else [cast("Scope", one) for one in chosen]
     before = session.now - parse_duration(grace)
     key = signing_key(sign_key, archive)
-    terms = Terms(Pace(batch), archive, dry_run=dry_run, yes=yes, key=key)
+    terms = RemovalTerms(Pace(batch), archive, dry_run=dry_run, yes=yes, key=key)
     check_terms(session, terms)
     with TemporaryFolder() as folder:
         found = plan_gc(session.store, scopes, before)

@@ -12,7 +12,7 @@ from ckpt_backends.errors import UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_backends.model import Status
 from ckpt_cli.apply.purge import Pace
-from ckpt_cli.commands.apply_removal import Terms, check_terms, show_and_remove
+from ckpt_cli.commands.apply_removal import RemovalTerms, check_terms, show_and_remove
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.retention.policy import RetentionRules
 from ckpt_cli.core.times import parse_duration
@@ -89,12 +89,12 @@ class PurgeOptions:
             include_error=self.include_error,
         )
 
-    def terms(self) -> Terms:
+    def terms(self) -> RemovalTerms:
         """Return how the plan is carried out. Raises `UsageError`."""
         until = None
         if self.max_duration is not None:
             until = time.monotonic() + parse_duration(self.max_duration).total_seconds()
-        return Terms(
+        return RemovalTerms(
             Pace(self.batch, self.sleep, until),
             self.archive,
             self.vacuum,

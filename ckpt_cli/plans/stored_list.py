@@ -25,15 +25,13 @@ def stored_list(
     if found is not None and channel in target.body.values:
         return inside_snapshot(found)
     parts = delta_parts(reader, original, [channel])[channel]
+    writes = [write for batch in reversed(parts.batches) for write in batch]
+    seed = None if parts.seed is None else stored_value(*parts.seed, channel)
+    stored = writes if seed is None else [inside_snapshot(seed), *writes]
     pieces = Reassembly()
     try:
-        base = None
-        tag = "msgpack"
-        if parts.seed is not None:
-            seed = stored_value(*parts.seed, channel)
-            if seed is not None:
-                base, tag = pieces.read(inside_snapshot(seed)), seed.type
-        writes = [pieces.read(write) for batch in reversed(parts.batches) for write in batch]
-        return pieces.write(fold(base, writes)[0], tag)
+        values = list(map(pieces.read, stored))
+        base = None if seed is None else values.pop(0)
+        return pieces.write(fold(base, values)[0], stored[0].type if stored else "")
     except Unbuildable as error:
         raise Unsupported(f"cannot rebuild the value of '{channel}': {error}") from error

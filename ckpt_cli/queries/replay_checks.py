@@ -128,8 +128,12 @@ class ChannelChecker:
         names = {*here.values, *parent.values, *parent.carried}
         changed = written_channels(made)
         named = writes_in_metadata(moment.metadata)
+        # Without channels for nodes, the name alone tells whether a channel holds state.
+        are_sure = moment.body.names_edges and parent.moment.body.names_edges
         for name in sorted(names | changed):
-            if not (is_state(name, moment.body) and is_state(name, parent.moment.body)):
+            if not (are_sure and name in names) and not (
+                is_state(name, moment.body) and is_state(name, parent.moment.body)
+            ):
                 continue
             base: Held = parent.values.get(name, ABSENT)
             stored: Held = here.values.get(name, ABSENT)

@@ -13,6 +13,9 @@ from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
 from ckpt_cli.render.terminal.table import Column, plain_columns
 from ckpt_cli.render.values.one_line import counted
 
+_SHOWN = 3
+"""Number of codes in the label of the progress bar."""
+
 _STYLES: Mapping[str, Style] = {
     Severity.ERROR: "error",
     Severity.WARNING: "change",
@@ -56,10 +59,11 @@ def finding_row(finding: Finding, store_words: Sequence[str]) -> dict[str, Any]:
 def finding_columns() -> list[Column]:
     """Return the columns of the table and of TSV."""
     return [
-        Column("SEVERITY", "severity", style=lambda one: _STYLES.get(str(one), "plain"), drop=2),
+        Column("SEVERITY", "severity", style=lambda one: _STYLES.get(str(one), "plain"), drop=3),
         Column("CODE", "code"),
         Column("THREAD@REF", "where", style="id"),
-        Column("NAMESPACE", "checkpoint_ns", drop=1),
+        Column("NAMESPACE", "checkpoint_ns", drop=2),
+        Column("CHANNEL", "channel", drop=1),
         Column("WHAT", "detail", cut=True, least=30),
         Column("FIX", "fix"),
     ]
@@ -116,6 +120,14 @@ def summary_text(severities: Counter[Severity], checked: Checked, unchecked: int
     if unchecked:
         text += f"; {counted(unchecked, 'thread')} could not be checked completely"
     return text
+
+
+def progress_text(codes: Counter[str]) -> str:
+    """Return the label of the progress bar: how often each code was found so far."""
+    listed = [f"{number} {code}" for code, number in codes.most_common(_SHOWN)]
+    if len(codes) > _SHOWN:
+        listed.append(f"{codes.total() - sum(n for _, n in codes.most_common(_SHOWN))} others")
+    return f"checking threads: {', '.join(listed)}" if listed else "checking threads"
 
 
 def _counted(number: int, severity: Severity) -> str:

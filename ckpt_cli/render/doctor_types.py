@@ -58,7 +58,7 @@ def type_lines(uses: TypeUses, width: int) -> Iterator[StyledLine]:
     allowed = uses.to_allow()
     if allowed:
         yield line("")
-        yield line(f"these let {VARIABLE} admit what it blocks; use serde or with_allowlist:")
+        yield line(f"to admit these types with {VARIABLE}, give the saver this list:")
         yield line("")
         yield from _python(allowed)
 
@@ -86,8 +86,10 @@ def _python(allowed: Sequence[tuple[str, str]]) -> Iterator[StyledLine]:
     for module, name in allowed:
         yield _code(f"    ({_literal(module)}, {_literal(name)}),")
     yield _code("]")
+    yield _code("# when the saver is created: Saver(..., serde=serde)")
     yield _code("serde = JsonPlusSerializer(allowed_msgpack_modules=allowed_msgpack_modules)")
-    yield _code("saver = saver.with_allowlist(allowed_msgpack_modules)  # without serde=serde")
+    yield _code("# or later, if strict mode is on:")
+    yield _code("saver = saver.with_allowlist(allowed_msgpack_modules)")
 
 
 def _code(text: str) -> StyledLine:

@@ -29,6 +29,7 @@ from ckpt_cli.core.times import parse_time
 from ckpt_cli.plans.fork_to_thread import plan_fork_to_thread
 from ckpt_cli.plans.plan_file import PlanFile, write_plan
 from ckpt_cli.plans.purge import Policy, plan_named, plan_purge
+from ckpt_cli.plans.repair_messages import plan_message_repair
 from ckpt_cli.plans.repair_values import plan_value_repair
 from ckpt_cli.plans.repair_writes import plan_write_repair
 from ckpt_cli.plans.rollback import plan_rollback
@@ -148,9 +149,6 @@ class Planner:
         reader = ThreadReader(store, thread_id)
         with closing(self._open_rows()) as rows:
             if kind == "messages":
-                # Another kind of repair does not need it.
-                from ckpt_cli.plans.repair_messages import plan_message_repair
-
                 found = plan_message_repair(
                     reader, rows, None, self._now(), content=None, force=False
                 )

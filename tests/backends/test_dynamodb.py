@@ -42,6 +42,7 @@ from tests.support import ckpt, later
 
 CONFIG: dict[str, Any] = {"configurable": {"thread_id": "trip"}}
 READING = {"DescribeTable", "Query", "BatchGetItem", "Scan", "GetObject", "HeadObject"}
+READING |= {"DescribeTimeToLive"}
 
 
 class State(TypedDict):
@@ -319,6 +320,7 @@ def test_one_thread_is_read_without_a_scan(place: DynamoDbHarness, called: Count
         ["messages", "trip"],
         ["replay", "trip"],
         ["interrupts", "trip"],
+        ["doctor", "trip"],
         ["rollback", "trip@~1", "--dry-run"],
         ["show", "nosuch"],
     ):
@@ -343,7 +345,13 @@ def test_a_completion_does_not_scan(
 def test_a_list_says_what_its_scan_costs(place: DynamoDbHarness, called: Counter[str]) -> None:
     number = len(place.items())
     called.clear()
-    for words in (["threads", "list"], ["du"], ["show"], ["grep", "first", "--match", "t*"]):
+    for words in (
+        ["threads", "list"],
+        ["du"],
+        ["show"],
+        ["doctor"],
+        ["grep", "first", "--match", "t*"],
+    ):
         done = ckpt("-s", place.url, *words)
         assert done.code == 0, done.err
         said = rf"note: scanned table '{place.table}': {number} items, [\d.]+ read units?\n"

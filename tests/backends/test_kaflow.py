@@ -52,6 +52,7 @@ COMMANDS = [
     ["du"],
     ["du", ANNA, "--by", "channel"],
     ["stores"],
+    ["doctor"],
 ]
 
 

@@ -57,6 +57,7 @@ COMMANDS = [
     ["blame", "trip", "n"],
     ["du"],
     ["stores"],
+    ["doctor"],
 ]
 
 

@@ -55,6 +55,7 @@ COMMANDS = [
     ["replay", "--all", "--verify"],
     ["stats"],
     ["stores"],
+    ["doctor"],
 ]
 ALONE = {
     "list": ["threads", "list", "--long"],

@@ -38,6 +38,7 @@ COMMANDS = [
     ["interrupts"],
     ["gc", "--scope", "all", "--dry-run"],
     ["purge", "--match", "a*", "--dry-run"],
+    ["doctor"],
 ]
 MAKES: dict[str, Callable[..., None]] = {
     **FILLS,

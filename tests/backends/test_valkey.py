@@ -404,6 +404,7 @@ COMMANDS = [
     ["fork", "trip", "head", "--to", "n", "--dry-run"],
     ["rollback", "trip", "head", "--dry-run"],
     ["purge", "--match", "trip", "--dry-run"],
+    ["doctor"],
 ]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ckpt_backends.model import NULL_TASK_ID
-from tests.doctor.planting.base import OLD_ID, Place, Planter, id_after, id_at, id_before
+from tests.doctor.planting.base import OLD_ID, Place, Planter, id_after, id_before
 from tests.doctor.planting.messages import copied, kind_of, reworded
 
 CHAT, ASKING, WAITING = "chat", "interrupt-alone", "breakpoint-before"
@@ -27,6 +27,8 @@ class Named:
     task_id: str | None = None
     in_depth: Place | None = None
     """The checkpoint that `--deep` names, if it is another."""
+    level: str = ""
+    """The severity, if it is not that of the code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,6 @@ class PlantedFault:
     needs: frozenset[str] = frozenset()
     """What a layout must store: `history`, `writes`, `old values`, `bodies`, `inner values`, and
     `spoilt values`, `spoilt writes` and `spoilt metadata`, where these can be undecodable alone."""
-    level: str = ""
-    """The severity, if it is not that of the code."""
 
     @property
     def name(self) -> str:
@@ -125,10 +125,17 @@ def _write_unreadable(rows: Planter[Any], thread_id: str) -> Named:
     return Named(place, "messages", rows.spoil_write(place, "messages"))
 
 
-@fault("body-unreadable", "bytes at the head", deep=False)
+@fault("body-unreadable", "bytes at the head", deep=False, needs={"bodies", "spoilt bodies"})
 def _body_unreadable(rows: Planter[Any], thread_id: str) -> Named:
     head = rows.places(thread_id)[0]
     rows.spoil_body(head)
+    return Named(head)
+
+
+@fault("body-unreadable", "metadata at the head", deep=False, needs={"spoilt metadata"})
+def _newest_metadata_unreadable(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    rows.spoil_metadata(head)
     return Named(head)
 
 
@@ -234,8 +241,8 @@ def _edit_messages(
 )
 def _result_removed(rows: Planter[Any], thread_id: str) -> Named:
     def change(found: list[Any]) -> list[Any]:
-        last = max(n for n, one in enumerate(found) if kind_of(one) == "tool")
-        return found[:last] + found[last + 1 :]
+        first = min(n for n, one in enumerate(found) if kind_of(one) == "tool")
+        return found[:first] + found[first + 1 :]
 
     return _edit_messages(rows, thread_id, change)
 
@@ -283,7 +290,7 @@ def _messages_emptied(rows: Planter[Any], thread_id: str) -> Named:
     "step-uncommitted",
     "the head removed",
     deep=False,
-    follows={"value-orphaned"},
+    follows={"index-stale", "value-orphaned"},
     needs={"history", "writes"},
 )
 def _head_removed(rows: Planter[Any], thread_id: str) -> Named:
@@ -308,8 +315,8 @@ def _answer_left(rows: Planter[Any], thread_id: str) -> Named:
 )
 def _child_behind(rows: Planter[Any], thread_id: str) -> Named:
     head = rows.places(thread_id)[0]
-    rows.put_behind(head, id_before(head.checkpoint_id))
-    return Named(head)
+    child = rows.put_behind(head, id_before(head.checkpoint_id))
+    return Named(child.at(rows.parent(child) or ""))
 
 
 @fault(
@@ -327,7 +334,7 @@ def _smaller_id(rows: Planter[Any], thread_id: str) -> Named:
 @fault("clock-ahead", "a head of tomorrow", deep=False)
 def _tomorrow(rows: Planter[Any], thread_id: str) -> Named:
     head = rows.places(thread_id)[0]
-    return Named(rows.put(head, id_at(24 * 3600), "loop"))
+    return Named(rows.put_ahead(head))
 
 
 @fault(
@@ -340,7 +347,8 @@ def _tomorrow(rows: Planter[Any], thread_id: str) -> Named:
 def _parent_removed(rows: Planter[Any], thread_id: str) -> Named:
     found = rows.places(thread_id)
     rows.remove(found[6])
-    return Named(found[5])
+    # Where no writes are left behind, it may have been pruned.
+    return Named(found[5], level="" if rows.harness.has_writes else "info")
 
 
 @fault(

@@ -16,15 +16,15 @@ from ckpt_cli.threads.trigger_inference import TriggerInference
 KEY = b"0123456789abcdef"
 
 
-def deep_terms(grace: timedelta = timedelta()) -> Terms:
+def deep_terms(grace: timedelta) -> Terms:
     now = datetime.now(UTC)
     return Terms(now, now - grace, deep=True)
 
 
-def sweep(store: Store) -> tuple[list[Finding], dict[str, str]]:
+def sweep(store: Store, grace: timedelta = timedelta()) -> tuple[list[Finding], dict[str, str]]:
     """Return all findings, and the threads that could not be checked, with the reasons."""
     inference = TriggerInference(store)
-    terms, found, unchecked = deep_terms(), list[Finding](), dict[str, str]()
+    terms, found, unchecked = deep_terms(grace), list[Finding](), dict[str, str]()
     for thread in store.threads():
         report = ThreadReport(thread.thread_id)
         reader = ThreadReader(store, thread, inference)

@@ -15,6 +15,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.redis import RedisSaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
+from ckpt_backends.testing.conformance.test_doctor import FAULTY
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.library import graph_of
@@ -50,11 +51,6 @@ SHARED = {
 """Values that LangGraph.js lost itself: on PostgreSQL, one branch overwrites another's."""
 
 
-ASKED_TWICE = ("resume-stale", "interrupt-second")
-"""The answer to the first of two questions is stored. The library itself would use it for the second
-in `invoke(None)` (langgraph issue 8837)."""
-
-
 def found(
     url: str | Path, *words: str, ignored: Collection[tuple[str, str]] = ()
 ) -> list[dict[str, Any]]:
@@ -63,7 +59,7 @@ def found(
     answer = ckpt(*given)
     assert answer.code in {0, 1}, answer.err
     assert answer.json["complete"], answer.json["unchecked"]
-    known = {ASKED_TWICE, *ignored}
+    known = {*FAULTY, *ignored}
     return [one for one in answer.json["findings"] if (one["code"], one["thread_id"]) not in known]
 
 

@@ -367,6 +367,7 @@ def test_rows_that_the_saver_does_not_find_are_named(mysql_url: str) -> None:
     )
     assert newest != head
     with open_store(mysql_url) as store:
+        assert list(store.suspect_threads()) == ["o'trip"]
         found = list(store.thread_faults("o'trip"))
         assert list(store.thread_faults("other")) == []
     assert {one.code for one in found} == {"index-stale"}
@@ -378,6 +379,12 @@ def test_rows_that_the_saver_does_not_find_are_named(mysql_url: str) -> None:
     test_mysql.run(mysql_url, *(one.fix for one in found), "COMMIT")
     with open_store(mysql_url) as store:
         assert list(store.thread_faults("o'trip")) == []
+        assert list(store.suspect_threads()) == []
+    test_mysql.run(
+        mysql_url, f"UPDATE checkpoint_blobs SET {wrong} AND channel = 'items'", "COMMIT"
+    )
+    with open_store(mysql_url) as store:
+        assert list(store.suspect_threads()) == ["o'trip"]
 
 
 @pytest.mark.engines

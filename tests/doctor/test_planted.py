@@ -64,6 +64,7 @@ def occurs(fault: PlantedFault, layout: str) -> bool:
     rows = PLANTERS[layout]
     stored = {
         "spoilt metadata": rows.spoils_metadata and not kind.values_only,
+        "spoilt bodies": rows.spoils_bodies,
         "spoilt values": rows.spoils_values,
         "spoilt writes": rows.spoils_writes,
         "history": kind.has_history,
@@ -124,7 +125,7 @@ def check(answer: Any, planted: PlantedFault, named: Named) -> None:
     own = [one for one in found if one["code"] == planted.code and one["channel"] == named.channel]
     assert len(own) == 1, said
     (one,) = own
-    assert one["severity"] == (planted.level or CODES[planted.code].severity)
+    assert one["severity"] == (named.level or CODES[planted.code].severity)
     place = named.place
     assert one["checkpoint_ns"] == place.checkpoint_ns
     assert one["checkpoint_id"] == (place.checkpoint_id or None)

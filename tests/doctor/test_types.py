@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from tests.security.corpus import build_store, hostile_rows
+from tests.security.corpus import HOSTILE_ID, TASK_ID, build_store, hostile_rows
 from tests.support import FIXTURES, ROOT, ckpt, copy_store
 
 ZOO = FIXTURES / "lg-1.2.22" / "store.db"
@@ -142,6 +143,10 @@ def test_blocked_types_are_reported_only_in_strict_mode(
     assert all(one["severity"] == "warning" for one in several["findings"])
     monkeypatch.setenv(STRICT, "true")
     assert types_of(zoo) == several
+    for words in ([], ["--deep"]):
+        found = ckpt("-s", zoo, "--copy", "doctor", *words, "-o", "json")
+        details = [one["detail"] for one in json.loads(found.out)["findings"]]
+        assert sorted(details) == sorted(one.partition(", found in")[0] for one in blocked)
     assert ckpt("-s", zoo, "--copy", "doctor", "--types", "--strict", "-o", "json").code == 1
 
 
@@ -164,6 +169,76 @@ def test_what_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert types_of(store)["complete"]
 
 
+HOSTILE = {
+    "state: ext 0 os.system": ("evil", None, "os.system"),
+    "state: lc 2 os.mkdir": ("evil", None, "os.mkdir"),
+    "write: ext 2": ("answer", TASK_ID, "os.mkdir"),
+    "write: pickle 4 os.system": ("answer", TASK_ID, "posix.system"),
+    "metadata: envelope": (None, None, "os.mkdir"),
+}
+
+
+@pytest.mark.parametrize("words", [[], ["--deep"], ["--types"]], ids=str)
+def test_a_dangerous_value_is_found_exactly_where_it_is(words: list[str], tmp_path: Path) -> None:
+    rows = [one for one in hostile_rows(tmp_path / "marker") if one.name in HOSTILE]
+    assert len(rows) == len(HOSTILE)
+    store = tmp_path / "store.db"
+    build_store(store, rows)
+    answer = ckpt("-s", store, "doctor", *words, "-o", "json")
+    assert answer.code == 1
+    found = {
+        one["thread_id"]: (one["channel"], one["task_id"], one["checkpoint_id"], one["detail"])
+        for one in json.loads(answer.out)["findings"]
+        if one["code"] == "type-dangerous"
+    }
+    # Writes are read only if everything is; of a head, the control values.
+    expected = {
+        f"hostile {name}": (channel, task_id, HOSTILE_ID, f"decoding it would call {called}")
+        for name, (channel, task_id, called) in HOSTILE.items()
+        if words or task_id is None
+    }
+    assert found == expected
+    assert answer.out.count('"type-dangerous"') == len(expected)
+
+
+def test_a_value_in_many_checkpoints_is_reported_once(tmp_path: Path) -> None:
+    """It is found at the oldest one, and without --deep at the head, which an agent loads."""
+    from langgraph.checkpoint.base import empty_checkpoint
+    from langgraph.checkpoint.sqlite import SqliteSaver
+
+    store = tmp_path / "store.db"
+    with closing(sqlite3.connect(store, check_same_thread=False)) as db:
+        saver = SqliteSaver(db, serde=JsonPlusSerializer(pickle_fallback=True))
+        config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        ids = []
+        for step in range(5):
+            values = {"evil": Opening("x")} if step else {}
+            body = empty_checkpoint() | {
+                "channel_values": values,
+                "channel_versions": dict.fromkeys(values, "1"),
+            }
+            config = saver.put(config, body, {"step": step, "source": "loop"}, {})
+            ids.append(config["configurable"]["checkpoint_id"])
+    for words, at in (([], ids[-1]), (["--deep"], ids[1]), (["--types"], ids[1])):
+        answer = ckpt("-s", store, "doctor", *words, "-o", "json")
+        found = [
+            (one["checkpoint_id"], one["channel"])
+            for one in json.loads(answer.out)["findings"]
+            if one["code"] == "type-dangerous"
+        ]
+        assert found == [(at, "evil")]
+
+
+class Opening:
+    """Only pickle can store it, and unpickling it opens a file."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open, (self.path,)
+
+
 def test_hostile_values_are_named_and_nothing_of_them_runs(tmp_path: Path) -> None:
     marker = tmp_path / "payload-ran"
     some = ("ext ", "lc ", "pickle", "js")
@@ -177,7 +252,7 @@ def test_hostile_values_are_named_and_nothing_of_them_runs(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr.decode()
     found = json.loads(done.stdout.splitlines()[-1])
     assert not marker.exists()
-    assert not {"antigravity", "this", "langgraph", "langchain_core"} & set(found["modules"])
+    assert set(found["modules"]) <= LATE
     named = {
         (one["thread_id"], one["channel"])
         for one in found["answer"]["findings"]
@@ -192,9 +267,21 @@ def test_hostile_values_are_named_and_nothing_of_them_runs(tmp_path: Path) -> No
     }
 
 
+LATE = {
+    *("pickle", "_compat_pickle", "_pickle", "pickletools"),
+    *("hashlib", "_hashlib", "_blake2"),
+}
+"""Python's reader of opcodes, loaded with the first pickled value, and what hashes one that cannot
+be read."""
+
 WATCHED = """
 import json, sys
-from tests.support import ckpt
-answer = ckpt("-s", sys.argv[1], "doctor", "--types", "-o", "json")
-print(json.dumps({"answer": json.loads(answer.out), "modules": sorted(sys.modules)}))
+from tests.support import SAMPLE, ckpt
+words = ("doctor", "--types", "-o", "json")
+ckpt("-s", SAMPLE, "--copy", *words)
+before = set(sys.modules)
+answer = ckpt("-s", sys.argv[1], *words)
+late = ("ckpt_", "encodings.")
+modules = [one for one in set(sys.modules) - before if not one.startswith(late)]
+print(json.dumps({"answer": json.loads(answer.out), "modules": sorted(modules)}))
 """

@@ -15,8 +15,9 @@ from threading import Timer
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 from langgraph.prebuilt.chat_agent_executor import _validate_chat_history
+from langgraph.types import Command
 
 from ckpt_backends.errors import NotFound, Refused
 from ckpt_backends.registry import open_store
@@ -28,6 +29,7 @@ from ckpt_cli.core.forking.plan import CheckpointPlan
 from ckpt_cli.plans.repair_messages import CONTENT, plan_message_repair
 from ckpt_cli.queries.doctor.conversations import conversation_findings
 from ckpt_cli.queries.doctor.terms import Terms
+from ckpt_cli.render.plan import done_lines, plan_lines
 from ckpt_cli.threads.thread import ThreadReader
 from tests.harness.mongodb import MongoHarness
 from tests.harness.mysql import MySQLHarness
@@ -71,7 +73,7 @@ def killed(
             watchdog = Timer(_SECONDS, process.kill)
             watchdog.start()
             lines = [process.stdout.readline() for _ in KILLED]
-            agents = [Killed(harness, one) for one in KILLED]
+            agents = [AgentThread(harness, one) for one in KILLED]
             while process.poll() is None and not all(one.is_in_tools() for one in agents):
                 time.sleep(0.05)
             watchdog.cancel()
@@ -80,8 +82,18 @@ def killed(
         yield harness
 
 
+@pytest.fixture(scope="module")
+def store(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Harness]:
+    """An empty store, for what is the same on every engine."""
+    folder = tmp_path_factory.mktemp("store")
+    with empty_store(SqliteHarness, request, folder) as harness:
+        yield harness
+
+
 @dataclass(frozen=True)
-class Killed:
+class AgentThread:
     """One thread and its agent."""
 
     harness: Harness
@@ -132,7 +144,7 @@ class Killed:
 
 @pytest.mark.parametrize("thread_id", KILLED)
 def test_a_killed_agent_goes_on(killed: Harness, thread_id: str) -> None:
-    one = Killed(killed, thread_id)
+    one = AgentThread(killed, thread_id)
     # A resume would run the tools: nothing is broken yet.
     assert one.findings() == []
     with pytest.raises(Refused, match="has yet to be carried out"):
@@ -175,3 +187,108 @@ def test_a_killed_agent_goes_on(killed: Harness, thread_id: str) -> None:
     check_pairs(one.messages())
     _validate_chat_history(one.messages())
     assert one.findings() == []
+
+
+@pytest.mark.parametrize("kind", ["create", "react1", "react2", "delta"])
+def test_a_call_that_waits_for_a_person_is_left_alone(store: Harness, kind: str) -> None:
+    one = AgentThread(store, f"{kind}-asks")
+    one.send("use quick and ask")
+    before = store.rows(one.thread_id)
+    assert one.findings() == []
+    with pytest.raises(Refused, match="'ask' waits for the answer"):
+        one.plan()
+    assert store.rows(one.thread_id) == before
+    answered = one.graph.invoke(Command(resume="yes"), config_of(one.thread_id))["messages"]
+    check_pairs(answered)
+    assert "the person said yes" in [message.content for message in answered]
+    with pytest.raises(NotFound, match="nothing to repair"):
+        one.plan()
+
+
+def test_a_call_that_a_message_followed_is_no_longer_asked_for(store: Harness) -> None:
+    one = AgentThread(store, "react2-left")
+    one.send("use ask")
+    with pytest.raises(ValueError, match="INVALID_CHAT_HISTORY"):
+        one.send("never mind")
+    assert [found.code for found in one.findings()] == ["tool-call-unanswered"]
+    one.repair()
+    check_pairs(one.graph.invoke(None, config_of(one.thread_id))["messages"])
+
+
+@pytest.mark.parametrize("kind", ["loop", "delta"])
+def test_results_without_a_call_are_removed(killed: Harness, kind: str) -> None:
+    one = AgentThread(killed, f"{kind}-trimmed")
+    one.send("use quick and slow")
+    removed = {"messages": [RemoveMessage(id="ai-1")]}
+    one.graph.update_state(config_of(one.thread_id), removed, as_node="model")
+    before, sent = killed.rows(one.thread_id), one.messages()
+    assert [found.code for found in one.findings()] == ["tool-result-orphaned"] * 2
+    with pytest.raises(ValueError, match="INVALID_CHAT_HISTORY"):
+        check_pairs(sent)
+
+    plan = one.repair()
+    assert plan.notes[0] == "'messages': 2 results are removed: nothing before it makes the call"
+    assert one.messages() == [sent[0], *sent[3:]]
+    assert ckpt("-s", killed.url, "undo", one.thread_id, "--yes").code == 0
+    assert killed.rows(one.thread_id) == before
+
+    one.repair()
+    check_pairs(one.send("use slow"))
+
+
+def test_an_update_that_is_not_merged_yet_is_kept(store: Harness) -> None:
+    one = AgentThread(store, "react1-updated")
+    one.send("use ask")
+    with pytest.raises(ValueError, match="INVALID_CHAT_HISTORY"):
+        one.send("never mind")
+    edit = 'messages=[{"role": "user", "content": "Hello?", "id": "human-3"}]'
+    forked = ckpt("-s", store.url, "fork", one.thread_id, "head", "--set", edit, "--yes")
+    assert forked.code == 0, forked.err
+    one.repair()
+    mended = one.messages()
+    assert [message.type for message in mended] == ["human", "ai", "tool", "human", "human"]
+    check_pairs(mended)
+    check_pairs(one.graph.invoke(None, config_of(one.thread_id))["messages"])
+
+
+def test_a_call_that_the_application_may_answer_is_left_to_it(store: Harness) -> None:
+    one = AgentThread(store, "loop-client")
+    one.send("hello")
+    called = AIMessage("", tool_calls=[{"name": "show_map", "args": {}, "id": "call-x"}])
+    one.graph.update_state(config_of(one.thread_id), {"messages": [called]}, as_node="tools")
+    one.graph.update_state(config_of(one.thread_id), None, as_node="__end__")
+    assert one.findings() == []
+    with pytest.raises(Refused, match=r"'show_map'.*may still send") as refused:
+        one.plan()
+    assert '"tool_call_id": "call-x"' in str(refused.value.hint)
+
+
+def test_an_older_checkpoint_can_be_repaired(store: Harness) -> None:
+    one = AgentThread(store, "loop-older")
+    one.send("use ask")
+    with pytest.raises(ValueError, match="INVALID_CHAT_HISTORY"):
+        one.send("never mind")
+    with one.reader() as reader:
+        target = str(reader.head(""))
+    one.repair()
+    one.graph.invoke(None, config_of(one.thread_id))
+    with one.reader() as reader:
+        now = datetime.now(UTC)
+        plan = plan_message_repair(reader, reader.store, target, now, content="", force=False)
+    assert (plan.main.forked_from, plan.abandoned) == (target, 2)
+    apply_change(parse_url(store.url), plan.change)
+    check_pairs(one.messages())
+    assert [message.content for message in one.messages()][2] == CONTENT
+
+
+def test_a_plan_and_its_end_are_shown(store: Harness) -> None:
+    one = AgentThread(store, "loop-shown")
+    one.send("use ask")
+    with pytest.raises(ValueError, match="INVALID_CHAT_HISTORY"):
+        one.send("never mind")
+    plan = one.plan("stopped")
+    text = "\n".join(shown.text for shown in plan_lines(plan, 100))
+    assert "1 result is added for calls without one" in text
+    assert "back to" not in text
+    done = "\n".join(shown.text for shown in done_lines(plan, ""))
+    assert done.startswith("repaired loop-shown: head is now ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,7 +11,9 @@ from threading import Event
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, MessagesState, StateGraph
 
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.queries.doctor import examine
@@ -115,14 +118,14 @@ def test_enter_goes_to_the_checkpoint_of_a_finding(sample: Path) -> None:
 
 def test_every_value_is_checked_on_request(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     damaged = damage(sample)
-    may_check = Event()
+    may_check, read = Event(), findings.read_findings
 
     def slowly(store: Any, **how: Any) -> Any:
         if how["deep"]:
             may_check.wait(30)
-        return findings.read_findings(store, **how)
+        return read(store, **how)
 
-    monkeypatch.setattr("ckpt_cli.tui.screens.thread_tabs.read_findings", slowly)
+    monkeypatch.setattr(findings, "read_findings", slowly)
 
     async def look(seat: Seat) -> None:
         await seat.press("5")
@@ -215,15 +218,51 @@ def go_to(seat: Seat, code: str) -> None:
     rows.cursor = next(at for at, one in rows.document.findings.items() if one.code == code)
 
 
-def test_a_finding_is_repaired_by_its_plan(tmp_path: Path) -> None:
-    store = tmp_path / "asked.db"
+def call_a_tool(saver: Any) -> Callable[[], None]:
+    """Let a user go on without the result of a tool. Returns a test of its repair."""
+    builder: Any = StateGraph(MessagesState)
+    call = AIMessage("", tool_calls=[{"id": "call-1", "name": "search", "args": {}}])
+    builder.add_node("ask", lambda _: {"messages": [call, HumanMessage("well?")]})
+    builder.add_edge(START, "ask")
+    graph = builder.compile(checkpointer=saver)
+    graph.invoke({"messages": ["hello"]}, CONFIG)
+
+    def check() -> None:
+        *_, result, _ = graph.get_state(CONFIG).values["messages"]
+        assert (result.tool_call_id, result.status) == ("call-1", "error")
+
+    return check
+
+
+def answer_twice(saver: Any) -> Callable[[], None]:
+    """Leave an answer that the next question would get. Returns a test of its repair."""
+    two = Two(saver)
+    two.make_stale()
+
+    def check() -> None:
+        assert asked(two.graph.invoke(None, CONFIG)) == ["second?"]
+
+    return check
+
+
+@pytest.mark.parametrize(
+    ("plant", "code", "question"),
+    [
+        (call_a_tool, "tool-call-unanswered", "Answer these tool calls?"),
+        (answer_twice, "resume-stale", "Drop this answer?"),
+    ],
+)
+def test_a_finding_is_repaired_by_its_plan(
+    tmp_path: Path, plant: Callable[[Any], Callable[[], None]], code: str, question: str
+) -> None:
+    store = tmp_path / "store.db"
 
     async def mend(seat: Seat) -> None:
-        await seat.press("enter", "v")
+        await seat.press("enter", "5")
         assert len(marked(seat)) == 1
-        go_to(seat, "resume-stale")
+        go_to(seat, code)
         await seat.press("P")
-        assert seat.sees("Drop this answer?")
+        assert seat.sees(question)
         await seat.press("y")
         assert seat.sees("press U to undo")
         await seat.until(lambda: not marked(seat))
@@ -231,11 +270,10 @@ def test_a_finding_is_repaired_by_its_plan(tmp_path: Path) -> None:
         assert "no findings" in document(seat)
 
     with closing(sqlite3.connect(store, check_same_thread=False)) as file:
-        two = Two(SqliteSaver(file))
-        two.make_stale()
+        check = plant(SqliteSaver(file))
         # After the grace period.
         sit(store, mend, kind=WritingApp, now=datetime.now(UTC) + timedelta(hours=1))
-        assert asked(two.graph.invoke(None, CONFIG)) == ["second?"]
+        check()
 
 
 def test_a_finding_without_a_repair_says_so(sample: Path) -> None:

@@ -290,7 +290,8 @@ def test_each_command_line_runs_and_shows_what_the_screen_does(sample: Path) -> 
                 assert program == "ckpt"
                 answer = ckpt(*words)
                 assert answer.code == 0, (one, answer.err)
-                assert b"kyoto" in answer.raw.lower()
+                # There are no findings in this thread.
+                assert "doctor" in words or b"kyoto" in answer.raw.lower()
         await seat.press("c")
         assert seat.sees("ckpt -s")
         await seat.press("y")

@@ -22,6 +22,7 @@ class Memo:
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, bytes], Tagged] = {}
+        self._outer: dict[tuple[int, bytes], tuple[Tagged, int, int]] = {}
         self._values: dict[tuple[str, bytes], tuple[Value]] = {}
         self._bytes = 0
         self.unreadable = 0
@@ -35,6 +36,17 @@ class Memo:
         """Cache an object."""
         self._count(len(data))
         self._known[code, data] = node
+
+    def outer(self, code: int, data: bytes) -> tuple[Tagged, int, int] | None:
+        """The same for an object that is in no other: also its depth, and what it adds to the
+        depth that its bytes seem to have.
+        """
+        return self._outer.get((code, data))
+
+    def put_outer(self, code: int, data: bytes, node: Tagged, depth: int, heads: int) -> None:
+        """Cache such an object, unless it is not in the cache of objects."""
+        if (code, data) in self._known:
+            self._outer[code, data] = node, depth, heads
 
     def value(self, tag: str, data: bytes) -> tuple[Value] | None:
         """The value that was decoded from these bytes before, in a tuple, or None."""
@@ -50,6 +62,7 @@ class Memo:
         self._bytes += size
         if self._bytes > _MOST_BYTES:
             self._known.clear()
+            self._outer.clear()
             self._values.clear()
             self._bytes = size
 

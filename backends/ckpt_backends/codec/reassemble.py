@@ -106,6 +106,9 @@ class Reassembly:
         known = self._parts.get(id(value))
         if known is not None and known[1] == tag:
             return known[2]
+        whole = self._whole.get(id(value))
+        if whole is not None and whole[1].type in JSON_TYPES:
+            return json.loads(whole[1].data)
         match value:
             case list():
                 return [self._json(item, tag) for item in value]

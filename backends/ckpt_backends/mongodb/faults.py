@@ -71,10 +71,19 @@ def _creates_indexes(connection: MongoConnection, layout: MongoLayout) -> bool:
     return False
 
 
+def is_expiring(connection: MongoConnection, layout: MongoLayout) -> bool:
+    """Whether indexes remove documents from all collections of a store."""
+    field, names = time_field(layout), layout.collections.values()
+    return all(lifetime_of(connection, name, field) is not None for name in names)
+
+
 def expiry_faults(
     connection: MongoConnection, layout: MongoLayout, thread_id: str, match: Mapping[str, Any]
 ) -> Iterator[Fault]:
-    """`ttl-partial`, if some documents of a thread expire and others do not."""
+    """`ttl-partial`, if some documents of a thread expire and others do not.
+
+    Only for a store that `is_expiring`.
+    """
     field = time_field(layout)
     groups: dict[bool, list[Any]] = {True: [], False: []}
     stages: list[Stage] = [
@@ -89,8 +98,6 @@ def expiry_faults(
         },
     ]
     for name in layout.collections.values():
-        if lifetime_of(connection, name, field) is None:
-            return
         for row in connection.aggregate(name, stages):
             groups[bool(row["_id"])].append(row)
     if not all(groups.values()):

@@ -8,6 +8,7 @@ Queries here use the index if it exists, but work without it and never create it
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
 from heapq import merge
 from itertools import groupby
 from typing import Any, Unpack
@@ -17,7 +18,7 @@ from ckpt_backends.mongodb import pipelines
 from ckpt_backends.mongodb.engine.fields import metadata_of, storable, storable_of, text
 from ckpt_backends.mongodb.engine.pipelines import Stage, length
 from ckpt_backends.mongodb.engine.store import MongoCheckpoints, key_in
-from ckpt_backends.mongodb.faults import expiry_faults, index_faults
+from ckpt_backends.mongodb.faults import expiry_faults, index_faults, is_expiring
 from ckpt_backends.mongodb.recognise import JAVASCRIPT
 from ckpt_backends.mongodb.suspects import suspects
 from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
@@ -96,11 +97,16 @@ class MongoStore(MongoCheckpoints):
 
     def thread_faults(self, thread_id: str) -> Iterator[Fault]:
         yield from super().thread_faults(thread_id)
-        if (match := self._of(thread_id)) is not None:
+        match = self._of(thread_id)
+        if match is not None and self._is_expiring:
             yield from expiry_faults(self._connection, self._layout, thread_id, match)
 
     def suspect_threads(self) -> Iterator[str]:
-        return suspects(self._connection, self._layout)
+        return suspects(self._connection, self._layout, is_expiring=self._is_expiring)
+
+    @cached_property
+    def _is_expiring(self) -> bool:
+        return is_expiring(self._connection, self._layout)
 
     def namespaces(self, thread_id: str) -> list[str]:
         match = self._of(thread_id)

@@ -12,7 +12,6 @@ from typing import Any
 
 from ckpt_backends.mongodb.engine.connect import MongoConnection
 from ckpt_backends.mongodb.engine.fields import text
-from ckpt_backends.mongodb.engine.indexes import lifetime_of
 from ckpt_backends.mongodb.engine.layout import MongoLayout
 from ckpt_backends.mongodb.engine.pipelines import Stage
 from ckpt_backends.mongodb.engine.sizes import IS_NEAR
@@ -24,13 +23,13 @@ _Order = tuple[int, Any]
 _Thread = tuple[_Order, list[Any]]
 
 
-def suspects(connection: MongoConnection, layout: MongoLayout) -> Iterator[str]:
+def suspects(
+    connection: MongoConnection, layout: MongoLayout, *, is_expiring: bool
+) -> Iterator[str]:
     """The ids of these threads, as `Store.suspect_threads` promises. Keeps one thread in memory."""
     fields: Stage = {"_id": 0, **dict.fromkeys(_ORDER, 1)}
-    field = time_field(layout)
-    names = [one for one in (layout.checkpoints, layout.writes) if one is not None]
-    if any(lifetime_of(connection, name, field) is not None for name in names):
-        fields["expires"] = {"$eq": [{"$type": f"${field}"}, "date"]}
+    if is_expiring:
+        fields["expires"] = {"$eq": [{"$type": f"${time_field(layout)}"}, "date"]}
     stages: list[Stage] = [{"$sort": _ORDER}, {"$project": fields}]
     of_checkpoints: Stage = {**fields, "parent_checkpoint_id": 1, "near": IS_NEAR}
     checkpoints = connection.aggregate(

@@ -95,6 +95,15 @@ _WRONG = f"""
 """The saver computes the hash from UTF-8, the server from the character set of the column."""
 
 
+_UNMATCHED = f"""
+    SELECT {exact("c.thread_id")} FROM (SELECT DISTINCT thread_id, {HASH} FROM {{table}}) c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM {{checkpoints}} p WHERE p.thread_id = c.thread_id AND p.{HASH} = c.{HASH}
+        AND {exact("p.thread_id")} = {exact("c.thread_id")})
+"""
+"""Reads the primary keys only, and of each namespace only its first key."""
+
+
 def schema_faults(database: MySQLDatabase, layout: MySQLLayout) -> Iterator[Fault]:
     """What the migrations that were run should have left, and is not there."""
     newest = NEWEST[layout.name]
@@ -130,6 +139,13 @@ def space_faults(database: MySQLDatabase, tables: Sequence[str]) -> Iterator[Fau
     for table, free, size in database.attempt(_UNUSED, {"names": tuple(tables)}) or ():
         fix = f"OPTIMIZE TABLE {table};"
         yield from unused_space(f"table '{table}'", int(free or 0), int(size or 0), fix)
+
+
+def unmatched_queries(layout: MySQLLayout) -> Iterator[str]:
+    """The queries for threads in which a hash of values or writes has no checkpoint."""
+    if layout.hashed:
+        for table in (layout.blobs, layout.writes):
+            yield _UNMATCHED.format(table=table.sql, checkpoints=layout.checkpoints.sql)
 
 
 def hash_faults(database: MySQLDatabase, layout: MySQLLayout, thread_id: str) -> Iterator[Fault]:

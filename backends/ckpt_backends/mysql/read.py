@@ -227,6 +227,14 @@ class MySQLStore(SqlStore):
 
         yield from hash_faults(self._database, self._layout, thread_id)
 
+    def suspect_threads(self) -> Iterator[str]:
+        from ckpt_backends.mysql.health import unmatched_queries
+
+        found = {*super().suspect_threads()}
+        for query in unmatched_queries(self._layout):
+            found.update(self._text(thread_id) for (thread_id,) in self._stream(query, {}))
+        yield from found
+
     def sources(self, key: CheckpointKey) -> list[str]:
         layout = self._layout
         thread, ns = literal(key.thread_id), literal(key.checkpoint_ns)

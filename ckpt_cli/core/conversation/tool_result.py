@@ -16,6 +16,7 @@ from ckpt_backends.model import TypedBytes
 _OBJECTS = {4, 5}
 """Ext codes of Pydantic objects, versions 1 and 2: `[module, class, fields, method]`."""
 _MODULE, _CLASS = "langchain_core.messages.tool", "ToolMessage"
+_EMPTY: Mapping[str, Any] = {"additional_kwargs": {}, "response_metadata": {}}
 _PATHS = (["langchain", "schema", "messages"], ["langchain_core", "messages"])
 """Where LangChain's envelopes say that messages are."""
 
@@ -46,15 +47,16 @@ def _spelling(caller: TypedBytes) -> bytes:
 def _like(caller: Any, said: dict[str, Any]) -> Any:
     match caller:
         case Ext(code=code, data=data) if code in _OBJECTS:
-            _, _, fields, *rest = decode_lossless(TypedBytes("msgpack", data))
-            parts = [_MODULE, _CLASS, _with_defaults(said, fields), *rest]
+            # The fourth part is the method of Pydantic that loads the fields.
+            method = decode_lossless(TypedBytes("msgpack", data))[3:]
+            parts = [_MODULE, _CLASS, {**said, **_EMPTY, "artifact": None}, *method]
             return Ext(code, encode_lossless("msgpack", parts))
         case {"lc": 1, "id": [*path, _], "kwargs": dict(fields)}:
             names = [*(path if path in _PATHS else _PATHS[0]), _CLASS]
-            return {**caller, "id": names, "kwargs": _with_defaults(said, fields)}
+            return {**caller, "id": names, "kwargs": _kwargs(said, fields)}
         case {"lc": 2, "id": list(), "kwargs": dict(fields)}:
             names = [*_MODULE.split("."), _CLASS]
-            return {**caller, "id": names, "kwargs": _with_defaults(said, fields)}
+            return {**caller, "id": names, "kwargs": _kwargs(said, fields)}
         case {"role": str()}:
             # APIs that take such dicts as they are may refuse other keys.
             keys = ["content", "tool_call_id", *(["id"] if "id" in caller else [])]
@@ -64,10 +66,8 @@ def _like(caller: Any, said: dict[str, Any]) -> Any:
     raise Unsupported("cannot add a result: the form of the message with the call is not known")
 
 
-def _with_defaults(said: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of the result, with empty values for those that all messages have."""
-    empty: dict[str, Any] = {
-        name: {} for name in ("additional_kwargs", "response_metadata") if name in fields
-    }
+def _kwargs(said: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an envelope. LangGraph.js stores no type, but fields that are empty."""
     left_out = set() if "type" in fields else {"type"}
+    empty = _EMPTY if "additional_kwargs" in fields else {}
     return {**{key: one for key, one in said.items() if key not in left_out}, **empty}

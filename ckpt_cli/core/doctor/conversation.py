@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.conversation.messages import as_message
-from ckpt_cli.core.conversation.pairing import Counterparts, duplicates, pair
+from ckpt_cli.core.conversation.pairing import CallPlace, Counterparts, duplicates, pair
 from ckpt_cli.core.doctor.finding import Finding
 
 _LONGEST = 80
@@ -18,9 +18,17 @@ _LONGEST = 80
 
 
 def message_findings(
-    key: CheckpointKey, channel: str, items: Sequence[Value], others: Counterparts
+    key: CheckpointKey,
+    channel: str,
+    items: Sequence[Value],
+    others: Counterparts,
+    *,
+    names: bool = True,
 ) -> Iterator[Finding]:
-    """Yield what is wrong with the conversation in a channel of a checkpoint."""
+    """Yield what is wrong with the conversation in a channel of a checkpoint.
+
+    Texts contain the names of tools and the ids of calls and messages only with `names`.
+    """
 
     def finding(code: str, detail: str) -> Finding:
         return Finding(
@@ -33,27 +41,30 @@ def message_findings(
         )
 
     found = pair(items, others)
-    for one in found.unanswered:
-        yield finding(
-            "tool-call-unanswered",
-            f"message {one.index} calls '{_short(one.call.name)}' ({_short(one.id)}), and no"
-            " message after it has the result",
-        )
+    for number, one in enumerate(found.unanswered, 1):
+        tool = _tool(one) if names else f"a tool (unanswered call {number})"
+        text = f"message {one.index} calls {tool}, and no message after it has the result"
+        yield finding("tool-call-unanswered", text)
     for index in found.orphaned:
-        yield finding("tool-result-orphaned", _orphan_text(items, index))
+        yield finding("tool-result-orphaned", _orphan_text(items, index, names=names))
     for first, index, message_id in duplicates(items):
         yield finding(
             "message-id-duplicate",
-            f"messages {first} and {index} have the same id ({_short(message_id)})",
+            f"messages {first} and {index} have the same id"
+            + (f" ({_short(message_id)})" if names else ""),
         )
 
 
-def _orphan_text(items: Sequence[Value], index: int) -> str:
+def _tool(one: CallPlace) -> str:
+    return f"'{_short(one.call.name)}' ({_short(one.id)})"
+
+
+def _orphan_text(items: Sequence[Value], index: int, *, names: bool) -> str:
     message = as_message(items[index])
     fields = {} if message is None else message.fields
     name, call_id = fields.get("name"), fields.get("tool_call_id")
-    of = f" of '{_short(name)}'" if isinstance(name, str) and name else ""
-    which = f" ({_short(call_id)})" if isinstance(call_id, str) else ""
+    of = f" of '{_short(name)}'" if names and isinstance(name, str) and name else ""
+    which = f" ({_short(call_id)})" if names and isinstance(call_id, str) else ""
     return f"message {index} is a result{of}{which}, and no message before it makes the call"
 
 

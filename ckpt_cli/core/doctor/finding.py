@@ -26,6 +26,8 @@ class Finding:
     """The severity, if it differs from that of the code."""
     own_fix: str = ""
     """A command or statement that mends it, if the command of the code does not."""
+    own_command: str = ""
+    """A command in the form of `Code.fix`, if the command of the code does not help here."""
     ref: str | None = None
     """A short ref of the checkpoint; None if it is not stored, or if no short one was looked up."""
 
@@ -40,7 +42,7 @@ class Finding:
         """
         if self.own_fix:
             return self.own_fix
-        words = CODES[self.code].fix.split()
+        words = (self.own_command or CODES[self.code].fix).split()
         if not words:
             return ""
         thread = self.thread_id or ""

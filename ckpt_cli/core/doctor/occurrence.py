@@ -43,9 +43,8 @@ OBSTACLES: Mapping[str, tuple[Obstacle, ...]] = {
     "branches-share-value": (_NO_HISTORY, _INSIDE, _NO_VERSIONS),
     "step-uncommitted": (_NO_WRITES, _DONE_WRITES),
     "resume-stale": (_NO_WRITES, _DONE_WRITES),
-    "head-not-newest": (_NO_HISTORY, _BY_TIME),
+    "head-not-newest": (_NO_HISTORY,),
     "id-not-increasing": (_NO_HISTORY, _BY_TIME),
-    "clock-ahead": (_BY_TIME,),
     "parent-missing": (_NO_HISTORY,),
     "write-orphaned": (
         _NO_WRITES,
@@ -53,6 +52,7 @@ OBSTACLES: Mapping[str, tuple[Obstacle, ...]] = {
     ),
     "value-orphaned": (
         _INSIDE,
+        _ONE_STATE,
         Obstacle("keeps one value of each channel", lacking=C.HISTORY),
     ),
     "namespace-orphaned": (_NO_HISTORY, _NO_BODY),

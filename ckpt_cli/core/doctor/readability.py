@@ -1,21 +1,16 @@
-"""Tell damaged values from values that only this run cannot read."""
+"""Tell why a value cannot be read, and whether a part of it cannot."""
 
 from __future__ import annotations
 
 from enum import Enum, auto
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
-from ckpt_backends.encryption import DAMAGED, WRONG_KEY, is_encrypted
-from ckpt_backends.model import TypedBytes
-from ckpt_cli.core.channels import NOT_STORED
+from ckpt_backends.encryption import WRONG_KEY
+from ckpt_cli.core.doctor.damage import NOT_READ, is_damaged, is_encrypted
 
 _EXT_CODES = 8
 """LangGraph's ext types of msgpack have the codes from 0 to 7; a newer release may add some."""
 _BROKEN = frozenset(f"ext:{code}" for code in range(_EXT_CODES))
-_KNOWN = frozenset(
-    {"msgpack", "json", "redis-json", "pickle", "bson", "bson-plain", "merged", "null", "empty"}
-)
-"""Type tags that ckpt decodes and that can be damaged."""
 
 
 class Readability(Enum):
@@ -33,22 +28,15 @@ class Readability(Enum):
     """The layout does not store it, or another serializer wrote it."""
 
 
-def readability(typed: TypedBytes | None, value: Value) -> Readability:
-    """Return whether a value, decoded from `typed`, could be read."""
-    if typed is None or not isinstance(value, Opaque):
+def readability(value: Value) -> Readability:
+    """Return whether a value could be decoded."""
+    if not isinstance(value, Opaque):
         return Readability.READABLE
-    if typed.whole is not None and not typed.encrypted:
-        return Readability.UNREAD
-    if is_encrypted(typed) and typed.problem:
-        if typed.problem == WRONG_KEY:
-            return Readability.REFUSED
-        is_cut = typed.problem.startswith(DAMAGED)
-        return Readability.DAMAGED if is_cut else Readability.CLOSED
-    if value.reason.startswith(NOT_STORED):
-        return Readability.FOREIGN
-    if typed.problem or typed.type in _KNOWN:
+    if is_damaged(value):
         return Readability.DAMAGED
-    return Readability.FOREIGN
+    if is_encrypted(value):
+        return Readability.REFUSED if value.reason == WRONG_KEY else Readability.CLOSED
+    return Readability.UNREAD if value.reason.endswith(NOT_READ) else Readability.FOREIGN
 
 
 def is_broken_inside(value: Value) -> bool:

@@ -27,6 +27,15 @@ def type_names(typed: TypedBytes) -> Names:
     return found
 
 
+def body_names(body: TypedBytes) -> Names:
+    """Return what a whole checkpoint body names; much faster than `names_by_channel`.
+
+    Raises the errors of `type_names`.
+    """
+    _check(body)
+    return _read(body)  # Not remembered: no two bodies are equal.
+
+
 def names_by_channel(body: TypedBytes) -> Mapping[str | None, Names]:
     """Return what each channel value of a checkpoint body names, and under None what the rest does.
 

@@ -124,40 +124,20 @@ def edit_copy(
     channels = sorted(name for name in known if is_state(name, body))
     seen: set[str] = set()
     for edit in edits:
-        if edit.channel not in channels:
-            raise NotFound(
-                f"no channel '{edit.channel}' in this thread",
-                hint=f"its channels: {', '.join(map(shell.word, channels)) or 'none'}",
-            )
-        if edit.channel in seen:
-            raise UsageError(
-                f"channel '{edit.channel}' is edited twice", hint="edit each channel once"
-            )
+        _check(edit, channels, seen, kept)
         seen.add(edit.channel)
         if edit.kind == "set":
-            if any(one.channel == edit.channel for one in kept):
-                raise Refused(
-                    f"the caller has already written to '{edit.channel}' at this checkpoint",
-                    hint=f"--replace {_json_for(edit)} replaces that write and the stored value",
-                )
             continue
+        ns, is_delta = key.checkpoint_ns, edit.channel in delta
         if edit.stored is not None:
-            _store_value(
-                found,
-                original,
-                key.checkpoint_ns,
-                edit.channel,
-                version,
-                edit.stored,
-                is_delta=edit.channel in delta,
-            )
+            _store_value(found, original, ns, edit.channel, version, edit.stored, is_delta=is_delta)
             continue
-        if edit.channel in delta:
+        if is_delta:
             raise Unsupported(
                 f"cannot use --{edit.kind} on '{edit.channel}': a DeltaChannel stores no value",
                 hint=f"--set {_json_for(edit)} merges a value into it",
             )
-        _edit_value(found, original, body, key.checkpoint_ns, edit, version)
+        _edit_value(found, original, body, ns, edit, version)
     place = max((one.idx for one in kept if one.channel not in found.dropped), default=-1) + 1
     tag = value_type(original, body) if edits else ""
     for number, edit in enumerate(one for one in edits if one.kind == "set"):
@@ -167,6 +147,24 @@ def edit_copy(
             Write(key, NULL_TASK_ID, "", place + number, edit.channel, len(data), stored)
         )
     return found
+
+
+def _check(
+    edit: ChannelEdit, channels: Sequence[str], seen: Collection[str], kept: Sequence[Write]
+) -> None:
+    """Raise `NotFound`, `UsageError` or `Refused` for an edit that cannot be made."""
+    if edit.channel not in channels:
+        raise NotFound(
+            f"no channel '{edit.channel}' in this thread",
+            hint=f"its channels: {', '.join(map(shell.word, channels)) or 'none'}",
+        )
+    if edit.channel in seen:
+        raise UsageError(f"channel '{edit.channel}' is edited twice", hint="edit each channel once")
+    if edit.kind == "set" and any(one.channel == edit.channel for one in kept):
+        raise Refused(
+            f"the caller has already written to '{edit.channel}' at this checkpoint",
+            hint=f"--replace {_json_for(edit)} replaces that write and the stored value",
+        )
 
 
 def schedule_after_nodes(

@@ -118,14 +118,22 @@ class ReducerTally:
     masks: Masks = field(default_factory=Counter)
     kept: int = 0
     """Number of transitions that correctly left the channel unchanged."""
-    counts: list[int] = field(default_factory=lambda: [0] * len(CANDIDATES))
-    """For each reducer, the number of transitions that it explains."""
+    _counts: list[int] = field(default_factory=lambda: [0] * len(CANDIDATES))
+    """For each reducer, the number of transitions that it explains, without those of `_uncounted`.
+    """
+    _uncounted: Counter[int] = field(default_factory=Counter)
+    """The number of transitions by their mask."""
 
     @property
     def leaders(self) -> int:
         """The reducers that explain the most transitions so far; all of them at the beginning."""
-        most = max(self.counts)
-        return sum(1 << place for place, n in enumerate(self.counts) if n == most)
+        counts = self._counts
+        for mask, number in self._uncounted.items():
+            for place in range(len(CANDIDATES)):
+                counts[place] += number * (mask >> place & 1)
+        self._uncounted.clear()
+        most = max(counts)
+        return sum(1 << place for place, n in enumerate(counts) if n == most)
 
     def keep(self, *, bumps: bool) -> None:
         """Count a transition without writes that changed nothing."""
@@ -143,8 +151,7 @@ class ReducerTally:
 
     def _count(self, mask: int, applicable: int, *, wrote: bool) -> None:
         self.masks[mask, applicable, wrote] += 1
-        for place in range(len(CANDIDATES)):
-            self.counts[place] += mask >> place & 1
+        self._uncounted[mask] += 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,8 +129,8 @@ def _bytes(value: Value) -> bytes | None:
     """Return the value as bytes; None if it is something else.
 
     Writes of bytes have a type tag of their own; in a body they are part of msgpack or JSON.
-    LangGraph.js writes them to JSON as an object with one key per byte. Old savers for Redis store a
-    bytearray as bytes in a write.
+    LangGraph.js writes them to JSON as an object with one key per byte. Old savers for Redis store
+    a bytearray as bytes in a write.
     """
     if isinstance(value, Tagged) and value.type == "builtins.bytearray":
         value = value.payload

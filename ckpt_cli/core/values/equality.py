@@ -65,6 +65,10 @@ class Numbers:
 
 def same(one: Value, other: Value) -> bool:
     """Return whether two values are strictly equal; stops at the first difference."""
+    if one is other:
+        return True
+    if type(one) in _PLAIN:
+        return type(one) is type(other) and one == other
     # Plain items are compared by Python itself, nested ones are taken apart: most of a long list of
     # messages is compared at the speed of C.
     pairs: list[tuple[Value, Value]] = []

@@ -21,6 +21,7 @@ from ckpt_cli.core.tasks.triggers import SENDS
 from ckpt_cli.core.values.unwrap import fields_of
 from ckpt_cli.queries.doctor.terms import Terms
 from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.redaction import is_redacted
 from ckpt_cli.threads.states import State, read_state
 from ckpt_cli.threads.thread import ThreadReader
 
@@ -33,8 +34,10 @@ def conversation_findings(reader: ThreadReader, head: Moment, terms: Terms) -> I
     if head.status in {Status.PENDING, Status.UNKNOWN} and _is_young(head, terms):
         return
     found = conversations(read_state(reader, head))
+    names = not is_redacted(reader.store)
     for channel, items in found.items():
-        yield from message_findings(head.key, channel, items, counterparts(head, found, channel))
+        others = counterparts(head, found, channel)
+        yield from message_findings(head.key, channel, items, others, names=names)
 
 
 def conversations(state: State) -> dict[str, list[Value]]:

@@ -14,6 +14,7 @@ from ckpt_cli.queries.doctor.orphans import Orphans
 from ckpt_cli.queries.doctor.plaintext import PlainRows
 from ckpt_cli.queries.doctor.seen import SeenCheckpoint, seen_checkpoint
 from ckpt_cli.queries.doctor.terms import Terms, ThreadReport
+from ckpt_cli.queries.doctor.types import TypeChecks
 from ckpt_cli.queries.doctor.unreadable import UnreadableValues
 from ckpt_cli.queries.replay import watched_replay
 from ckpt_cli.queries.replay_checks import KeptCheckpoint
@@ -53,6 +54,7 @@ class _DeepCheck:
         self._parents = MissingParents(reader)
         self._orphans = Orphans(reader, terms.before)
         self._mismatches = Mismatches(reader)
+        self._types = TypeChecks(terms)
 
     def replay(self) -> None:
         """Check all checkpoints, then what only all of them together show."""
@@ -79,3 +81,4 @@ class _DeepCheck:
         yield from self._plain.at(seen)
         yield from self._emptied.at(seen)
         yield from self._parents.at(seen)
+        yield from self._types.at(seen.stored_here, seen.moment.writes)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 from ckpt_backends.model import Capability
 from ckpt_cli.core.doctor.ancestors import is_ancestor
+from ckpt_cli.core.doctor.delta_anchor import supersteps
 from ckpt_cli.core.doctor.delta_chains import DeltaChains
 from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.core.state import read_body
@@ -37,7 +38,10 @@ class MissingParents:
         is_cut = parent_id is not None and parent_id not in self._ids
         unset = body.versions.keys() - body.values.keys()
         if is_cut:
-            unset &= self._reader.delta_channels(ns)
+            # Without a step since the snapshot, or since the channel was empty, nothing is lost.
+            metadata = seen.moment.metadata
+            deltas = self._reader.delta_channels(ns)
+            unset = {one for one in unset & deltas if supersteps(metadata, one) != 0}
         own = checkpoint.key.checkpoint_id
         for channel in sorted(self._chains.lost_at(own, parent_id, unset, is_cut=is_cut)):
             text = f"it has no snapshot, and its parent {parent_id} is not stored"

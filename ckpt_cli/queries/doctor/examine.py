@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from ckpt_backends.codec.memo import remembering
 from ckpt_backends.errors import CkptError, NotFound
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.core.doctor.finding import Finding, from_fault
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.queries.doctor.deep import deep_findings
@@ -25,9 +25,6 @@ from ckpt_cli.threads.trigger_inference import TriggerInference
 
 AT_ONCE = 50
 """Number of threads that one process checks before it takes the next."""
-
-_SEVERITIES = [*Severity]
-"""The worst first."""
 
 
 def store_findings(store: Store) -> Iterator[Finding]:
@@ -121,32 +118,36 @@ def _check_heads(
     """Add what is found at the heads, with one head in memory at a time."""
     known = {one.thread_id: one for one in threads if one.thread is not None}
     left = dict.fromkeys(known)
-    try:
-        listed = [one.thread for one in known.values() if one.thread is not None]
-        for head in read_heads(store, listed, inference, state=True):
-            one = known[head.key.thread_id]
-            left.pop(one.thread_id, None)
-            reader = ThreadReader(store, one.thread or one.thread_id, inference)
-            report = reports[one.thread_id]
-            found = head_findings(reader, head, terms, report.checked, is_suspect=one.is_suspect)
-            _collect(report, found, terms)
-    except CkptError as error:
-        for thread_id in left:
-            reports[thread_id].unchecked = error.message
+    with remembering() as memo:
+        try:
+            listed = [one.thread for one in known.values() if one.thread is not None]
+            for head in read_heads(store, listed, inference, state=True):
+                one = known[head.key.thread_id]
+                left.pop(one.thread_id, None)
+                reader = ThreadReader(store, one.thread or one.thread_id, inference)
+                checked, is_suspect = reports[one.thread_id].checked, one.is_suspect
+                found = head_findings(reader, head, memo, terms, checked, is_suspect=is_suspect)
+                _collect(reports[one.thread_id], found, terms)
+        except CkptError as error:
+            for thread_id in left:
+                reports[thread_id].unchecked = error.message
 
 
 def _collect(report: ThreadReport, findings: Iterable[Finding], terms: Terms) -> None:
     """Add the findings that are wanted and new to a report, and why there may be more."""
-    known = {_place(one): at for at, one in enumerate(report.findings)}
+    known = {_place(one) for one in report.findings}
+    mild = {_row(one) for one in report.findings if one.own_severity is not None}
     try:
         for one in findings:
-            if one.code in terms.ignored:
-                continue
-            at = known.setdefault(_place(one), len(report.findings))
-            if at == len(report.findings):
+            is_worse = _row(one) in mild and one.own_severity is None
+            if one.code not in terms.ignored and (is_worse or _place(one) not in known):
+                known.add(_place(one))
+                if is_worse:
+                    mild.discard(_row(one))
+                    # The keys alone looked like a trace of maintenance.
+                    kept = (other for other in report.findings if _row(other) != _row(one))
+                    report.findings = list(kept)
                 report.findings.append(one)
-            elif _SEVERITIES.index(one.severity) < _SEVERITIES.index(report.findings[at].severity):
-                report.findings[at] = one
     except NotFound:  # deleted meanwhile
         pass
     except CkptError as error:
@@ -163,6 +164,11 @@ def _with_refs(store: Store, thread_id: str, findings: list[Finding]) -> Iterato
         yield replace(one, ref=refs.get(one.checkpoint_id or ""))
 
 
+def _row(finding: Finding) -> tuple[object, ...]:
+    """Return what two findings about the same row have in common."""
+    return _place(finding)[:-1]
+
+
 def _place(finding: Finding) -> tuple[object, ...]:
     """Return what makes two findings the same: both the head and the whole may show one."""
     return (
@@ -171,6 +177,6 @@ def _place(finding: Finding) -> tuple[object, ...]:
         finding.checkpoint_id,
         finding.channel,
         finding.task_id,
-        # A checkpoint has one parent, of which the keys tell less than the versions.
+        # A checkpoint has one parent, whose absence keys and versions show in different words.
         "" if finding.code == "parent-missing" else finding.detail,
     )

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 
-from ckpt_backends.codec import Opaque, decode
-from ckpt_cli.core.doctor.damage import is_damaged, is_encrypted
+from ckpt_backends.codec.memo import Memo
+from ckpt_backends.errors import Unreadable
 from ckpt_cli.core.doctor.delta_anchor import unanchored, unstored_deltas
 from ckpt_cli.core.doctor.finding import Checked, Finding
 from ckpt_cli.core.doctor.head_step import step_findings
-from ckpt_cli.core.doctor.readability import is_broken_inside
 from ckpt_cli.core.state import read_body
 from ckpt_cli.queries.doctor.conversations import conversation_findings
+from ckpt_cli.queries.doctor.missing import lost_values
+from ckpt_cli.queries.doctor.seen import seen_checkpoint
 from ckpt_cli.queries.doctor.terms import Terms
 from ckpt_cli.queries.doctor.types import type_findings
-from ckpt_cli.threads.checkpoint import Moment, unreadable
+from ckpt_cli.queries.doctor.unreadable import UnreadableValues, missing_value
+from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.thread import ThreadReader
 
 _AT_ONCE = 50
@@ -23,49 +25,41 @@ _AT_ONCE = 50
 
 
 def head_findings(
-    reader: ThreadReader, head: Moment, terms: Terms, checked: Checked, *, is_suspect: bool
+    reader: ThreadReader,
+    head: Moment,
+    memo: Memo,
+    terms: Terms,
+    checked: Checked,
+    *,
+    is_suspect: bool,
 ) -> Iterator[Finding]:
     """Yield what is wrong with the head of a thread, which was read with its state.
 
-    `is_suspect`: whether an ancestor may be missing. Raises `Unreadable` at the end if something
-    could not be checked, for example because it is encrypted.
+    `memo` was there when the head was decoded. `is_suspect`: whether an ancestor may be missing.
+    Raises `Unreadable` at the end if something could not be checked, such as encrypted values.
     """
-    problem = head.body.problem
-    if problem is not None and not is_damaged(problem):
-        raise unreadable(f"checkpoint '{head.key.checkpoint_id}'", problem)
+    unread = UnreadableValues(memo)
     if not terms.deep:  # The deep check finds these in all checkpoints.
-        checked.values += len(head.body.values)
-        yield from _unreadable(head)
-    if problem is not None:
-        return
-    if head.at is not None and head.at < terms.before:
-        yield from _unfinished(reader, head)
-    yield from conversation_findings(reader, head, terms)
-    if not (terms.deep or terms.types):
-        yield from type_findings(head.checkpoint, head.writes, terms)
-    if is_suspect and not terms.deep:
-        yield from _unanchored(reader, head)
-    for value in head.body.values.values():
-        if isinstance(value, Opaque) and is_encrypted(value):
-            raise unreadable(f"values of checkpoint '{head.key.checkpoint_id}'", value)
+        yield from _unreadable(reader, head, unread)
+        checked.values += unread.values
+    if head.body.problem is None:
+        if head.at is not None and head.at < terms.before:
+            yield from _unfinished(reader, head)
+        yield from conversation_findings(reader, head, terms)
+        if not (terms.deep or terms.types):
+            yield from type_findings(head.checkpoint, head.writes, terms)
+        if is_suspect and not terms.deep:
+            yield from _unanchored(reader, head)
+    if unread.unchecked:
+        raise Unreadable(unread.unchecked)
 
 
-def _unreadable(head: Moment) -> Iterator[Finding]:
-    """Yield the parts of a head that are damaged or not stored."""
-    found, body, checkpoint = _finding_at(head), head.body, head.checkpoint
-    if is_damaged(body.problem):
-        yield found(code="body-unreadable", detail="the checkpoint cannot be decoded")
-    metadata = checkpoint.metadata
-    if not head.metadata and metadata is not None and is_damaged(decode(metadata)):
-        yield found(code="body-unreadable", detail="the metadata cannot be decoded")
-    for channel in sorted(body.values):
-        value = body.values[channel]
-        if is_damaged(value) or (not isinstance(value, Opaque) and is_broken_inside(value)):
-            detail = f"the value of '{channel}' cannot be decoded"
-            yield found(code="value-unreadable", detail=detail, channel=channel)
-    for channel in sorted(checkpoint.missing):
-        detail = f"the value of '{channel}' is not stored"
-        yield found(code="value-missing", detail=detail, channel=channel)
+def _unreadable(reader: ThreadReader, head: Moment, unread: UnreadableValues) -> Iterator[Finding]:
+    seen = seen_checkpoint(head, None)
+    yield from unread.at(seen)
+    yield from unread.end()
+    for channel in lost_values(reader, head.checkpoint):
+        yield missing_value(seen, channel)
 
 
 def _unfinished(reader: ThreadReader, head: Moment) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -11,8 +11,9 @@ from ckpt_backends.codec.limits import PastLimit
 from ckpt_backends.codec.split import split
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
-from ckpt_cli.core.doctor.named_types import NONE, Names
-from ckpt_cli.core.doctor.type_names import names_by_channel, type_names
+from ckpt_cli.core.channels import NOT_STORED
+from ckpt_cli.core.doctor.named_types import NONE, Names, TypeName
+from ckpt_cli.core.doctor.type_names import body_names, names_by_channel, type_names
 
 Place: TypeAlias = tuple[object, ...]
 """The same for the same value in several checkpoints of a thread; hashable."""
@@ -32,11 +33,18 @@ class NamingValue:
     """The task that wrote it; None if it belongs to a checkpoint."""
 
 
-def naming_values(checkpoint: Checkpoint, writes: Iterable[Write]) -> Iterator[NamingValue]:
-    """Yield what a checkpoint and writes hold that names something, as far as it was read."""
+def naming_values(
+    checkpoint: Checkpoint,
+    writes: Iterable[Write],
+    wanted: Callable[[TypeName], object] | None = None,
+) -> Iterator[NamingValue]:
+    """Yield what a checkpoint and writes hold that names something, as far as it was read.
+
+    With `wanted`, a body is not taken apart unless it contains such a name.
+    """
     key = checkpoint.key
     versions: Mapping[Value, Value] | None = None
-    for channel, names in _of_checkpoint(checkpoint):
+    for channel, names in _of_checkpoint(checkpoint, wanted):
         if versions is None:
             versions = _versions(checkpoint)
         version = versions.get(channel)
@@ -49,10 +57,13 @@ def naming_values(checkpoint: Checkpoint, writes: Iterable[Write]) -> Iterator[N
             yield NamingValue(write.key, write.channel, found, place, write.task_id)
 
 
-def _of_checkpoint(checkpoint: Checkpoint) -> Iterator[tuple[str | None, Names | None]]:
-    if checkpoint.body is not None:
+def _of_checkpoint(
+    checkpoint: Checkpoint, wanted: Callable[[TypeName], object] | None
+) -> Iterator[tuple[str | None, Names | None]]:
+    if checkpoint.body is not None and not _is_left_out(checkpoint.body):
         try:
-            yield from names_by_channel(checkpoint.body).items()
+            if wanted is None or any(map(wanted, body_names(checkpoint.body))):
+                yield from names_by_channel(checkpoint.body).items()
         except (ValueError, PastLimit):
             yield None, None
     apart = {name: blob.value for name, blob in (checkpoint.blobs or {}).items()}
@@ -61,7 +72,14 @@ def _of_checkpoint(checkpoint: Checkpoint) -> Iterator[tuple[str | None, Names |
             yield channel, found
 
 
+def _is_left_out(typed: TypedBytes) -> bool:
+    """Return whether the layout does not store a value, so it names nothing."""
+    return typed.problem.startswith(NOT_STORED)
+
+
 def _names(typed: TypedBytes) -> Names | None:
+    if _is_left_out(typed):
+        return NONE
     try:
         return type_names(typed)
     except (ValueError, PastLimit):

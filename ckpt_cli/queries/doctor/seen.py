@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ckpt_backends.model import Checkpoint
 from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.core.state import Version
@@ -24,6 +25,15 @@ class SeenCheckpoint:
     def is_apart(self) -> bool:
         """Whether its values are stored apart from its body."""
         return self.moment.checkpoint.blobs is not None
+
+    @property
+    def stored_here(self) -> Checkpoint:
+        """The checkpoint without values that were stored with an earlier one."""
+        blobs = self.moment.checkpoint.blobs
+        if blobs is None:
+            return self.moment.checkpoint
+        new = {name: blob for name, blob in blobs.items() if name in self.introduced}
+        return replace(self.moment.checkpoint, blobs=new)
 
     def version(self, channel: str) -> Version | None:
         """Return the version of a channel."""

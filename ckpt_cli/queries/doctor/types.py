@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from ckpt_backends.codec.limits import PastLimit
 from ckpt_backends.model import Checkpoint, CheckpointKey, Write
 from ckpt_cli.core.doctor.dangerous_types import is_dangerous
 from ckpt_cli.core.doctor.finding import Finding
-from ckpt_cli.core.doctor.named_types import TypeName
+from ckpt_cli.core.doctor.named_types import NONE, TypeName
 from ckpt_cli.core.doctor.strict_types import is_blocked
+from ckpt_cli.core.doctor.type_names import body_names, type_names
 from ckpt_cli.core.doctor.type_use import TypeUse, TypeUses
 from ckpt_cli.queries.doctor.naming_values import Place, naming_values
 from ckpt_cli.queries.doctor.terms import Terms
@@ -22,7 +24,10 @@ def type_findings(
 
     If strict mode is on, also yields the classes that it blocks.
     """
-    return TypeChecks(terms).at(checkpoint, writes)
+    checks, writes = TypeChecks(terms), list(writes)
+    # Taking a body apart by channel is slow, and hardly ever is a name wrong.
+    if checks.may_find(checkpoint, writes):
+        yield from checks.at(checkpoint, writes)
 
 
 class TypeChecks:
@@ -32,9 +37,20 @@ class TypeChecks:
         self._terms = terms
         self._told: set[Place] = set()
 
+    def may_find(self, checkpoint: Checkpoint, writes: Iterable[Write]) -> bool:
+        """Return whether a name in a checkpoint or in writes is wrong, or a value is unreadable."""
+        blobs = (blob.value for blob in (checkpoint.blobs or {}).values())
+        parts = [checkpoint.metadata, *blobs, *(one.value for one in writes)]
+        try:
+            names = set(NONE if checkpoint.body is None else body_names(checkpoint.body))
+            names.update(*(type_names(one) for one in parts if one is not None))
+        except (ValueError, PastLimit):
+            return True
+        return any(self._judged(one) is not None for one in names)
+
     def at(self, checkpoint: Checkpoint, writes: Iterable[Write]) -> Iterator[Finding]:
         """Yield what is new at a checkpoint, as `type_findings` does."""
-        for value in naming_values(checkpoint, writes):
+        for value in naming_values(checkpoint, writes, self._judged):
             for named in sorted(value.names or ()):
                 found = self._judged(named)
                 if found is None or (named, *value.place) in self._told:

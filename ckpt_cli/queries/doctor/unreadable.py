@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.memo import Memo
 from ckpt_backends.codec.values import Cut, Opaque, Value
 from ckpt_backends.model import TypedBytes
+from ckpt_cli.core.doctor.damage import is_damaged
 from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.core.doctor.readability import Readability, is_broken_inside, readability
 from ckpt_cli.queries.doctor.missing import lost_here
@@ -43,6 +45,8 @@ class UnreadableValues:
             if write.value is not None:
                 text = f"a write cannot be decoded: {_what(write.value, write.size)}"
                 finding = seen.finding("value-unreadable", text, write.channel, write.task_id)
+                # No plan restores a write.
+                finding = replace(finding, own_command="show TARGET")
                 yield from self._judged(write.value, decode(write.value), finding)
         for channel in lost_here(seen):
             yield missing_value(seen, channel)
@@ -69,7 +73,9 @@ class UnreadableValues:
 
     def _of_metadata(self, seen: SeenCheckpoint) -> Iterator[Finding]:
         body, metadata = seen.moment.checkpoint.body, seen.moment.checkpoint.metadata
-        if metadata is None or not metadata.data or seen.moment.metadata:
+        if metadata is None or not metadata.data:
+            return
+        if seen.moment.metadata and not any(map(is_damaged, seen.moment.metadata.values())):
             return
         # Some layouts store both in one value.
         if body is not None and body.data == metadata.data:
@@ -77,7 +83,7 @@ class UnreadableValues:
         value = decode(metadata)
         text = f"its metadata cannot be decoded: {_what(metadata, len(metadata.data))}"
         finding = seen.finding("body-unreadable", text)
-        if isinstance(value, Opaque | dict | Cut | None):
+        if not seen.moment.metadata and isinstance(value, Opaque | dict | Cut | None):
             yield from self._judged(metadata, value, finding)
         else:
             yield finding
@@ -103,7 +109,7 @@ class UnreadableValues:
                 yield seen.finding("value-unreadable", text, channel)
 
     def _judged(self, typed: TypedBytes, value: Value, finding: Finding) -> Iterator[Finding]:
-        found = readability(typed, value)
+        found = readability(value)
         if found is Readability.READABLE:
             self._opened |= typed.encrypted
             if self._memo.unreadable and is_broken_inside(value):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from typing import TYPE_CHECKING
 
 from textual import work
 
@@ -11,12 +12,14 @@ from ckpt_backends.errors import CkptError
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.values.one_line import counted
-from ckpt_cli.tui.content.findings import CheckedThread, findings_content, read_findings
 from ckpt_cli.tui.content.tabs import Tab, TabContent, ThreadTab
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.panes.styles import title
 from ckpt_cli.tui.screens.base import SHARE, error_lines
 from ckpt_cli.tui.screens.live import LiveScreen
+
+if TYPE_CHECKING:
+    from ckpt_cli.tui.content.findings import CheckedThread
 
 _RESTED = 0.5
 """Seconds that a tree must be shown before its thread is checked."""
@@ -83,6 +86,9 @@ class ThreadTabsScreen(LiveScreen):
             self._show_findings()
 
     async def _check(self, thread: Thread, *, deep: bool) -> None:
+        # Not needed until the screen is shown.
+        from ckpt_cli.tui.content.findings import read_findings
+
         began = time.monotonic()
         question = partial(
             read_findings,
@@ -102,6 +108,8 @@ class ThreadTabsScreen(LiveScreen):
         self._mark()
 
     async def _load_findings(self, thread_id: str) -> None:
+        from ckpt_cli.tui.content.findings import findings_content
+
         thread = self._listed
         if thread is None:
             return

@@ -50,6 +50,8 @@ class Place:
 class Planter(ABC, Generic[H]):
     """Reads and changes the rows of a store, whose names and forms a subclass knows."""
 
+    spoils_bodies: ClassVar[bool] = True
+    """Whether the body of a checkpoint can be undecodable, and the checkpoint still be found."""
     spoils_values: ClassVar[bool] = True
     """Whether a single value can be undecodable."""
     spoils_metadata: ClassVar[bool] = True
@@ -183,6 +185,10 @@ class Planter(ABC, Generic[H]):
     def put_behind(self, head: Place, checkpoint_id: str) -> Place:
         """Store a child of the head that the saver does not load as the newest."""
         return self.put(head, checkpoint_id, "loop")
+
+    def put_ahead(self, head: Place) -> Place:
+        """Store a child of the head as on a machine whose clock is a day ahead."""
+        return self.put(head, id_at(24 * 3600), "loop")
 
 
 _EPOCH = 0x01B21DD213814000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 from tests.doctor.planting.base import SERDE, SPOILT, H, Place, Planter
@@ -112,6 +112,11 @@ class KaflowPlanter(DocumentPlanter[KaflowHarness]):
         child = super().put_behind(head, checkpoint_id)
         before = self._one(head)["created_at"] - timedelta(milliseconds=1)
         self._set(child, {"created_at": before})
+        return child
+
+    def put_ahead(self, head: Place) -> Place:
+        child = super().put_ahead(head)
+        self._set(child, {"created_at": datetime.now(UTC) + timedelta(days=1)})
         return child
 
     def body(self, place: Place) -> Any:

@@ -323,7 +323,7 @@ class ValkeyPlanter(Planter[ValkeyHarness]):
 
     def ids(self, thread_id: str, checkpoint_ns: str) -> list[str]:
         names = self.client.lrange(self._name(Place(thread_id, checkpoint_ns, ""), "thread"), 0, -1)
-        return sorted((one.decode() for one in names), reverse=True)
+        return [one.decode() for one in names]
 
     def namespaces(self, thread_id: str) -> list[str]:
         start = f"thread:{{{thread_id}}}:".encode()
@@ -340,6 +340,13 @@ class ValkeyPlanter(Planter[ValkeyHarness]):
     def forget_head(self, place: Place) -> None:
         self.remove(place)
         self.client.lrem(self._name(place, "thread"), 0, place.checkpoint_id)
+
+    def put_behind(self, head: Place, checkpoint_id: str) -> Place:
+        child = super().put_behind(head, checkpoint_id)
+        listed = self._name(head, "thread")
+        self.client.lpop(listed)
+        self.client.linsert(listed, "AFTER", head.checkpoint_id, checkpoint_id)
+        return child
 
     def body(self, place: Place) -> Any:
         one = self._stored(place)

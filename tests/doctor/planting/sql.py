@@ -174,7 +174,12 @@ class MySQLPlanter(BlobTablesPlanter[MySQLHarness]):
 
 
 class _Shallow(BlobTablesPlanter[Harness]):
-    """Tables with one row for each namespace, and one value for each channel."""
+    """Tables with one row for each namespace, and one value for each channel.
+
+    The id of a checkpoint is inside its body, which is a column of JSON.
+    """
+
+    spoils_bodies: ClassVar[bool] = False
 
     def copy(self, thread_id: str, new_id: str) -> None:
         for table in ("checkpoints", "checkpoint_blobs", self.writes):

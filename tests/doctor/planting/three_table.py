@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.doctor.planting.base import SERDE, SPOILT, Place, Planter
@@ -37,6 +39,29 @@ class ThreeTablePlanter(Planter[ThreeTableHarness]):
     def parent(self, place: Place) -> str | None:
         found: str | None = self._of("parent_checkpoint_id", place)
         return found
+
+    def copy(self, thread_id: str, new_id: str) -> None:
+        super().copy(thread_id, new_id)
+        # The saver gives each row a millisecond of its own, and so gets ahead of the clock.
+        ahead = max(self.harness._saver.times[new_id]) - datetime.now(UTC)
+        time.sleep(max(ahead.total_seconds(), 0))
+
+    def put_behind(self, head: Place, checkpoint_id: str) -> Place:
+        """Give the head the time of the first checkpoint."""
+        first = self.places(head.thread_id)[-1]
+        self._stored_at(head, self._of("gmt_create", first))
+        return head
+
+    def put_ahead(self, head: Place) -> Place:
+        """Give the head the time of tomorrow."""
+        at = datetime.now(UTC).replace(tzinfo=None) + timedelta(days=1)
+        is_text = isinstance(self._of("gmt_create", head), str)
+        self._stored_at(head, at.isoformat(" ", "milliseconds") if is_text else at)
+        return head
+
+    def _stored_at(self, place: Place, at: Any) -> None:
+        update = "UPDATE checkpoints SET gmt_create = ? WHERE thread_id = ? AND checkpoint_id = ?"
+        self.run(update, at, place.thread_id, place.checkpoint_id)
 
     def writes_place(self, child: Place) -> Place:
         return child

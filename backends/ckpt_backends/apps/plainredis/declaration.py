@@ -12,6 +12,6 @@ BACKEND = Backend(
         | Capability.SESSIONS
     },
     engine="redis",
-    impossible_faults=dict.fromkeys(("id-not-increasing", "clock-ahead"), LAST_STORED),
+    impossible_faults={"id-not-increasing": LAST_STORED},
     recognise="ckpt_backends.apps.plainredis.layout:PlainRecogniser",
 )

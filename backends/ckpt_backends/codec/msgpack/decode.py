@@ -109,13 +109,23 @@ class _ExtReader:
         return node
 
     def on_outer_ext(self, code: int, data: bytes) -> Tagged:
+        memo = self.memo
+        if memo is not None and (known := memo.outer(code, data)) is not None:
+            node, depth, heads = known
+            self.heads += heads
+            self.depth = max(self.depth, 1 + depth)
+            return node
         depth = depth_bound(data)
         if depth > self.limits.depth // 2:
             self.unsure = True
             raise PastLimit("perhaps nested too deeply")
-        self.heads += 1 + depth_bound(len(data).to_bytes(4, "big")) + depth
+        heads = 1 + depth_bound(len(data).to_bytes(4, "big")) + depth
+        self.heads += heads
         self.depth = max(self.depth, 1 + depth)
-        return self.on_ext(code, data)
+        node = self.on_ext(code, data)
+        if memo is not None:
+            memo.put_outer(code, data, node, depth, heads)
+        return node
 
 
 def build(code: int, parts: Any, room: int) -> Tagged:

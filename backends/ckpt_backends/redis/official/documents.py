@@ -37,13 +37,13 @@ from ckpt_backends.redis.engine.document_fields import (
     stored_id,
     stored_ns,
 )
-from ckpt_backends.redis.engine.hidden_writes import hidden_writes, writes_by_checkpoint
 from ckpt_backends.redis.engine.json_documents import JsonDocuments
 from ckpt_backends.redis.engine.json_keys import POINTERS, DocumentFinder
 from ckpt_backends.redis.engine.keyspace import ThreadKeys, WriteEntry, raw
 from ckpt_backends.redis.engine.search_faults import search_faults
 from ckpt_backends.redis.engine.thread_faults import ThreadKey
 from ckpt_backends.redis.official.declaration import BACKEND
+from ckpt_backends.redis.official.hidden_writes import hidden_writes, writes_by_checkpoint
 from ckpt_backends.redis.official.thread_faults import list_faults, members_of, pointer_fault
 from ckpt_backends.redis.official.write import DocumentPlan
 
@@ -129,7 +129,7 @@ class Documents(JsonDocuments):
         for one, stored in writes.items():
             lists = {name: members[name] for name in self.lists(one.key)}
             yield from list_faults(self.connection, one, lists, stored)
-        yield from hidden_writes(self.connection, writes, True)
+        yield from hidden_writes(self.connection, writes)
 
     def writes(
         self, places: Sequence[WriteEntry], values: bool | Collection[str]

@@ -1,6 +1,6 @@
 """Declares Valkey servers, and the keys of ValkeySaver of langgraph-checkpoint-aws."""
 
-from ckpt_backends.declaration import Backend
+from ckpt_backends.declaration import LAST_STORED, Backend
 from ckpt_backends.model import Capability
 from ckpt_backends.redis.engine.url_params import PARAMS
 
@@ -15,6 +15,7 @@ BACKEND = Backend(
     },
     schemes=("valkey", "valkeys"),
     engine="redis",
+    impossible_faults={"id-not-increasing": LAST_STORED},
     recognise="ckpt_backends.redis.valkey.layout:ValkeyRecogniser",
     driver="redis",
     extra="valkey",

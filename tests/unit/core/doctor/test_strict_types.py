@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import runpy
+from datetime import datetime
 
 import pytest
 from langgraph.checkpoint.serde import _msgpack
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.doctor.named_types import NamedIn, TypeName
 from ckpt_cli.core.doctor.strict_types import (
     ADMITTED,
@@ -16,6 +18,7 @@ from ckpt_cli.core.doctor.strict_types import (
     is_blocked,
     is_strict,
 )
+from ckpt_cli.core.doctor.type_names import type_names
 
 
 def test_the_lists_are_those_of_the_installed_library() -> None:
@@ -51,6 +54,20 @@ def test_strict_mode_is_on_for_the_same_values(value: str, monkeypatch: pytest.M
     library = runpy.run_path(_msgpack.__file__)
     assert is_strict({"LANGGRAPH_STRICT_MSGPACK": value}) is library["STRICT_MSGPACK_ENABLED"]
     assert not is_strict({})
+
+
+class Moment(datetime):
+    """What the serializer stores as a call of a method."""
+
+
+def test_a_method_is_never_admitted_not_even_without_strict_mode() -> None:
+    stored = JsonPlusSerializer().dumps_typed(Moment(2026, 4, 7))
+    (named,) = type_names(TypedBytes(*stored))
+    assert (named.form, named.method) == (NamedIn.METHOD, "fromisoformat")
+    assert is_blocked(named)
+    assert not can_be_allowed(named)
+    permissive = JsonPlusSerializer(allowed_msgpack_modules=True)
+    assert permissive.loads_typed(stored) == "2026-04-07T00:00:00"
 
 
 def test_the_printed_calls_exist() -> None:

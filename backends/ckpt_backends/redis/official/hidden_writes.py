@@ -1,6 +1,6 @@
-"""Writes of a thread's head that a saver of JSON documents does not read.
+"""Writes of a thread's head that RedisSaver does not read.
 
-It reads them only if the field `has_writes` is set. `put` overwrites the field that `put_writes`
+It reads them only if the field `has_writes` is true. `put` overwrites the field that `put_writes`
 set, if a task is faster than the storing of its checkpoint. Then RedisSaver returns no writes
 (AsyncRedisSaver does): a question is not shown, and a finished task runs again.
 """
@@ -34,10 +34,8 @@ def writes_by_checkpoint(layout: JsonDocuments, found: ThreadKeys) -> WritesByCh
     return by_checkpoint
 
 
-def hidden_writes(
-    connection: RedisConnection, writes: WritesByCheckpoint, flag: object
-) -> Iterator[Fault]:
-    """`index-stale`, if `has_writes` of a thread's head is not `flag`, though it has writes.
+def hidden_writes(connection: RedisConnection, writes: WritesByCheckpoint) -> Iterator[Fault]:
+    """`index-stale`, if `has_writes` of a thread's head is not true, though it has writes.
 
     Errors do not count: a failed task runs again, whether its error is read or not. Heads of
     subgraphs do not count either: the task that called the subgraph runs again.
@@ -48,13 +46,13 @@ def hidden_writes(
     head = max(root, key=lambda one: one.key)
     number = sum(not name.endswith(_ERROR) for name in writes[head])
     answer = connection.find("JSON.GET", head.name, "$.has_writes") if number else None
-    if answer is not None and json.loads(answer) != [flag]:
-        key, value = head.key, json.dumps(flag)
+    if answer is not None and json.loads(answer) != [True]:
+        key = head.key
         yield Fault(
             "index-stale",
             f"has_writes is not set, so the saver does not find {number} of its writes",
             key.thread_id,
             key.checkpoint_ns,
             key.checkpoint_id,
-            fix=f"JSON.SET {quoted(head.name)} $.has_writes {json.dumps(value)}",
+            fix=f"JSON.SET {quoted(head.name)} $.has_writes true",
         )

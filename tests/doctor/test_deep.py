@@ -1,0 +1,384 @@
+"""Each fault planted into a store of the official saver is found, at its row and nowhere else."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import END
+
+from ckpt_backends.testing.scenarios import channel_graphs
+from ckpt_cli.core.doctor.codes import Severity
+from ckpt_cli.core.doctor.finding import Finding
+from tests.doctor.sweeping import KEY, sweep_url
+from tests.replay.planting import SERDE, THREAD, Rows, graph, make_store, talk
+from tests.support import FIXTURES, ckpt, copy_store
+
+CONFIG: Any = {"configurable": {"thread_id": THREAD}}
+GARBAGE = b"\xc1"
+"""Is never valid msgpack."""
+CLOSED = EncryptedSerializer.from_pycryptodome_aes(key=KEY)
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("deep") / "store.db"
+    make_store(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("encrypted") / "store.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        saver.serde = CLOSED
+        talk(saver)
+    return path
+
+
+@contextmanager
+def rows_of(path: Path) -> Iterator[Rows]:
+    with closing(sqlite3.connect(path)) as db, db:
+        yield Rows(db)
+
+
+def at(rows: Rows, step: int, sql: str, *values: Any) -> None:
+    """Run a statement with the checkpoint of a step as its last parameter."""
+    done = rows.db.execute(f"{sql} WHERE checkpoint_id = ?", [*values, rows.ids()[step]])
+    assert done.rowcount == 1
+
+
+def break_write(rows: Rows, step: int, channel: str, *value: Any) -> None:
+    where = "WHERE checkpoint_id = ? AND channel = ? AND task_path LIKE '%left'"
+    sql = f"UPDATE writes SET type = ?, value = ? {where}"
+    done = rows.db.execute(sql, [*(value or ("msgpack", GARBAGE)), rows.ids()[step], channel])
+    assert done.rowcount == 1
+
+
+def break_message(rows: Rows, step: int) -> None:
+    """Damage a message inside a body; the rest of the body stays readable."""
+    (data,) = rows.db.execute(
+        "SELECT checkpoint FROM checkpoints WHERE checkpoint_id = ?", [rows.ids()[step]]
+    ).fetchone()
+    name = b"langchain_core.messages.ai"
+    assert name in data
+    broken = data.replace(name, b"\xff" * len(name), 1)
+    at(rows, step, "UPDATE checkpoints SET checkpoint = ?", broken)
+
+
+def put(channel: str, value: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda values: values.update({channel: value})
+
+
+def found_in(path: Path, key: bytes | None = KEY) -> tuple[list[Finding], dict[str, str]]:
+    return sweep_url(str(path), key)
+
+
+def place(rows: Rows, one: Finding) -> tuple[str, int | None, str | None]:
+    """Return code, step and channel of a finding."""
+    steps = {checkpoint_id: step for step, checkpoint_id in rows.ids().items()}
+    return one.code, steps.get(one.checkpoint_id or ""), one.channel
+
+
+FAULTS: dict[str, tuple[Callable[[Rows], None], tuple[str, int, str | None]]] = {
+    "a body": (
+        lambda rows: at(rows, 5, "UPDATE checkpoints SET checkpoint = ?", GARBAGE),
+        ("body-unreadable", 5, None),
+    ),
+    "a body cut short": (
+        lambda rows: at(rows, 13, "UPDATE checkpoints SET checkpoint = substr(checkpoint, 1, 99)"),
+        ("body-unreadable", 13, None),
+    ),
+    "metadata": (
+        lambda rows: at(rows, 13, "UPDATE checkpoints SET metadata = ?", b'{"a":'),
+        ("body-unreadable", 13, None),
+    ),
+    "a write": (lambda rows: break_write(rows, 6, "total"), ("value-unreadable", 6, "total")),
+    "a message in a body": (
+        lambda rows: break_message(rows, 13),
+        ("value-unreadable", 13, "messages"),
+    ),
+    "a value": (lambda rows: rows.body(8, put("mood", "other")), ("state-mismatch", 8, "mood")),
+    "a deleted write": (
+        lambda rows: rows.drop_write(7, "log"),
+        ("state-mismatch", 8, "log"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found(clean: Path, tmp_path: Path, name: str) -> None:
+    plant, where = FAULTS[name]
+    path = copy_store(clean, tmp_path)
+    with rows_of(path) as rows:
+        steps = {one: step for step, one in rows.ids().items()}
+        plant(rows)
+    found, unchecked = found_in(path)
+    assert [(one.code, steps[one.checkpoint_id or ""], one.channel) for one in found] == [where]
+    assert found[0].severity is Severity.ERROR
+    assert unchecked == {}
+    assert (found[0].task_id is not None) == (name == "a write")
+
+
+def test_the_command_prints_the_row_and_how_much_was_checked(clean: Path, tmp_path: Path) -> None:
+    path = copy_store(clean, tmp_path)
+    with rows_of(path) as rows:
+        rows.body(8, put("mood", "secret"))
+        wrong = rows.ids()[8]
+    answer = ckpt("-s", path, "doctor", "--deep", "-o", "json")
+    assert answer.code == 1
+    assert "secret" not in answer.out
+    (one,) = [one for one in answer.json["findings"] if one["code"] == "state-mismatch"]
+    assert (one["checkpoint_id"], one["channel"]) == (wrong, "mood")
+    counted = answer.json["checked"]
+    assert (counted["checkpoints"], counted["writes"]) == (15, 57)
+    assert counted["values"] > 0
+    assert ckpt("-s", clean, "doctor", "--deep", "--strict").code == 0
+
+
+def test_a_reducer_of_the_profile_counts(clean: Path, tmp_path: Path) -> None:
+    profile = tmp_path / "ckpt.toml"
+    profile.write_text(f'[stores.x]\nurl = "{clean}"\n[stores.x.reducers]\nmood = "append"\n')
+    assert ckpt("--config", profile, "-s", "x", "doctor", "--deep").code == 1
+
+
+def test_a_hole_in_the_middle_is_a_warning(clean: Path, tmp_path: Path) -> None:
+    path = copy_store(clean, tmp_path)
+    with rows_of(path) as rows:
+        rows.db.execute("DELETE FROM writes WHERE checkpoint_id = ?", [rows.ids()[6]])
+        after = rows.ids()[7]
+        at(rows, 6, "DELETE FROM checkpoints")
+    found, _ = found_in(path)
+    assert [(one.code, one.checkpoint_id) for one in found] == [("parent-missing", after)]
+    assert found[0].severity is Severity.WARNING
+    quick = ckpt("-s", path, "doctor", "-o", "json").json["findings"]
+    assert [(one["code"], one["severity"]) for one in quick] == [("parent-missing", "info")]
+    deep = ckpt("-s", path, "doctor", "--deep", "-o", "json").json["findings"]
+    assert [(one["code"], one["severity"]) for one in deep] == [("parent-missing", "warning")]
+
+
+def test_a_pruned_history_is_no_finding(clean: Path, tmp_path: Path) -> None:
+    path = copy_store(clean, tmp_path)
+    with rows_of(path) as rows:
+        oldest = rows.ids()[6]
+        for table in ("checkpoints", "writes"):
+            rows.db.execute(f"DELETE FROM {table} WHERE checkpoint_id < ?", [oldest])
+    assert found_in(path) == ([], {})
+
+
+def test_messages_that_an_update_lost_are_found(clean: Path, tmp_path: Path) -> None:
+    path = copy_store(clean, tmp_path)
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        graph(saver).update_state(CONFIG, {"mood": "new"}, as_node="close")
+    assert found_in(path) == ([], {})
+    with rows_of(path) as rows:
+        rows.body(14, put("messages", []))
+        head = rows.ids()[14]
+    found, _ = found_in(path)
+    assert [(one.code, one.checkpoint_id, one.channel) for one in found] == [
+        ("messages-emptied", head, "messages")
+    ]
+
+
+def test_messages_of_a_delta_channel_that_an_update_lost_are_found(tmp_path: Path) -> None:
+    """LangGraph issue 8653: an update takes the channel for empty, and stores a snapshot of it."""
+    path = tmp_path / "store.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        built = channel_graphs.delta_rarely(saver)
+        for word in ("one", "two"):
+            human = [HumanMessage(word, id=word)]
+            built.invoke({"messages": human, "messages_plain": human}, CONFIG, durability="sync")
+        built.update_state(CONFIG, None, as_node=END)
+    assert found_in(path) == ([], {})
+    with rows_of(path) as rows:
+        last = max(rows.ids())
+        rows.body(last, put("messages", _DeltaSnapshot([])))
+        head = rows.ids()[last]
+    found, _ = found_in(path)
+    assert [(one.code, one.checkpoint_id, one.channel, one.detail) for one in found] == [
+        ("messages-emptied", head, "messages", "4 messages before, none after")
+    ]
+
+
+def test_messages_that_an_update_removed_are_not(clean: Path, tmp_path: Path) -> None:
+    from langchain_core.messages import RemoveMessage
+    from langgraph.graph.message import REMOVE_ALL_MESSAGES
+
+    path = copy_store(clean, tmp_path)
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        removed = {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]}
+        graph(saver).update_state(CONFIG, removed, as_node="close")
+        assert graph(saver).get_state(CONFIG).values["messages"] == []
+    assert found_in(path) == ([], {})
+
+
+def test_plain_rows_of_an_encrypted_thread_are_found(encrypted: Path, tmp_path: Path) -> None:
+    for key in (KEY, None):
+        path = copy_store(encrypted, tmp_path)
+        found, unchecked = found_in(path, key)
+        assert found == []
+        assert (list(unchecked) == [THREAD]) == (key is None)
+        with rows_of(path) as rows:
+            steps = {one: step for step, one in rows.ids().items()}
+            (data,) = rows.db.execute(
+                "SELECT checkpoint FROM checkpoints WHERE checkpoint_id = ?", [rows.ids()[5]]
+            ).fetchone()
+            plain = SERDE.dumps_typed(CLOSED.loads_typed(("msgpack+aes", data)))
+            at(rows, 5, "UPDATE checkpoints SET type = ?, checkpoint = ?", *plain)
+            break_write(rows, 6, "total", *SERDE.dumps_typed(4))
+        found, _ = found_in(path, key)
+        assert [(one.code, steps[one.checkpoint_id or ""], one.channel) for one in found] == [
+            ("plaintext-among-encrypted", 5, None),
+            ("plaintext-among-encrypted", 6, "total"),
+        ]
+
+
+def test_a_thread_that_got_its_key_later_is_no_finding(clean: Path, tmp_path: Path) -> None:
+    path = copy_store(clean, tmp_path)
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        saver.serde = CLOSED
+        talk(saver, turns=1)
+    assert found_in(path) == ([], {})
+
+
+def test_a_damaged_value_differs_from_a_wrong_key(encrypted: Path, tmp_path: Path) -> None:
+    path = copy_store(encrypted, tmp_path)
+    found, unchecked = found_in(path, b"fedcba9876543210")
+    assert (found, list(unchecked)) == ([], [THREAD])
+    with rows_of(path) as rows:
+        steps = {one: step for step, one in rows.ids().items()}
+        break_write(rows, 6, "total", "msgpack+aes", b"x" * 40)
+    found, unchecked = found_in(path)
+    assert [(one.code, steps[one.checkpoint_id or ""], one.channel) for one in found] == [
+        ("value-unreadable", 6, "total")
+    ]
+    assert unchecked == {}
+
+
+def test_a_subgraph_call_without_its_root_is_found(tmp_path: Path) -> None:
+    path = copy_store(FIXTURES / "lg-1.2.22" / "store.db", tmp_path)
+    with closing(sqlite3.connect(path)) as db, db:
+        ns, metadata = db.execute(
+            "SELECT checkpoint_ns, metadata FROM checkpoints"
+            " WHERE thread_id = 'subgraph' AND checkpoint_ns > '' LIMIT 1"
+        ).fetchone()
+        root = json.loads(metadata)["parents"][""]
+        for table in ("checkpoints", "writes"):
+            where = "WHERE thread_id = 'subgraph' AND checkpoint_id = ?"
+            db.execute(f"DELETE FROM {table} {where}", [root])
+    found, _ = found_in(path)
+    assert {(one.code, one.thread_id, one.checkpoint_ns) for one in found} == {
+        ("namespace-orphaned", "subgraph", ns),
+        ("parent-missing", "subgraph", ""),
+    }
+
+
+def test_a_delta_channel_without_its_snapshot_is_found(tmp_path: Path) -> None:
+    path = copy_store(FIXTURES / "lg-1.2.22" / "store.db", tmp_path)
+    with closing(sqlite3.connect(path)) as db, db:
+        where = "thread_id = 'delta-rarely' AND checkpoint_ns = ''"
+        ids = [
+            one
+            for (one,) in db.execute(
+                f"SELECT checkpoint_id FROM checkpoints WHERE {where} ORDER BY 1"
+            )
+        ]
+        for table in ("checkpoints", "writes"):
+            db.execute(f"DELETE FROM {table} WHERE {where} AND checkpoint_id < ?", [ids[5]])
+    found, _ = found_in(path)
+    assert {(one.code, one.thread_id, one.checkpoint_id, one.channel) for one in found} == {
+        ("delta-unanchored", "delta-rarely", ids[5], channel) for channel in ("items", "messages")
+    }
+
+
+# Values that are stored apart
+
+
+@pytest.fixture
+def url(postgres_url: str) -> str:
+    with PostgresSaver.from_conn_string(postgres_url) as saver:
+        saver.setup()
+        talk(saver)
+    return postgres_url
+
+
+def execute(url: str, sql: str, *values: Any) -> list[Any]:
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        done = connection.execute(sql.encode(), values)
+        assert done.rowcount >= 1
+        return done.fetchall() if done.description else []
+
+
+def versions(url: str, channel: str) -> list[str]:
+    sql = "SELECT version FROM checkpoint_blobs WHERE channel = %s ORDER BY 1"
+    return [one for (one,) in execute(url, sql, channel)]
+
+
+def test_faults_of_values_that_are_stored_apart_are_found(url: str) -> None:
+    assert sweep_url(url) == ([], {})
+    missing, broken = versions(url, "log")[3], versions(url, "messages")[2]
+    where = "WHERE channel = %s AND version = %s"
+    execute(url, f"DELETE FROM checkpoint_blobs {where}", "log", missing)
+    execute(url, f"UPDATE checkpoint_blobs SET blob = '\\xc1' {where}", "messages", broken)
+    execute(
+        url,
+        "INSERT INTO checkpoint_blobs SELECT thread_id, checkpoint_ns, channel, version || '5',"
+        f" type, blob FROM checkpoint_blobs {where}",
+        *("facts", versions(url, "facts")[0]),
+    )
+    found, unchecked = sweep_url(url)
+    assert unchecked == {}
+    first = "SELECT min(checkpoint_id) FROM checkpoints"
+    first += " WHERE checkpoint -> 'channel_versions' ->> %s = %s"
+    assert {(one.code, one.checkpoint_id, one.channel) for one in found} == {
+        ("value-missing", execute(url, first, "log", missing)[0][0], "log"),
+        ("value-unreadable", execute(url, first, "messages", broken)[0][0], "messages"),
+        ("value-orphaned", None, "facts"),
+    }
+    (missed,) = [one for one in found if one.code == "value-missing"]
+    assert missing in missed.detail
+
+
+def test_a_young_value_may_still_be_named_by_a_checkpoint(url: str) -> None:
+    execute(
+        url,
+        "INSERT INTO checkpoint_blobs SELECT thread_id, checkpoint_ns, channel, %s, type, blob"
+        " FROM checkpoint_blobs WHERE channel = 'facts' LIMIT 1",
+        f"{99:032}.0.5",
+    )
+    from datetime import timedelta
+
+    from ckpt_backends.registry import open_store
+    from tests.doctor.sweeping import sweep
+
+    with open_store(url) as store:
+        assert sweep(store, timedelta(minutes=1)) == ([], {})
+        assert [one.code for one in sweep(store)[0]] == ["value-orphaned"]
+
+
+def test_a_plain_value_among_encrypted_ones_is_found(postgres_url: str) -> None:
+    with PostgresSaver.from_conn_string(postgres_url) as saver:
+        saver.setup()
+        saver.serde = CLOSED
+        talk(saver)
+    assert sweep_url(postgres_url) == ([], {})
+    tag, data = SERDE.dumps_typed(["planted"])
+    execute(
+        postgres_url,
+        "UPDATE checkpoint_blobs SET type = %s, blob = %s WHERE channel = 'log' AND version = %s",
+        *(tag, data, versions(postgres_url, "log")[-1]),
+    )
+    codes = {(one.code, one.channel) for one in sweep_url(postgres_url, None)[0]}
+    assert codes == {("plaintext-among-encrypted", "log")}

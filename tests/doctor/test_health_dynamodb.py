@@ -1,0 +1,74 @@
+"""Faults of the times to live in a table of DynamoDB."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckpt_backends.model import Fault
+from ckpt_backends.registry import open_store
+from tests.backends.test_dynamodb import CONFIG, entry, graph, ids
+from tests.harness.dynamodb import DynamoDbHarness
+from tests.servers import Server
+
+pytestmark = pytest.mark.engines
+
+
+@pytest.fixture
+def place(dynamodb_server: Server, tmp_path: Path) -> Iterator[DynamoDbHarness]:
+    """An empty table."""
+    with DynamoDbHarness(tmp_path, dynamodb_server) as made:
+        yield made
+
+
+def found(place: DynamoDbHarness) -> list[Fault]:
+    """All faults of a store."""
+    with open_store(place.url) as store:
+        every = list(store.faults())
+        for thread_id in store.suspect_threads():
+            every += store.thread_faults(thread_id)
+    return every
+
+
+def test_items_that_stay_in_spite_of_a_time_to_live_are_named(place: DynamoDbHarness) -> None:
+    graph(place.kept_saver).invoke({"items": ["in"]}, CONFIG)
+    assert found(place) == []
+    place.ttl = 3600
+    with place.saver() as saver:
+        graph(saver).invoke({"items": ["in"]}, {"configurable": {"thread_id": "expiring"}})
+    (fault,) = found(place)
+    assert (fault.code, fault.thread_id) == ("ttl-partial", None)
+    words = shlex.split(fault.fix)
+    assert words[:3] == ["aws", "dynamodb", "update-time-to-live"]
+    assert words[words.index("--table-name") + 1] == place.table
+    place.client.update_time_to_live(
+        TableName=place.table,
+        TimeToLiveSpecification={"Enabled": True, "AttributeName": "ttl"},
+    )
+    assert found(place) == []
+    own = ids(place)[1]
+    expires: Any = {":t": {"N": "4102444800"}}
+    place.client.update_item(
+        TableName=place.table,
+        Key=entry(own),
+        UpdateExpression="SET #ttl = :t",
+        ExpressionAttributeNames={"#ttl": "ttl"},
+        ExpressionAttributeValues=expires,
+    )
+    (fault,) = found(place)
+    assert (fault.code, fault.thread_id) == ("ttl-partial", "trip")
+    assert (fault.checkpoint_ns, fault.checkpoint_id) == ("", own)
+
+
+def test_a_thread_with_nothing_but_writes_is_suspect(place: DynamoDbHarness) -> None:
+    graph(place.kept_saver).invoke({"items": ["in"]}, CONFIG)
+    for own in ids(place):
+        place.client.delete_item(TableName=place.table, Key=entry(own))
+    with open_store(place.url) as store:
+        assert list(store.suspect_threads()) == ["trip"]
+        assert list(store.threads()) == []
+        assert list(store.writes("trip"))

@@ -1,0 +1,372 @@
+"""Faults of what only layouts on Redis have: pointers, lists, flags, search indexes, expiry."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.redis import AsyncRedisSaver, RedisSaver
+
+from ckpt_backends.model import Fault
+from ckpt_backends.redis.engine import thread_faults
+from ckpt_backends.registry import open_store
+from tests.backends import test_redis_plain as plain
+from tests.backends import test_valkey as valkey
+from tests.backends.test_redis import client, fill, fill_plain, fill_shallow, graph
+from tests.backends.test_redis_removal import config_of
+from tests.redis_savers import dump
+from tests.restore import restore_javascript_keys
+from tests.support import FIXTURES, ckpt
+
+HOUR = 3600
+_WORD = re.compile(r'"(?:[^"\\]|\\.)*"|\S+')
+_HEX = re.compile(rb"\\x([0-9a-f]{2})|\\(.)")
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not wait for a saver that may be writing."""
+    monkeypatch.setattr(thread_faults, "_PAUSE_SECONDS", 0)
+
+
+def found(url: str) -> dict[str | None, list[Fault]]:
+    """All faults of a store by thread; the key None stands for the store itself."""
+    faults: dict[str | None, list[Fault]] = {}
+    with open_store(url) as store:
+        every = list(store.faults())
+        for thread_id in store.suspect_threads():
+            every += store.thread_faults(thread_id)
+    for one in every:
+        faults.setdefault(one.thread_id, []).append(one)
+    return faults
+
+
+def places(url: str) -> dict[str | None, list[tuple[str | None, ...]]]:
+    """By thread, the code, namespace and checkpoint of each fault."""
+    return {
+        thread: [(one.code, one.checkpoint_ns, one.checkpoint_id) for one in faults]
+        for thread, faults in found(url).items()
+    }
+
+
+def run_fixes(url: str) -> None:
+    """Run each fix as redis-cli would."""
+    for faults in found(url).values():
+        for one in faults:
+            words = [_unquoted(word.encode()) for word in _WORD.findall(one.fix)]
+            client(url).execute_command(*words)
+
+
+def _unquoted(word: bytes) -> bytes:
+    if not word.startswith(b'"'):
+        return word
+    return _HEX.sub(lambda one: bytes.fromhex(one[1].decode()) if one[1] else one[2], word[1:-1])
+
+
+def ids(url: str, thread_id: str) -> list[str]:
+    """The checkpoints of a thread, newest first."""
+    with open_store(url) as store:
+        return [one.key.checkpoint_id for one in store.checkpoints(thread_id)]
+
+
+# RedisSaver
+
+
+def pointer(thread: str) -> str:
+    return f"checkpoint_latest:{thread}:__empty__"
+
+
+def document(thread: str, own: str) -> str:
+    return f"checkpoint:{thread}:__empty__:{own}"
+
+
+def writes_of(thread: str, own: str) -> str:
+    return f"write_keys_zset:{thread}:__empty__:{own}"
+
+
+def lose_pointer(admin: Any, thread: str, head: str, before: str) -> None:
+    admin.delete(pointer(thread))
+
+
+def point_to_nothing(admin: Any, thread: str, head: str, before: str) -> None:
+    admin.set(pointer(thread), document(thread, "ffffffff"))
+
+
+def point_to_parent(admin: Any, thread: str, head: str, before: str) -> None:
+    admin.set(pointer(thread), document(thread, before))
+
+
+def unlist_a_write(admin: Any, thread: str, head: str, before: str) -> None:
+    name = writes_of(thread, before)
+    admin.zrem(name, admin.zrange(name, 0, 0)[0])
+
+
+def lose_list(admin: Any, thread: str, head: str, before: str) -> None:
+    admin.delete(writes_of(thread, head))
+
+
+def lose_a_write(admin: Any, thread: str, head: str, before: str) -> None:
+    admin.delete(admin.zrange(writes_of(thread, before), 0, 0)[0])
+
+
+def hide_writes(admin: Any, thread: str, head: str, before: str) -> None:
+    admin.execute_command("JSON.SET", document(thread, head), "$.has_writes", "false")
+
+
+def expire_one(admin: Any, thread: str, head: str, before: str) -> None:
+    admin.expire(document(thread, before), HOUR)
+
+
+def expire_others(admin: Any, thread: str, head: str, before: str) -> None:
+    for kind in ("checkpoint", "checkpoint_write", "write_keys_zset"):
+        for name in admin.scan_iter(f"{kind}:{thread}:*"):
+            admin.expire(name, HOUR)
+
+
+PLANTED: dict[Callable[..., None], tuple[str, int | None]] = {
+    lose_pointer: ("index-stale", None),
+    point_to_nothing: ("index-stale", None),
+    point_to_parent: ("head-not-newest", 1),
+    unlist_a_write: ("index-stale", 1),
+    lose_list: ("index-stale", 0),
+    lose_a_write: ("index-stale", 1),
+    hide_writes: ("index-stale", 0),
+    expire_one: ("ttl-partial", 1),
+    expire_others: ("ttl-partial", None),
+}
+"""By fault, its code and the place of its checkpoint in the history; None if it names none."""
+
+
+def test_keys_that_contradict_documents_are_named_and_mended(redis_stack_url: str) -> None:
+    threads = {plant.__name__: plant for plant in PLANTED}
+    fill(redis_stack_url, "sound", *threads, asks=True)
+    assert found(redis_stack_url) == {}
+    expected: dict[str | None, list[tuple[str | None, ...]]] = {}
+    for thread, plant in threads.items():
+        history = ids(redis_stack_url, thread)
+        plant(client(redis_stack_url), thread, *history[:2])
+        code, at = PLANTED[plant]
+        ns = None if plant is expire_one and at is None else ""
+        expected[thread] = [(code, ns, None if at is None else history[at])]
+    before = dump(redis_stack_url)
+    assert places(redis_stack_url) == expected
+    assert dump(redis_stack_url).keys() == before.keys()
+    run_fixes(redis_stack_url)
+    assert found(redis_stack_url) == {}
+    with RedisSaver.from_conn_string(redis_stack_url) as saver:
+        saver.setup()
+        for thread in {*threads} - {"lose_a_write"}:
+            state = graph(saver, asks=True).get_state({"configurable": {"thread_id": thread}})
+            assert [one.value for one in state.interrupts] == ["sure?"], thread
+
+
+def test_what_a_saver_is_about_to_store_is_no_fault(
+    redis_stack_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(redis_stack_url, "trip")
+    admin = client(redis_stack_url)
+    head = admin.get(pointer("trip"))
+    admin.delete(pointer("trip"))
+    monkeypatch.setattr(thread_faults, "_PAUSE_SECONDS", 0.5)
+    saver = threading.Timer(0.1, lambda: admin.set(pointer("trip"), head))
+    saver.start()
+    assert found(redis_stack_url) == {}
+    saver.join()
+
+
+@pytest.mark.engines
+def test_a_search_index_that_is_gone_is_named(redis_stack_url: str) -> None:
+    fill(redis_stack_url, "trip")
+    client(redis_stack_url).execute_command("FT.DROPINDEX", "checkpoint_write")
+    (one,) = found(redis_stack_url)[None]
+    assert one.code == "index-missing"
+    assert "checkpoint_write:" in one.detail
+    fill(redis_stack_url, "other")
+    assert found(redis_stack_url) == {}
+
+
+@pytest.mark.engines
+def test_a_thread_of_which_only_writes_are_left_is_suspect(redis_stack_url: str) -> None:
+    fill(redis_stack_url, "trip", "gone:x")
+    admin = client(redis_stack_url)
+    admin.delete(*admin.scan_iter("checkpoint:gone:x:*"))
+    with open_store(redis_stack_url) as store:
+        assert [one.thread_id for one in store.threads()] == ["trip"]
+        assert sorted(store.suspect_threads()) == ["gone:x", "trip"]
+        assert list(store.thread_faults("gone:x")) == []
+
+
+@pytest.mark.engines
+def test_nothing_is_wrong_after_what_the_saver_itself_does(redis_stack_url: str) -> None:
+    times: Any = {"ttl": {"default_ttl": 60, "refresh_on_read": True}}
+    fill(redis_stack_url, "pruned", "deleted", "kept", asks=True)
+    fill(redis_stack_url, "expiring", "read", asks=True, **times)
+    with RedisSaver.from_conn_string(redis_stack_url, **times) as saver:
+        saver.setup()
+        saver.prune(["pruned"], keep_last=2)
+        saver.delete_thread("deleted")
+        list(graph(saver).get_state_history({"configurable": {"thread_id": "read"}}))
+        graph(saver).get_state({"configurable": {"thread_id": "read"}})
+    assert found(redis_stack_url) == {}
+
+
+THREADS = ("trip", "back", "pruned", "archived")
+FILLS: dict[str, Callable[[str, int | None], None]] = {
+    "redis": lambda url, seconds: fill(
+        url, *THREADS, asks=True, ttl={"default_ttl": seconds // 60} if seconds else None
+    ),
+    "redis-hash": lambda url, seconds: fill_plain(url, *THREADS, seconds=seconds or 0),
+    "redis-plain": lambda url, seconds: plain.fill(url, *THREADS, asks=True, ttl=seconds),
+    "valkey": lambda url, seconds: valkey.fill(url, *THREADS, asks=True, ttl=seconds),
+}
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("seconds", [None, HOUR])
+@pytest.mark.parametrize("layout", FILLS)
+def test_nothing_is_wrong_after_what_ckpt_does(
+    redis_stack_url: str, layout: str, seconds: int | None, tmp_path: Path
+) -> None:
+    FILLS[layout](redis_stack_url, seconds)
+    assert found(redis_stack_url) == {}
+    for words in (
+        ["rollback", "trip", "~1"],
+        ["rollback", "trip", "~1"],
+        ["fork", "trip", "head", "--to", "copy"],
+        ["rollback", "back", "~1"],
+        ["undo", "back"],
+        ["purge", "--keep-last", "2", "--match", "pruned"],
+        ["threads", "delete", "archived", "--archive", str(tmp_path)],
+        ["import", str(tmp_path)],
+        ["gc", "--scope", "all", "--grace", "0s"],
+    ):
+        done = ckpt("-s", redis_stack_url, *words, "--yes")
+        assert done.code == 0, (words, done.err)
+        assert found(redis_stack_url) == {}, words
+
+
+@pytest.mark.engines
+def test_nothing_is_wrong_while_an_agent_writes(
+    redis_stack_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread_faults, "_PAUSE_SECONDS", 0.3)
+    times: Any = {"ttl": {"default_ttl": 60}}
+    fill(redis_stack_url, "first", **times)
+
+    async def write() -> None:
+        async with AsyncRedisSaver.from_conn_string(redis_stack_url, **times) as saver:
+            for turn in range(20):
+                config: Any = {"configurable": {"thread_id": f"turn {turn % 3}"}}
+                await graph(saver).ainvoke({"items": [f"in {turn}"]}, config)
+
+    writing = threading.Thread(target=lambda: asyncio.run(write()))
+    writing.start()
+    looks = 0
+    while writing.is_alive():
+        assert found(redis_stack_url) == {}
+        looks += 1
+    writing.join()
+    assert looks
+    with open_store(redis_stack_url) as store:
+        assert len(list(store.threads())) == 4
+
+
+@pytest.mark.engines
+def test_a_write_that_a_shallow_saver_does_not_list_is_named(redis_stack_url: str) -> None:
+    fill_shallow(redis_stack_url, "trip", "sound", asks=True)
+    assert found(redis_stack_url) == {}
+    client(redis_stack_url).delete("write_registry:trip:__empty__:shallow")
+    head = ids(redis_stack_url, "trip")[0]
+    assert places(redis_stack_url) == {"trip": [("index-stale", "", head)]}
+    run_fixes(redis_stack_url)
+    assert found(redis_stack_url) == {}
+
+
+# LangGraph.js
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("name", ["redis", "redis-shallow"])
+def test_a_key_of_langgraph_js_that_does_not_expire_is_named(
+    name: str, redis_stack_url: str
+) -> None:
+    restore_javascript_keys(FIXTURES / "js-1.7.3" / f"{name}.jsonl.gz", redis_stack_url)
+    assert found(redis_stack_url) == {}
+    admin = client(redis_stack_url)
+    for one in admin.scan_iter("*:interrupt-alone:*"):
+        admin.expire(one, HOUR)
+    assert found(redis_stack_url) == {}
+    head = ids(redis_stack_url, "interrupt-alone")[0]
+    admin.persist("checkpoint:interrupt-alone::" + (head if name == "redis" else "shallow"))
+    assert places(redis_stack_url) == {"interrupt-alone": [("ttl-partial", "", head)]}
+    run_fixes(redis_stack_url)
+    assert found(redis_stack_url) == {}
+
+
+# Layouts without modules
+
+
+@pytest.mark.engines
+def test_a_key_of_the_guides_saver_that_does_not_expire_is_named(redis_url: str) -> None:
+    fill_plain(redis_url, "trip", "sound", seconds=HOUR)
+    assert found(redis_url) == {}
+    own = ids(redis_url, "trip")[1]
+    client(redis_url).persist(f"checkpoint$trip$${own}")
+    assert places(redis_url) == {"trip": [("ttl-partial", "", own)]}
+    run_fixes(redis_url)
+    assert found(redis_url) == {}
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("seconds", [None, HOUR])
+def test_lists_of_valkey_that_contradict_checkpoints(redis_url: str, seconds: int | None) -> None:
+    valkey.fill(redis_url, "head", "older", "listless", "unlisted", "sound", ttl=seconds)
+    assert found(redis_url) == {}
+    admin = client(redis_url)
+    of = {name: ids(redis_url, name) for name in ("head", "older", "unlisted")}
+    admin.delete(f"checkpoint:{{head}}::{of['head'][0]}")
+    admin.delete(f"checkpoint:{{older}}::{of['older'][1]}")
+    admin.delete("thread:{listless}:")
+    admin.lrem("thread:{unlisted}:", 0, of["unlisted"][1])
+    expected = {
+        "head": [("index-stale", "", of["head"][0])],
+        "listless": [("index-stale", "", None)],
+        "unlisted": [("index-stale", "", of["unlisted"][1])],
+    }
+    if seconds is None:  # otherwise it has expired
+        expected["older"] = [("index-stale", "", of["older"][1])]
+    assert places(redis_url) == expected
+
+
+@pytest.mark.engines
+def test_a_list_of_valkey_is_mended(redis_url: str) -> None:
+    valkey.fill(redis_url, "head", "listless")
+    admin = client(redis_url)
+    kept = admin.lrange("thread:{listless}:", 0, -1)
+    admin.delete("thread:{listless}:", f"checkpoint:{{head}}::{ids(redis_url, 'head')[0]}")
+    run_fixes(redis_url)
+    assert found(redis_url) == {}
+    assert admin.lrange("thread:{listless}:", 0, -1) == kept
+    assert "items" in graph(valkey.saver_of(redis_url)).get_state(config_of("head")).values
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("seconds", [None, HOUR])
+def test_a_timeline_that_names_lost_checkpoints(redis_url: str, seconds: int | None) -> None:
+    plain.fill(redis_url, "head", "older", "sound", ttl=seconds)
+    assert found(redis_url) == {}
+    admin = client(redis_url)
+    of = {name: ids(redis_url, name) for name in ("head", "older")}
+    admin.delete(f"lg:cp:head::{of['head'][0]}", f"lg:cp:older::{of['older'][1]}")
+    expected = {"head": [("index-stale", "", of["head"][0])]}
+    if seconds is None:
+        expected["older"] = [("index-stale", "", of["older"][1])]
+    assert places(redis_url) == expected
+    run_fixes(redis_url)
+    assert found(redis_url) == {}
+    assert plain.items(redis_url, "head") == ["in head", "from a", "from b"]
