@@ -227,7 +227,7 @@ def test_results_without_a_call_are_removed(killed: Harness, kind: str) -> None:
         check_pairs(sent)
 
     plan = one.repair()
-    assert plan.notes[0] == "'messages': 2 results are removed: nothing before it makes the call"
+    assert plan.mends[0] == "'messages': 2 results are removed: nothing before it makes the call"
     assert one.messages() == [sent[0], *sent[3:]]
     assert ckpt("-s", killed.url, "undo", one.thread_id, "--yes").code == 0
     assert killed.rows(one.thread_id) == before
