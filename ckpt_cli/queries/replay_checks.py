@@ -290,9 +290,12 @@ class ChannelChecker:
         check: Check,
     ) -> None:
         name = check.channel
-        if self._lost is None or _same_version(name, moment, parent.moment):
+        if self._lost is None:
             return
-        if moment.checkpoint.blobs is None and check.mask & self.tally(name).leaders:
+        if moment.checkpoint.blobs is not None:
+            if _same_version(name, moment, parent.moment):
+                return  # it was noted before
+        elif check.mask & self.tally(name).leaders:
             return  # inside a body, a channel without a value may be right
         blob = (moment.checkpoint.blobs or {}).get(name)
         value = None if blob is None else blob.value

@@ -66,6 +66,13 @@ class Memo:
                 self._value_bytes = len(data)
             self._values[tag, data] = (value,)
 
+    def clear(self) -> None:
+        """Empty the cache; `unreadable` stays."""
+        self._known.clear()
+        self._outer.clear()
+        self._values.clear()
+        self._bytes = self._value_bytes = 0
+
 
 CURRENT: ContextVar[Memo | None] = ContextVar("memo", default=None)
 """The active cache, set by `remembering`."""
