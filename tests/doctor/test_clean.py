@@ -121,7 +121,7 @@ def test_a_mongodb_database_of_javascript(mongodb_url: str) -> None:
 
 # Stores that ckpt changed
 
-TRAVELLED = ("chat", "linear", "subgraph", "delta-often", "subgraph-stateful", "interrupt-alone")
+TRAVELLED = ("chat", "delta-often", "subgraph-stateful", "interrupt-alone")
 CHANGED: list[type[Harness]] = [
     *(PostgresHarness, MySQLHarness, MongoHarness, RedisHarness, PlainRedisSaverHarness),
     *(ValkeyHarness, DynamoDbHarness),
