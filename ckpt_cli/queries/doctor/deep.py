@@ -69,7 +69,8 @@ class _DeepCheck:
             self.found += self._orphans.values()
 
     def _watch(self, here: KeptCheckpoint, parent: KeptCheckpoint | None) -> None:
-        seen = seen_checkpoint(here.moment, None if parent is None else parent.moment)
+        before = self._terms.before
+        seen = seen_checkpoint(here.moment, None if parent is None else parent.moment, before)
         self.checked.checkpoints += 1
         self.checked.writes += len(seen.moment.writes)
         self.found += self._findings(seen)

@@ -46,8 +46,8 @@ class DynamoDbPlanter(Planter[DynamoDbHarness]):
         self.harness.client.put_item(TableName=self.harness.table, Item=item)
 
     def parent(self, place: Place) -> str | None:
-        found = self._item(self._key(place)).get("parent_checkpoint_id", {})
-        return found.get("S")
+        found: str | None = self._item(self._key(place)).get("parent_checkpoint_id", {}).get("S")
+        return found
 
     def remove(self, place: Place) -> None:
         self.harness.client.delete_item(TableName=self.harness.table, Key=self._key(place))

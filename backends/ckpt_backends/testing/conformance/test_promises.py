@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise, product
+from typing import Any
 
 import pytest
 
@@ -177,13 +178,16 @@ def test_checkpoints_and_writes_of_many_threads_are_those_of_each(
         replace(newest[0], checkpoint_id=newest[-1].checkpoint_id),
     ]
     asked = [*newest, *missing]
-    for body, metadata in product((False, True), repeat=2):
+    kinds = product((False, True), repeat=2)
+    reads: list[dict[str, Any]] = [{"body": body, "metadata": meta} for body, meta in kinds]
+    reads += [{"body": True, "values": values} for values in (True, ["items"])]
+    for options in reads:
         one_by_one = {
             one.key: one
             for thread_id in filled.threads
-            for one in store.checkpoints(thread_id, body=body, metadata=metadata)
+            for one in store.checkpoints(thread_id, **options)
         }
-        found = list(store.checkpoints_at(asked, body=body, metadata=metadata))
+        found = list(store.checkpoints_at(asked, **options))
         assert {one.key: one for one in found} == one_by_one
         assert len(found) == len(one_by_one)
     for channels, values in ((None, False), (None, True), (None, ["__interrupt__"]), (["x"], True)):

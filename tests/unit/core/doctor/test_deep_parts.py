@@ -108,9 +108,9 @@ def test_branches_that_count_alike_are_found() -> None:
     numbered = NumberedVersions()
     numbered.add("a", {"items": 3, "own": unique(3, 5)}, ["items", "own"])
     numbered.add("b", {"items": 3, "own": unique(3, 5)}, ["items", "own"])
-    assert numbered.sharing("a", "items") == ("3", ["b"])
-    assert numbered.sharing("a", "own") == ("", [])
-    assert numbered.sharing("c", "items") == ("", [])
+    assert numbered.givers("items", 3) == ["a", "b"]
+    assert numbered.givers("items", 4) == ()
+    assert numbered.givers("own", unique(3, 5)) == ()
 
 
 def test_versions_prove_an_ancestor() -> None:
