@@ -15,6 +15,7 @@ _JAVASCRIPT_INDEX = (
     "test_health_mongodb.test_an_index_of_langgraph_js_is_missing_only_beside_another"
 )
 _ITEMS = "test_health_dynamodb.test_items_that_stay_in_spite_of_a_time_to_live_are_named"
+_JAVASCRIPT_TIMES = "test_health_mongodb.test_documents_of_langgraph_js_that_expire_beside_others"
 _FREE = "test_health_mongodb.test_unused_space_counts_only_if_it_is_much"
 _LARGE = "test_health_mongodb.test_a_document_near_the_limit_is_named"
 
@@ -30,6 +31,7 @@ ELSEWHERE: Mapping[str, Mapping[str, str]] = {
     },
     "ttl-partial": {
         "mongodb": "test_health_mongodb.test_documents_that_expire_beside_others_are_named",
+        "mongodb-js": _JAVASCRIPT_TIMES,
         "dynamodb": _ITEMS,
     },
     "index-stale": {
@@ -37,7 +39,7 @@ ELSEWHERE: Mapping[str, Mapping[str, str]] = {
         "valkey": "test_health_redis.test_lists_of_valkey_that_contradict_checkpoints",
         "redis-plain": "test_health_redis.test_a_timeline_that_names_lost_checkpoints",
     },
-    "space-free": dict.fromkeys(("mongodb", "mongodb-js"), _FREE),
-    "document-near-limit": dict.fromkeys(("mongodb", "mongodb-js"), _LARGE),
+    "space-free": dict.fromkeys(("mongodb", "mongodb-js", "kaflow"), _FREE),
+    "document-near-limit": dict.fromkeys(("mongodb", "mongodb-js", "kaflow"), _LARGE),
 }
 """Layouts with the same reading share a test. The rows of `faults.py` are planted on each."""

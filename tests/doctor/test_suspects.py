@@ -1,4 +1,4 @@
-"""Stores with SQL name the threads whose keys contradict each other, and no others."""
+"""Stores name the threads whose keys contradict each other, and no others."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ def fill(saver: Any) -> set[str]:
     return {"CASE", "childless", "orphaned", "it's only writes"}
 
 
-@pytest.mark.parametrize("name", first_now(["sqlite", "postgres", "mysql", "three-table"]))
+ENGINES = ["sqlite", "postgres", "mysql", "three-table", "mongodb", "redis", "redis-hash", "valkey"]
+
+
+@pytest.mark.parametrize("name", first_now([*ENGINES, "dynamodb", "langgraph-dev"]))
 def test_only_threads_with_a_fault_are_suspect(
     name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
