@@ -77,7 +77,7 @@ CODES: Mapping[str, Code] = {
     ),
     "tool-call-unanswered": Code(
         Severity.ERROR,
-        "a message calls a tool, and no message holds the result; model APIs refuse this",
+        "a message calls a tool, others follow, and none holds the result; model APIs refuse this",
         _API,
         "repair messages THREAD",
     ),
