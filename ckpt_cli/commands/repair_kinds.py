@@ -101,17 +101,22 @@ def messages(session: Session, options: MessageRepairOptions) -> None:
       ckpt -s prod repair messages --where 'status = error' --yes -o json
     """
     # Another kind of repair does not need it.
-    from ckpt_cli.plans.repair_messages import plan_message_repair
+    from ckpt_cli.plans.repair_messages import AwaitedCall, plan_message_repair
 
     def plan(reader: ThreadReader, checkpoint_id: str | None) -> CheckpointPlan:
-        return plan_message_repair(
-            reader,
-            session.rows,
-            checkpoint_id,
-            session.now,
-            content=options.content,
-            force=options.force,
-        )
+        try:
+            return plan_message_repair(
+                reader,
+                session.rows,
+                checkpoint_id,
+                session.now,
+                content=options.content,
+                force=options.force,
+            )
+        except AwaitedCall as error:
+            if options.targets.is_several:
+                raise NotFound(error.message) from error
+            raise
 
     _repair(session, options, "messages", plan)
 
