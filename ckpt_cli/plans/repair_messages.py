@@ -36,6 +36,10 @@ _NAMED = 3
 """Maximum number of tools that a message names."""
 
 
+class AwaitedCall(Refused):
+    """Nothing is broken, but a call has no result yet, and may still get one."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Mended:
     """A conversation after the repair."""
@@ -59,8 +63,9 @@ def plan_message_repair(
 
     `content` is what the new results say. `force` allows a head that is dated in the future.
 
-    Raises `NotFound` if nothing is broken, `Refused` while a call may still be answered, and
-    `Unsupported` if the layout or the form of the messages does not allow it.
+    Raises `NotFound` if nothing is broken, `AwaitedCall` if a call may still be answered, `Refused`
+    while a question waits, and `Unsupported` if the layout or the form of the messages does not
+    allow it.
     """
     check_store(rows)
     chosen = checkpoint_id or reader.head("")
@@ -175,12 +180,12 @@ def _nothing_to_repair(reader: ThreadReader, target: Moment, pairs: Iterable[Pai
     tools = ", ".join(list(names)[:_NAMED])
     begin = f"cannot repair thread '{reader.thread_id}': "
     if Status.INTERRUPTED in target.conditions:
-        return Refused(
+        return AwaitedCall(
             f"{begin}the call of {tools} waits for the answer to a question",
             hint=_answer(reader),
         )
     if target.step.next != ():
-        return Refused(
+        return AwaitedCall(
             f"{begin}the call of {tools} has yet to be carried out",
             hint="resume with graph.invoke(None, config); if the agent gets a new message instead,"
             " repair the thread after that",
@@ -188,7 +193,7 @@ def _nothing_to_repair(reader: ThreadReader, target: Moment, pairs: Iterable[Pai
     message = f'messages=[{{"role": "tool", "tool_call_id": "{call_id}", "content": "..."}}]'
     ref = target.key.checkpoint_id
     line = shell.command("ckpt", "fork", "--set", message, ids=[reader.thread_id, ref])
-    return Refused(
+    return AwaitedCall(
         f"{begin}its last message calls {tools}, and the application may still send the result",
         hint=f"`{line}` adds a result",
     )

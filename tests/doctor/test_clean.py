@@ -28,7 +28,7 @@ from tests.harness.mongodb import MongoHarness
 from tests.harness.mysql import MySQLHarness
 from tests.harness.opening import empty_store
 from tests.harness.postgres import PostgresHarness
-from tests.harness.redis import PlainRedisSaverHarness, RedisHarness
+from tests.harness.redis import PlainRedisHarness, PlainRedisSaverHarness, RedisHarness
 from tests.harness.sqlite import SqliteHarness
 from tests.harness.valkey import ValkeyHarness
 from tests.restore import (
@@ -201,7 +201,7 @@ def test_a_store_that_its_saver_pruned(
 
 @pytest.mark.parametrize(
     "kind",
-    [SqliteHarness, *later(PostgresHarness, MySQLHarness, MongoHarness, PlainRedisSaverHarness)],
+    [SqliteHarness, *later(PostgresHarness, MySQLHarness, MongoHarness, PlainRedisHarness)],
 )
 def test_an_encrypted_store(
     kind: type[Harness],

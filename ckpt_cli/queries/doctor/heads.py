@@ -57,7 +57,7 @@ def head_findings(
 def _unreadable(
     reader: ThreadReader, head: Moment, unread: UnreadableValues, terms: Terms
 ) -> Iterator[Finding]:
-    seen = seen_checkpoint(head, None, terms.before)
+    seen = seen_checkpoint(head, None, terms.before, is_head=True)
     yield from unread.at(seen)
     yield from unread.end()
     for channel in lost_values(reader, head.checkpoint):

@@ -23,6 +23,8 @@ class SeenCheckpoint:
     """Channels with another version than at the parent; all channels without a parent."""
     is_young: bool
     """Whether an agent may still be storing what belongs to it."""
+    is_head: bool
+    """Whether an agent may be storing writes of it now, however old it is."""
 
     @property
     def is_apart(self) -> bool:
@@ -64,7 +66,9 @@ class SeenCheckpoint:
         )
 
 
-def seen_checkpoint(moment: Moment, parent: Moment | None, before: datetime) -> SeenCheckpoint:
+def seen_checkpoint(
+    moment: Moment, parent: Moment | None, before: datetime, *, is_head: bool
+) -> SeenCheckpoint:
     """Compare the channel versions of a checkpoint with those of its parent.
 
     What was stored after `before` is young.
@@ -73,6 +77,7 @@ def seen_checkpoint(moment: Moment, parent: Moment | None, before: datetime) -> 
     is_young = at is not None and at >= before
     versions = moment.body.versions
     if parent is None:
-        return SeenCheckpoint(moment, None, frozenset(versions), is_young)
+        return SeenCheckpoint(moment, None, frozenset(versions), is_young, is_head)
     changed = versions.items() - parent.body.versions.items()
-    return SeenCheckpoint(moment, parent, frozenset(name for name, _ in changed), is_young)
+    introduced = frozenset(name for name, _ in changed)
+    return SeenCheckpoint(moment, parent, introduced, is_young, is_head)

@@ -52,6 +52,8 @@ def unique(number: int, suffix: int) -> str:
         ),
         (TypedBytes("json", b"", problem=LOST_DELTA.reason), Readability.FOREIGN),
         (TypedBytes("", b"x", problem="not valid base64"), Readability.DAMAGED),
+        (TypedBytes("msgpack", b"", problem="payload 'k' is missing"), Readability.DAMAGED),
+        (TypedBytes("msgpack", b"", problem="payload is in S3: add ?bucket=N"), Readability.UNREAD),
     ],
 )
 def test_only_damaged_bytes_are_called_damaged(typed: TypedBytes, expected: Readability) -> None:
