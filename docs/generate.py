@@ -72,7 +72,7 @@ def checks(text: str) -> str:
     rows = [["code", "severity", "what is wrong", "the usual cause", "what helps"], ["---"] * 5]
     for name, code in CODES.items():
         deep = " `--deep`" if code.is_deep else ""
-        fix = f"`ckpt {code.fix}`" if code.fix else ""
+        fix = f"`ckpt {code.fix}`" if code.fix else "the statement in the finding"
         rows.append([f"`{name}`{deep}", code.severity.value, code.what, code.cause, fix])
     renewed = _between("<!-- codes -->\n", _table(rows), text)
     names, cells, reasons = occurrence.matrix(bundled())

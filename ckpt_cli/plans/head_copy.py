@@ -87,8 +87,10 @@ def with_reason(plan: CheckpointPlan, reason: str | None) -> CheckpointPlan:
     return replace(plan, change=replace(plan.change, checkpoints=marked))
 
 
-def readable_head(reader: ThreadReader, checkpoint_id: str | None, what: str) -> Moment:
-    """Return the root's head with its state, which is to be copied.
+def readable_head(
+    reader: ThreadReader, checkpoint_id: str | None, what: str, *, state: bool
+) -> Moment:
+    """Return the root's head, which is to be copied; with `state`, also its values.
 
     Raises `Refused` if another checkpoint is named, or if the body of the head cannot be decoded,
     and `Unreadable` if it is encrypted.
@@ -101,7 +103,7 @@ def readable_head(reader: ThreadReader, checkpoint_id: str | None, what: str) ->
             f"cannot repair {what} of checkpoint '{checkpoint_id}': it is not the head",
             hint="only a copy of the head can be mended; nothing that a saver stored is changed",
         )
-    found = reader.moment("", head, values=True, state=True)
+    found = reader.moment("", head, state=state)
     if found.body.problem is not None and is_encrypted_type(found.body.problem.type):
         found.check_readable()
     if found.body.problem is not None:

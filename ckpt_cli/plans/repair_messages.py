@@ -25,15 +25,19 @@ from ckpt_cli.plans.checkpoint_copy import whole
 from ckpt_cli.plans.rollback import plan_rollback
 from ckpt_cli.plans.root_branch import RETRIES, RollbackOptions, check_store
 from ckpt_cli.plans.stored_list import stored_list
-from ckpt_cli.queries.doctor.conversations import conversations, counterparts
+from ckpt_cli.queries.doctor.conversations import conversations, counterparts, message_lists
 from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.states import read_state
+from ckpt_cli.threads.redaction import is_redacted
 from ckpt_cli.threads.thread import ThreadReader
 
 CONTENT = "The run was stopped before this tool finished, so its result is not known."
 """The content of a result that is added, unless the user gives another one."""
 _NAMED = 3
 """Maximum number of tools that a message names."""
+
+
+class AwaitedCall(Refused):
+    """Nothing is broken, but a call has no result yet, and may still get one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +63,9 @@ def plan_message_repair(
 
     `content` is what the new results say. `force` allows a head that is dated in the future.
 
-    Raises `NotFound` if nothing is broken, `Refused` while a call may still be answered, and
-    `Unsupported` if the layout or the form of the messages does not allow it.
+    Raises `NotFound` if nothing is broken, `AwaitedCall` if a call may still be answered, `Refused`
+    while a question waits, and `Unsupported` if the layout or the form of the messages does not
+    allow it.
     """
     check_store(rows)
     chosen = checkpoint_id or reader.head("")
@@ -68,10 +73,10 @@ def plan_message_repair(
         raise NotFound(f"thread '{reader.thread_id}' has no checkpoint in the root namespace")
     target = reader.moment("", chosen, state=True)
     target.check_readable()
-    found = conversations(read_state(reader, target))
+    found = message_lists(reader, target)
     pairs = {
         channel: pair(items, counterparts(target, found, channel))
-        for channel, items in found.items()
+        for channel, items in conversations(found).items()
     }
     broken = {channel: one for channel, one in pairs.items() if one.is_broken}
     if not broken:
@@ -88,7 +93,8 @@ def plan_message_repair(
         for channel, one in broken.items()
     ]
     edits = tuple(one.edit for one in made)
-    options = RollbackOptions(edits=edits, force=force, reason="repair messages")
+    reason = None if reader.is_values_only else "repair messages"
+    options = RollbackOptions(edits=edits, force=force, reason=reason)
     plan = plan_rollback(reader, rows, chosen, now, options)
     notes = [note for one in made for note in _mends(one)]
     kept = [note for note in plan.notes if note != RETRIES]
@@ -105,7 +111,8 @@ def _mended(
     content: str,
 ) -> _Mended:
     """Return the edit that mends a conversation. Only new results are written anew."""
-    check_body(target.key, target.body)
+    if not reader.is_values_only:
+        check_body(target.key, target.body)
     original = whole(rows, target.key, [channel])
     check_editable(original)
     value_type(original, target.body)  # Raises an error for encrypted values.
@@ -160,26 +167,33 @@ def _mends(one: _Mended) -> Iterator[str]:
 
 
 def _nothing_to_repair(reader: ThreadReader, target: Moment, pairs: Iterable[Pairing]) -> CkptError:
-    """Return the error for a checkpoint without a broken conversation."""
+    """Return the error for a checkpoint without a broken conversation.
+
+    The names of tools and the ids of calls are values: `--redact` hides them.
+    """
     awaited = [place for one in pairs for place in one.awaited]
     if not awaited:
         return NotFound(f"nothing to repair in the messages of thread '{reader.thread_id}'")
-    tools = ", ".join(list(dict.fromkeys(f"'{one.call.name}'" for one in awaited))[:_NAMED])
+    names, call_id = dict.fromkeys(f"'{one.call.name}'" for one in awaited), awaited[0].id
+    if is_redacted(reader.store):
+        names, call_id = {"a tool": None}, "..."
+    tools = ", ".join(list(names)[:_NAMED])
     begin = f"cannot repair thread '{reader.thread_id}': "
     if Status.INTERRUPTED in target.conditions:
-        return Refused(
+        return AwaitedCall(
             f"{begin}the call of {tools} waits for the answer to a question",
             hint=_answer(reader),
         )
     if target.step.next != ():
-        return Refused(
+        return AwaitedCall(
             f"{begin}the call of {tools} has yet to be carried out",
             hint="resume with graph.invoke(None, config); if the agent gets a new message instead,"
             " repair the thread after that",
         )
-    message = f'messages=[{{"role": "tool", "tool_call_id": "{awaited[0].id}", "content": "..."}}]'
-    line = shell.command("ckpt", "fork", "--set", message, ids=[reader.thread_id, "head"])
-    return Refused(
+    message = f'messages=[{{"role": "tool", "tool_call_id": "{call_id}", "content": "..."}}]'
+    ref = target.key.checkpoint_id
+    line = shell.command("ckpt", "fork", "--set", message, ids=[reader.thread_id, ref])
+    return AwaitedCall(
         f"{begin}its last message calls {tools}, and the application may still send the result",
         hint=f"`{line}` adds a result",
     )

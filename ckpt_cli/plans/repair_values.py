@@ -114,7 +114,7 @@ def _plan_head(
             f"a store of layout '{info.layout}' {NO_STEPS}",
             hint="roll back to a checkpoint with sound values: `ckpt rollback THREAD REF`",
         )
-    head = readable_head(reader, checkpoint_id, "the values")
+    head = readable_head(reader, checkpoint_id, "the values", state=True)
     rebuilt: list[Rebuilt] = []
     values: dict[str, Put] = {}
     refused: list[Refusal] = []
@@ -161,6 +161,8 @@ def _restored(
             if place.checkpoint_id not in _copied(reader, place.checkpoint_ns):
                 yield place, (), 0, _ELSEWHERE
             continue
+        if str(one.parent.body.versions.get(place.channel)) == place.version:
+            continue  # `_unchanged` yields it
         done.add(place.channel)
         pieces = Reassembly()
         try:

@@ -42,7 +42,7 @@ def plan_write_repair(
             f"a store of layout '{info.layout}' {NO_ANSWERS}",
             hint="the application asks again when it resumes",
         )
-    head = readable_head(reader, checkpoint_id, "the writes")
+    head = readable_head(reader, checkpoint_id, "the writes", state=False)
     asked = [one for task in head.step.tasks for one in task.questions if not one.answered]
     stale = [one.detail for one in stale_resumes(head.key, head.step, head.writes)]
     if not stale and _is_used_inside(reader, head):

@@ -50,11 +50,7 @@ def read_state(
         for name, blob in (moment.checkpoint.blobs or {}).items()
         if blob.type.startswith(MERGED) and name in values
     }
-    missing = {
-        name
-        for name in _unstored(reader, moment) - set(moment.body.values)
-        if channels is None or name in channels
-    }
+    missing = _unstored(reader, moment, channels)
     if missing and not reader.has_history:
         values |= dict.fromkeys(missing, LOST_DELTA)
         missing.clear()
@@ -92,12 +88,16 @@ def _null_writes(reader: ThreadReader, moment: DecodedCheckpoint) -> dict[str, l
     return grouped
 
 
-def _unstored(reader: ThreadReader, moment: DecodedCheckpoint) -> set[str]:
-    """Return the DeltaChannels that may have no stored value at this checkpoint."""
+def _unstored(
+    reader: ThreadReader, moment: DecodedCheckpoint, channels: Collection[str] | None
+) -> set[str]:
+    """Return the DeltaChannels, of these, that may have no stored value at this checkpoint."""
     unset = {
         name
         for name in moment.body.versions
-        if name not in moment.body.values and is_state(name, moment.body)
+        if name not in moment.body.values
+        and is_state(name, moment.body)
+        and (channels is None or name in channels)
     }
     if not unset:
         return unset

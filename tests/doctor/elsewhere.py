@@ -1,15 +1,12 @@
-"""The tests that plant what is particular to one engine: by code and layout, module and name."""
+"""The tests that plant what is particular to one engine: by code and layout, module and name.
+
+Faults of SQL engines are in `engine_faults`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-_POSTGRES = "test_health_sql.test_what_a_database_lost_is_named_and_mended"
-_SHALLOW_POSTGRES = "test_health_sql.test_what_a_shallow_database_lost_is_named"
-_MYSQL = "test_health_sql.test_what_a_mysql_database_lost_is_named_and_mended"
-_SHALLOW_MYSQL = "test_health_sql.test_what_a_shallow_mysql_database_lost_is_named"
-_DEAD_ROWS = "test_health_sql.test_dead_rows_are_named"
-_UNUSED = "test_health_sql.test_unused_space_of_a_table_is_named"
 _KEYS = "test_health_redis.test_keys_that_contradict_documents_are_named_and_mended"
 _SEARCH = "test_health_redis.test_a_search_index_that_is_gone_is_named"
 _SHALLOW_REDIS = "test_health_redis.test_a_write_that_a_shallow_saver_does_not_list_is_named"
@@ -18,6 +15,7 @@ _JAVASCRIPT_INDEX = (
     "test_health_mongodb.test_an_index_of_langgraph_js_is_missing_only_beside_another"
 )
 _ITEMS = "test_health_dynamodb.test_items_that_stay_in_spite_of_a_time_to_live_are_named"
+_JAVASCRIPT_TIMES = "test_health_mongodb.test_documents_of_langgraph_js_that_expire_beside_others"
 _FREE = "test_health_mongodb.test_unused_space_counts_only_if_it_is_much"
 _LARGE = "test_health_mongodb.test_a_document_near_the_limit_is_named"
 
@@ -27,35 +25,21 @@ ELSEWHERE: Mapping[str, Mapping[str, str]] = {
         "redis-plain": "test_planted.test_branches_that_share_values_are_found",
     },
     "index-missing": {
-        "sqlite": "test_health_sql.test_a_table_without_its_key_is_named",
-        **{"postgres": _POSTGRES, "postgres-shallow": _SHALLOW_POSTGRES},
-        **{"mysql": _MYSQL, "mysql-shallow": _SHALLOW_MYSQL},
         **{"mongodb": _INDEX, "mongodb-js": _JAVASCRIPT_INDEX},
         "kaflow": "test_health_mongodb.test_an_index_of_kaflow_is_missing",
         **dict.fromkeys(("redis", "redis-shallow"), _SEARCH),
     },
-    "schema-old": {
-        **{"postgres": _POSTGRES, "postgres-shallow": _SHALLOW_POSTGRES},
-        **{"mysql": _MYSQL, "mysql-shallow": _SHALLOW_MYSQL},
-    },
     "ttl-partial": {
         "mongodb": "test_health_mongodb.test_documents_that_expire_beside_others_are_named",
+        "mongodb-js": _JAVASCRIPT_TIMES,
         "dynamodb": _ITEMS,
     },
     "index-stale": {
         **{"redis": _KEYS, "redis-shallow": _SHALLOW_REDIS},
-        "mysql": "test_health_sql.test_rows_that_the_saver_does_not_find_are_named",
         "valkey": "test_health_redis.test_lists_of_valkey_that_contradict_checkpoints",
         "redis-plain": "test_health_redis.test_a_timeline_that_names_lost_checkpoints",
     },
-    "journal-hot": {"sqlite": "test_health_sql.test_a_journal_that_a_killed_process_left_is_named"},
-    "log-large": {"sqlite": "test_health_sql.test_a_large_log_is_named"},
-    "space-free": {
-        "sqlite": "test_health_sql.test_unused_pages_are_named",
-        **dict.fromkeys(("postgres", "postgres-shallow"), _DEAD_ROWS),
-        **dict.fromkeys(("mysql", "mysql-shallow"), _UNUSED),
-        **dict.fromkeys(("mongodb", "mongodb-js"), _FREE),
-    },
-    "document-near-limit": dict.fromkeys(("mongodb", "mongodb-js"), _LARGE),
+    "space-free": dict.fromkeys(("mongodb", "mongodb-js", "kaflow"), _FREE),
+    "document-near-limit": dict.fromkeys(("mongodb", "mongodb-js", "kaflow"), _LARGE),
 }
 """Layouts with the same reading share a test. The rows of `faults.py` are planted on each."""

@@ -16,6 +16,7 @@ from ckpt_backends.testing.harness import Harness
 from ckpt_cli.core.doctor.codes import CODES
 from ckpt_cli.core.doctor.occurrence import why_not
 from tests.doctor.elsewhere import ELSEWHERE
+from tests.doctor.engine_faults import ENGINE_FAULTS
 from tests.doctor.faults import FAULTS, NEW, THREADS, Named, PlantedFault
 from tests.doctor.filling import fill
 from tests.doctor.planting import PLANTERS
@@ -188,6 +189,7 @@ def test_the_tests_of_other_cells_exist() -> None:
 def test_each_cell_of_the_matrix_is_tested() -> None:
     """The table in docs/doctor.md says `found` where a fault is planted, and nowhere else."""
     planted = {(name, fault.code) for name, fault in PAIRS}
+    planted |= ENGINE_FAULTS.keys()
     planted |= {(layout, code) for code, tests in ELSEWHERE.items() for layout in tests}
     said = {
         (layout, code)

@@ -92,7 +92,17 @@ def ask() -> str:
     return f"the person said {interrupt('May I?')}"
 
 
-TOOLS = {"quick": quick, "slow": slow, "ask": ask}
+@tool
+def delegate() -> str:
+    """Let a subgraph ask a person."""
+    graph = StateGraph(MessagesState)
+    graph.add_node("asks", lambda _: {"messages": [AIMessage(interrupt("May I?"))]})
+    graph.add_edge(START, "asks")
+    found = graph.compile().invoke({"messages": []})
+    return f"the person said {found['messages'][-1].content}"
+
+
+TOOLS = {"quick": quick, "slow": slow, "ask": ask, "delegate": delegate}
 
 
 class DeltaState(TypedDict):

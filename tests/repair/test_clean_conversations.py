@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import operator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated, Any, TypedDict
 
 import pytest
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import add_messages
 
 from ckpt_backends.registry import open_store
 from ckpt_cli.core.doctor.finding import Finding
-from ckpt_cli.queries.doctor.conversations import conversation_findings, conversations
+from ckpt_cli.queries.doctor.conversations import (
+    conversation_findings,
+    conversations,
+    message_lists,
+)
 from ckpt_cli.queries.doctor.terms import Terms
-from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 from tests.support import SAMPLE, copy_store, eras
 
@@ -31,7 +40,7 @@ def look(path: Path) -> tuple[list[Finding], int]:
         for thread in store.threads():
             reader = ThreadReader(store, thread)
             for moment in reader.moments("", state=True):
-                looked += len(conversations(read_state(reader, moment)))
+                looked += len(conversations(message_lists(reader, moment)))
                 found += conversation_findings(reader, moment, Terms(LATER, LATER))
     return found, looked
 
@@ -53,3 +62,30 @@ def test_the_sample_has_no_finding(tmp_path: Path) -> None:
     found, looked = look(copy_store(SAMPLE, tmp_path))
     assert found == []
     assert looked
+
+
+class SeparateResults(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+    results: Annotated[list[AnyMessage], operator.add]
+
+
+def test_results_may_be_in_a_channel_of_their_own(tmp_path: Path) -> None:
+    call: Any = {"name": "look_up", "args": {}, "id": "call-1", "type": "tool_call"}
+    messages = [HumanMessage("go"), AIMessage("", tool_calls=[call]), HumanMessage("and now?")]
+    builder = StateGraph(SeparateResults)
+    builder.add_node("agent", lambda _: {})
+    builder.add_edge(START, "agent")
+    path = tmp_path / "store.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        graph: Any = builder.compile(checkpointer=saver)
+        for thread_id, results in (
+            ("apart", [ToolMessage("found", tool_call_id="call-1")]),
+            ("lost", [ToolMessage("found", tool_call_id="call-2")]),
+        ):
+            state = {"messages": messages, "results": results}
+            config = {"configurable": {"thread_id": thread_id}}
+            graph.update_state(config, state, as_node="agent")
+    found, _ = look(path)
+    assert [(one.thread_id, one.code, one.channel) for one in found] == [
+        ("lost", "tool-call-unanswered", "messages")
+    ]

@@ -103,6 +103,18 @@ def test_the_answer_ends_with_what_to_resume(graph: Any, path: Path) -> None:
     assert tsv.out.splitlines()[0].split("\t")[:3] == ["thread_id", "state", "next"]
 
 
+def test_a_call_that_may_get_its_result_is_refused_alone_and_left_out_of_many(
+    graph: Any, path: Path
+) -> None:
+    waiting = {"messages": conversation(is_broken=True)[:2]}
+    graph.update_state(config("waiting"), waiting, as_node="agent")
+    alone = ckpt("-s", path, "repair", "messages", "waiting", "--yes")
+    assert (alone.code, "the call of 'search', 'book'" in alone.err) == (5, True)
+    answer = ckpt("-s", path, "repair", "messages", "--all", "--yes", "-o", "json")
+    assert answer.code == 0, answer.err
+    assert {one["thread_id"] for one in answer.json} == set(BROKEN)
+
+
 def test_values_are_hidden(graph: Any, path: Path) -> None:
     words = ("-s", path, "--redact", "repair", "messages", "left", "--content", "secret")
     for form in ("table", "json", "tsv"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import subprocess
 import sys
@@ -123,11 +124,11 @@ class AgentThread:
         with open_store(self.harness.url) as store:
             yield ThreadReader(store, self.thread_id)
 
-    def findings(self) -> list[Finding]:
-        now = datetime.now(UTC) + timedelta(hours=1)
+    def findings(self, grace: timedelta = timedelta()) -> list[Finding]:
+        now = datetime.now(UTC)
         with self.reader() as reader:
             head = reader.moment("", str(reader.head("")), state=True)
-            return list(conversation_findings(reader, head, Terms(now, now)))
+            return list(conversation_findings(reader, head, Terms(now, now - grace)))
 
     def plan(self, content: str | None = None) -> CheckpointPlan:
         with self.reader() as reader:
@@ -189,13 +190,16 @@ def test_a_killed_agent_goes_on(killed: Harness, thread_id: str) -> None:
     assert one.findings() == []
 
 
-@pytest.mark.parametrize("kind", ["create", "react1", "react2", "delta"])
-def test_a_call_that_waits_for_a_person_is_left_alone(store: Harness, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "asks"),
+    [("create", "ask"), ("react1", "delegate"), ("react2", "ask"), ("delta", "ask")],
+)
+def test_a_call_that_waits_for_a_person_is_left_alone(store: Harness, kind: str, asks: str) -> None:
     one = AgentThread(store, f"{kind}-asks")
-    one.send("use quick and ask")
+    one.send(f"use quick and {asks}")
     before = store.rows(one.thread_id)
     assert one.findings() == []
-    with pytest.raises(Refused, match="'ask' waits for the answer"):
+    with pytest.raises(Refused, match=f"'{asks}' waits for the answer"):
         one.plan()
     assert store.rows(one.thread_id) == before
     answered = one.graph.invoke(Command(resume="yes"), config_of(one.thread_id))["messages"]
@@ -227,7 +231,7 @@ def test_results_without_a_call_are_removed(killed: Harness, kind: str) -> None:
         check_pairs(sent)
 
     plan = one.repair()
-    assert plan.notes[0] == "'messages': 2 results are removed: nothing before it makes the call"
+    assert plan.mends[0] == "'messages': 2 results are removed: nothing before it makes the call"
     assert one.messages() == [sent[0], *sent[3:]]
     assert ckpt("-s", killed.url, "undo", one.thread_id, "--yes").code == 0
     assert killed.rows(one.thread_id) == before
@@ -251,6 +255,29 @@ def test_an_update_that_is_not_merged_yet_is_kept(store: Harness) -> None:
     check_pairs(one.graph.invoke(None, config_of(one.thread_id))["messages"])
 
 
+def test_a_run_in_flight_is_left_alone(store: Harness) -> None:
+    """Its next node may repair the messages itself, as some agents do."""
+    one = AgentThread(store, "loop-running")
+    one.send("use ask")
+    given = {"messages": [HumanMessage("never mind")]}
+    one.graph.invoke(given, config_of(one.thread_id), interrupt_before=["model"])
+    assert one.findings(timedelta(minutes=1)) == []
+    assert [found.code for found in one.findings()] == ["tool-call-unanswered"]
+
+
+def test_a_message_that_was_added_before_the_tools_ran_is_no_fault(store: Harness) -> None:
+    one = AgentThread(store, "loop-paused")
+    given = {"messages": [HumanMessage("use quick", id="human-1")]}
+    one.graph.invoke(given, config_of(one.thread_id), interrupt_before=["tools"])
+    edit = 'messages=[{"role": "user", "content": "Hello?", "id": "human-2"}]'
+    forked = ckpt("-s", store.url, "fork", one.thread_id, "head", "--set", edit, "--yes")
+    assert forked.code == 0, forked.err
+    assert [message.type for message in one.messages()] == ["human", "ai", "human"]
+    assert one.findings() == []
+    with pytest.raises(Refused, match="'quick' has yet to be carried out"):
+        one.plan()
+
+
 def test_a_call_that_the_application_may_answer_is_left_to_it(store: Harness) -> None:
     one = AgentThread(store, "loop-client")
     one.send("hello")
@@ -261,6 +288,34 @@ def test_a_call_that_the_application_may_answer_is_left_to_it(store: Harness) ->
     with pytest.raises(Refused, match=r"'show_map'.*may still send") as refused:
         one.plan()
     assert '"tool_call_id": "call-x"' in str(refused.value.hint)
+    words = ("--redact", "repair", "messages", one.thread_id, "--dry-run")
+    hidden = ckpt("-s", store.url, *words)
+    assert hidden.code == 5
+    assert "its last message calls a tool" in hidden.err
+    assert "show_map" not in hidden.err
+    assert "call-x" not in hidden.err
+
+
+def test_doctor_names_the_call_and_the_command_that_mends_it(store: Harness) -> None:
+    one = AgentThread(store, "react1-named")
+    one.send("use quick and ask")
+    with pytest.raises(ValueError, match="INVALID_CHAT_HISTORY"):
+        one.send("never mind")
+    words = ("-s", store.url, "doctor", one.thread_id, "-o", "json")
+    told = ckpt(*words)
+    assert told.code == 1, told.err
+    found = told.json["findings"]
+    assert {(row["code"], row["severity"], row["channel"]) for row in found} == {
+        ("tool-call-unanswered", "error", "messages")
+    }
+    assert [row["detail"].split(", ")[0] for row in found] == [
+        "message 1 calls 'quick' (call-1-quick)",
+        "message 1 calls 'ask' (call-1-ask)",
+    ]
+    (fix,) = {row["fix"] for row in found}
+    assert ckpt(*shlex.split(fix)[1:], "--yes").code == 0
+    again = ckpt(*words)
+    assert (again.code, again.json["findings"]) == (0, [])
 
 
 def test_an_older_checkpoint_can_be_repaired(store: Harness) -> None:

@@ -113,8 +113,10 @@ def test_the_graph_resumes_from_restored_values(path: Path) -> None:
     assert ckpt("-s", path, "replay", THREAD, "--verify").code == 1  # the damaged one is kept
 
 
-def test_an_older_checkpoint_is_left_alone(path: Path) -> None:
-    damage(path, lambda stored: stored.pop("log"), before=3)
+@pytest.mark.parametrize("channel", ["log", "messages"])
+def test_an_older_checkpoint_is_left_alone(path: Path, channel: str) -> None:
+    """Whether its step wrote the value or not."""
+    damage(path, lambda stored: stored.pop(channel), before=3)
     before = rows(path)
     done = repair(path, "--dry-run")
     assert done.code == 5

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from ckpt_backends.codec.values import Tagged, Value
-from ckpt_backends.model import Status
+from ckpt_backends.model import NULL_TASK_ID, Status
+from ckpt_cli.core.channels import delta_channels, without_snapshot
 from ckpt_cli.core.conversation.messages import as_message
 from ckpt_cli.core.conversation.pairing import (
     Counterparts,
@@ -22,7 +23,7 @@ from ckpt_cli.core.values.unwrap import fields_of
 from ckpt_cli.queries.doctor.terms import Terms
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.redaction import is_redacted
-from ckpt_cli.threads.states import State, read_state
+from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 
 
@@ -33,26 +34,36 @@ def conversation_findings(reader: ThreadReader, head: Moment, terms: Terms) -> I
     """
     if head.status in {Status.PENDING, Status.UNKNOWN} and _is_young(head, terms):
         return
-    found = conversations(read_state(reader, head))
+    found = message_lists(reader, head)
     names = not is_redacted(reader.store)
-    for channel, items in found.items():
+    for channel, items in conversations(found).items():
         others = counterparts(head, found, channel)
         yield from message_findings(head.key, channel, items, others, names=names)
 
 
-def conversations(state: State) -> dict[str, list[Value]]:
-    """Return the channels that hold a conversation, each with its items.
+def message_lists(reader: ThreadReader, moment: Moment) -> dict[str, list[Value]]:
+    """Return the channels that hold a list with messages, at a checkpoint read with its state.
 
     A rebuilt value is left out unless it consists of messages only: then its reducer is likely
     to be that of messages.
     """
+    stored = moment.body.values
+    # The metadata names the DeltaChannels without a stored value. To look for others, all
+    # checkpoints of the thread would be read.
+    names = {name for name, value in stored.items() if _has_messages(without_snapshot(value))}
+    state = read_state(reader, moment, names | delta_channels(moment.metadata))
     return {
         name: value
         for name, value in state.values.items()
         if isinstance(value, list)
-        and is_conversation(value)
+        and _has_messages(value)
         and (name not in state.rebuilt or all(as_message(one) is not None for one in value))
     }
+
+
+def conversations(lists: Mapping[str, list[Value]]) -> dict[str, list[Value]]:
+    """Return those of these lists that are conversations."""
+    return {name: items for name, items in lists.items() if is_conversation(items)}
 
 
 def counterparts(
@@ -60,18 +71,19 @@ def counterparts(
 ) -> Counterparts:
     """Return where the calls and results of a channel may have their counterparts.
 
-    These are other conversations at the same checkpoint, and pending Sends: agents start one task
-    for each call.
+    These are other lists of messages at the same checkpoint, and pending Sends: agents start one
+    task for each call.
     """
     answered, called = set[str](), set[str]()
     for name, items in found.items():
         if name != channel:
             answered |= result_ids(items)
             called |= call_ids(items)
-    return Counterparts(_open_from(moment, found[channel]), _sent_calls(moment), answered, called)
+    open_from = _open_from(moment, found[channel], channel)
+    return Counterparts(open_from, _sent_calls(moment), answered, called)
 
 
-def _open_from(moment: Moment, items: Sequence[Value]) -> int:
+def _open_from(moment: Moment, items: Sequence[Value], channel: str) -> int:
     """Return the index of the first message with calls that a task may still answer.
 
     If a node runs next, it may answer the calls since the last message of a person. If a question
@@ -81,6 +93,10 @@ def _open_from(moment: Moment, items: Sequence[Value]) -> int:
         return len(items)
     if Status.INTERRUPTED in moment.conditions:
         return min(last_turn(items), last_calling(items))
+    if any(one.task_id == NULL_TASK_ID and one.channel == channel for one in moment.writes):
+        # What runs next was decided before the caller added messages.
+        stored = without_snapshot(moment.body.values.get(channel))
+        return last_turn(stored) if isinstance(stored, list) else 0
     return last_turn(items)
 
 
@@ -101,6 +117,10 @@ def _sent_calls(moment: Moment) -> set[str]:
             call_id = part.get("id") if isinstance(part, dict) and "args" in part else None
             found |= {call_id} if isinstance(call_id, str) else set()
     return found
+
+
+def _has_messages(value: Value) -> bool:
+    return isinstance(value, list) and any(as_message(one) is not None for one in value)
 
 
 def _is_young(head: Moment, terms: Terms) -> bool:

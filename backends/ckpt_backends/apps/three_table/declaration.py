@@ -14,11 +14,7 @@ BACKEND = Backend(
         "three-table-latest": _ANY | Capability.LATEST_VALUES,
     },
     engine="sql",
-    impossible_faults={
-        **dict.fromkeys(
-            ("index-missing", "journal-hot", "log-large", "space-free"),
-            "see the layouts of its engine",
-        )
-    },
+    # The first two in files of SQLite.
+    engine_faults=("journal-hot", "log-large", "space-free"),
     recognise="ckpt_backends.apps.three_table.layout:recognise",
 )

@@ -1,0 +1,225 @@
+"""The kinds of `ckpt repair`: messages, values and answers that are stored wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from ckpt_backends.errors import NotFound
+from ckpt_cli.commands.apply_plan import show_and_apply
+from ckpt_cli.commands.repair_many import repair_many
+from ckpt_cli.commands.repair_targets import RepairTargets
+from ckpt_cli.commands.repair_values import as_thread_repair, nothing_damaged, show_values_repair
+from ckpt_cli.core.forking.plan import CheckpointPlan
+from ckpt_cli.core.forking.thread_repair import ThreadRepair
+from ckpt_cli.core.replay.reducer_options import chosen_reducers
+from ckpt_cli.core.replay.repair_plan import Repair
+from ckpt_cli.options import (
+    At,
+    DryRun,
+    Filter,
+    Force,
+    Match,
+    Reason,
+    Yes,
+    argument,
+    flag,
+    option,
+    takes,
+)
+from ckpt_cli.plans.head_copy import with_reason
+from ckpt_cli.plans.repair_values import plan_value_repair
+from ckpt_cli.plans.repair_writes import plan_write_repair
+from ckpt_cli.session import Session
+from ckpt_cli.threads.thread import ThreadReader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairOptions:
+    """The arguments and options of all repairs."""
+
+    threads: Annotated[
+        list[str] | None,
+        argument("[THREAD[@REF]]...", "Thread ids, optionally with a checkpoint."),
+    ] = None
+    at: At = None
+    match: Match = None
+    where: Filter = None
+    everything: Annotated[bool, flag("Repair all threads that need it.", "--all")] = False
+    reason: Reason = None
+    force: Force = False
+    dry_run: DryRun = False
+    yes: Yes = False
+
+    @property
+    def targets(self) -> RepairTargets:
+        """The threads that are named or described."""
+        return RepairTargets(
+            tuple(self.threads or ()),
+            self.at,
+            self.match,
+            tuple(self.where or ()),
+            everything=self.everything,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageRepairOptions(RepairOptions):
+    """The arguments and options of `ckpt repair messages`."""
+
+    content: Annotated[
+        str | None, option("TEXT", "Content of the results that are added.", "--content")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueRepairOptions(RepairOptions):
+    """The arguments and options of `ckpt repair values`."""
+
+    reducer: Annotated[
+        list[str] | None,
+        option(
+            "CHANNEL=NAME",
+            "Reducer of a channel, instead of inferring it; repeatable.",
+            "--reducer",
+        ),
+    ] = None
+
+
+@takes(MessageRepairOptions)
+def messages(session: Session, options: MessageRepairOptions) -> None:
+    """Answer tool calls that have no result.
+
+    Adds a copy of the head, or of REF, in which each tool call without a result has one with the
+    status error, and results that answer no call are removed. Model APIs refuse such histories.
+    A call is left alone while it waits for an answer, or while its tool has yet to run.
+
+    \b
+      ckpt -s agent.db repair messages user-42 --dry-run
+      ckpt -s agent.db repair messages user-42 --content 'The server was restarted.'
+      ckpt -s prod repair messages --where 'status = error' --yes -o json
+    """
+    # Another kind of repair does not need it.
+    from ckpt_cli.plans.repair_messages import AwaitedCall, plan_message_repair
+
+    def plan(reader: ThreadReader, checkpoint_id: str | None) -> CheckpointPlan:
+        try:
+            return plan_message_repair(
+                reader,
+                session.rows,
+                checkpoint_id,
+                session.now,
+                content=options.content,
+                force=options.force,
+            )
+        except AwaitedCall as error:
+            if options.targets.is_several:
+                raise NotFound(error.message) from error
+            raise
+
+    _repair(session, options, "messages", plan)
+
+
+@takes(RepairOptions)
+def writes(session: Session, options: RepairOptions) -> None:
+    """Drop answers that were used already.
+
+    LangGraph keeps the answer of Command(resume=...) after a task has used it, and invoke(None)
+    gives it to the next question of that step. Adds a copy of the head without that answer. The
+    copy has the results of the tasks that finished, and the answers that belong to questions.
+
+    \b
+      ckpt -s agent.db repair writes user-42 --dry-run
+      ckpt -s prod repair writes --where 'status = interrupted'
+    """
+
+    def plan(reader: ThreadReader, checkpoint_id: str | None) -> CheckpointPlan:
+        return plan_write_repair(
+            reader, session.rows, checkpoint_id, session.now, force=options.force
+        )
+
+    _repair(session, options, "the answers", plan)
+
+
+@takes(ValueRepairOptions)
+def values(session: Session, options: ValueRepairOptions) -> None:
+    """Restore values that are missing or unreadable.
+
+    Rebuilds them from what the tasks wrote, as `ckpt replay` does. It never changes a readable
+    value, and refuses a value on which the possible reducers disagree.
+
+    Where a store keeps values apart from checkpoints, they are stored again in their place. Where
+    they are part of a checkpoint, a copy of the head gets them; other checkpoints are left alone.
+
+    \b
+      ckpt -s agent.db repair values user-42 --dry-run
+      ckpt -s agent.db repair values user-42 --reducer notes=append
+      ckpt -s postgresql://db/agents repair values --all --yes
+    """
+    told = chosen_reducers(session.names.reducers, options.reducer or ())
+    targets = options.targets
+    targets.check()
+
+    def plan(reader: ThreadReader, checkpoint_id: str | None) -> Repair:
+        return _value_plan(session, options, told, reader, checkpoint_id)
+
+    if targets.is_several:
+
+        def plan_one(reader: ThreadReader, checkpoint_id: str | None) -> ThreadRepair | None:
+            return as_thread_repair(session, plan(reader, checkpoint_id))
+
+        repair_many(session, targets, plan_one, dry_run=options.dry_run, yes=options.yes)
+        return
+    reader, checkpoint_id = targets.one(session)
+    found = plan(reader, checkpoint_id)
+    if not found.rebuilt and not found.refused:
+        raise nothing_damaged(reader.thread_id)
+    show_values_repair(session, found, dry_run=options.dry_run, yes=options.yes)
+
+
+def _value_plan(
+    session: Session,
+    options: ValueRepairOptions,
+    told: Mapping[str, str],
+    reader: ThreadReader,
+    checkpoint_id: str | None,
+) -> Repair:
+    found = plan_value_repair(
+        reader, session.rows, checkpoint_id, session.now, told, force=options.force
+    )
+    if found.plan is None:
+        return found
+    plan = with_reason(found.plan, options.reason)
+    return replace(found, plan=plan, change=plan.change)
+
+
+def _repair(
+    session: Session,
+    options: RepairOptions,
+    what: str,
+    plan_one: Callable[[ThreadReader, str | None], CheckpointPlan],
+) -> None:
+    """Repair one thread as `rollback` changes one, or many."""
+    targets = options.targets
+    targets.check()
+
+    def plan(reader: ThreadReader, checkpoint_id: str | None) -> CheckpointPlan:
+        return with_reason(plan_one(reader, checkpoint_id), options.reason)
+
+    if targets.is_several:
+
+        def plan_for_many(reader: ThreadReader, checkpoint_id: str | None) -> ThreadRepair | None:
+            try:
+                found = plan(reader, checkpoint_id)
+            except NotFound:
+                return None
+            mends = found.mends or (found.why,)
+            return ThreadRepair(reader.thread_id, found.change, mends, found)
+
+        repair_many(session, targets, plan_for_many, dry_run=options.dry_run, yes=options.yes)
+        return
+    reader, checkpoint_id = targets.one(session)
+    question = f"Repair {what} of thread '{reader.thread_id}'?"
+    found = plan(reader, checkpoint_id)
+    show_and_apply(session, found, question, dry_run=options.dry_run, yes=options.yes)

@@ -1,0 +1,133 @@
+"""The messages of older releases and of LangGraph.js are repaired in their own form."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from langgraph.prebuilt.chat_agent_executor import _validate_chat_history
+
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.set_keys import list_of, set_keys, stored_items
+from ckpt_backends.model import TypedBytes
+from ckpt_backends.registry import open_store
+from ckpt_backends.testing.official import ScenarioThread, config_of
+from ckpt_backends.testing.scenarios.catalog import SCENARIOS
+from ckpt_backends.url import parse_url
+from ckpt_cli.apply.writable import apply_change
+from ckpt_cli.core.conversation.messages import Message, as_message
+from ckpt_cli.core.forking.edit_state import stored_value
+from ckpt_cli.core.state import read_body
+from ckpt_cli.plans.repair_messages import plan_message_repair
+from ckpt_cli.threads.thread import ThreadReader
+from tests.harness.sqlite import SqliteHarness
+from tests.repair.agents import check_pairs
+from tests.support import FIXTURES, ckpt, copy_store, eras
+
+BY_DEFAULT = {"lg-0.2.14-json", "js-1.7.3"}
+"""JSON with `lc` envelopes of Python and of JavaScript; the other forms are tested elsewhere."""
+ERAS = [
+    pytest.param(one.name, marks=() if one.name in BY_DEFAULT else pytest.mark.engines)
+    for one in eras()
+    if "serde" not in one.name
+]
+
+
+def message(stored: TypedBytes) -> Message:
+    found = as_message(decode(stored))
+    assert found is not None
+    return found
+
+
+def messages(path: Path, thread_id: str) -> list[TypedBytes]:
+    """The messages at the head of a thread, as stored."""
+    with open_store(str(path)) as store:
+        for head in store.checkpoints(thread_id, checkpoint_ns="", body=True, values=True):
+            found = stored_value(head, read_body(head), "messages")
+            assert found is not None
+            return stored_items(found)
+    return []
+
+
+def lose_result(path: Path) -> int:
+    """Remove the first result from the head of the thread `chat`; return its index."""
+    with open_store(str(path)) as store:
+        head = next(store.checkpoints("chat", checkpoint_ns="", body=True))
+    assert head.body is not None
+    items = messages(path, "chat")
+    index = next(n for n, one in enumerate(items) if message(one).role == "tool")
+    left = [one for n, one in enumerate(items) if n != index]
+
+    def without(stored: bytes) -> bytes:
+        return list_of(left, TypedBytes(items[0].type, stored)).data
+
+    body = set_keys(head.body, {"channel_values": {"messages": without}})
+    with closing(sqlite3.connect(path)) as connection:
+        stored = body.data if isinstance(_cell(connection), bytes) else body.data.decode()
+        key = head.key.thread_id, head.key.checkpoint_id
+        connection.execute(
+            "UPDATE checkpoints SET checkpoint = ? WHERE thread_id = ? AND checkpoint_id = ?",
+            [stored, *key],
+        )
+        connection.commit()
+    return index
+
+
+def _cell(connection: sqlite3.Connection) -> object:
+    return connection.execute("SELECT checkpoint FROM checkpoints LIMIT 1").fetchone()[0]
+
+
+def repair(path: Path, thread_id: str) -> None:
+    with open_store(str(path)) as store:
+        reader = ThreadReader(store, thread_id)
+        now = datetime.now(UTC)
+        plan = plan_message_repair(reader, store, None, now, content="gone", force=False)
+    apply_change(parse_url(str(path)), plan.change)
+
+
+def rows(path: Path) -> list[object]:
+    with closing(sqlite3.connect(path)) as connection:
+        return [
+            row
+            for table in ("checkpoints", "writes")
+            for row in connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2, 3, 4, 5")
+        ]
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_lost_result_is_made_again(era: str, tmp_path: Path) -> None:
+    path = copy_store(FIXTURES / era / "store.db", tmp_path)
+    sound = messages(path, "chat")
+    index = lose_result(path)
+    before = rows(path)
+    repair(path, "chat")
+    mended = messages(path, "chat")
+    made = mended.pop(index)
+    assert mended == sound[:index] + sound[index + 1 :]
+    old, new = message(sound[index]), message(made)
+    assert (new.content, new.fields["status"]) == ("gone", "error")
+    assert (new.role, new.name) == (old.role, old.name)
+    assert new.fields["tool_call_id"] == old.fields["tool_call_id"]
+    if era.startswith("lg"):
+        with SqliteHarness.at(str(path)) as place:
+            thread = ScenarioThread("chat", SCENARIOS["chat"].build)
+            graph = thread.graph(place.kept_saver)
+            found = graph.get_state(config_of("chat")).values["messages"]
+        check_pairs(found)
+        _validate_chat_history(found)
+    else:
+        assert ckpt("-s", path, "undo", "chat", "--yes").code == 0
+        assert rows(path) == before
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_an_orphaned_result_is_removed(era: str, tmp_path: Path) -> None:
+    path = copy_store(FIXTURES / era / "store.db", tmp_path)
+    before, broken = rows(path), messages(path, "chat-edited")
+    repair(path, "chat-edited")
+    assert messages(path, "chat-edited") == [one for one in broken if message(one).role != "tool"]
+    assert ckpt("-s", path, "undo", "chat-edited", "--yes").code == 0
+    assert rows(path) == before
