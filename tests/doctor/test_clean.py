@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import shutil
 import time
 from collections.abc import Collection
@@ -15,7 +17,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.redis import RedisSaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
-from ckpt_backends.testing.conformance.test_doctor import FAULTY
+from ckpt_backends.testing.conformance.test_doctor import FAULTY, HALF
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.library import graph_of
@@ -82,22 +84,29 @@ def test_a_sqlite_store_of_an_era(
     assert found(store, ignored=WITHOUT_KEY_AT_FIRST) == []
 
 
+def half_stored(folder: Path) -> set[tuple[str, str]]:
+    """Return what may be found in threads of which the saver could not store a checkpoint."""
+    truth = json.loads(gzip.decompress((folder / "truth.json.gz").read_bytes()))
+    codes = {*HALF, "parent-missing", "index-stale"}
+    return {(code, thread_id) for code in codes for thread_id in truth["refused"]}
+
+
 @pytest.mark.parametrize("folder", with_engines("postgres", "lg-0.2.70"))
 def test_a_postgres_database_of_an_era(folder: Path, postgres_url: str) -> None:
     restore(folder / "store.sql.gz", postgres_url)
-    assert found(postgres_url) == []
+    assert found(postgres_url, ignored=half_stored(folder)) == []
 
 
 @pytest.mark.parametrize("folder", with_engines("redis", "lg-1.0.10"))
 def test_a_redis_server_of_an_era(folder: Path, redis_stack_url: str) -> None:
     restore_keys(folder / "store.jsonl.gz", redis_stack_url)
-    assert found(redis_stack_url) == []
+    assert found(redis_stack_url, ignored=half_stored(folder)) == []
 
 
 @pytest.mark.parametrize("folder", with_engines("mongodb", "lg-1.0.10"))
 def test_a_mongodb_database_of_an_era(folder: Path, mongodb_url: str) -> None:
     restore_documents(folder / "store.bson.gz", mongodb_url)
-    assert found(mongodb_url) == []
+    assert found(mongodb_url, ignored=half_stored(folder)) == []
 
 
 def test_a_folder_of_the_development_server(tmp_path: Path) -> None:
@@ -110,7 +119,9 @@ def test_a_folder_of_the_development_server(tmp_path: Path) -> None:
 @pytest.mark.parametrize("era", ["js-0.2.74", "js-1.7.3"])
 def test_a_postgres_database_of_javascript(era: str, postgres_url: str) -> None:
     restore_rows(FIXTURES / era / "postgres.jsonl.gz", postgres_url)
-    assert found(postgres_url, ignored=SHARED[era]) == []
+    # JSONB holds no text with a NUL.
+    refused = {(code, "zoo-text") for code in HALF}
+    assert found(postgres_url, ignored=SHARED[era] | refused) == []
 
 
 @pytest.mark.engines
