@@ -79,6 +79,7 @@ def progress(
             for item in items:
                 yield item
                 bar.update(task, advance=1, description=label())
+            bar.update(task, description=label())
         finally:
             _bars.remove(bar)
 

@@ -1,8 +1,9 @@
 """Writes all that the documents quote from the program.
 
 That is docs/cli.md, the console blocks in README.md and docs/tour.md, the matrix in docs/stores.md,
-the codes in docs/doctor.md and the keys in docs/tui.md. Run it after a change of an option or of
-printed text: `python docs/generate.py`. A test compares each of them with what the program prints.
+the codes and their matrix in docs/doctor.md, and the keys in docs/tui.md. Run it after a change of
+an option or of printed text: `python docs/generate.py`. A test compares each of them with what the
+program prints.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from unittest.mock import patch
 
-from ckpt_backends.discovery import layouts
+from ckpt_backends.discovery import bundled, layouts
 from ckpt_cli.app import COMMANDS
 from ckpt_cli.commands.memory import COMMANDS as MEMORY
 from ckpt_cli.commands.repair import COMMANDS as REPAIR
 from ckpt_cli.commands.sessions import COMMANDS as SESSIONS
 from ckpt_cli.commands.threads import COMMANDS as THREADS
+from ckpt_cli.core.doctor import occurrence
 from ckpt_cli.core.doctor.codes import CODES
 from ckpt_cli.core.support_matrix import matrix
 from ckpt_cli.lazy import CommandRef
@@ -70,10 +72,18 @@ def checks(text: str) -> str:
     rows = [["code", "severity", "what is wrong", "the usual cause", "what helps"], ["---"] * 5]
     for name, code in CODES.items():
         deep = " `--deep`" if code.is_deep else ""
-        fix = f"`ckpt {code.fix}`" if code.fix else ""
+        fix = f"`ckpt {code.fix}`" if code.fix else "the statement in the finding"
         rows.append([f"`{name}`{deep}", code.severity.value, code.what, code.cause, fix])
-    table = "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
-    return _between("<!-- codes -->\n", table, text)
+    renewed = _between("<!-- codes -->\n", _table(rows), text)
+    names, cells, reasons = occurrence.matrix(bundled())
+    head = [["code", *(f"`{name}`" for name in names)], ["---"] * (len(names) + 1)]
+    body = [[f"`{code}`", *found] for code, *found in cells]
+    notes = "\n".join(reasons)
+    return _between("<!-- occurrence -->\n", f"{_table([*head, *body])}\n{notes}\n", renewed)
+
+
+def _table(rows: Iterable[Iterable[str]]) -> str:
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
 
 
 def screen(text: str) -> str:

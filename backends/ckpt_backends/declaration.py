@@ -76,10 +76,11 @@ class Backend:
     """The files and folders that it opens inside a folder: `("memory.json",)`."""
     engine_faults: tuple[str, ...] = ()
     """The codes that `Store.faults` and `Store.thread_faults` yield for what only its engine has:
-    `("index-missing",)`."""
+    `("index-missing",)`; with the name of a layout, such as `"toy:index-missing"`, only there."""
     impossible_faults: Mapping[str, str] = field(default_factory=dict)
     """Other codes of `ckpt doctor` that cannot occur in its layouts, each with the reason:
-    `{"namespace-orphaned": "has no namespaces"}`. What follows from capabilities is left out."""
+    `{"namespace-orphaned": "has no namespaces"}`; with the name of a layout, only there. What
+    follows from capabilities is left out."""
 
     checkpoints: str = ""
     """`module:function(url) -> Store`: `ckpt_toy.opening:open_store`. Of a backend without

@@ -103,7 +103,7 @@ def _print(session: Session, found: Examination) -> None:
             yield finding_row(one.found, words) if output.table else one.to_dict()
 
     def summary() -> str:
-        return summary_text(found.severities, found.checked, len(found.unchecked))
+        return summary_text(found.severities, found.checked, sum(map(bool, found.unchecked)))
 
     columns = finding_columns() if output.table else RECORD_COLUMNS
     output.records(rows(), columns, rest=summary)
@@ -120,4 +120,4 @@ def _print_types(session: Session, found: Examination) -> None:
         pass
     types = [] if found.types is None else found.types.listed()
     session.output.records(map(type_record, types), TYPE_RECORD_COLUMNS)
-    session.note(summary_text(found.severities, found.checked, len(found.unchecked)))
+    session.note(summary_text(found.severities, found.checked, sum(map(bool, found.unchecked))))

@@ -93,7 +93,7 @@ def messages(session: Session, options: MessageRepairOptions) -> None:
 
     Adds a copy of the head, or of REF, in which each tool call without a result has one with the
     status error, and results that answer no call are removed. Model APIs refuse such histories.
-    A call that waits for an answer, or whose tool has yet to run, is left alone.
+    A call is left alone while it waits for an answer, or while its tool has yet to run.
 
     \b
       ckpt -s agent.db repair messages user-42 --dry-run

@@ -19,6 +19,7 @@ from ckpt_cli.core.replay.elimination import (
     explain,
     is_unreadable,
 )
+from ckpt_cli.core.replay.foreign_text import has_foreign_text
 from ckpt_cli.core.replay.reducers import ABSENT, Held, is_empty
 from ckpt_cli.core.replay.transition import (
     PossibleOrders,
@@ -214,16 +215,18 @@ class ChannelChecker:
             base = NOT_STORED
         found = explain(base, carried, list(_with_steps(ways, bumps=made.bumps)), stored)
         is_gone = not is_delta and base is ABSENT and _is_apart(name, parent.moment)
-        written_values = (value for batches, _ in ways for batch in batches for value in batch)
         lacking = NO_DELTA if is_delta else made.lacking
         if not is_delta:
             if self._reader.is_values_only and not wrote:
                 lacking = lacking or "none of the writes to it are stored"
-            lacking = _unread(base, stored, carried, written_values, is_gone=is_gone) or lacking
+            lacking = _unread(base, stored, carried, _values(ways), is_gone=is_gone) or lacking
         check = Check(name, moment.key.checkpoint_id, found.mask, found.applicable, wrote)
         check.assumed, check.lacking, check.lost = found.assumed, lacking, is_lost
         if not lacking:
             check.differing = self._differing(name, found, stored)
+            if check.differing is not None and stored is not ABSENT:
+                sources = (base, *carried.values(), *_values(ways), *found.rebuilt.values())
+                check.foreign = has_foreign_text(stored, (v for v in sources if v is not ABSENT))
         is_named = name in moment.body.versions
         if (stored is ABSENT and is_named and not is_delta) or is_unreadable(stored):
             self._note_lost(moment, parent, possible, made, check)
@@ -329,6 +332,11 @@ def _unread(
     if is_gone:
         return _GONE
     return "a write to it cannot be read" if any(map(is_unreadable, wrote)) else ""
+
+
+def _values(ways: Iterable[tuple[list[list[Value]], bool]]) -> Iterator[Value]:
+    """Yield the values that were written."""
+    return (value for batches, _ in ways for batch in batches for value in batch)
 
 
 def _is_kept(base: Held, stored: Held) -> bool:

@@ -353,7 +353,9 @@ def test_stores_of_each_release(mysql_url: str, filled_url: str, last: int, says
         assert len(list(store.writes("trip", values=True))) == len(list(newest.writes("trip")))
         assert len(list(store.rows("trip"))) == len(list(newest.rows("trip")))
     for words in COMMANDS[:-3]:
-        assert ckpt("-s", mysql_url, *words).code == 0, words
+        # Without the small values in the bodies, values are missing.
+        missed = 1 if words[0] == "doctor" and last < 21 else 0
+        assert ckpt("-s", mysql_url, *words).code == missed, words
     answer = ckpt("-s", mysql_url, "rollback", "trip", "step:0", "--force", "--yes")
     deleted = ckpt("-s", mysql_url, "threads", "delete", "trip", "--yes")
     if last >= 17:

@@ -54,6 +54,25 @@ from ckpt_cli.__main__ import main
 main()
 """
 
+IN_THE_MIDDLE = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from ckpt_cli.queries.doctor import examine
+
+check, pressed = examine.head_findings, []
+
+def press(*words, **options):
+    pressed.append(True)
+    if len(pressed) == 3:
+        signal.raise_signal(signal.SIGINT)
+    return check(*words, **options)
+
+examine.head_findings = press
+from ckpt_cli.__main__ import main
+main()
+"""
+"""Sends Ctrl-C to this process when doctor checks its third thread."""
+
 ENTRIES = {
     "script": [str(Path(sys.executable).parent / "ckpt")],
     "module": [sys.executable, "-m", "ckpt_cli"],
@@ -90,6 +109,11 @@ def run(program: str, *words: str) -> subprocess.CompletedProcess[str]:
 def test_again_and_again_while_it_ends(sample: Path) -> None:
     done = run(TWICE, "-s", str(sample), "show", "trip-to-kyoto")
     assert (done.returncode, done.stderr) == (130, "pressed\n" * 3)
+
+
+def test_in_the_middle_of_a_check(sample: Path) -> None:
+    done = run(IN_THE_MIDDLE, "-s", str(sample), "doctor")
+    assert (done.returncode, done.stderr) == (130, "")
 
 
 def test_a_shell_may_have_it_ignored(sample: Path) -> None:

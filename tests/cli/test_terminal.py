@@ -56,6 +56,17 @@ list(progress(range(3), total=3, label="after"))
 """
 
 
+COUNTING = """
+from collections import Counter
+from ckpt_cli.diagnostics import progress
+from ckpt_cli.render.doctor import progress_text
+
+codes = Counter()
+for code in progress(["clock-ahead", "parent-missing", "clock-ahead", "clock-ahead"], total=None,
+                     label=lambda: progress_text(codes)):
+    codes[code] += 1
+"""
+
 SCAN = """
 import sys
 from ckpt_cli import color
@@ -85,6 +96,11 @@ def test_progress_has_styles_only_where_text_has(
     _, scan = in_terminal([sys.executable, "-c", SCAN, when], NO_COLOR=no_color)
     assert "scanning" in scan
     assert [bool(STYLE.search(text)) for text in (bar, scan)] == [styled, styled]
+
+
+def test_a_label_may_change_with_what_was_found() -> None:
+    _, text = in_terminal([sys.executable, "-c", COUNTING], width=120)
+    assert "checking threads: 3 clock-ahead, 1 parent-missing" in STYLE.sub("", text)
 
 
 @pytest.mark.parametrize("words", ["--bogus", "-s missing.db show", "threads list --match none"])

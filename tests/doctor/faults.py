@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from ckpt_backends.model import NULL_TASK_ID
 from tests.doctor.planting.base import OLD_ID, Place, Planter, id_after, id_before
 from tests.doctor.planting.messages import copied, kind_of, reworded
+from tests.support import ckpt
 
 CHAT, ASKING, WAITING = "chat", "interrupt-alone", "breakpoint-before"
 CALLING, DELTA, FORKED = "subgraph", "delta-rarely", "fork-chat"
 THREADS = frozenset({CHAT, ASKING, WAITING, CALLING, DELTA})
 """The scenarios of which copies are damaged."""
+NEW = ""
+"""In place of a scenario: the fault makes its own thread."""
 TASK = "11111111-1111-6111-8111-111111111111"
 """A task that no graph has run."""
 
@@ -44,11 +48,14 @@ class PlantedFault:
     """The scenario of the thread."""
     deep: bool = True
     """Whether only `--deep` finds it."""
+    types: bool = False
+    """Whether only `--types` finds it."""
     follows: frozenset[str] = frozenset()
     """Further codes that the change causes, at whatever rows."""
     needs: frozenset[str] = frozenset()
-    """What a layout must store: `history`, `writes`, `old values`, `bodies`, `inner values`, and
-    `spoilt values`, `spoilt writes` and `spoilt metadata`, where these can be undecodable alone."""
+    """What a layout must store: `history`, `writes`, `old values`, `bodies`, `inner values` or
+    `expiring rows`; or `spoilt values`, `spoilt writes`, `spoilt bodies` or `spoilt metadata`,
+    where one of these can be undecodable alone."""
 
     @property
     def name(self) -> str:
@@ -64,6 +71,7 @@ def fault(
     *,
     thread: str = CHAT,
     deep: bool = True,
+    types: bool = False,
     follows: Iterable[str] = (),
     needs: Iterable[str] = (),
 ) -> Callable[[Callable[[Planter[Any], str], Named]], Callable[[Planter[Any], str], Named]]:
@@ -71,7 +79,9 @@ def fault(
 
     def register(plant: Callable[[Planter[Any], str], Named]) -> Any:
         FAULTS.append(
-            PlantedFault(code, how, plant, thread, deep, frozenset(follows), frozenset(needs))
+            PlantedFault(
+                code, how, plant, thread, deep, types, frozenset(follows), frozenset(needs)
+            )
         )
         return plant
 
@@ -283,6 +293,30 @@ def _messages_emptied(rows: Planter[Any], thread_id: str) -> Named:
     return Named(child, "messages")
 
 
+# Serializers
+
+
+@fault("plaintext-among-encrypted", "a plain write", thread=NEW)
+def _plain_write(rows: Planter[Any], thread_id: str) -> Named:
+    rows.put_encrypted(thread_id)
+    head = rows.places(thread_id)[0]
+    rows.put_writes(head, [("messages", [])], TASK)
+    return Named(head, "messages", TASK)
+
+
+class Mood(Enum):
+    """A class of the application."""
+
+    GOOD = "good"
+
+
+@fault("type-blocked", "a class of the application", types=True, needs={"writes"})
+def _own_class(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    rows.put_writes(head, [("mood", Mood.GOOD)], TASK)
+    return Named(head, "mood")
+
+
 # The line of checkpoints
 
 
@@ -297,6 +331,21 @@ def _head_removed(rows: Planter[Any], thread_id: str) -> Named:
     head, before, *_ = rows.places(thread_id)
     rows.forget_head(head)
     return Named(before)
+
+
+@fault(
+    "step-uncommitted",
+    "the writes of the last task added",
+    thread=ASKING,
+    deep=False,
+    follows={"index-stale"},
+    needs={"writes", "bodies"},
+)
+def _step_finished(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    (task,) = ckpt("-s", rows.harness.url, "show", thread_id, "-o", "json").json["tasks"]
+    rows.put_writes(head, [("items", ["written"])], task["id"])
+    return Named(head)
 
 
 @fault("resume-stale", "an answer to no question", thread=WAITING, deep=False)
@@ -369,6 +418,13 @@ def _write_added(rows: Planter[Any], thread_id: str) -> Named:
     place = rows.places(thread_id)[0].at(OLD_ID)
     rows.put_writes(place, [("messages", [])], TASK)
     return Named(place, task_id=TASK)
+
+
+@fault("ttl-partial", "one row expires", thread=ASKING, deep=False, needs={"expiring rows"})
+def _one_expires(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    rows.expire(head)
+    return Named(head)
 
 
 @fault("value-orphaned", "a version that no checkpoint names", needs={"history"})

@@ -64,11 +64,17 @@ def test_items_that_stay_in_spite_of_a_time_to_live_are_named(place: DynamoDbHar
     assert (fault.checkpoint_ns, fault.checkpoint_id) == ("", own)
 
 
-def test_a_thread_with_nothing_but_writes_is_suspect(place: DynamoDbHarness) -> None:
-    graph(place.kept_saver).invoke({"items": ["in"]}, CONFIG)
+def test_threads_whose_keys_contradict_each_other_are_suspect(place: DynamoDbHarness) -> None:
+    for name in ("trip", "hole", "sound"):
+        config: Any = {"configurable": {"thread_id": name}}
+        graph(place.kept_saver).invoke({"items": ["in"]}, config)
+    hole = {**entry(ids(place, "hole")[1]), "PK": {"S": "CHECKPOINT_hole"}}
+    place.client.delete_item(TableName=place.table, Key=hole)
+    with open_store(place.url) as store:
+        assert list(store.suspect_threads()) == ["hole"]
     for own in ids(place):
         place.client.delete_item(TableName=place.table, Key=entry(own))
     with open_store(place.url) as store:
-        assert list(store.suspect_threads()) == ["trip"]
-        assert list(store.threads()) == []
+        assert list(store.suspect_threads()) == ["hole", "trip"]
+        assert {one.thread_id for one in store.threads()} == {"hole", "sound"}
         assert list(store.writes("trip"))

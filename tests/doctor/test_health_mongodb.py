@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -143,10 +144,27 @@ def test_nothing_is_wrong_after_what_ckpt_does(
 
 
 @pytest.mark.engines
-def test_a_document_near_the_limit_is_named(place: Place) -> None:
-    place.fill("trip", "other")
+def test_documents_of_langgraph_js_that_expire_beside_others(place: Place) -> None:
+    restore_javascript_documents(FIXTURES / "js-1.7.3" / "mongodb.bson.gz", place.url, {"linear"})
+    for name in ("checkpoints", "checkpoint_writes"):
+        collection = place.database[name]
+        collection.update_many({}, {"$set": {"upserted_at": datetime.now(UTC)}})
+        collection.create_index("upserted_at", expireAfterSeconds=HOUR)
+    assert found(place) == []
+    some = checkpoints(place, "linear")[1]
+    place.database["checkpoints"].update_one({"_id": some["_id"]}, {"$unset": {"upserted_at": 1}})
+    (fault,) = found(place)
+    assert (fault.code, fault.thread_id) == ("ttl-partial", "linear")
+    assert (fault.checkpoint_ns, fault.checkpoint_id) == ("", some["checkpoint_id"])
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("field", ["checkpoint", "checkpoint_data"])
+def test_a_document_near_the_limit_is_named(place: Place, field: str) -> None:
+    saver = place.saver() if field == "checkpoint" else MongoDBCheckpointer(place.url, place.name)
+    place.fill("trip", "other", saver=saver)
     some = checkpoints(place, "trip")[1]
-    body = {"$set": {"checkpoint": Binary(bytes(13 << 20))}}
+    body = {"$set": {field: Binary(bytes(13 << 20))}}
     place.database["checkpoints"].update_one({"_id": some["_id"]}, body)
     (fault,) = found(place)
     assert (fault.code, fault.thread_id) == ("document-near-limit", "trip")

@@ -191,13 +191,22 @@ def test_a_search_index_that_is_gone_is_named(redis_stack_url: str) -> None:
 
 
 @pytest.mark.engines
-def test_a_thread_of_which_only_writes_are_left_is_suspect(redis_stack_url: str) -> None:
-    fill(redis_stack_url, "trip", "gone:x")
+def test_threads_whose_keys_contradict_each_other_are_suspect(redis_stack_url: str) -> None:
+    fill(redis_stack_url, "sound", "hole", "orphan", "late", "gone:x")
+    with open_store(redis_stack_url) as store:
+        assert list(store.suspect_threads()) == []
     admin = client(redis_stack_url)
+    of = {name: ids(redis_stack_url, name) for name in ("hole", "orphan", "late")}
+    admin.delete(document("hole", of["hole"][1]))
+    admin.delete(document("orphan", of["orphan"][-1]))
+    first, parent = document("orphan", of["orphan"][-2]), "$.parent_checkpoint_id"
+    admin.execute_command("JSON.SET", first, parent, '""')
+    first, head = document("late", of["late"][-1]), f'"{of["late"][0]}"'
+    admin.execute_command("JSON.SET", first, parent, head)
     admin.delete(*admin.scan_iter("checkpoint:gone:x:*"))
     with open_store(redis_stack_url) as store:
-        assert [one.thread_id for one in store.threads()] == ["trip"]
-        assert sorted(store.suspect_threads()) == ["gone:x", "trip"]
+        assert "gone:x" not in {one.thread_id for one in store.threads()}
+        assert sorted(store.suspect_threads()) == ["gone:x", "hole", "late", "orphan"]
         assert list(store.thread_faults("gone:x")) == []
 
 
@@ -370,3 +379,15 @@ def test_a_timeline_that_names_lost_checkpoints(redis_url: str, seconds: int | N
     run_fixes(redis_url)
     assert found(redis_url) == {}
     assert plain.items(redis_url, "head") == ["in head", "from a", "from b"]
+
+
+@pytest.mark.engines
+def test_a_timeline_that_is_not_registered(redis_url: str) -> None:
+    plain.fill(redis_url, "trip", "a:b")
+    admin = client(redis_url)
+    admin.hdel("lg:threads", "lg:idx:a:b:")
+    assert places(redis_url) == {"a:b": [("index-stale", "", None)]}
+    run_fixes(redis_url)
+    assert found(redis_url) == {}
+    with open_store(redis_url) as store:
+        assert {one.thread_id for one in store.threads()} == {"trip", "a:b"}

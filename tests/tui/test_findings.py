@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 
+from ckpt_backends.sqlite.read import SqliteStore
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.queries.doctor import examine
 from ckpt_cli.tui.check_rules import CheckRules
@@ -286,3 +287,18 @@ def test_a_finding_without_a_repair_says_so(sample: Path) -> None:
         assert "no repair mends this finding" in seat.said
 
     sit(sample, look, kind=WritingApp)
+
+
+def test_a_store_that_may_charge_for_reads_is_checked_on_request(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove(sample)
+    monkeypatch.setattr(SqliteStore, "lists_by_scan", True)
+
+    async def look(seat: Seat) -> None:
+        assert "findings" not in seat.main._delayed
+        assert marked(seat) == []
+        await seat.press("5")
+        assert len(marked(seat)) == 1
+
+    sit(sample, look)

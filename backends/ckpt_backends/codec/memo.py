@@ -11,8 +11,9 @@ from contextvars import ContextVar
 
 from ckpt_backends.codec.values import Tagged, Value
 
-_MOST_BYTES = 32 << 20
-"""Maximum stored bytes of what is cached. If it is exceeded, the cache is cleared."""
+_MOST_BYTES, _MOST_VALUE_BYTES = 32 << 20, 4 << 20
+"""Maximum stored bytes of the cached objects, and of all cached values. If it is exceeded, these
+are forgotten. Lists of small items take ten times their stored bytes."""
 _SMALL = 100
 """Values of up to this many bytes are decoded faster than they are looked up."""
 
@@ -24,7 +25,7 @@ class Memo:
         self._known: dict[tuple[int, bytes], Tagged] = {}
         self._outer: dict[tuple[int, bytes], tuple[Tagged, int, int]] = {}
         self._values: dict[tuple[str, bytes], tuple[Value]] = {}
-        self._bytes = 0
+        self._bytes = self._value_bytes = 0
         self.unreadable = 0
         """Number of values, and of objects inside values, that could not be read."""
 
@@ -34,7 +35,11 @@ class Memo:
 
     def put(self, code: int, data: bytes, node: Tagged) -> None:
         """Cache an object."""
-        self._count(len(data))
+        self._bytes += len(data)
+        if self._bytes > _MOST_BYTES:
+            self._known.clear()
+            self._outer.clear()
+            self._bytes = len(data)
         self._known[code, data] = node
 
     def outer(self, code: int, data: bytes) -> tuple[Tagged, int, int] | None:
@@ -55,16 +60,18 @@ class Memo:
     def put_value(self, tag: str, data: bytes, value: Value) -> None:
         """Cache a value, unless it is small."""
         if len(data) > _SMALL:
-            self._count(len(data))
+            self._value_bytes += len(data)
+            if self._value_bytes > _MOST_VALUE_BYTES:
+                self._values.clear()
+                self._value_bytes = len(data)
             self._values[tag, data] = (value,)
 
-    def _count(self, size: int) -> None:
-        self._bytes += size
-        if self._bytes > _MOST_BYTES:
-            self._known.clear()
-            self._outer.clear()
-            self._values.clear()
-            self._bytes = size
+    def clear(self) -> None:
+        """Empty the cache; `unreadable` stays."""
+        self._known.clear()
+        self._outer.clear()
+        self._values.clear()
+        self._bytes = self._value_bytes = 0
 
 
 CURRENT: ContextVar[Memo | None] = ContextVar("memo", default=None)

@@ -17,6 +17,7 @@ BACKEND = Backend(
         **dict.fromkeys(("endpoint", "s3_endpoint"), _ADDRESS),
         "key_prefix": r"[\w.,+/-]*",
     },
+    engine_faults=("ttl-partial",),
     checkpoints="ckpt_backends.dynamodb.opening:open_store",
     changes="ckpt_backends.dynamodb.opening:open_writable",
 )

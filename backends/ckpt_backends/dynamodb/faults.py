@@ -1,4 +1,4 @@
-"""Faults of the times to live in a table."""
+"""Faults of the times to live in a table, and keys that contradict each other."""
 
 from __future__ import annotations
 
@@ -29,6 +29,16 @@ def table_faults(connection: DynamoConnection) -> Iterator[Fault]:
             "items have a time to live, but TTL is not enabled for the table, so they stay",
             fix=shell.command(*words, "--time-to-live-specification", _ENABLE),
         )
+
+
+def has_contradiction(items: Sequence[CheckpointItem]) -> bool:
+    """Whether a parent is missing or not older, or some checkpoints expire and others do not."""
+    there = {(one.key.checkpoint_ns, one.key.checkpoint_id) for one in items}
+    return len({one.expires_at is None for one in items}) > 1 or any(
+        (one.key.checkpoint_ns, one.parent) not in there or one.parent >= one.key.checkpoint_id
+        for one in items
+        if one.parent is not None
+    )
 
 
 def expiry_faults(thread_id: str, items: Sequence[CheckpointItem]) -> Iterator[Fault]:

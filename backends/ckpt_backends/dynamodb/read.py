@@ -20,7 +20,7 @@ from ckpt_backends.base import BaseStore, OnConnection
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.dynamodb.archive import checked_rows, checkpoint_row, write_row
 from ckpt_backends.dynamodb.connect import DynamoConnection, key_attributes
-from ckpt_backends.dynamodb.faults import expiry_faults, table_faults
+from ckpt_backends.dynamodb.faults import expiry_faults, has_contradiction, table_faults
 from ckpt_backends.dynamodb.index import DynamoIndex
 from ckpt_backends.dynamodb.items import (
     CHUNK_SORT,
@@ -280,8 +280,11 @@ class DynamoStore(OnConnection[DynamoConnection], BaseStore):
         return expiry_faults(thread_id, self._index.thread(thread_id))
 
     def suspect_threads(self) -> Iterator[str]:
-        """All threads: what a scan reads does not tell more."""
-        yield from self._everyone()
+        """The scan finds writes without a checkpoint; the rest needs one query for each thread."""
+        for thread_id in self._everyone():
+            items = self._index.thread(thread_id)
+            if thread_id in self._index.orphans or has_contradiction(items):
+                yield thread_id
 
     def _lengths(self, thread_id: str) -> Iterator[tuple[_Column, int]]:
         """Body and metadata are one stored value; its rest counts as the body.

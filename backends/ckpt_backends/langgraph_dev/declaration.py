@@ -26,6 +26,7 @@ BACKEND = Backend(
     claims_path=_claims,
     file_names=(f"{FOLDER}/",),
     inner_paths=(FOLDER, CHECKPOINTS, f"{FOLDER}/{CHECKPOINTS}"),
+    impossible_faults={"branches-share-value": "versions are unique"},
     checkpoints="ckpt_backends.langgraph_dev.opening:open_store",
     changes="ckpt_backends.langgraph_dev.opening:open_writable",
 )

@@ -18,6 +18,8 @@ BACKEND = Backend(
         "ssl_mode": "[a-zA-Z_]{0,16}",
         **dict.fromkeys(("connect_timeout", "read_timeout"), NUMBER),
     },
+    engine_faults=("index-missing", "schema-old", "index-stale", "space-free"),
+    impossible_faults={"branches-share-value": "versions are unique"},
     checkpoints="ckpt_backends.mysql.opening:open_store",
     changes="ckpt_backends.mysql.opening:open_writable",
 )

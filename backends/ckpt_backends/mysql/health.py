@@ -14,7 +14,6 @@ from ckpt_backends.mysql.database import MySQLDatabase
 from ckpt_backends.mysql.layout import (
     FULL,
     HASH,
-    NEWEST,
     SHALLOW,
     MySQLLayout,
     is_lookalike,
@@ -105,11 +104,13 @@ _UNMATCHED = f"""
 
 
 def schema_faults(database: MySQLDatabase, layout: MySQLLayout) -> Iterator[Fault]:
-    """What the migrations that were run should have left, and is not there."""
-    newest = NEWEST[layout.name]
-    last = -1 if layout.migration is None else layout.migration
-    if last > newest:
+    """What the migrations that were run should have left, and is not there.
+
+    Nothing is expected of an unknown saver.
+    """
+    if layout.unknown:
         return
+    last = -1 if layout.migration is None else layout.migration
     if layout.migration is not None:
         yield from missing_migrations([v for (v,) in database.rows(_VERSIONS, {})])
     of_saver = _OF_SAVER[layout.name]

@@ -41,7 +41,7 @@ _ALSO: Mapping[str, frozenset[str]] = {
     BLOBS: frozenset({HASH}),
     WRITES: frozenset({"task_path", HASH}),
 }
-NEWEST = {FULL: 21, SHALLOW: 10}
+_NEWEST = {FULL: 21, SHALLOW: 10}
 """By layout, the newest known migration."""
 _GENERATIONS = (
     (4, "before 2.0.6"),
@@ -159,7 +159,7 @@ def detect(
     if missing:
         raise unknown_tables(where, missing)
     unknown = [f"column {name}" for name in unknown_columns(columns, _ALSO)]
-    if migration is not None and migration > NEWEST[SHALLOW if shallow else FULL]:
+    if migration is not None and migration > _NEWEST[SHALLOW if shallow else FULL]:
         unknown.append(f"migration {migration}")
     layout = MySQLLayout(
         tables[CHECKPOINTS],

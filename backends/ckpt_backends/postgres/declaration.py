@@ -19,6 +19,7 @@ BACKEND = Backend(
         **dict.fromkeys(("sslmode", "target_session_attrs"), WORD),
         **dict.fromkeys(("port", "connect_timeout", "read_timeout"), NUMBER),
     },
+    engine_faults=("index-missing", "schema-old", "space-free"),
     checkpoints="ckpt_backends.postgres.opening:open_store",
     changes="ckpt_backends.postgres.opening:open_writable",
     memory="ckpt_backends.postgres.opening:open_memory",

@@ -97,7 +97,12 @@ A crash resets the counts. So the number of rows that the last VACUUM counted is
 
 
 def schema_faults(database: PostgresDatabase, layout: PostgresLayout) -> Iterator[Fault]:
-    """What the migrations that were run should have left, and is not there."""
+    """What the migrations that were run should have left, and is not there.
+
+    Nothing is expected of an unknown saver.
+    """
+    if layout.unknown:
+        return
     schema = quoted_name(layout.checkpoints.schema)
     # A role that reads the three tables may not be allowed to read this one.
     versions = [v for (v,) in database.attempt(_VERSIONS.format(schema), {}) or ()]

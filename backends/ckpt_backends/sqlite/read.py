@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from ckpt_backends.codec.limits import MOST_BYTES
+from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Checkpoint, CheckpointKey, Fault
 from ckpt_backends.protocol import CheckpointQuery
 from ckpt_backends.sql.blob_tables import typed
@@ -81,7 +82,10 @@ class SqliteStore(SqlStore):
         super().__init__(database, url, tables_of(self._layout, tables))
 
     def _saver(self) -> str:
-        first = next(self._stream(_FIRST, {}), (None, None))
+        try:
+            first = next(self._stream(_FIRST, {}), (None, None))
+        except StoreUnavailable:  # Other rows of a damaged file may be readable.
+            first = (None, None)
         return _saver(self._layout, *first)
 
     def notes(self) -> Sequence[str]:
@@ -195,7 +199,8 @@ class SqliteStore(SqlStore):
     def faults(self) -> Iterator[Fault]:
         from ckpt_backends.sqlite.health import key_faults
 
-        yield from key_faults(self._database)
+        if not self._layout.unknown:
+            yield from key_faults(self._database)
         yield from self._database.faults(self._tables.names)
 
     def sources(self, key: CheckpointKey) -> list[str]:

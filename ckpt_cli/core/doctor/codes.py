@@ -186,12 +186,12 @@ CODES: Mapping[str, Code] = {
     "index-missing": Code(
         Severity.WARNING,
         "an index of the official saver is missing",
-        "setup() was not run, or the index was dropped",
+        "the index was dropped, its build was stopped, or the rows were copied without it",
     ),
     "schema-old": Code(
         Severity.WARNING,
-        "a migration of the official saver has not been run",
-        "setup() was not run after an upgrade",
+        "a migration of the official saver is recorded as run, and what it made is missing",
+        "a column was dropped, or the tables were restored from an older copy",
     ),
     "ttl-partial": Code(
         Severity.WARNING,

@@ -13,7 +13,11 @@ _NO_FAULT = (
     NOT_STORED,  # The layout does not store it.
     _ENCRYPTED,
 )
-NOT_READ = "not read"
+_ABSENT = " is missing"
+"""End of the reason if a layout stores a value in several rows, and one of them is not stored."""
+_ELSEWHERE = "payload is in "
+"""Start of the reason if a value is in another store, which this run does not open."""
+_NOT_READ = "not read"
 """End of the reason why a value was left in the store: it is too long."""
 
 
@@ -23,7 +27,19 @@ def is_damaged(value: Value) -> bool:
         return False
     if value.reason.startswith(DAMAGED):
         return True
-    return not value.reason.startswith(_NO_FAULT) and not value.reason.endswith(NOT_READ)
+    return not value.reason.startswith(_NO_FAULT) and not is_unread(value)
+
+
+def is_absent(value: Value) -> bool:
+    """Return whether a part of a value is not stored; its saver may store it a moment later."""
+    return isinstance(value, Opaque) and value.reason.endswith(_ABSENT)
+
+
+def is_unread(value: Value) -> bool:
+    """Return whether a value was left in the store, or in another one."""
+    if not isinstance(value, Opaque):
+        return False
+    return value.reason.endswith(_NOT_READ) or value.reason.startswith(_ELSEWHERE)
 
 
 def is_encrypted(value: Value) -> bool:

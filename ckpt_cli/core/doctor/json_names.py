@@ -9,7 +9,7 @@ from typing import Any
 from ckpt_backends.codec.json.json_plus import BOM, check, integer
 from ckpt_backends.codec.limits import DEFAULT_LIMITS
 from ckpt_backends.codec.values import CHANNELS
-from ckpt_cli.core.doctor.named_types import NONE, NamedIn, Names, TypeName
+from ckpt_cli.core.doctor.named_types import NONE, NamedIn, Names, TypeName, check_length
 
 _OF_PYDANTIC = ("construct", "model_construct")
 _DECODER = json.JSONDecoder(parse_int=integer)
@@ -41,6 +41,7 @@ def _names_nothing(data: bytes) -> bool:
 
 
 def _parsed(data: bytes) -> Any:
+    check_length(data)
     text = data.removeprefix(BOM).decode("utf-8", "surrogatepass")
     check(text, DEFAULT_LIMITS)
     return _DECODER.decode(text)

@@ -23,7 +23,14 @@ from ckpt_backends.codec.msgpack.cursor import (
     skip,
 )
 from ckpt_backends.codec.values import CHANNELS
-from ckpt_cli.core.doctor.named_types import KNOWN, NONE, NamedIn, Names, TypeName
+from ckpt_cli.core.doctor.named_types import (
+    KNOWN,
+    NONE,
+    NamedIn,
+    Names,
+    TypeName,
+    check_length,
+)
 
 _METHOD, _NUMPY, _SNAPSHOT = 3, 6, 7
 _EXT = re.compile(
@@ -50,6 +57,7 @@ def msgpack_names(data: bytes) -> Names:
     """
     if names_nothing(data):
         return NONE
+    check_length(data)
     if len(data) > DEFAULT_LIMITS.nodes:
         skip(data, 0, DEFAULT_LIMITS)
     reader = _ExtNames()

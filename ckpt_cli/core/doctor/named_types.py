@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ckpt_backends.codec.limits import DEFAULT_LIMITS, PastLimit, past_bytes
+
 _LONGEST = 200
 
 
@@ -78,3 +80,9 @@ class KnownNames:
 
 KNOWN = KnownNames()
 """What this process remembers."""
+
+
+def check_length(data: bytes) -> None:
+    """Raise `PastLimit` for a value that is too long to be taken apart."""
+    if reason := past_bytes(len(data), DEFAULT_LIMITS):
+        raise PastLimit(reason)

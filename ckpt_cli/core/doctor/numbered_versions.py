@@ -8,7 +8,7 @@ gets the values of the other.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from ckpt_cli.core.state import Version
 
@@ -21,7 +21,6 @@ class NumberedVersions:
 
     def __init__(self) -> None:
         self._givers: dict[tuple[str, str], list[str]] = {}
-        self._given: dict[tuple[str, str], str] = {}
 
     def add(
         self, checkpoint_id: str, versions: Mapping[str, Version], introduced: Collection[str]
@@ -31,16 +30,10 @@ class NumberedVersions:
             version = versions[channel]
             if is_number(version):
                 self._givers.setdefault((channel, str(version)), []).append(checkpoint_id)
-                self._given[checkpoint_id, channel] = str(version)
 
-    def sharing(self, checkpoint_id: str, channel: str) -> tuple[str, list[str]]:
-        """Return the version that a checkpoint gave a channel, and who else gave it that one.
-
-        Both are empty if it gave none, or none that is a number.
-        """
-        version = self._given.get((checkpoint_id, channel), "")
-        others = [one for one in self._givers.get((channel, version), ()) if one != checkpoint_id]
-        return version, others
+    def givers(self, channel: str, version: Version) -> Sequence[str]:
+        """Return the checkpoints that gave a channel this version; none if it is not a number."""
+        return self._givers.get((channel, str(version)), ())
 
 
 def is_number(version: Version) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ckpt_backends.declaration import Backend
+from ckpt_backends.declaration import LAST_STORED, Backend
 from ckpt_backends.model import Capability as C
 from ckpt_cli.core.doctor.codes import CODES
 
@@ -33,7 +33,7 @@ _DONE_WRITES = Obstacle(
     "stores writes with the checkpoint that they produced", having=C.VALUES_ONLY
 )
 _INSIDE = Obstacle("values are stored inside checkpoints", having=C.INLINE_VALUES)
-_BY_TIME = Obstacle("the head is the checkpoint that was stored last", having=C.VALUES_ONLY)
+_BY_TIME = Obstacle(LAST_STORED, having=C.VALUES_ONLY)
 
 OBSTACLES: Mapping[str, tuple[Obstacle, ...]] = {
     "value-missing": (_INSIDE, _NO_VERSIONS),
@@ -61,9 +61,9 @@ OBSTACLES: Mapping[str, tuple[Obstacle, ...]] = {
 """Why codes cannot occur, as far as capabilities tell; the first that applies counts."""
 
 ENGINES: Mapping[str, str] = {
-    "index-missing": "its saver makes no index",
-    "schema-old": "its saver makes no migrations",
-    "ttl-partial": "nothing expires",
+    "index-missing": "its saver creates no index",
+    "schema-old": "its saver has no migrations",
+    "ttl-partial": "its rows do not expire one by one",
     "index-stale": "no index or pointer can disagree with the rows",
     "journal-hot": "the engine has no rollback journal beside its file",
     "log-large": "the engine bounds its log",
@@ -73,14 +73,18 @@ ENGINES: Mapping[str, str] = {
 """Codes of engines, each with the reason where a backend does not declare it."""
 
 
-def why_not(code: str, can: C, backend: Backend) -> str:
+def why_not(code: str, layout: str, backend: Backend) -> str:
     """Return why a code cannot occur on a layout of a backend; `''` if it can."""
+    can = backend.layouts[layout]
     found = next((one for one in OBSTACLES.get(code, ()) if one.applies(can)), None)
     if found is not None:
         return found.why
-    if code in ENGINES and code not in backend.engine_faults:
-        return ENGINES[code]
-    return backend.impossible_faults.get(code, "")
+    names = (f"{layout}:{code}", code)
+    for name in names:
+        if name in backend.impossible_faults:
+            return backend.impossible_faults[name]
+    is_declared = any(name in backend.engine_faults for name in names)
+    return "" if is_declared else ENGINES.get(code, "")
 
 
 def matrix(backends: Iterable[Backend]) -> tuple[list[str], list[list[str]], list[str]]:
@@ -88,19 +92,13 @@ def matrix(backends: Iterable[Backend]) -> tuple[list[str], list[list[str]], lis
 
     Each row is a code with a cell for each layout. A cell is `found`, or the number of a reason.
     """
-    layouts = dict(sorted(_layouts(backends)))
+    layouts = dict(sorted((name, one) for one in backends for name in one.layouts))
     reasons: dict[str, int] = {}
     rows = []
     for code in CODES:
         cells = [code]
-        for can, backend in layouts.values():
-            why = why_not(code, can, backend)
+        for name, backend in layouts.items():
+            why = why_not(code, name, backend)
             cells.append(f"({reasons.setdefault(why, len(reasons) + 1)})" if why else "found")
         rows.append(cells)
     return [*layouts], rows, [f"{number}. {why}" for why, number in reasons.items()]
-
-
-def _layouts(backends: Iterable[Backend]) -> Iterator[tuple[str, tuple[C, Backend]]]:
-    for backend in backends:
-        for name, can in backend.layouts.items():
-            yield name, (can, backend)

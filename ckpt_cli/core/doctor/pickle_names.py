@@ -14,7 +14,7 @@ from itertools import chain
 from ckpt_backends.codec.limits import DEFAULT_LIMITS
 from ckpt_backends.codec.pickle.machine import Dict, Global, Machine, Node, Object, Set
 from ckpt_backends.codec.values import CHANNELS
-from ckpt_cli.core.doctor.named_types import NamedIn, Names, TypeName
+from ckpt_cli.core.doctor.named_types import NamedIn, Names, TypeName, check_length
 
 _OPCODES = 16 * DEFAULT_LIMITS.nodes
 _BAD = (ValueError, IndexError, KeyError, AttributeError, TypeError)
@@ -78,6 +78,7 @@ class _Recorder(Machine):
 
 
 def _run(data: bytes) -> _Recorder:
+    check_length(data)
     is_old = data[:1] != _PROTO or data[1] < _FIRST_OF_PYTHON_3
     recorder = _Recorder(is_old=is_old)
     try:

@@ -6,7 +6,7 @@ from enum import Enum, auto
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.encryption import WRONG_KEY
-from ckpt_cli.core.doctor.damage import NOT_READ, is_damaged, is_encrypted
+from ckpt_cli.core.doctor.damage import is_damaged, is_encrypted, is_unread
 
 _EXT_CODES = 8
 """LangGraph's ext types of msgpack have the codes from 0 to 7; a newer release may add some."""
@@ -23,7 +23,7 @@ class Readability(Enum):
     REFUSED = auto()
     """It is encrypted, and does not open with the key: either is wrong."""
     UNREAD = auto()
-    """It is too long to read."""
+    """It is too long to read, or in a store that is not open."""
     FOREIGN = auto()
     """The layout does not store it, or another serializer wrote it."""
 
@@ -36,7 +36,7 @@ def readability(value: Value) -> Readability:
         return Readability.DAMAGED
     if is_encrypted(value):
         return Readability.REFUSED if value.reason == WRONG_KEY else Readability.CLOSED
-    return Readability.UNREAD if value.reason.endswith(NOT_READ) else Readability.FOREIGN
+    return Readability.UNREAD if is_unread(value) else Readability.FOREIGN
 
 
 def is_broken_inside(value: Value) -> bool:

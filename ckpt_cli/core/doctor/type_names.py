@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ckpt_backends.codec.limits import DEFAULT_LIMITS, PastLimit, past_bytes
 from ckpt_backends.codec.merged import MERGED, packed_parts
 from ckpt_backends.codec.values import JSON_TYPES
 from ckpt_backends.model import TypedBytes
@@ -18,12 +17,11 @@ from ckpt_cli.core.doctor.named_types import KNOWN, NONE, Names
 def type_names(typed: TypedBytes) -> Names:
     """Return what a value names. Raises `PastLimit`, and ValueError if it cannot be read."""
     _check(typed)
-    if reason := past_bytes(len(typed.data), DEFAULT_LIMITS):
-        raise PastLimit(reason)
     found = KNOWN.get(typed.type, typed.data)
     if found is None:
         found = _read(typed)
-        KNOWN.put(typed.type, typed.data, found)
+        if found:
+            KNOWN.put(typed.type, typed.data, found)
     return found
 
 

@@ -99,6 +99,8 @@ class Check:
     missing: int = 0
     """Number of writes that are not stored, though the checkpoint's versions or metadata name them.
     """
+    foreign: bool = False
+    """No known reducer explains the value, and it contains a text that it was not made from."""
     differing: Mapping[int, Differences] | None = None
     """For each candidate that does not explain it: where the stored value differs from its result.
     """

@@ -69,7 +69,13 @@ class _DeepCheck:
             self.found += self._orphans.values()
 
     def _watch(self, here: KeptCheckpoint, parent: KeptCheckpoint | None) -> None:
-        seen = seen_checkpoint(here.moment, None if parent is None else parent.moment)
+        key = here.moment.key
+        seen = seen_checkpoint(
+            here.moment,
+            None if parent is None else parent.moment,
+            self._terms.before,
+            is_head=self._reader.head(key.checkpoint_ns) == key.checkpoint_id,
+        )
         self.checked.checkpoints += 1
         self.checked.writes += len(seen.moment.writes)
         self.found += self._findings(seen)

@@ -27,7 +27,7 @@ class MissingParents:
 
     def at(self, seen: SeenCheckpoint) -> Iterator[Finding]:
         """Yield what a checkpoint lacks because its parent, or an ancestor, is missing."""
-        if not self._reader.has_history:
+        if not self._reader.has_history or seen.is_young:
             return
         checkpoint, body = seen.moment.checkpoint, seen.moment.body
         ns = checkpoint.key.checkpoint_ns
@@ -44,7 +44,9 @@ class MissingParents:
             unset = {one for one in unset & deltas if supersteps(metadata, one) != 0}
         own = checkpoint.key.checkpoint_id
         for channel in sorted(self._chains.lost_at(own, parent_id, unset, is_cut=is_cut)):
-            text = f"it has no snapshot, and its parent {parent_id} is not stored"
+            text = (
+                f"the last snapshot of '{channel}' is gone, with {parent_id} or an ancestor of it"
+            )
             yield seen.finding("delta-unanchored", text, channel)
         if is_cut and self._proves and self._has_older_ancestor(seen):
             text = f"its parent {parent_id} is not stored, although an older ancestor is"

@@ -33,13 +33,24 @@ def store_findings(store: Store) -> Iterator[Finding]:
 
 
 def threads_to_check(store: Store) -> Iterator[ThreadToCheck]:
-    """Yield all threads of a store, and last those of which only writes or other rows are left."""
-    suspects = set(store.suspect_threads())
+    """Yield all threads of a store, and last those of which only writes or other rows are left.
+
+    If the store cannot say which are suspect, all are, and its error is raised at the end.
+    """
+    failure: CkptError | None = None
+    suspects: set[str] = set()
+    try:
+        suspects.update(store.suspect_threads())
+    except CkptError as error:
+        failure = error
     for thread in store.threads():
-        yield ThreadToCheck(thread.thread_id, thread, thread.thread_id in suspects)
+        is_suspect = failure is not None or thread.thread_id in suspects
+        yield ThreadToCheck(thread.thread_id, thread, is_suspect)
         suspects.discard(thread.thread_id)
     for thread_id in sorted(suspects):
         yield ThreadToCheck(thread_id, None, is_suspect=True)
+    if failure is not None:
+        raise failure
 
 
 def chosen_threads(threads: Iterable[Thread]) -> Iterator[ThreadToCheck]:
@@ -115,22 +126,27 @@ def _check_heads(
     inference: TriggerInference,
     terms: Terms,
 ) -> None:
-    """Add what is found at the heads, with one head in memory at a time."""
-    known = {one.thread_id: one for one in threads if one.thread is not None}
-    left = dict.fromkeys(known)
+    """Add what is found at the heads, with one head in memory at a time.
+
+    If some cannot be read together, they are read one by one.
+    """
+    left = {one.thread_id: one for one in threads}
+    listed = [one.thread for one in threads if one.thread is not None]
     with remembering() as memo:
         try:
-            listed = [one.thread for one in known.values() if one.thread is not None]
             for head in read_heads(store, listed, inference, state=True):
-                one = known[head.key.thread_id]
-                left.pop(one.thread_id, None)
+                one = left.pop(head.key.thread_id)
                 reader = ThreadReader(store, one.thread or one.thread_id, inference)
                 checked, is_suspect = reports[one.thread_id].checked, one.is_suspect
                 found = head_findings(reader, head, memo, terms, checked, is_suspect=is_suspect)
                 _collect(reports[one.thread_id], found, terms)
+                memo.clear()  # Threads have little in common.
         except CkptError as error:
-            for thread_id in left:
-                reports[thread_id].unchecked = error.message
+            for thread_id, one in left.items():
+                if len(threads) > 1:
+                    _check_heads(store, [one], reports, inference, terms)
+                else:
+                    reports[thread_id].unchecked = error.message
 
 
 def _collect(report: ThreadReport, findings: Iterable[Finding], terms: Terms) -> None:
@@ -159,7 +175,10 @@ def _with_refs(store: Store, thread_id: str, findings: list[Finding]) -> Iterato
     if not any(one.checkpoint_id for one in findings):
         yield from findings
         return
-    refs = short_refs([one.key.checkpoint_id for one in store.checkpoints(thread_id)])
+    try:
+        refs = short_refs([one.key.checkpoint_id for one in store.checkpoints(thread_id)])
+    except CkptError:  # The report says already that something cannot be read.
+        refs = {}
     for one in findings:
         yield replace(one, ref=refs.get(one.checkpoint_id or ""))
 

@@ -40,7 +40,7 @@ def head_findings(
     """
     unread = UnreadableValues(memo)
     if not terms.deep:  # The deep check finds these in all checkpoints.
-        yield from _unreadable(reader, head, unread)
+        yield from _unreadable(reader, head, unread, terms)
         checked.values += unread.values
     if head.body.problem is None:
         if head.at is not None and head.at < terms.before:
@@ -54,8 +54,10 @@ def head_findings(
         raise Unreadable(unread.unchecked)
 
 
-def _unreadable(reader: ThreadReader, head: Moment, unread: UnreadableValues) -> Iterator[Finding]:
-    seen = seen_checkpoint(head, None)
+def _unreadable(
+    reader: ThreadReader, head: Moment, unread: UnreadableValues, terms: Terms
+) -> Iterator[Finding]:
+    seen = seen_checkpoint(head, None, terms.before, is_head=True)
     yield from unread.at(seen)
     yield from unread.end()
     for channel in lost_values(reader, head.checkpoint):

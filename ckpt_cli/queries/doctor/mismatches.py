@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+from ckpt_cli.core.doctor.certain_mismatch import is_certain
 from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.core.doctor.numbered_versions import NumberedVersions
 from ckpt_cli.core.replay.elimination import Check, Verdict
 from ckpt_cli.core.replay.report import Replayed, Transition, judge_all, verdicts
-from ckpt_cli.core.state import read_body
+from ckpt_cli.core.size_sums import namespace_kind
+from ckpt_cli.core.state import Version, read_body
 from ckpt_cli.core.tasks.task_ids import UPDATE_PATH
 from ckpt_cli.queries.doctor.seen import SeenCheckpoint
 from ckpt_cli.threads.thread import ThreadReader
@@ -23,6 +25,9 @@ class Mismatches:
     def __init__(self, reader: ThreadReader) -> None:
         self._reader = reader
         self._numbered: dict[str, NumberedVersions] = {}
+        self._young: set[tuple[str, str]] = set()
+        """Checkpoints of which a write may still be missing: savers store writes in the background.
+        """
         self._updated: set[tuple[str, str | None]] = set()
         """Checkpoints with a child that update_state made; its writes may have replaced others."""
 
@@ -30,6 +35,8 @@ class Mismatches:
         """Note what may explain a mismatch."""
         moment, parent = seen.moment, seen.parent
         key = moment.key
+        if seen.is_young:
+            self._young.add((key.checkpoint_ns, key.checkpoint_id))
         # The copy that a fork is has the versions of what it copied.
         if seen.is_apart and moment.source != "fork":
             numbered = self._numbered.setdefault(key.checkpoint_ns, NumberedVersions())
@@ -45,24 +52,27 @@ class Mismatches:
         """Yield the mismatches, except at channels of a checkpoint with a more exact finding."""
         ((_, judgements),) = judge_all([replayed], reducers)
         for transition in replayed.transitions:
+            if (transition.checkpoint_ns, transition.child) in self._young:
+                continue
             may_lack = (transition.checkpoint_ns, transition.parent) in self._updated
             for check, verdict, reason in verdicts(transition, judgements):
                 place = (transition.checkpoint_ns, transition.child, check.channel)
                 if verdict is not Verdict.MISMATCH or place in exact:
                     continue
                 finding = self._finding(transition, check, reason)
-                if not (may_lack and finding.code == "state-mismatch"):
+                graph = namespace_kind(transition.checkpoint_ns)
+                is_sure = not may_lack and is_certain(check, judgements[graph, check.channel])
+                if is_sure or finding.code != "state-mismatch":
                     yield finding
 
     def _finding(self, transition: Transition, check: Check, reason: str) -> Finding:
         ns, child = transition.checkpoint_ns, transition.child
         code, detail = "state-mismatch", reason
-        if check.lost and not check.missing:
-            code, detail = "value-missing", f"version {self._version(ns, check)} is not stored"
-        elif (numbered := self._numbered.get(ns)) is not None:
-            version, others = numbered.sharing(child, check.channel)
-            other = next((one for one in others if self._is_beside(ns, child, one)), None)
-            if other is not None:
+        if ns in self._numbered or check.lost:
+            version = self._version(ns, check)
+            if check.lost and not check.missing:
+                code, detail = "value-missing", f"version {version} is not stored"
+            elif (other := self._other_giver(ns, check, version)) is not None:
                 code = "branches-share-value"
                 detail = f"version {version} holds what checkpoint {other} of another branch wrote"
         return Finding(
@@ -74,14 +84,19 @@ class Mismatches:
             channel=check.channel,
         )
 
-    def _version(self, ns: str, check: Check) -> str:
+    def _version(self, ns: str, check: Check) -> Version:
         for one in self._reader.store.checkpoints(
             self._reader.thread_id, checkpoint_ns=ns, checkpoint_ids=[check.child], body=True
         ):
-            return str(read_body(one).versions.get(check.channel))
+            return read_body(one).versions.get(check.channel, "?")
         return "?"
 
-    def _is_beside(self, ns: str, one: str, other: str) -> bool:
-        """Return whether neither checkpoint is an ancestor of the other."""
-        ancestry = self._reader.ancestry
-        return one not in ancestry(ns, other) and other not in ancestry(ns, one)
+    def _other_giver(self, ns: str, check: Check, version: Version) -> str | None:
+        """Return a checkpoint of another branch that gave the channel the same version."""
+        if ns not in self._numbered:
+            return None
+        child, ancestry = check.child, self._reader.ancestry
+        for one in self._numbered[ns].givers(check.channel, version):
+            if one not in ancestry(ns, child) and child not in ancestry(ns, one):
+                return one
+        return None

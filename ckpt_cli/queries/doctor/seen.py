@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from ckpt_backends.model import Checkpoint
 from ckpt_cli.core.doctor.codes import Severity
@@ -20,6 +21,10 @@ class SeenCheckpoint:
     """None if it has none, or one that is not stored or is stored as a younger one."""
     introduced: frozenset[str]
     """Channels with another version than at the parent; all channels without a parent."""
+    is_young: bool
+    """Whether an agent may still be storing what belongs to it."""
+    is_head: bool
+    """Whether an agent may be storing writes of it now, however old it is."""
 
     @property
     def is_apart(self) -> bool:
@@ -61,10 +66,18 @@ class SeenCheckpoint:
         )
 
 
-def seen_checkpoint(moment: Moment, parent: Moment | None) -> SeenCheckpoint:
-    """Compare the channel versions of a checkpoint with those of its parent."""
+def seen_checkpoint(
+    moment: Moment, parent: Moment | None, before: datetime, *, is_head: bool
+) -> SeenCheckpoint:
+    """Compare the channel versions of a checkpoint with those of its parent.
+
+    What was stored after `before` is young.
+    """
+    at = moment.at
+    is_young = at is not None and at >= before
     versions = moment.body.versions
     if parent is None:
-        return SeenCheckpoint(moment, None, frozenset(versions))
+        return SeenCheckpoint(moment, None, frozenset(versions), is_young, is_head)
     changed = versions.items() - parent.body.versions.items()
-    return SeenCheckpoint(moment, parent, frozenset(channel for channel, _ in changed))
+    introduced = frozenset(name for name, _ in changed)
+    return SeenCheckpoint(moment, parent, introduced, is_young, is_head)

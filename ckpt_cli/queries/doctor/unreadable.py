@@ -9,7 +9,7 @@ from ckpt_backends.codec import decode
 from ckpt_backends.codec.memo import Memo
 from ckpt_backends.codec.values import Cut, Opaque, Value
 from ckpt_backends.model import TypedBytes
-from ckpt_cli.core.doctor.damage import is_damaged
+from ckpt_cli.core.doctor.damage import is_absent, is_damaged
 from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.core.doctor.readability import Readability, is_broken_inside, readability
 from ckpt_cli.queries.doctor.missing import lost_here
@@ -47,7 +47,9 @@ class UnreadableValues:
                 finding = seen.finding("value-unreadable", text, write.channel, write.task_id)
                 # No plan restores a write.
                 finding = replace(finding, own_command="show TARGET")
-                yield from self._judged(write.value, decode(write.value), finding)
+                value = decode(write.value)
+                if not (is_absent(value) and (seen.is_young or seen.is_head)):
+                    yield from self._judged(write.value, value, finding)
         for channel in lost_here(seen):
             yield missing_value(seen, channel)
 
@@ -69,7 +71,8 @@ class UnreadableValues:
             return
         text = f"the checkpoint cannot be decoded: {_what(body, len(body.data))}"
         self.has_broken_body |= problem is not None
-        yield from self._judged(body, problem, seen.finding("body-unreadable", text))
+        if not (is_absent(problem) and seen.is_young):
+            yield from self._judged(body, problem, seen.finding("body-unreadable", text))
 
     def _of_metadata(self, seen: SeenCheckpoint) -> Iterator[Finding]:
         body, metadata = seen.moment.checkpoint.body, seen.moment.checkpoint.metadata
@@ -121,7 +124,7 @@ class UnreadableValues:
         elif found is Readability.REFUSED and len(self._refused) < _MOST:
             self._refused.append(finding)
         elif found is Readability.UNREAD:
-            self._unchecked = self._unchecked or f"a value is {typed.problem}"
+            self._unchecked = self._unchecked or f"cannot read a value: {typed.problem}"
 
 
 def missing_value(seen: SeenCheckpoint, channel: str) -> Finding:

@@ -63,7 +63,8 @@ class ThreadTabsScreen(LiveScreen):
     def draw(self) -> None:
         super().draw()
         self._mark()
-        if self.checked is None:
+        # A store that lists by scans may charge for each read.
+        if self.checked is None and not self._scans:
             pause = max(_RESTED, self._check_took * SHARE)
             self.schedule("findings", pause, self.load_findings)
 

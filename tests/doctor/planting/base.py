@@ -11,11 +11,15 @@ from typing import Any, ClassVar, Generic, TypeVar
 from uuid import UUID
 
 import ormsgpack
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from ckpt_backends.testing.harness import Harness
+from ckpt_backends.testing.scenarios.graphs import chat
 
 SERDE = JsonPlusSerializer()
+KEY = b"0123456789abcdef"
+"""The key of encrypted threads."""
 SPOILT = b"\xc1 spoilt"
 """Bytes that no serializer writes; as msgpack and as JSON they cannot be decoded."""
 OLD_ID = "1b21dd21-3814-6000-8000-0123456789ab"
@@ -54,6 +58,8 @@ class Planter(ABC, Generic[H]):
     """Whether the body of a checkpoint can be undecodable, and the checkpoint still be found."""
     spoils_values: ClassVar[bool] = True
     """Whether a single value can be undecodable."""
+    expires: ClassVar[bool] = False
+    """Whether the engine can remove one row of a thread after a time."""
     spoils_metadata: ClassVar[bool] = True
     """Whether metadata can be undecodable beside a sound body."""
     spoils_writes: ClassVar[bool] = True
@@ -162,6 +168,21 @@ class Planter(ABC, Generic[H]):
     def put_writes(self, place: Place, writes: list[tuple[str, Any]], task_id: str) -> None:
         """Store writes by the official saver."""
         self.harness.kept_saver.put_writes(place.config, writes, task_id)
+
+    def put_encrypted(self, thread_id: str) -> None:
+        """Run a conversation through the official saver with a key."""
+        saver = self.harness.kept_saver
+        owner = getattr(saver, "serializer", saver)
+        before, owner.serde = owner.serde, EncryptedSerializer.from_pycryptodome_aes(key=KEY)
+        try:
+            config = {"configurable": {"thread_id": thread_id}}
+            chat(saver).invoke({"messages": [("user", "Hello?")]}, config, durability="sync")
+        finally:
+            owner.serde = before
+
+    def expire(self, place: Place) -> None:
+        """Let the engine remove a checkpoint in an hour."""
+        raise NotImplementedError
 
     # A checkpoint more
 

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from tests.doctor.planting.base import SERDE, SPOILT, Place, Planter
-from tests.harness.dynamodb import DynamoDbHarness
+from tests.harness.dynamodb import DynamoDbHarness, _moved
 
 
 class DynamoDbPlanter(Planter[DynamoDbHarness]):
     """Items of `DynamoDBSaver`: what a row is, and its payload apart."""
+
+    def copy(self, thread_id: str, new_id: str) -> None:
+        # The harness reads the whole table for each copy, which takes long as it grows.
+        for item in self._originals(thread_id):
+            self._put(_moved(item, thread_id, new_id))
+
+    @cache  # noqa: B019 - a planter lives as long as its store
+    def _originals(self, thread_id: str) -> list[dict[str, Any]]:
+        return list(self.harness._of(thread_id))
 
     def _query(self, partition: str) -> list[dict[str, Any]]:
         pages = self.harness.client.get_paginator("query").paginate(
@@ -46,8 +56,8 @@ class DynamoDbPlanter(Planter[DynamoDbHarness]):
         self.harness.client.put_item(TableName=self.harness.table, Item=item)
 
     def parent(self, place: Place) -> str | None:
-        found = self._item(self._key(place)).get("parent_checkpoint_id", {})
-        return found.get("S")
+        found: str | None = self._item(self._key(place)).get("parent_checkpoint_id", {}).get("S")
+        return found
 
     def remove(self, place: Place) -> None:
         self.harness.client.delete_item(TableName=self.harness.table, Key=self._key(place))

@@ -15,11 +15,10 @@ BY_CALL = {"lc": 2, "type": "constructor", "id": ["os", "system"], "args": ["tru
 """The JSON of an object that a trusting decoder makes by `os.system("true")`."""
 
 
-class JsonPlanter(Planter[H]):
-    """Documents of RedisJSON, by names that a subclass knows."""
+class RedisKeysPlanter(Planter[H]):
+    """Keys of any layout in Redis, by names that a subclass knows."""
 
-    spoils_values: ClassVar[bool] = False
-    dangerous: ClassVar[Any] = BY_CALL
+    expires: ClassVar[bool] = True
 
     @property
     def client(self) -> Any:
@@ -27,6 +26,19 @@ class JsonPlanter(Planter[H]):
 
     def name(self, place: Place) -> str:
         """Return the key of a checkpoint."""
+        raise NotImplementedError
+
+    def expire(self, place: Place) -> None:
+        self.client.expire(self.name(place), 3600)
+
+
+class JsonPlanter(RedisKeysPlanter[H]):
+    """Documents of RedisJSON."""
+
+    spoils_values: ClassVar[bool] = False
+    dangerous: ClassVar[Any] = BY_CALL
+
+    def name(self, place: Place) -> str:
         return f"checkpoint:{place.thread_id}:{place.checkpoint_ns or '__empty__'}:" + (
             place.checkpoint_id
         )
@@ -146,14 +158,10 @@ class ShallowRedisPlanter(JsonPlanter[RedisHarness]):
         raise LookupError(channel)
 
 
-class HashPlanter(Planter[PlainRedisHarness]):
+class HashPlanter(RedisKeysPlanter[PlainRedisHarness]):
     """Hashes of the saver of LangGraph's guide."""
 
-    @property
-    def client(self) -> Any:
-        return self.harness.client
-
-    def _name(self, place: Place) -> str:
+    def name(self, place: Place) -> str:
         return f"checkpoint${place.thread_id}${place.checkpoint_ns}${place.checkpoint_id}"
 
     def ids(self, thread_id: str, checkpoint_ns: str) -> list[str]:
@@ -166,24 +174,24 @@ class HashPlanter(Planter[PlainRedisHarness]):
         return list({one.decode().split("$")[2] for one in found})
 
     def parent(self, place: Place) -> str | None:
-        return self.client.hget(self._name(place), "parent_checkpoint_id").decode() or None
+        return self.client.hget(self.name(place), "parent_checkpoint_id").decode() or None
 
     def remove(self, place: Place) -> None:
-        self.client.delete(self._name(place))
+        self.client.delete(self.name(place))
 
     def body(self, place: Place) -> Any:
-        tag, data = self.client.hmget(self._name(place), "type", "checkpoint")
+        tag, data = self.client.hmget(self.name(place), "type", "checkpoint")
         return SERDE.loads_typed((tag.decode(), data))
 
     def set_body(self, place: Place, body: Any) -> None:
         tag, data = SERDE.dumps_typed(body)
-        self.client.hset(self._name(place), mapping={"type": tag, "checkpoint": data})
+        self.client.hset(self.name(place), mapping={"type": tag, "checkpoint": data})
 
     def spoil_body(self, place: Place) -> None:
-        self.client.hset(self._name(place), "checkpoint", SPOILT)
+        self.client.hset(self.name(place), "checkpoint", SPOILT)
 
     def spoil_metadata(self, place: Place) -> None:
-        self.client.hset(self._name(place), "metadata", SPOILT)
+        self.client.hset(self.name(place), "metadata", SPOILT)
 
     def set_write(self, place: Place, channel: str, change: Callable[[Any], Any]) -> str:
         name = self._write(place, channel)
@@ -198,21 +206,17 @@ class HashPlanter(Planter[PlainRedisHarness]):
         return name.split("$")[4]
 
     def _write(self, place: Place, channel: str) -> str:
-        start = self._name(place).replace("checkpoint$", "writes$", 1)
+        start = self.name(place).replace("checkpoint$", "writes$", 1)
         found = self.client.scan_iter(f"{start}$*", 10_000)
         names = [one for one in found if self.client.hget(one, "channel") == channel.encode()]
         name: bytes = names[0]
         return name.decode()
 
 
-class PlainPlanter(Planter[PlainRedisSaverHarness]):
+class PlainPlanter(RedisKeysPlanter[PlainRedisSaverHarness]):
     """Strings of langgraph-checkpoint-plainredis, whose head is the one that was stored last."""
 
-    @property
-    def client(self) -> Any:
-        return self.harness.client
-
-    def _name(self, place: Place, kind: str = "cp") -> str:
+    def name(self, place: Place, kind: str = "cp") -> str:
         return f"lg:{kind}:{place.thread_id}:{place.checkpoint_ns}:{place.checkpoint_id}"
 
     def _get(self, name: str) -> Any:
@@ -230,11 +234,11 @@ class PlainPlanter(Planter[PlainRedisSaverHarness]):
         return sorted(one["ns"] for one in told if one["thread"] == thread_id)
 
     def parent(self, place: Place) -> str | None:
-        found: str | None = self._get(self._name(place))["parent_id"]
+        found: str | None = self._get(self.name(place))["parent_id"]
         return found
 
     def remove(self, place: Place) -> None:
-        self.client.delete(self._name(place))
+        self.client.delete(self.name(place))
 
     def forget_head(self, place: Place) -> None:
         self.remove(place)
@@ -252,17 +256,17 @@ class PlainPlanter(Planter[PlainRedisSaverHarness]):
         return child
 
     def body(self, place: Place) -> Any:
-        return self._get(self._name(place))["checkpoint"]
+        return self._get(self.name(place))["checkpoint"]
 
     def set_body(self, place: Place, body: Any) -> None:
-        self._set(self._name(place), {**self._get(self._name(place)), "checkpoint": body})
+        self._set(self.name(place), {**self._get(self.name(place)), "checkpoint": body})
 
     def spoil_body(self, place: Place) -> None:
-        self.client.set(self._name(place), _packed_bytes("msgpack", SPOILT))
+        self.client.set(self.name(place), _packed_bytes("msgpack", SPOILT))
 
     def spoil_metadata(self, place: Place) -> None:
-        whole = self._get(self._name(place))
-        self._set(self._name(place), {**whole, "metadata": self.garbage})
+        whole = self._get(self.name(place))
+        self._set(self.name(place), {**whole, "metadata": self.garbage})
 
     def value(self, place: Place, channel: str) -> Any:
         return self._get(self._blob(place, channel))
@@ -287,42 +291,38 @@ class PlainPlanter(Planter[PlainRedisSaverHarness]):
     def set_write(self, place: Place, channel: str, change: Callable[[Any], Any]) -> str:
         field, (task_id, _, value) = self._write(place, channel)
         packed = _packed((task_id, channel, change(value)))
-        self.client.hset(self._name(place, "wr"), field, packed)
+        self.client.hset(self.name(place, "wr"), field, packed)
         return task_id
 
     def spoil_write(self, place: Place, channel: str) -> str:
         field, (task_id, _, _) = self._write(place, channel)
-        self.client.hset(self._name(place, "wr"), field, _packed((task_id, channel, self.garbage)))
+        self.client.hset(self.name(place, "wr"), field, _packed((task_id, channel, self.garbage)))
         return task_id
 
     def _write(self, place: Place, channel: str) -> tuple[bytes, tuple[str, str, Any]]:
-        for field, data in self.client.hgetall(self._name(place, "wr")).items():
+        for field, data in self.client.hgetall(self.name(place, "wr")).items():
             write = SERDE.loads_typed(_unpacked(data))
             if write[1] == channel:
                 return field, write
         raise LookupError(channel)
 
 
-class ValkeyPlanter(Planter[ValkeyHarness]):
+class ValkeyPlanter(RedisKeysPlanter[ValkeyHarness]):
     """Strings of ValkeySaver, with a list of the checkpoints of each namespace."""
 
-    @property
-    def client(self) -> Any:
-        return self.harness.client
-
-    def _name(self, place: Place, kind: str = "checkpoint") -> str:
+    def name(self, place: Place, kind: str = "checkpoint") -> str:
         start = f"{kind}:{{{place.thread_id}}}:{place.checkpoint_ns}"
         return start if kind == "thread" else f"{start}:{place.checkpoint_id}"
 
     def _stored(self, place: Place) -> Any:
-        return json.loads(self.client.get(self._name(place)))
+        return json.loads(self.client.get(self.name(place)))
 
     def _change(self, place: Place, **fields: Any) -> None:
         text = json.dumps({**self._stored(place), **fields}, separators=(",", ":"))
-        self.client.set(self._name(place), text)
+        self.client.set(self.name(place), text)
 
     def ids(self, thread_id: str, checkpoint_ns: str) -> list[str]:
-        names = self.client.lrange(self._name(Place(thread_id, checkpoint_ns, ""), "thread"), 0, -1)
+        names = self.client.lrange(self.name(Place(thread_id, checkpoint_ns, ""), "thread"), 0, -1)
         return [one.decode() for one in names]
 
     def namespaces(self, thread_id: str) -> list[str]:
@@ -335,15 +335,15 @@ class ValkeyPlanter(Planter[ValkeyHarness]):
         return found
 
     def remove(self, place: Place) -> None:
-        self.client.delete(self._name(place))
+        self.client.delete(self.name(place))
 
     def forget_head(self, place: Place) -> None:
         self.remove(place)
-        self.client.lrem(self._name(place, "thread"), 0, place.checkpoint_id)
+        self.client.lrem(self.name(place, "thread"), 0, place.checkpoint_id)
 
     def put_behind(self, head: Place, checkpoint_id: str) -> Place:
         child = super().put_behind(head, checkpoint_id)
-        listed = self._name(head, "thread")
+        listed = self.name(head, "thread")
         self.client.lpop(listed)
         self.client.linsert(listed, "AFTER", head.checkpoint_id, checkpoint_id)
         return child
@@ -375,7 +375,7 @@ class ValkeyPlanter(Planter[ValkeyHarness]):
         return self._edit_write(place, channel, lambda one: {**one, "value": spoilt})
 
     def _edit_write(self, place: Place, channel: str, change: Callable[[Any], Any]) -> str:
-        name = self._name(place, "writes")
+        name = self.name(place, "writes")
         found = json.loads(self.client.get(name))
         at = next(n for n, one in enumerate(found) if one["channel"] == channel)
         found[at] = change(found[at])

@@ -37,6 +37,7 @@ class SqlPlanter(Planter[H]):
         return [ns for (ns,) in self.run(found, thread_id)]
 
     def parent(self, place: Place) -> str | None:
+        found: str | None
         ((found,),) = self.run(*self._of("SELECT parent_checkpoint_id FROM checkpoints", place))
         return found
 
@@ -53,12 +54,12 @@ class SqlPlanter(Planter[H]):
         task_id, idx, tag, data = self._write(place, channel)
         tag, data = SERDE.dumps_typed(change(SERDE.loads_typed((tag, bytes(data)))))
         self._store_write(place, task_id, idx, tag, data)
-        return task_id
+        return str(task_id)
 
     def spoil_write(self, place: Place, channel: str) -> str:
         task_id, idx, tag, _ = self._write(place, channel)
         self._store_write(place, task_id, idx, tag, SPOILT)
-        return task_id
+        return str(task_id)
 
     def _write(self, place: Place, channel: str) -> Any:
         query = f"SELECT task_id, idx, type, {self.cell} FROM {self.writes}"
@@ -210,9 +211,9 @@ class _Shallow(BlobTablesPlanter[Harness]):
         raise NotImplementedError
 
 
-class ShallowPostgresPlanter(_Shallow, PostgresPlanter):  # type: ignore[misc]
+class ShallowPostgresPlanter(_Shallow, PostgresPlanter):
     """PostgreSQL with the newest checkpoint only."""
 
 
-class ShallowMySQLPlanter(_Shallow, MySQLPlanter):  # type: ignore[misc]
+class ShallowMySQLPlanter(_Shallow, MySQLPlanter):
     """MySQL with the newest checkpoint only."""

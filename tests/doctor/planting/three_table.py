@@ -124,7 +124,7 @@ class ThreeTablePlanter(Planter[ThreeTableHarness]):
         where = "thread_id = ? AND checkpoint_id = ? AND channel = ?"
         values = place.thread_id, place.checkpoint_id, channel
         (found,) = self.run(f"{query} WHERE {where}", *values)
-        return found  # type: ignore[return-value]
+        return found
 
     def _store_write(self, place: Place, channel: str, tag: str, data: bytes) -> None:
         where = "thread_id = ? AND checkpoint_id = ? AND channel = ?"

@@ -13,5 +13,6 @@ BACKEND = Backend(
         "value-unreadable": "a pickle is decoded as a whole",
         "namespace-orphaned": "has no namespaces",
     },
+    engine_faults=("index-missing", "space-free", "document-near-limit"),
     recognise="ckpt_backends.apps.kaflow.recognise:recognise",
 )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from ckpt_backends.apps.plainredis.registry_faults import registry_faults
 from ckpt_backends.apps.plainredis.separate_values import SeparateValues, measured
 from ckpt_backends.apps.plainredis.stored_values import (
     CheckpointContents,
@@ -54,7 +55,6 @@ from ckpt_backends.redis.engine.thread_faults import ThreadKey
 
 _CHECKPOINTS_AT_ONCE = 50
 _CALLS = re.compile(rf"(.*?):({CALL}):(.*)", re.DOTALL)
-_CALLED = re.compile(rf"(.*?):({CALL})", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +126,8 @@ class PlainContents(PlainTimelines):
             timeline = known.get(suffix)
             if timeline is not None:
                 place = (timeline.thread_id, timeline.checkpoint_ns)
-            elif called := _CALLED.fullmatch(text(suffix)):
-                place = (called[1], called[2])
             else:
-                thread_id, _, ns = text(suffix).rpartition(":")
-                place = (thread_id, ns)
+                place = self.place_of(suffix)
             found[name] = CheckpointKey(*place, text(own))
         return found
 
@@ -310,6 +307,9 @@ class PlainContents(PlainTimelines):
         self, places: Sequence[CheckpointEntry] | Sequence[BlobEntry]
     ) -> Iterator[tuple[str, int, int]]:
         return measured(self.connection, [one.name for one in places])
+
+    def faults(self) -> Iterator[Fault]:
+        return registry_faults(self)
 
     def expiring_keys(self, found: ThreadKeys) -> Iterator[ThreadKey]:
         yield from super().expiring_keys(found)

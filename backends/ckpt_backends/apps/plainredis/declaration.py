@@ -13,5 +13,6 @@ BACKEND = Backend(
     },
     engine="redis",
     impossible_faults={"id-not-increasing": LAST_STORED},
+    engine_faults=("index-stale", "ttl-partial"),
     recognise="ckpt_backends.apps.plainredis.layout:PlainRecogniser",
 )

@@ -16,6 +16,7 @@ ckpt ignore such ids. Versions are numbers.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -24,6 +25,7 @@ from ckpt_backends.apps.plainredis.declaration import BACKEND
 from ckpt_backends.model import BlobKey, CheckpointKey
 from ckpt_backends.redis.engine.connection import RedisConnection
 from ckpt_backends.redis.engine.keyspace import (
+    CALL,
     CheckpointEntry,
     ListedNamespace,
     beginning,
@@ -37,6 +39,7 @@ from ckpt_backends.redis.engine.thread_listing import namespaces_of
 USUAL_PREFIX = "lg"
 _TIMELINES_AT_ONCE = 100
 NAMES_AT_ONCE = 500
+_CALLED = re.compile(rf"(.*?):({CALL})", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,13 @@ class PlainTimelines(RedisLayout):
     def timeline(self, thread_id: str, ns: str) -> NamespaceEntries:
         """The timeline of a namespace; it may not exist."""
         return NamespaceEntries(thread_id, ns, self._name("idx", thread_id, ns))
+
+    def place_of(self, suffix: bytes) -> tuple[str, str]:
+        """The thread and the namespace that THREAD:NS most likely means."""
+        if called := _CALLED.fullmatch(text(suffix)):
+            return called[1], called[2]
+        thread_id, _, ns = text(suffix).rpartition(":")
+        return thread_id, ns
 
     def _name(self, *parts: str) -> bytes:
         return raw(":".join((self.prefix, *parts)))

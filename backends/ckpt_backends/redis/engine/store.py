@@ -223,13 +223,27 @@ class RedisStore(BaseStore):
         )
 
     def suspect_threads(self) -> Iterator[str]:
-        """All threads: an engine without joins has to read the keys of each."""
-        known = {one.thread_id for one in self.threads()}
-        yield from known
+        # In the order of the listing, in which keys of several threads are read together.
+        listed = [one.thread_id for one in self.threads()]
+        yield from filter(self._is_suspect, listed)
+        known = set(listed)
         for thread_id in self._layout.threads_with_writes():
             if thread_id not in known:
                 known.add(thread_id)
                 yield thread_id
+
+    def _is_suspect(self, thread_id: str) -> bool:
+        """Whether the keys of a thread may contradict each other. Reads no value."""
+        found = self._find(thread_id)
+        if not self._layout.lists_parents:
+            return True
+        for (ns, own), one in found.places.items():
+            if one.parent and ((ns, one.parent) not in found.places or one.parent >= own):
+                return True
+        ids = {own for _, own in found.places}
+        if any(write.checkpoint_id not in ids for write in found.writes):
+            return True
+        return any(True for _ in self._layout.thread_faults(thread_id, found))
 
     def refresh(self) -> None:
         self._threads = None

@@ -15,5 +15,6 @@ BACKEND = Backend(
     title="Redis",
     layouts={"redis-hash": _ANY, "redis-hash-colon": _ANY},
     engine="redis",
+    engine_faults=("ttl-partial",),
     recognise="ckpt_backends.redis.hashes.layout:HashRecogniser",
 )

@@ -12,6 +12,12 @@ BACKEND = Backend(
         "redis-js-shallow": Capability.INLINE_VALUES | _ANY,
     },
     engine="redis",
-    impossible_faults={"value-unreadable": "the engine parses all values"},
+    engine_faults=("ttl-partial",),
+    impossible_faults={
+        "value-unreadable": "the engine parses all values",
+        "type-blocked": "values are stored as JSON",
+        "plaintext-among-encrypted": "LangGraph.js does not encrypt",
+        "branches-share-value": "checkpoints also store the values that they changed",
+    },
     recognise="ckpt_backends.redis.javascript.documents:JavaScriptRecogniser",
 )

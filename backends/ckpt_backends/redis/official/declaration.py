@@ -12,5 +12,10 @@ BACKEND = Backend(
         "redis-shallow": Capability.WRITES | Capability.TASK_PATH | _ANY,
     },
     engine="redis",
+    engine_faults=("index-missing", "index-stale", "ttl-partial"),
+    impossible_faults={
+        "type-blocked": "values are stored as JSON",
+        "plaintext-among-encrypted": "its saver does not encrypt",
+    },
     recognise="ckpt_backends.redis.official.recognise:DocumentRecogniser",
 )

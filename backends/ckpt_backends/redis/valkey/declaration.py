@@ -21,6 +21,7 @@ BACKEND = Backend(
     extra="valkey",
     # Savers for Redis run on Valkey too, so its URLs open their layouts, with their parameters.
     params=PARAMS,
+    engine_faults=("index-stale", "ttl-partial"),
     checkpoints="ckpt_backends.redis.opening:open_store",
     changes="ckpt_backends.redis.opening:open_writable",
     memory="ckpt_backends.redis.opening:open_memory",

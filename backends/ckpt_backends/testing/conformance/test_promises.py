@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise, product
+from typing import Any
 
 import pytest
 
@@ -177,13 +178,16 @@ def test_checkpoints_and_writes_of_many_threads_are_those_of_each(
         replace(newest[0], checkpoint_id=newest[-1].checkpoint_id),
     ]
     asked = [*newest, *missing]
-    for body, metadata in product((False, True), repeat=2):
+    kinds = product((False, True), repeat=2)
+    reads: list[dict[str, Any]] = [{"body": body, "metadata": meta} for body, meta in kinds]
+    reads += [{"body": True, "values": values} for values in (True, ["items"])]
+    for options in reads:
         one_by_one = {
             one.key: one
             for thread_id in filled.threads
-            for one in store.checkpoints(thread_id, body=body, metadata=metadata)
+            for one in store.checkpoints(thread_id, **options)
         }
-        found = list(store.checkpoints_at(asked, body=body, metadata=metadata))
+        found = list(store.checkpoints_at(asked, **options))
         assert {one.key: one for one in found} == one_by_one
         assert len(found) == len(one_by_one)
     for channels, values in ((None, False), (None, True), (None, ["__interrupt__"]), (["x"], True)):
@@ -261,6 +265,22 @@ def test_values_kept_apart_are_read_only_where_asked_for(store: Store, thread_id
 def test_sources_name_the_checkpoint(store: Store, filled: FilledStore, thread_id: str) -> None:
     key = next(store.checkpoints(thread_id)).key
     assert any(key.checkpoint_id in source for source in store.sources(key))
+
+
+def test_threads_that_are_not_suspect_have_keys_that_fit_together(store: Store) -> None:
+    suspects = list(store.suspect_threads())
+    assert len(set(suspects)) == len(suspects)
+    for thread_id in {one.thread_id for one in store.threads()}.difference(suspects):
+        assert list(store.thread_faults(thread_id)) == []
+        if Capability.HISTORY not in store.describe().capabilities:
+            continue  # without a history, parents and checkpoints with writes are not stored
+        checkpoints = list(store.checkpoints(thread_id))
+        known = {one.key for one in checkpoints}
+        for one in checkpoints:
+            if (parent := one.parent_checkpoint_id) is not None:
+                assert replace(one.key, checkpoint_id=parent) in known
+                assert parent < one.key.checkpoint_id
+        assert {one.key for one in store.writes(thread_id)} <= known
 
 
 def test_closing_twice_is_allowed(filled: FilledStore) -> None:

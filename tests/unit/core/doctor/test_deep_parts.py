@@ -52,6 +52,8 @@ def unique(number: int, suffix: int) -> str:
         ),
         (TypedBytes("json", b"", problem=LOST_DELTA.reason), Readability.FOREIGN),
         (TypedBytes("", b"x", problem="not valid base64"), Readability.DAMAGED),
+        (TypedBytes("msgpack", b"", problem="payload 'k' is missing"), Readability.DAMAGED),
+        (TypedBytes("msgpack", b"", problem="payload is in S3: add ?bucket=N"), Readability.UNREAD),
     ],
 )
 def test_only_damaged_bytes_are_called_damaged(typed: TypedBytes, expected: Readability) -> None:
@@ -108,9 +110,9 @@ def test_branches_that_count_alike_are_found() -> None:
     numbered = NumberedVersions()
     numbered.add("a", {"items": 3, "own": unique(3, 5)}, ["items", "own"])
     numbered.add("b", {"items": 3, "own": unique(3, 5)}, ["items", "own"])
-    assert numbered.sharing("a", "items") == ("3", ["b"])
-    assert numbered.sharing("a", "own") == ("", [])
-    assert numbered.sharing("c", "items") == ("", [])
+    assert numbered.givers("items", 3) == ["a", "b"]
+    assert numbered.givers("items", 4) == ()
+    assert numbered.givers("own", unique(3, 5)) == ()
 
 
 def test_versions_prove_an_ancestor() -> None:

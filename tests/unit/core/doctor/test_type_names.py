@@ -118,6 +118,13 @@ def test_a_value_that_is_nested_too_deeply_is_not_read() -> None:
         type_names(TypedBytes("msgpack", data))
 
 
+def test_a_long_value_is_read_only_if_it_may_name_something() -> None:
+    long = "text " * 4_000_000
+    assert in_msgpack(long) == found("json", json.dumps(long).encode()) == set()
+    with pytest.raises(PastLimit):
+        in_msgpack([long, ext(0, "app", "Order", 1)])
+
+
 def test_envelopes_in_json_name_their_class() -> None:
     value = {
         "a": [{"lc": 2, "type": "constructor", "id": ["app", "Order"], "kwargs": {"x": 1}}],

@@ -1,0 +1,52 @@
+"""Each fault of an engine is found in a store that the official saver filled, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import sleep
+
+import pytest
+
+from ckpt_backends.sql import health
+from tests.doctor.engine_faults import ENGINE_FAULTS, LARGE
+from tests.doctor.filling import fill
+from tests.harness import HARNESSES
+from tests.harness.opening import empty_store
+from tests.support import ckpt
+
+KINDS = {kind.name: kind for kind in HARNESSES}
+CHAT = "chat"
+_TRIES = 100
+
+
+@pytest.mark.parametrize(
+    ("layout", "code"),
+    [
+        pytest.param(layout, code, marks=() if layout == "sqlite" else pytest.mark.engines)
+        for layout, code in ENGINE_FAULTS
+    ],
+)
+def test_a_fault_of_an_engine_is_found(
+    layout: str,
+    code: str,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with empty_store(KINDS[layout], request, tmp_path) as harness:
+        fill(harness, frozenset({CHAT}))
+        assert ckpt("-s", harness.url, "doctor", "-o", "json").json["findings"] == []
+        monkeypatch.setattr(health, "LARGE", LARGE)
+        with ENGINE_FAULTS[layout, code](harness) as words:
+            found = []
+            for _ in range(_TRIES):
+                # Some servers report free space after a moment.
+                answer = ckpt(*words, "doctor", "-o", "json").json
+                if found := [one for one in answer["findings"] if one["code"] == code]:
+                    break
+                sleep(0.1)
+    assert {one["thread_id"] for one in found} == {CHAT if code == "index-stale" else None}
+    assert all(one["fix"] for one in found)
+    others = {one["code"] for one in answer["findings"]} - {code}
+    # Values that the saver does not find.
+    assert others <= ({"value-missing"} if code == "index-stale" else set())
