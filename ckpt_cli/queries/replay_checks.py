@@ -38,6 +38,7 @@ from ckpt_cli.threads.thread import ThreadReader
 
 NO_DELTA = "a DeltaChannel stores no value between snapshots"
 _GONE = "the value before it is not stored"
+"""Proves nothing of the stored value, but what a reducer makes of the lost one can contradict it."""
 
 
 @dataclass(slots=True)
@@ -227,8 +228,7 @@ class ChannelChecker:
             if check.differing is not None and stored is not ABSENT:
                 sources = (base, *carried.values(), *_values(ways), *found.rebuilt.values())
                 check.foreign = has_foreign_text(stored, (v for v in sources if v is not ABSENT))
-        is_named = name in moment.body.versions
-        if (stored is ABSENT and is_named and not is_delta) or is_unreadable(stored):
+        if is_unreadable(stored) or (stored is ABSENT and not is_delta):
             self._note_lost(moment, parent, possible, made, check)
         look = self.looked
         if look is not None and look.child is moment and (wrote or not _is_kept(base, stored)):
@@ -237,7 +237,6 @@ class ChannelChecker:
             look.channels[name] = Looked(known, possible, stored, check)
         for earlier in parent.open.get(name, ()):
             earlier.confirmed |= found.by_rebuilt
-            # Without the value before it, what the reducers made of that can still be wrong.
             if wrote and not is_lost and not made.lacking and lacking in ("", _GONE):
                 earlier.denied |= bits_at(carried) & ~found.mask
         if is_delta or not lacking or is_unreadable(stored):
@@ -290,7 +289,7 @@ class ChannelChecker:
         check: Check,
     ) -> None:
         name = check.channel
-        if self._lost is None:
+        if self._lost is None or name not in moment.body.versions:
             return
         if moment.checkpoint.blobs is not None:
             if _same_version(name, moment, parent.moment):
