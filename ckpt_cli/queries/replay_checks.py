@@ -38,7 +38,7 @@ from ckpt_cli.threads.thread import ThreadReader
 
 NO_DELTA = "a DeltaChannel stores no value between snapshots"
 _GONE = "the value before it is not stored"
-"""Proves nothing of the stored value, but what a reducer makes of the lost one can contradict it."""
+"""Proves nothing, but what a reducer makes of the lost value may contradict the stored one."""
 
 
 @dataclass(slots=True)
