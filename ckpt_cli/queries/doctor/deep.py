@@ -74,7 +74,7 @@ class _DeepCheck:
         seen = seen_checkpoint(
             here.moment,
             None if parent is None else parent.moment,
-            self._terms.before,
+            self._terms.settled,
             is_head=self._reader.head(key.checkpoint_ns) == key.checkpoint_id,
         )
         self.checked.checkpoints += 1

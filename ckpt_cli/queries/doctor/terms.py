@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from ckpt_backends.model import Thread
 from ckpt_cli.core.doctor.finding import Checked, Finding
 from ckpt_cli.core.doctor.type_use import TypeUse
+
+_BACKGROUND = timedelta(seconds=2)
+"""How long the rows of a step may follow its checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,14 @@ class Terms:
     """Whether to report classes that LANGGRAPH_STRICT_MSGPACK blocks."""
     types: bool = False
     """Whether to gather all classes that values name, which reads every value."""
+
+    @property
+    def settled(self) -> datetime:
+        """When a step must have been stored whose rows should all be there by now.
+
+        A saver stores writes in the background, some even after the checkpoint that they led to.
+        """
+        return max(self.before, self.now - _BACKGROUND)
 
 
 @dataclass(frozen=True, slots=True)
