@@ -198,8 +198,7 @@ class ChannelChecker:
         wrote = max(sum(map(len, batches)) for batches, _ in ways)
         stored: Held = here.values.get(name, ABSENT)
         is_delta = stored is ABSENT and self.is_delta(name, moment)
-        base: Held = parent.values.get(name, ABSENT)
-        carried = parent.carried.get(name, {})
+        base, carried = parent.values.get(name, ABSENT), parent.carried.get(name, {})
         is_lost = stored is ABSENT and not is_delta and _is_apart(name, moment)
         is_nothing = base is ABSENT and stored is ABSENT and not wrote and not is_delta
         if is_nothing and not (carried and is_lost):
@@ -207,7 +206,7 @@ class ChannelChecker:
         if is_lost and carried and not wrote and _same_version(name, moment, parent.moment):
             here.carried[name], here.open[name] = carried, parent.open.get(name, [])
             return None  # this missing value was reported before
-        last = [value for batch in ways[0][0] for value in batch][-1:]
+        last = list(_values(ways[:1]))[-1:]
         if stored is ABSENT and last == [None] and _takes_none_for_nothing(moment):
             stored, is_lost = None, False
         if base is ABSENT and carried and self.is_delta(name, parent.moment):
@@ -224,11 +223,10 @@ class ChannelChecker:
         check.assumed, check.lacking, check.lost = found.assumed, lacking, is_lost
         if not lacking:
             check.differing = self._differing(name, found, stored)
-            if check.differing is not None and stored is not ABSENT:
-                sources = (base, *carried.values(), *_values(ways), *found.rebuilt.values())
-                check.foreign = has_foreign_text(stored, (v for v in sources if v is not ABSENT))
-        is_named = name in moment.body.versions
-        if (stored is ABSENT and is_named and not is_delta) or is_unreadable(stored):
+            sources = (base, *carried.values(), *_values(ways), *found.rebuilt.values())
+            check.foreign = check.differing is not None and _is_foreign(stored, sources)
+        is_unset = stored is ABSENT and name in moment.body.versions and not is_delta
+        if is_unset or is_unreadable(stored):
             self._note_lost(moment, parent, possible, made, check)
         look = self.looked
         if look is not None and look.child is moment and (wrote or not _is_kept(base, stored)):
@@ -332,6 +330,13 @@ def _unread(
     if is_gone:
         return _GONE
     return "a write to it cannot be read" if any(map(is_unreadable, wrote)) else ""
+
+
+def _is_foreign(stored: Held, sources: Iterable[Held]) -> bool:
+    """Return whether a value contains a text that is in none of its sources."""
+    if stored is ABSENT:
+        return False
+    return has_foreign_text(stored, (one for one in sources if one is not ABSENT))
 
 
 def _values(ways: Iterable[tuple[list[list[Value]], bool]]) -> Iterator[Value]:
