@@ -93,7 +93,8 @@ def messages(session: Session, options: MessageRepairOptions) -> None:
 
     Adds a copy of the head, or of REF, in which each tool call without a result has one with the
     status error, and results that answer no call are removed. Model APIs refuse such histories.
-    A call is left alone while it waits for an answer, or while its tool has yet to run.
+    A call is left alone while it waits for an answer, or while its tool has yet to run. Where many
+    threads are repaired, a call in the last message is left to the application.
 
     \b
       ckpt -s agent.db repair messages user-42 --dry-run
@@ -112,6 +113,7 @@ def messages(session: Session, options: MessageRepairOptions) -> None:
                 session.now,
                 content=options.content,
                 force=options.force,
+                final=not options.targets.is_several,
             )
         except AwaitedCall as error:
             if options.targets.is_several:

@@ -58,10 +58,12 @@ def plan_message_repair(
     *,
     content: str | None,
     force: bool,
+    final: bool = True,
 ) -> CheckpointPlan:
     """Plan a copy of a checkpoint of the root, by default of the head, with sound conversations.
 
     `content` is what the new results say. `force` allows a head that is dated in the future.
+    Without `final`, calls of the last messages are left to the application.
 
     Raises `NotFound` if nothing is broken, `AwaitedCall` if a call may still be answered, `Refused`
     while a question waits, and `Unsupported` if the layout or the form of the messages does not
@@ -75,7 +77,7 @@ def plan_message_repair(
     target.check_readable()
     found = message_lists(reader, target)
     pairs = {
-        channel: pair(items, counterparts(target, found, channel))
+        channel: _to_mend(pair(items, counterparts(target, found, channel)), final=final)
         for channel, items in conversations(found).items()
     }
     broken = {channel: one for channel, one in pairs.items() if one.is_broken}
@@ -169,14 +171,14 @@ def _mends(one: _Mended) -> Iterator[str]:
 def _nothing_to_repair(reader: ThreadReader, target: Moment, pairs: Iterable[Pairing]) -> CkptError:
     """Return the error for a checkpoint without a broken conversation.
 
-    The names of tools and the ids of calls are values: `--redact` hides them.
+    The names of tools are values: `--redact` hides them.
     """
     awaited = [place for one in pairs for place in one.awaited]
     if not awaited:
         return NotFound(f"nothing to repair in the messages of thread '{reader.thread_id}'")
-    names, call_id = dict.fromkeys(f"'{one.call.name}'" for one in awaited), awaited[0].id
+    names = dict.fromkeys(f"'{one.call.name}'" for one in awaited)
     if is_redacted(reader.store):
-        names, call_id = {"a tool": None}, "..."
+        names = {"a tool": None}
     tools = ", ".join(list(names)[:_NAMED])
     begin = f"cannot repair thread '{reader.thread_id}': "
     if Status.INTERRUPTED in target.conditions:
@@ -184,19 +186,18 @@ def _nothing_to_repair(reader: ThreadReader, target: Moment, pairs: Iterable[Pai
             f"{begin}the call of {tools} waits for the answer to a question",
             hint=_answer(reader),
         )
-    if target.step.next != ():
-        return AwaitedCall(
-            f"{begin}the call of {tools} has yet to be carried out",
-            hint="resume with graph.invoke(None, config); if the agent gets a new message instead,"
-            " repair the thread after that",
-        )
-    message = f'messages=[{{"role": "tool", "tool_call_id": "{call_id}", "content": "..."}}]'
-    ref = target.key.checkpoint_id
-    line = shell.command("ckpt", "fork", "--set", message, ids=[reader.thread_id, ref])
     return AwaitedCall(
-        f"{begin}its last message calls {tools}, and the application may still send the result",
-        hint=f"`{line}` adds a result",
+        f"{begin}the call of {tools} has yet to be carried out",
+        hint="resume with graph.invoke(None, config); if the agent gets a new message instead,"
+        " repair the thread after that",
     )
+
+
+def _to_mend(found: Pairing, *, final: bool) -> Pairing:
+    """Return what to mend; with `final`, also calls that only the application could answer."""
+    if not final:
+        return found
+    return replace(found, unanswered=(*found.unanswered, *found.final), final=())
 
 
 def _answer(reader: ThreadReader) -> str:

@@ -235,11 +235,11 @@ class ChannelChecker:
             is_known = base is not NOT_STORED and not is_gone
             known = base if is_known else self._likeliest(name, carried)
             look.channels[name] = Looked(known, possible, stored, check)
+        # Without the value before it, what the reducers made of that can still be wrong.
+        is_proof = wrote and not is_lost and not made.lacking and lacking in ("", _GONE)
         for earlier in parent.open.get(name, ()):
             earlier.confirmed |= found.by_rebuilt
-            # Without the value before it, what the reducers made of that can still be wrong.
-            if wrote and not is_lost and not made.lacking and lacking in ("", _GONE):
-                earlier.denied |= bits_at(carried) & ~found.mask
+            earlier.denied |= bits_at(carried) & ~found.mask if is_proof else 0
         if is_delta or not lacking or is_unreadable(stored):
             self._carry(here, parent, found, check, is_delta=is_delta)
         return None if is_delta else check

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +141,24 @@ def test_nothing_is_wrong_after_what_ckpt_does(
         done = ckpt("-s", place.url, *words, "--yes")
         assert done.code == 0, (words, done.err)
         assert found(place) == [], words
+
+
+@pytest.mark.engines
+def test_writes_that_expire_after_their_checkpoint_are_no_fault(place: Place) -> None:
+    place.fill("trip", saver=place.saver(ttl=HOUR))
+    some = checkpoints(place, "trip")[1]
+    with open_store(place.url) as store:
+        (expiry,) = store.expiries("trip", "", [some["checkpoint_id"], "none"])
+        assert expiry.at == some["created_at"].replace(tzinfo=UTC) + timedelta(seconds=HOUR)
+        assert expiry.writes_at is not None
+        assert list(store.expiries("trip", "", [])) == []
+    place.database["checkpoints"].delete_one({"_id": some["_id"]})
+    answer = ckpt("-s", place.url, "doctor", "--grace", "0s", "-o", "json").json
+    assert "write-orphaned" not in {one["code"] for one in answer["findings"]}
+    place.fill("lasting")
+    place.database["checkpoints"].delete_one({"_id": checkpoints(place, "lasting")[1]["_id"]})
+    answer = ckpt("-s", place.url, "doctor", "lasting", "--grace", "0s", "-o", "json").json
+    assert "write-orphaned" in {one["code"] for one in answer["findings"]}
 
 
 @pytest.mark.engines

@@ -278,22 +278,24 @@ def test_a_message_that_was_added_before_the_tools_ran_is_no_fault(store: Harnes
         one.plan()
 
 
-def test_a_call_that_the_application_may_answer_is_left_to_it(store: Harness) -> None:
+def test_a_call_that_only_the_application_may_answer_is_a_warning(store: Harness) -> None:
+    """It is mended for a thread that the user names, and left alone where many are repaired."""
     one = AgentThread(store, "loop-client")
     one.send("hello")
     called = AIMessage("", tool_calls=[{"name": "show_map", "args": {}, "id": "call-x"}])
     one.graph.update_state(config_of(one.thread_id), {"messages": [called]}, as_node="tools")
     one.graph.update_state(config_of(one.thread_id), None, as_node="__end__")
+    (found,) = one.findings()
+    assert (found.code, found.severity) == ("tool-call-unanswered", "warning")
+    assert "the last message calls 'show_map' (call-x)" in found.detail
+    many = ckpt("-s", store.url, "repair", "messages", "--match", one.thread_id, "--yes")
+    assert (many.code, one.messages()[-1].type) == (0, "ai"), many.err
+    named = ckpt("-s", store.url, "repair", "messages", one.thread_id, "--yes", "--redact")
+    assert named.code == 0, named.err
+    assert "show_map" not in named.out + named.err
+    result = one.messages()[-1]
+    assert (result.type, result.tool_call_id, result.status) == ("tool", "call-x", "error")
     assert one.findings() == []
-    with pytest.raises(Refused, match=r"'show_map'.*may still send") as refused:
-        one.plan()
-    assert '"tool_call_id": "call-x"' in str(refused.value.hint)
-    words = ("--redact", "repair", "messages", one.thread_id, "--dry-run")
-    hidden = ckpt("-s", store.url, *words)
-    assert hidden.code == 5
-    assert "its last message calls a tool" in hidden.err
-    assert "show_map" not in hidden.err
-    assert "call-x" not in hidden.err
 
 
 def test_doctor_names_the_call_and_the_command_that_mends_it(store: Harness) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from ckpt_backends.model import Fault
 from ckpt_backends.mongodb.engine.connect import MongoConnection
 from ckpt_backends.mongodb.engine.fields import text
-from ckpt_backends.mongodb.engine.indexes import IndexKey, has_index, lifetime_of, missing_index
+from ckpt_backends.mongodb.engine.indexes import IndexKey, has_index, missing_index
 from ckpt_backends.mongodb.engine.layout import CHECKPOINTS, WRITES, MongoLayout
 from ckpt_backends.mongodb.engine.pipelines import Stage
 from ckpt_backends.mongodb.recognise import JAVASCRIPT
@@ -29,11 +29,6 @@ _OF_JAVASCRIPT: Mapping[str, IndexKey] = {
 _NAMES = {CHECKPOINTS: "thread_ns_checkpoint_idx", WRITES: "thread_ns_checkpoint_task_idx"}
 
 
-def time_field(layout: MongoLayout) -> str:
-    """The field by which documents expire, in those that do."""
-    return "upserted_at" if layout.name == JAVASCRIPT else "created_at"
-
-
 def index_faults(connection: MongoConnection, layout: MongoLayout) -> Iterator[Fault]:
     """`index-missing` for the indexes that the saver of this store certainly created."""
     collections = layout.collections
@@ -45,13 +40,11 @@ def index_faults(connection: MongoConnection, layout: MongoLayout) -> Iterator[F
     elif _creates_indexes(connection, layout):
         for table, name in collections.items():
             yield from missing_index(connection, name, _OF_PYTHON[table], unique=True)
-    field = time_field(layout)
-    lifetimes = {name: lifetime_of(connection, name, field) for name in collections.values()}
-    known = [one for one in lifetimes.values() if one is not None]
-    for name in collections.values() if known else ():
-        if lifetimes[name] is None:
-            key = {field: 1}
-            yield from missing_index(connection, name, key, expireAfterSeconds=int(known[0]))
+    lifetime = next(iter(layout.lifetimes.values()), None)
+    for name in collections.values():
+        if lifetime is not None and name not in layout.lifetimes:
+            key = {layout.saver.time_field: 1}
+            yield from missing_index(connection, name, key, expireAfterSeconds=int(lifetime))
 
 
 def _creates_indexes(connection: MongoConnection, layout: MongoLayout) -> bool:
@@ -71,10 +64,9 @@ def _creates_indexes(connection: MongoConnection, layout: MongoLayout) -> bool:
     return False
 
 
-def is_expiring(connection: MongoConnection, layout: MongoLayout) -> bool:
+def is_expiring(layout: MongoLayout) -> bool:
     """Whether indexes remove documents from all collections of a store."""
-    field, names = time_field(layout), layout.collections.values()
-    return all(lifetime_of(connection, name, field) is not None for name in names)
+    return layout.lifetimes.keys() == {*layout.collections.values()}
 
 
 def expiry_faults(
@@ -84,7 +76,7 @@ def expiry_faults(
 
     Only for a store that `is_expiring`.
     """
-    field = time_field(layout)
+    field = layout.saver.time_field
     groups: dict[bool, list[Any]] = {True: [], False: []}
     stages: list[Stage] = [
         {"$match": match},

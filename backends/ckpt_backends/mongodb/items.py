@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import islice
 from typing import Any
 from urllib.parse import quote
@@ -29,7 +29,7 @@ from ckpt_backends.memory.protocol import Item, ItemKey, Vector
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.mongodb.engine.catalog import MOST_LOOKED_AT, examine
 from ckpt_backends.mongodb.engine.connect import MongoConnection
-from ckpt_backends.mongodb.engine.fields import storable
+from ckpt_backends.mongodb.engine.fields import later, storable
 from ckpt_backends.mongodb.engine.layout import MEMORY
 from ckpt_backends.mongodb.engine.pipelines import Stage, length
 from ckpt_backends.mongodb.engine.restoring import unique
@@ -110,7 +110,7 @@ class ItemDocuments:
         self.name = find_collection(connection, url)
         self._lifetime = next(
             (
-                timedelta(seconds=float(one["expireAfterSeconds"]))
+                float(one["expireAfterSeconds"])
                 for one in connection.indexes(self.name)
                 if tuple(one["key"]) == ("updated_at",) and "expireAfterSeconds" in one
             ),
@@ -162,7 +162,7 @@ class ItemDocuments:
             _time(row.get("created_at")),
             updated,
             int(row["size"]),
-            _later(updated, self._lifetime),
+            later(updated, self._lifetime),
             tuple(sorted(vectors, key=lambda one: one.field)),
         )
         return StoredItem(item, row["_id"])
@@ -254,13 +254,3 @@ def _typed(value: object) -> TypedBytes:
 
 def _time(value: object) -> datetime | None:
     return value if isinstance(value, datetime) else None
-
-
-def _later(at: datetime | None, lifetime: timedelta | None) -> datetime | None:
-    """When a document expires; None if never, or if the date is too late for Python."""
-    if at is None or lifetime is None:
-        return None
-    try:
-        return at + lifetime
-    except OverflowError:
-        return None

@@ -60,6 +60,16 @@ def namespaces(match: Mapping[str, Any]) -> list[Stage]:
     ]
 
 
+def first_times(match: Mapping[str, Any], field: str) -> list[Stage]:
+    """By checkpoint id, the first time in a field of its documents; null if one has none."""
+    at = {"$cond": [{"$eq": [{"$type": f"${field}"}, "date"]}, f"${field}", None]}
+    return [
+        {"$match": match},
+        {"$project": {"checkpoint_id": 1, "at": at}},
+        {"$group": {"_id": "$checkpoint_id", "at": {"$min": "$at"}}},
+    ]
+
+
 def of_checkpoints(keys: Collection[tuple[object, str, str]]) -> dict[str, Any]:
     """A condition for documents of some checkpoints, given as (thread, namespace, id).
 

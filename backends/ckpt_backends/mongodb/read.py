@@ -8,20 +8,31 @@ Queries here use the index if it exists, but work without it and never create it
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from functools import cached_property
+from datetime import datetime
 from heapq import merge
 from itertools import groupby
 from typing import Any, Unpack
 
-from ckpt_backends.model import Checkpoint, CheckpointKey, Fault, TypedBytes, Usage, Write
+from ckpt_backends.model import (
+    Checkpoint,
+    CheckpointKey,
+    Expiry,
+    Fault,
+    TypedBytes,
+    Usage,
+    Write,
+)
 from ckpt_backends.mongodb import pipelines
-from ckpt_backends.mongodb.engine.fields import metadata_of, storable, storable_of, text
+from ckpt_backends.mongodb.engine.connect import MongoConnection
+from ckpt_backends.mongodb.engine.fields import later, metadata_of, storable, storable_of, text
+from ckpt_backends.mongodb.engine.layout import CHECKPOINTS, WRITES, MongoLayout
 from ckpt_backends.mongodb.engine.pipelines import Stage, length
 from ckpt_backends.mongodb.engine.store import MongoCheckpoints, key_in
 from ckpt_backends.mongodb.faults import expiry_faults, index_faults, is_expiring
 from ckpt_backends.mongodb.recognise import JAVASCRIPT
 from ckpt_backends.mongodb.suspects import suspects
 from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
+from ckpt_backends.url import StoreUrl
 
 _IDS_PER_QUERY = 20_000
 """Ids in one query. They take about 1 MB; MongoDB's limit for a query is 16 MB."""
@@ -29,6 +40,10 @@ _IDS_PER_QUERY = 20_000
 
 class MongoStore(MongoCheckpoints):
     """A database of LangGraph's Python or JavaScript saver, opened for reading."""
+
+    def __init__(self, connection: MongoConnection, url: StoreUrl, layout: MongoLayout) -> None:
+        super().__init__(connection, url, layout)
+        self.keys_expire = bool(layout.lifetimes)
 
     def _saver(self) -> str:
         if self._layout.name == JAVASCRIPT:
@@ -98,15 +113,27 @@ class MongoStore(MongoCheckpoints):
     def thread_faults(self, thread_id: str) -> Iterator[Fault]:
         yield from super().thread_faults(thread_id)
         match = self._of(thread_id)
-        if match is not None and self._is_expiring:
+        if match is not None and is_expiring(self._layout):
             yield from expiry_faults(self._connection, self._layout, thread_id, match)
 
     def suspect_threads(self) -> Iterator[str]:
-        return suspects(self._connection, self._layout, is_expiring=self._is_expiring)
+        return suspects(self._connection, self._layout)
 
-    @cached_property
-    def _is_expiring(self) -> bool:
-        return is_expiring(self._connection, self._layout)
+    def expiries(
+        self, thread_id: str, checkpoint_ns: str, checkpoint_ids: Collection[str]
+    ) -> Iterator[Expiry]:
+        found: dict[str, dict[str, datetime | None]] = {}
+        layout = self._layout
+        for match in self._matches(thread_id, checkpoint_ns, checkpoint_ids):
+            for table, name in layout.collections.items():
+                stages = pipelines.first_times(match, layout.saver.time_field)
+                for row in self._rows(name, stages) if self.keys_expire else ():
+                    at = later(row["at"], layout.lifetimes.get(name))
+                    found.setdefault(text(row["_id"]), {})[table] = at
+        for own, times in found.items():
+            if CHECKPOINTS in times:
+                key = CheckpointKey(thread_id, checkpoint_ns, own)
+                yield Expiry(key, times[CHECKPOINTS], times.get(WRITES))
 
     def namespaces(self, thread_id: str) -> list[str]:
         match = self._of(thread_id)

@@ -30,7 +30,7 @@ _INDEX_OF_JAVASCRIPT = "thread_ns_checkpoint_idx"
 _CHECKPOINT = frozenset({"_id", *KEY, "parent_checkpoint_id", "type", "checkpoint", "metadata"})
 
 
-def _kind(layout: str, *fields: str) -> CollectionKind:
+def _kind(layout: str, time_field: str, *fields: str) -> CollectionKind:
     saver = SaverFormat(
         layout=layout,
         can=BACKEND.layouts[layout],
@@ -39,12 +39,13 @@ def _kind(layout: str, *fields: str) -> CollectionKind:
         threads=threads,
         thread_of=thread_of,
         newest_first={"checkpoint_id": -1},
+        time_field=time_field,
     )
-    return CollectionKind(_CHECKPOINT | {*fields}, saver)
+    return CollectionKind(_CHECKPOINT | {time_field, *fields}, saver)
 
 
 _OF_OFFICIAL = _kind("mongodb", "created_at")
-_OF_JAVASCRIPT = _kind(JAVASCRIPT, "metadata_search", "upserted_at")
+_OF_JAVASCRIPT = _kind(JAVASCRIPT, "upserted_at", "metadata_search")
 _OF_WRITES = CollectionKind(
     frozenset({"_id", *KEY, "task_id", "task_path", "idx", "channel", "type", "value"})
     | {"created_at", "upserted_at"},

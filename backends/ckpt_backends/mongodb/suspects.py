@@ -15,7 +15,7 @@ from ckpt_backends.mongodb.engine.fields import text
 from ckpt_backends.mongodb.engine.layout import MongoLayout
 from ckpt_backends.mongodb.engine.pipelines import Stage
 from ckpt_backends.mongodb.engine.sizes import IS_NEAR
-from ckpt_backends.mongodb.faults import time_field
+from ckpt_backends.mongodb.faults import is_expiring
 
 _ORDER = {"thread_id": 1, "checkpoint_ns": 1, "checkpoint_id": -1}
 _Order = tuple[int, Any]
@@ -23,13 +23,11 @@ _Order = tuple[int, Any]
 _Thread = tuple[_Order, list[Any]]
 
 
-def suspects(
-    connection: MongoConnection, layout: MongoLayout, *, is_expiring: bool
-) -> Iterator[str]:
+def suspects(connection: MongoConnection, layout: MongoLayout) -> Iterator[str]:
     """The ids of these threads, as `Store.suspect_threads` promises. Keeps one thread in memory."""
     fields: Stage = {"_id": 0, **dict.fromkeys(_ORDER, 1)}
-    if is_expiring:
-        fields["expires"] = {"$eq": [{"$type": f"${time_field(layout)}"}, "date"]}
+    if is_expiring(layout):
+        fields["expires"] = {"$eq": [{"$type": f"${layout.saver.time_field}"}, "date"]}
     stages: list[Stage] = [{"$sort": _ORDER}, {"$project": fields}]
     of_checkpoints: Stage = {**fields, "parent_checkpoint_id": 1, "near": IS_NEAR}
     checkpoints = connection.aggregate(

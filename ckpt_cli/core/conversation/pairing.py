@@ -5,8 +5,8 @@ anywhere in the list. OpenAI and Anthropic want it before the next other message
 a person's message between the results of parallel calls, and reorder the list for the model. So a
 result counts wherever it stands behind its call.
 
-A call of the last messages may still be answered: by a task, or by a program that sends the result
-as the next input. It is broken as soon as another message follows.
+A call of the last messages may still be answered by a task. Where no task is next, only the
+application can answer it, with its next input.
 """
 
 from __future__ import annotations
@@ -39,8 +39,10 @@ class Pairing:
 
     unanswered: tuple[CallPlace, ...]
     """Calls without a result that other messages follow."""
+    final: tuple[CallPlace, ...]
+    """Calls without a result in the last messages of a conversation that has ended."""
     awaited: tuple[CallPlace, ...]
-    """Calls without a result that may still be answered."""
+    """Calls without a result that a task may still answer."""
     orphaned: tuple[int, ...]
     """Indexes of results of calls that no message before them makes."""
 
@@ -61,6 +63,8 @@ class Counterparts:
     """Ids of calls with a result in another place."""
     called: Collection[str] = frozenset()
     """Ids of calls that are made in another place."""
+    is_final: bool = False
+    """Whether nothing is next, so that no task answers the calls of the last messages."""
 
 
 def is_conversation(value: Value) -> bool:
@@ -90,8 +94,7 @@ def last_calling(items: Sequence[Value]) -> int:
 def pair(items: Sequence[Value], others: Counterparts) -> Pairing:
     """Match the calls and results of a conversation.
 
-    Calls of the last messages may always be answered later. Ids may repeat: a result belongs to
-    the nearest call before it that has none yet.
+    Ids may repeat: a result belongs to the nearest call before it that has none yet.
     """
     waiting: dict[str, list[CallPlace]] = {}
     known = set(others.called)
@@ -114,12 +117,15 @@ def pair(items: Sequence[Value], others: Counterparts) -> Pairing:
     left = [one for places in waiting.values() for one in places if one.id not in others.answered]
     left.sort(key=lambda one: one.index)
     first_open = min(others.open_from, ended)
-    is_open = [one.index >= first_open or one.id in others.awaited for one in left]
-    return Pairing(
-        tuple(one for one, may_end in zip(left, is_open, strict=True) if not may_end),
-        tuple(one for one, may_end in zip(left, is_open, strict=True) if may_end),
-        tuple(orphaned),
-    )
+    unanswered, final, awaited = list[CallPlace](), list[CallPlace](), list[CallPlace]()
+    for one in left:
+        if one.id in others.awaited:
+            awaited.append(one)
+        elif one.index < first_open:
+            unanswered.append(one)
+        else:
+            (final if others.is_final else awaited).append(one)
+    return Pairing(tuple(unanswered), tuple(final), tuple(awaited), tuple(orphaned))
 
 
 def duplicates(items: Sequence[Value]) -> Iterator[tuple[int, int, str]]:

@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.conversation.messages import as_message
 from ckpt_cli.core.conversation.pairing import CallPlace, Counterparts, duplicates, pair
+from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.core.doctor.finding import Finding
 
 _LONGEST = 80
@@ -41,10 +43,16 @@ def message_findings(
         )
 
     found = pair(items, others)
-    for number, one in enumerate(found.unanswered, 1):
+    for number, one in enumerate((*found.unanswered, *found.final), 1):
         tool = _tool(one) if names else f"a tool (unanswered call {number})"
-        text = f"message {one.index} calls {tool}, and no message after it has the result"
-        yield finding("tool-call-unanswered", text)
+        if number <= len(found.unanswered):
+            text = f"message {one.index} calls {tool}, and no message after it has the result"
+            yield finding("tool-call-unanswered", text)
+        else:
+            # Some applications carry out such calls, and send the result as the next input.
+            text = f"the last message calls {tool}, and nothing that runs next has the result"
+            found_at_end = finding("tool-call-unanswered", text)
+            yield replace(found_at_end, own_severity=Severity.WARNING)
     for index in found.orphaned:
         yield finding("tool-result-orphaned", _orphan_text(items, index, names=names))
     for first, index, message_id in duplicates(items):

@@ -97,13 +97,35 @@ def fits(entry: Pending, stored: Value) -> bool:
     )
 
 
+def replaced_by(replacement: Value) -> Value:
+    """Return what a channel holds after an `Overwrite`.
+
+    The next merge gives ids to the messages of the list itself, perhaps before it is stored.
+    """
+    return _without_ids(replacement) if isinstance(replacement, list) else replacement
+
+
+def _without_ids(items: list[Value]) -> list[Value]:
+    """Return messages of which those without an id are pending."""
+    return [
+        Pending(_PENDING, item)
+        if isinstance(item, Tagged) and not isinstance(item, Pending) and _is_unnamed(item)
+        else item
+        for item in items
+    ]
+
+
+def _is_unnamed(value: Tagged) -> bool:
+    return _id(value) is None and _is_message(value)
+
+
 def _messages(left: Value) -> list[Value] | None:
     """Return the messages of a stored list; None if it contains anything else."""
     items: list[Value] = left if isinstance(left, list) else [left]
     for item in items:
         if not _is_message(item):
             return None
-    return items
+    return _without_ids(items)
 
 
 def _entries(right: Value) -> list[Value] | None:

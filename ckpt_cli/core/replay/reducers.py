@@ -57,6 +57,8 @@ class Reducer:
     """Possible start values of an empty channel: for example `int()` is 0, which is not stored."""
     makes: bool = False
     """Makes new values, so it is unlikely to explain another reducer's result by chance."""
+    replaced: Callable[[Value], Held] = lambda replacement: replacement
+    """Maps the value of an `Overwrite` to the content after it."""
 
     def results(self, base: Held, batches: Sequence[Batch]) -> list[Held]:
         """Return what a channel may hold after these batches; empty if they do not apply."""
@@ -76,7 +78,7 @@ class Reducer:
             found, replacement = overwrite(value)
             if found:
                 # A step may have only one Overwrite; its other writes are lost.
-                return replacement
+                return self.replaced(replacement)
         return self.merge(held, batch)
 
 
@@ -274,7 +276,7 @@ def _untracked(held: Held, _: Batch) -> Held:
 
 
 _ALL = (
-    Reducer("add_messages", _add_messages, makes=True),
+    Reducer("add_messages", _add_messages, makes=True, replaced=add_messages.replaced_by),
     Reducer("last_value", _last_value),
     Reducer("append", _append, makes=True),
     Reducer("dict_merge", _dict_merge, makes=True),

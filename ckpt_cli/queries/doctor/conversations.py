@@ -80,7 +80,8 @@ def counterparts(
             answered |= result_ids(items)
             called |= call_ids(items)
     open_from = _open_from(moment, found[channel], channel)
-    return Counterparts(open_from, _sent_calls(moment), answered, called)
+    is_final = moment.step.next == () and Status.INTERRUPTED not in moment.conditions
+    return Counterparts(open_from, _sent_calls(moment), answered, called, is_final)
 
 
 def _open_from(moment: Moment, items: Sequence[Value], channel: str) -> int:

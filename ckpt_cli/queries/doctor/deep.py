@@ -60,6 +60,7 @@ class _DeepCheck:
         """Check all checkpoints, then what only all of them together show."""
         replayed = watched_replay(self._reader, self._watch)
         self.found += self.unreadable.end()
+        self.found += self._emptied.end()
         exact = {
             (one.checkpoint_ns or "", one.checkpoint_id or "", one.channel) for one in self.found
         }
@@ -81,10 +82,10 @@ class _DeepCheck:
         self.found += self._findings(seen)
         self._mismatches.at(seen)
         self._orphans.at(seen)
+        self._emptied.at(seen)
 
     def _findings(self, seen: SeenCheckpoint) -> Iterator[Finding]:
         yield from self.unreadable.at(seen)
         yield from self._plain.at(seen)
-        yield from self._emptied.at(seen)
         yield from self._parents.at(seen)
         yield from self._types.at(seen.stored_here, seen.moment.writes)

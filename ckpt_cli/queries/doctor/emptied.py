@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value, items_of
-from ckpt_backends.model import Capability
+from ckpt_backends.model import Capability, CheckpointKey
 from ckpt_cli.core.channels import is_state, without_snapshot
 from ckpt_cli.core.doctor.emptied_messages import are_messages, may_remove
 from ckpt_cli.core.doctor.finding import Finding
@@ -20,17 +21,26 @@ _SOURCES = ("update", "fork")
 
 
 class EmptiedMessages:
-    """Looks at each checkpoint that an update or a fork made."""
+    """Looks at each checkpoint that an update or a fork made.
+
+    All updates of one checkpoint store their writes under one task id, and savers keep those of one
+    update only. So nothing is found where a checkpoint was updated more than once.
+    """
 
     def __init__(self, reader: ThreadReader) -> None:
         self._reader = reader
+        self._found: list[tuple[CheckpointKey, Finding]] = []
+        """Findings, each with the parent of the checkpoint."""
+        self._updates: Counter[CheckpointKey] = Counter()
+        """The number of updates by the checkpoint that was updated."""
         self._has_writes = Capability.WRITES in reader.store.describe().capabilities
 
-    def at(self, seen: SeenCheckpoint) -> Iterator[Finding]:
-        """Yield the channels of messages that a checkpoint emptied."""
+    def at(self, seen: SeenCheckpoint) -> None:
+        """Note the channels of messages that a checkpoint emptied."""
         moment, parent = seen.moment, seen.parent
         if moment.source not in _SOURCES or parent is None or not self._has_writes:
             return
+        self._updates[parent.key] += moment.source == "update"
         if FROM in moment.metadata:  # what `ckpt fork --set` writes is meant so
             return
         if self._reader.is_values_only or _stores_no_updates(moment):
@@ -45,7 +55,11 @@ class EmptiedMessages:
             if not may_remove(decode(value) for value in written if value is not None):
                 number = len(items_of(before) or ())
                 text = f"{number} message{'' if number == 1 else 's'} before, none after"
-                yield seen.finding("messages-emptied", text, channel)
+                self._found.append((parent.key, seen.finding("messages-emptied", text, channel)))
+
+    def end(self) -> Iterator[Finding]:
+        """Yield what was found, once all checkpoints were seen."""
+        return (finding for parent, finding in self._found if self._updates[parent] < 2)
 
     def _value_before(self, channel: str, parent: Moment) -> Value:
         stored = parent.body.values.get(channel)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 
-from ckpt_cli.core.doctor.certain_mismatch import is_certain
+from ckpt_cli.core.doctor.certain_mismatch import is_certain, may_be_certain
 from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.core.doctor.numbered_versions import NumberedVersions
 from ckpt_cli.core.replay.elimination import Check, Verdict
-from ckpt_cli.core.replay.report import Replayed, Transition, judge_all, verdicts
+from ckpt_cli.core.replay.report import Place, Replayed, Transition, judge_all, verdicts
 from ckpt_cli.core.size_sums import namespace_kind
 from ckpt_cli.core.state import Version, read_body
 from ckpt_cli.core.tasks.task_ids import UPDATE_PATH
@@ -51,19 +53,27 @@ class Mismatches:
     ) -> Iterator[Finding]:
         """Yield the mismatches, except at channels of a checkpoint with a more exact finding."""
         ((_, judgements),) = judge_all([replayed], reducers)
+        found: list[tuple[Place, bool, Finding]] = []
         for transition in replayed.transitions:
             if (transition.checkpoint_ns, transition.child) in self._young:
                 continue
             may_lack = (transition.checkpoint_ns, transition.parent) in self._updated
             for check, verdict, reason in verdicts(transition, judgements):
-                place = (transition.checkpoint_ns, transition.child, check.channel)
-                if verdict is not Verdict.MISMATCH or place in exact:
+                exactly = (transition.checkpoint_ns, transition.child, check.channel)
+                if verdict is not Verdict.MISMATCH or exactly in exact:
                     continue
                 finding = self._finding(transition, check, reason)
-                graph = namespace_kind(transition.checkpoint_ns)
-                is_sure = not may_lack and is_certain(check, judgements[graph, check.channel])
-                if is_sure or finding.code != "state-mismatch":
-                    yield finding
+                is_other = finding.code != "state-mismatch"
+                if may_lack and not is_other:
+                    continue
+                place = (namespace_kind(transition.checkpoint_ns), check.channel)
+                is_new = partial(self._has_new_version, transition, check)
+                is_sure = is_other or is_certain(check, judgements[place], is_new)
+                found.append((place, is_sure, finding))
+        unsure = Counter(place for place, is_sure, _ in found if not is_sure)
+        for place, is_sure, finding in found:
+            if is_sure or (unsure[place] == 1 and may_be_certain(judgements[place])):
+                yield finding
 
     def _finding(self, transition: Transition, check: Check, reason: str) -> Finding:
         ns, child = transition.checkpoint_ns, transition.child
@@ -84,12 +94,19 @@ class Mismatches:
             channel=check.channel,
         )
 
+    def _has_new_version(self, transition: Transition, check: Check) -> bool:
+        ids = [one for one in (transition.parent, transition.child) if one is not None]
+        return len(set(self._versions(transition.checkpoint_ns, ids, check))) > 1
+
     def _version(self, ns: str, check: Check) -> Version:
-        for one in self._reader.store.checkpoints(
-            self._reader.thread_id, checkpoint_ns=ns, checkpoint_ids=[check.child], body=True
-        ):
-            return read_body(one).versions.get(check.channel, "?")
-        return "?"
+        return next(iter(self._versions(ns, [check.child], check)), "?")
+
+    def _versions(self, ns: str, ids: list[str], check: Check) -> list[Version]:
+        """Return the versions of a channel at some checkpoints."""
+        stored = self._reader.store.checkpoints(
+            self._reader.thread_id, checkpoint_ns=ns, checkpoint_ids=ids, body=True
+        )
+        return [read_body(one).versions.get(check.channel, "?") for one in stored]
 
     def _other_giver(self, ns: str, check: Check, version: Version) -> str | None:
         """Return a checkpoint of another branch that gave the channel the same version."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_backends.codec.values import Value
+from ckpt_backends.codec.values import Tagged, Value
 from ckpt_cli.core.replay.elimination import (
     Check,
     Pool,
@@ -98,6 +98,22 @@ def test_a_reducer_of_the_application_is_not_a_mismatch() -> None:
 def test_what_nobody_wrote_and_yet_changed_is_a_mismatch() -> None:
     found = tally((ABSENT, [1], 1), (1, [], 2))
     assert verdicts(found) == [Verdict.MATCH, Verdict.MISMATCH]
+
+
+def test_the_step_after_an_overwrite_may_give_its_messages_an_id() -> None:
+    def message(text: str, message_id: str | None) -> Value:
+        fields: Value = {"content": text, "type": "ai", "id": message_id}
+        return Tagged("langchain_core.messages.ai.AIMessage", fields)
+
+    replaced: Value = Tagged("langgraph.types.Overwrite", {"value": [message("one", None)]})
+    more = message("two", "2")
+    steps: list[Step] = [
+        ([], [replaced], [message("one", "1")]),
+        ([message("one", None)], [[more]], [message("one", "1"), more]),
+    ]
+    assert verdicts(tally(*steps), "add_messages") == [Verdict.MATCH] * 2
+    steps = [([], [replaced], [message("another", "1")])]
+    assert verdicts(tally(*steps), "add_messages") == [Verdict.MISMATCH]
 
 
 def test_threads_are_put_together_as_long_as_one_reducer_explains_them() -> None:

@@ -85,11 +85,17 @@ def find_layout(connection: MongoConnection, url: StoreUrl) -> MongoLayout:
 def examine(connection: MongoConnection, names: Iterable[str]) -> Iterator[CollectionSample]:
     """Describe each collection by its first document that has the form of a known saver."""
     for name in names:
-        indexes = {one["name"]: tuple(one["key"]) for one in connection.indexes(name)}
+        known = connection.indexes(name)
+        indexes = {one["name"]: tuple(one["key"]) for one in known}
+        lifetimes = {
+            next(iter(one["key"])): float(one["expireAfterSeconds"])
+            for one in known
+            if "expireAfterSeconds" in one
+        }
         found = []
         for row in connection.outside(name, _FIELDS) or [{}]:
             fields = {one["k"]: one["t"] for one in row.pop("fields", ())}
-            sample = CollectionSample(name, fields, row, indexes)
+            sample = CollectionSample(name, fields, row, indexes, lifetimes)
             kinds = (load(one.recognise)(sample) for one in declared_for("mongodb"))
             found.append(replace(sample, kind=next(filter(None, kinds), sample.kind)))
         yield next((one for one in found if one.kind.table), found[0])
@@ -115,6 +121,11 @@ def _layout(
         None if writes is None else writes.name,
         min(prefixes, default=None) if saver.key == KEY else None,
         (*one.unknown, *(writes.unknown if writes is not None else ())),
+        {
+            some.name: some.lifetimes[saver.time_field]
+            for some in (one, *([writes] if writes is not None else []))
+            if saver.time_field in some.lifetimes
+        },
     )
 
 

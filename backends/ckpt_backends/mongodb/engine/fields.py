@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from contextlib import suppress
+from datetime import datetime, timedelta
 
 from bson.raw_bson import RawBSONDocument
 
@@ -65,3 +66,13 @@ def storable(value: str) -> bool:
 def storable_of(values: Iterable[str], *, newest: bool = True) -> list[str]:
     """The texts that MongoDB can store, without duplicates, in descending order if `newest`."""
     return sorted({one for one in values if storable(one)}, reverse=newest)
+
+
+def later(at: object, lifetime: float | None) -> datetime | None:
+    """When a document with this time expires; None if never, or if that is too late for Python."""
+    if not isinstance(at, datetime) or lifetime is None:
+        return None
+    try:
+        return at + timedelta(seconds=lifetime)
+    except OverflowError:
+        return None

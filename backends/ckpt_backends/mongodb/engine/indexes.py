@@ -18,14 +18,6 @@ def has_index(connection: MongoConnection, collection: str, key: IndexKey) -> bo
     return list(key.items()) in found
 
 
-def lifetime_of(connection: MongoConnection, collection: str, field: str) -> float | None:
-    """The seconds after which an index removes documents by this field; None without one."""
-    for one in connection.indexes(collection):
-        if tuple(one["key"]) == (field,) and "expireAfterSeconds" in one:
-            return float(one["expireAfterSeconds"])
-    return None
-
-
 def missing_index(
     connection: MongoConnection, collection: str, key: IndexKey, **options: object
 ) -> Iterator[Fault]:

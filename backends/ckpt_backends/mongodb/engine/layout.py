@@ -40,6 +40,8 @@ class SaverFormat:
     """The field with the checkpoint."""
     has_writes: bool = True
     """Whether the saver stores writes, in a second collection."""
+    time_field: str = ""
+    """The field with the time from which on a document expires; `''` if none expires."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ class CollectionSample:
     """Thread id, namespace and checkpoint id of that document, if it has them."""
     indexes: Mapping[str, tuple[str, ...]]
     """By name of an index, its fields."""
+    lifetimes: Mapping[str, float]
+    """By field with a time, the seconds after which an index removes documents."""
     kind: CollectionKind = _UNRECOGNISED
 
     @property
@@ -94,6 +98,8 @@ class MongoLayout:
     """An index with thread id, namespace and checkpoint id. Listings read only the index."""
     unknown: tuple[str, ...]
     """Fields that no known saver writes, as `collection.field`. A newer saver may have done so."""
+    lifetimes: Mapping[str, float]
+    """By collection, the seconds after which an index removes its documents."""
 
     @property
     def name(self) -> str:
