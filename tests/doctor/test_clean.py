@@ -135,11 +135,14 @@ def test_a_mongodb_database_of_javascript(mongodb_url: str) -> None:
 TRAVELLED = ("chat", "delta-often", "subgraph-stateful", "interrupt-alone")
 CHANGED: list[type[Harness]] = [
     *(PostgresHarness, MySQLHarness, MongoHarness, RedisHarness, PlainRedisSaverHarness),
-    *(ValkeyHarness, DynamoDbHarness),
+    ValkeyHarness,
 ]
 
 
-@pytest.mark.parametrize("kind", [SqliteHarness, *later(*CHANGED)])
+@pytest.mark.parametrize(
+    "kind",
+    [SqliteHarness, *later(*CHANGED), pytest.param(DynamoDbHarness, marks=pytest.mark.slow)],
+)
 def test_a_store_that_ckpt_changed(
     kind: type[Harness], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -24,7 +24,7 @@ from tests.doctor.planting.base import KEY, Planter
 from tests.harness import HARNESSES
 from tests.harness.opening import empty_store
 from tests.harness.redis import PlainRedisSaverHarness
-from tests.support import ckpt, later
+from tests.support import ckpt
 
 BACKENDS = {layout: one for one in bundled() for layout in one.layouts}
 KINDS = {kind.name: kind for kind in HARNESSES if kind.name in PLANTERS}
@@ -85,12 +85,14 @@ def occurs(fault: PlantedFault, layout: str) -> bool:
 
 
 PAIRS = [(name, fault) for name in KINDS for fault in FAULTS if occurs(fault, name)]
+MARKS: dict[str, Any] = {"sqlite": (), "dynamodb": pytest.mark.slow}
+"""The tiers of layouts, if not `engines`: the test server of DynamoDB takes minutes."""
 CELLS = [
     pytest.param(
         name,
         fault,
         id=f"{name}-{thread_of(fault)}",
-        marks=() if name == "sqlite" else pytest.mark.engines,
+        marks=MARKS.get(name, pytest.mark.engines),
     )
     for name, fault in PAIRS
 ]
@@ -124,7 +126,7 @@ def told(*words: str) -> Any:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if metafunc.function is test_threads_beside_a_damaged_one_have_no_finding:
-        layouts = ["sqlite", *later(*(name for name in KINDS if name != "sqlite"))]
+        layouts = [pytest.param(name, marks=MARKS.get(name, pytest.mark.engines)) for name in KINDS]
         metafunc.parametrize("damaged", layouts, indirect=True, scope="module")
     if "planted" in metafunc.fixturenames:
         metafunc.parametrize(("damaged", "planted"), CELLS, indirect=["damaged"], scope="module")
