@@ -140,7 +140,7 @@ CODES: Mapping[str, Code] = {
     ),
     "clock-ahead": Code(
         Severity.WARNING,
-        "a checkpoint is dated in the future, so later ones are not loaded until then",
+        "a checkpoint is dated in the future; savers that load the greatest id ignore later ones",
         "the clock of a machine was wrong",
         "history THREAD",
     ),

@@ -14,7 +14,10 @@ from ckpt_cli.core.conversation.messages import as_message
 from ckpt_cli.core.conversation.pairing import CallPlace, Counterparts, duplicates, pair
 from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.core.doctor.finding import Finding
+from ckpt_cli.core.values.equality import same
 
+_MERGED_BY_ID = "messages"
+"""The channel of `MessagesState`, which `add_messages` merges by the ids of messages."""
 _LONGEST = 80
 """Maximum number of characters of a name or id in a text."""
 
@@ -56,6 +59,8 @@ def message_findings(
     for index in found.orphaned:
         yield finding("tool-result-orphaned", _orphan_text(items, index, names=names))
     for first, index, message_id in duplicates(items):
+        if channel != _MERGED_BY_ID and same(items[first], items[index]):
+            continue  # A list that only grows, such as a transcript, may hold a message twice.
         yield finding(
             "message-id-duplicate",
             f"messages {first} and {index} have the same id"

@@ -140,6 +140,17 @@ def test_a_call_in_the_last_messages_of_an_ended_conversation_is_a_warning() -> 
     assert [one.severity for one in said] == ["error", "warning"]
 
 
+def test_a_message_that_a_transcript_holds_twice_is_no_finding() -> None:
+    items = [human(id="h"), ai(id="a"), human(id="h")]
+    ended = Counterparts(len(items))
+    assert list(message_findings(KEY, "transcript", items, ended)) == []
+    assert [one.code for one in message_findings(KEY, "messages", items, ended)] == [
+        "message-id-duplicate"
+    ]
+    others = [*items[:2], human(content="other", id="h")]
+    assert len(list(message_findings(KEY, "transcript", others, ended))) == 1
+
+
 def test_lists_without_a_person_are_no_conversation() -> None:
     assert not is_conversation([ai("a"), ai("b")])
     assert not is_conversation([tool("a")])
