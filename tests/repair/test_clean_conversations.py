@@ -26,8 +26,9 @@ from tests.support import SAMPLE, copy_store, eras
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 """Nothing is too young to be reported."""
-EDITED = {("chat-edited", "tool-result-orphaned")}
-"""In this thread, an update removes a message with a call and leaves the result."""
+EDITED = {("chat-edited", "tool-result-orphaned"), ("root-messages", "tool-call-unanswered")}
+"""In one thread, an update removes a message with a call and leaves the result. The graph of the
+other ends with a call, which is a warning."""
 LISTS = {"lg-1.2.22": 200, "js-1.7.3": 100}
 """At least this many conversations are looked at."""
 
