@@ -29,7 +29,7 @@ LATER = datetime(2100, 1, 1, tzinfo=UTC)
 EDITED = ("chat-edited", "tool-result-orphaned")
 """In this thread, an update removes a message with a call and leaves the result."""
 ENDED = ("root-messages", "tool-call-unanswered")
-"""The graph of this thread ends with a call, which is a warning. Some eras do not have it."""
+"""The graph of this thread ends with a call, which is an info. Some eras do not have it."""
 LISTS = {"lg-1.2.22": 200, "js-1.7.3": 100}
 """At least this many conversations are looked at."""
 
