@@ -105,6 +105,7 @@ def test_a_redis_server_of_an_era(folder: Path, redis_stack_url: str) -> None:
     assert found(redis_stack_url, ignored=half_stored(folder)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", with_engines("mongodb", "lg-1.0.10"))
 def test_a_mongodb_database_of_an_era(folder: Path, mongodb_url: str) -> None:
     restore_documents(folder / "store.bson.gz", mongodb_url)
@@ -126,7 +127,7 @@ def test_a_postgres_database_of_javascript(era: str, postgres_url: str) -> None:
     assert found(postgres_url, ignored={*SHARED[era], *refused, CUT_OFF}) == []
 
 
-@pytest.mark.engines
+@pytest.mark.slow
 def test_a_mongodb_database_of_javascript(mongodb_url: str) -> None:
     restore_javascript_documents(FIXTURES / "js-1.7.3" / "mongodb.bson.gz", mongodb_url)
     assert found(mongodb_url) == []
@@ -136,14 +137,19 @@ def test_a_mongodb_database_of_javascript(mongodb_url: str) -> None:
 
 TRAVELLED = ("chat", "delta-often", "subgraph-stateful", "interrupt-alone")
 CHANGED: list[type[Harness]] = [
-    *(PostgresHarness, MySQLHarness, MongoHarness, RedisHarness, PlainRedisSaverHarness),
-    ValkeyHarness,
+    *(PostgresHarness, MySQLHarness, RedisHarness, PlainRedisSaverHarness, ValkeyHarness),
 ]
+SLOW = pytest.mark.slow
+"""For stores that take half a minute: those of the servers in the place of MongoDB and DynamoDB."""
 
 
 @pytest.mark.parametrize(
     "kind",
-    [SqliteHarness, *later(*CHANGED), pytest.param(DynamoDbHarness, marks=pytest.mark.slow)],
+    [
+        SqliteHarness,
+        *later(*CHANGED),
+        *(pytest.param(kind, marks=SLOW) for kind in (MongoHarness, DynamoDbHarness)),
+    ],
 )
 def test_a_store_that_ckpt_changed(
     kind: type[Harness], request: pytest.FixtureRequest, tmp_path: Path
@@ -246,13 +252,18 @@ def test_an_encrypted_store(
 
 
 @pytest.mark.parametrize(
-    "kind", [SqliteHarness, *later(PostgresHarness, MySQLHarness, MongoHarness, RedisHarness)]
+    "kind",
+    [
+        SqliteHarness,
+        *later(PostgresHarness, MySQLHarness, RedisHarness),
+        pytest.param(MongoHarness, marks=SLOW),
+    ],
 )
 def test_a_store_while_an_agent_writes(
     kind: type[Harness], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """Steps that are not complete yet wait for the grace period."""
-    seconds = 1.5 if kind is SqliteHarness else 5
+    seconds = 1.5 if kind is SqliteHarness else 3
     stop = time.monotonic() + seconds
     with empty_store(kind, request, tmp_path) as harness:
         fill(harness, frozenset({"chat"}))

@@ -107,6 +107,8 @@ def damaged(
     folder = tmp_path_factory.mktemp("damaged")
     with pytest.MonkeyPatch.context() as patch, empty_store(kind, request, folder) as harness:
         patch.setenv("LANGGRAPH_AES_KEY", KEY.decode())
+        # Nobody writes, so that nothing has to be read again a second later.
+        patch.setattr("ckpt_backends.redis.engine.thread_faults._PAUSE_SECONDS", 0.0)
         fill(harness, THREADS)
         store = plant_all(harness)
         words = ("-s", harness.url, "doctor", "--grace", "0s", "-o", "json")
