@@ -11,7 +11,7 @@ from ckpt_backends.model import Capability as C
 NO_HISTORY = "keeps no history to go back to"
 ONE_STATE = "keeps the values of the newest checkpoint only"
 NO_ANSWERS = "stores no answers to questions"
-NO_STEPS = "does not store what values are made from"
+NO_STEPS = "stores no writes from which values could be rebuilt"
 
 
 _NOTHING = C(0)

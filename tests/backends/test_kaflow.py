@@ -283,7 +283,7 @@ def test_a_fork_of_an_earlier_checkpoint_is_listed_and_resumed_in_a_thread_of_it
     [
         (["fork", ANNA, "head", "--set", 'n=["x"]'], "is pickled", "update_state"),
         (["fork", ANNA, "head", "--replace", 'n=["x"]'], "is pickled", "update_state"),
-        (["replay", ANNA, "--repair"], "stores values inside checkpoints", "--repair works on"),
+        (["repair", "values", ANNA], "stores no writes from which values could be rebuilt", ""),
     ],
     ids=str,
 )

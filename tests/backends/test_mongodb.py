@@ -416,7 +416,8 @@ def test_hostile_documents_do_not_end_a_listing(place: Place) -> None:
         checkpoints.update_many({"thread_id": "trip"}, {"$set": change})
         for words in COMMANDS:
             answer = ckpt("-s", place.url, *words)
-            assert answer.code in {0, 3, 4}, (words, answer.err)
+            found = {1} if words[0] == "doctor" else set()
+            assert answer.code in {0, 3, 4, *found}, (words, answer.err)
             assert "Traceback" not in answer.err
         assert items(place.url, "other") == ["in", "from a", "from b"]
 
