@@ -205,6 +205,30 @@ def test_without_a_place_for_the_record_the_repair_is_made_with_a_warning(
     assert history(url) == before
 
 
+def test_unreadable_bytes_are_replaced_only_if_they_are_recorded(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damage = "UPDATE checkpoint_blobs SET blob = %s WHERE channel = 'log' AND version = %s"
+    third, fourth = versions(url, "log")[3:5]
+    execute(url, damage, b"\xdd\xff", third)
+    damaged = rows(url)
+    with monkeypatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", "/dev/null")
+        refused = ckpt("-s", url, "repair", "values", THREAD, "--yes")
+        assert (refused.code, rows(url)) == (5, damaged)
+    assert ckpt("-s", url, "repair", "values", THREAD, "--yes").code == 0
+    # A record of another version of ckpt is not replaced: it has the bytes of the first repair.
+    (path,) = (Path(os.environ["XDG_STATE_HOME"]) / "ckpt/repairs").iterdir()
+    record = path.read_text()
+    path.write_text(record.replace('"ckpt_repairs": 1', '"ckpt_repairs": 2'))
+    execute(url, damage, b"\xdd\xff", fourth)
+    kept = path.read_text(), rows(url)
+    for words in ([THREAD], ["--all"]):
+        refused = ckpt("-s", url, "repair", "values", *words, "--yes")
+        assert refused.code == 5, refused.err
+        assert (path.read_text(), rows(url)) == kept
+
+
 def test_what_changed_after_a_repair_is_not_taken_back(url: str) -> None:
     version = versions(url, "log")[3]
     delete(url, "log", version)
