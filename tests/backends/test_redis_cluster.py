@@ -100,7 +100,9 @@ def test_every_server_leads_to_the_whole_cluster(
             ckpt("-s", url, *words, "-o", "json") for url in (redis_cluster.url, redis_stack_url)
         ]
         assert [one.code for one in answers] == [0, 0], (words, answers)
-        assert answers[0].json == answers[1].json, words
+        # The doctor also names the store, and counts what it read: keys of young threads twice.
+        found = [one.json["findings"] if words == ["doctor"] else one.json for one in answers]
+        assert found[0] == found[1], words
     assert dumped(redis_cluster) == before
 
 

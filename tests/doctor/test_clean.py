@@ -51,6 +51,8 @@ SHARED = {
     "js-1.7.3": {("branches-share-value", "fork-asking")},
 }
 """Values that LangGraph.js lost itself: on PostgreSQL, one branch overwrites another's."""
+CUT_OFF = ("tool-call-unanswered", "fork-chat")
+"""The messages at the end of this thread are those of another branch, which end with a call."""
 
 
 def found(
@@ -121,7 +123,7 @@ def test_a_postgres_database_of_javascript(era: str, postgres_url: str) -> None:
     restore_rows(FIXTURES / era / "postgres.jsonl.gz", postgres_url)
     # JSONB holds no text with a NUL.
     refused = {(code, "zoo-text") for code in HALF}
-    assert found(postgres_url, ignored=SHARED[era] | refused) == []
+    assert found(postgres_url, ignored={*SHARED[era], *refused, CUT_OFF}) == []
 
 
 @pytest.mark.engines

@@ -217,7 +217,8 @@ def test_branches_that_share_values_are_found(
                 one.checkpoint["id"]: one.metadata["step"]
                 for one in saver.list({"configurable": {"thread_id": "fork-chat"}})
             }
-        found = ckpt("-s", harness.url, "doctor", "--deep", "-o", "json").json["findings"]
+        words = ("-s", harness.url, "doctor", "--deep", "--grace", "0s", "-o", "json")
+        found = ckpt(*words).json["findings"]
         assert {one["code"] for one in found} == {"branches-share-value"}
         assert {one["channel"] for one in found} == {"messages"}
         assert {of_step[one["checkpoint_id"]] for one in found} <= steps

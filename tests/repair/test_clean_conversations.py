@@ -26,8 +26,10 @@ from tests.support import SAMPLE, copy_store, eras
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 """Nothing is too young to be reported."""
-EDITED = {("chat-edited", "tool-result-orphaned")}
+EDITED = ("chat-edited", "tool-result-orphaned")
 """In this thread, an update removes a message with a call and leaves the result."""
+ENDED = ("root-messages", "tool-call-unanswered")
+"""The graph of this thread ends with a call, which is an info. Some eras do not have it."""
 LISTS = {"lg-1.2.22": 200, "js-1.7.3": 100}
 """At least this many conversations are looked at."""
 
@@ -54,7 +56,8 @@ ERAS = [
 @pytest.mark.parametrize("era", ERAS)
 def test_clean_conversations_have_no_finding(era: Path, tmp_path: Path) -> None:
     found, looked = look(copy_store(era / "store.db", tmp_path))
-    assert {(one.thread_id, one.code) for one in found} == (EDITED if looked else set())
+    expected = {EDITED} if looked else set()
+    assert {(one.thread_id, one.code) for one in found} - {ENDED} == expected
     assert looked >= LISTS.get(era.name, 0)
 
 

@@ -278,7 +278,7 @@ def test_a_message_that_was_added_before_the_tools_ran_is_no_fault(store: Harnes
         one.plan()
 
 
-def test_a_call_that_only_the_application_may_answer_is_a_warning(store: Harness) -> None:
+def test_a_call_that_only_the_application_may_answer_is_an_info(store: Harness) -> None:
     """It is mended for a thread that the user names, and left alone where many are repaired."""
     one = AgentThread(store, "loop-client")
     one.send("hello")
@@ -286,7 +286,7 @@ def test_a_call_that_only_the_application_may_answer_is_a_warning(store: Harness
     one.graph.update_state(config_of(one.thread_id), {"messages": [called]}, as_node="tools")
     one.graph.update_state(config_of(one.thread_id), None, as_node="__end__")
     (found,) = one.findings()
-    assert (found.code, found.severity) == ("tool-call-unanswered", "warning")
+    assert (found.code, found.severity) == ("tool-call-unanswered", "info")
     assert "the last message calls 'show_map' (call-x)" in found.detail
     many = ckpt("-s", store.url, "repair", "messages", "--match", one.thread_id, "--yes")
     assert (many.code, one.messages()[-1].type) == (0, "ai"), many.err

@@ -55,7 +55,7 @@ def message_findings(
             # Some applications carry out such calls, and send the result as the next input.
             text = f"the last message calls {tool}, and nothing that runs next has the result"
             found_at_end = finding("tool-call-unanswered", text)
-            yield replace(found_at_end, own_severity=Severity.WARNING)
+            yield replace(found_at_end, own_severity=Severity.INFO)
     for index in found.orphaned:
         yield finding("tool-result-orphaned", _orphan_text(items, index, names=names))
     for first, index, message_id in duplicates(items):

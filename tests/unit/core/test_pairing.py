@@ -143,14 +143,14 @@ def test_what_may_be_answered_elsewhere_is_left_alone() -> None:
     assert [one.id for one in pair(items, Counterparts(3, {"a"})).awaited] == ["a", "b"]
 
 
-def test_a_call_in_the_last_messages_of_an_ended_conversation_is_a_warning() -> None:
+def test_a_call_in_the_last_messages_of_an_ended_conversation_is_an_info() -> None:
     items = [human(), ai("a"), human(), ai("b", "c"), tool("c")]
     found = pair(items, Counterparts(len(items), is_final=True))
     assert [one.id for one in found.unanswered] == ["a"]
     assert [one.id for one in found.final] == ["b"]
     assert pair(items, Counterparts(len(items), {"b"}, is_final=True)).final == ()
     said = message_findings(KEY, "messages", items, Counterparts(len(items), is_final=True))
-    assert [one.severity for one in said] == ["error", "warning"]
+    assert [one.severity for one in said] == ["error", "info"]
 
 
 def test_a_message_that_a_transcript_holds_twice_is_no_finding() -> None:

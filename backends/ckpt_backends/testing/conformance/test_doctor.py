@@ -16,7 +16,7 @@ FAULTY = {
     ("resume-stale", "interrupt-second"),
     # The application removes a message that calls a tool, and leaves the result.
     ("tool-result-orphaned", "chat-edited"),
-    # The graph ends with a call of a tool, and no node of it runs tools: a warning.
+    # The graph ends with a call of a tool, and no node of it runs tools: an info.
     ("tool-call-unanswered", "root-messages"),
 }
 """Scenarios that end with a fault."""
