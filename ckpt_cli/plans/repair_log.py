@@ -8,6 +8,7 @@ replaced, and of the restored values only digests.
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from contextlib import suppress
@@ -108,7 +109,9 @@ def digest_of(value: TypedBytes) -> str:
 def _file_of(info: StoreInfo, thread_id: str) -> Path:
     from hashlib import sha256
 
-    name = json.dumps([info.url, info.layout, thread_id]).encode()
+    # Whoever looks for the record may connect as another role, or with the password elsewhere.
+    url = re.sub(r"(?<=://)[^/@]*@", "", info.url)
+    name = json.dumps([url, info.layout, thread_id]).encode()
     return state_folder("repairs") / f"{sha256(name).hexdigest()}.json"
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ckpt_backends.changes.change import Change, NewBlob
-from ckpt_backends.errors import Refused, UsageError
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.values import Opaque
+from ckpt_backends.errors import Refused, StoreChanged, UsageError
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.replay.repair_plan import DamagedValue, Repair
@@ -38,8 +40,8 @@ class ValuesUndo:
 def record_repair(rows: Store, found: Repair, now: datetime) -> None:
     """Record what a repair is about to store.
 
-    Raises `UsageError` if that is not possible, and `Refused` if the unreadable bytes that the
-    repair replaces would then be lost.
+    Raises `UsageError` if that is not possible, `Refused` if the unreadable bytes that the repair
+    replaces would then be lost, and `StoreChanged` if they are readable by now.
     """
     info = rows.describe()
     stored = {(one.checkpoint_ns, one.channel, one.version): one for one in found.change.blobs}
@@ -48,12 +50,18 @@ def record_repair(rows: Store, found: Repair, now: datetime) -> None:
         for place in (one.place for one in found.rebuilt)
         if (new := stored.get((place.checkpoint_ns, place.channel, place.version))) is not None
     )
+    before = [one.before for one in values if one.before is not None]
+    if not all(isinstance(decode(one), Opaque) for one in before):
+        raise StoreChanged(
+            f"values of thread '{found.thread_id}' changed meanwhile, so nothing was written",
+            hint="run the command again",
+        )
     try:
         past = readable_repairs(info, found.thread_id)
         past = _still_there(rows, past, found.thread_id)
         write_repairs(info, found.thread_id, [*past, PastRepair(now, values)])
     except UsageError as error:
-        if all(one.before is None for one in values):
+        if not before:
             raise
         raise Refused(
             f"{error.message}; nothing was written: the unreadable bytes would be lost",

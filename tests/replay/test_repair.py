@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,11 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.postgres import PostgresSaver
 
+from ckpt_backends.errors import StoreChanged
+from ckpt_backends.registry import open_store
+from ckpt_cli.plans.repair import plan_repair
+from ckpt_cli.plans.undo_values import record_repair
+from ckpt_cli.threads.thread import ThreadReader
 from tests.replay.planting import SERDE, THREAD, graph, talk
 from tests.support import ckpt, first_now
 
@@ -227,6 +233,31 @@ def test_unreadable_bytes_are_replaced_only_if_they_are_recorded(
         refused = ckpt("-s", url, "repair", "values", *words, "--yes")
         assert refused.code == 5, refused.err
         assert (path.read_text(), rows(url)) == kept
+
+
+def test_a_value_that_became_readable_meanwhile_is_left_alone(url: str) -> None:
+    damage = "UPDATE checkpoint_blobs SET blob = %s WHERE channel = 'log' AND version = %s"
+    version = versions(url, "log")[3]
+    execute(url, damage, b"\xdd\xff", version)
+    with open_store(url) as store:
+        plan = plan_repair(ThreadReader(store, THREAD), {})
+        assert [one.replaces for one in plan.rebuilt] == [True]
+        execute(url, damage, SERDE.dumps_typed(["other"])[1], version)
+        store.refresh()
+        with pytest.raises(StoreChanged):
+            record_repair(store, plan, datetime.now(UTC))
+
+
+def test_the_record_is_found_with_the_password_elsewhere(url: str) -> None:
+    delete(url, "log", versions(url, "log")[3])
+    damaged = rows(url)
+    with_password = url.replace("@", ":secret@", 1)
+    done = ckpt("-s", with_password, "repair", "values", THREAD, "--yes")
+    if done.code == 4:
+        pytest.skip("this server asks for the password")
+    assert done.code == 0, done.err
+    assert ckpt("-s", url, "undo", THREAD, "--yes").code == 0
+    assert rows(url) == damaged
 
 
 def test_what_changed_after_a_repair_is_not_taken_back(url: str) -> None:
