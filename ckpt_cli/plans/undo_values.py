@@ -93,7 +93,7 @@ def plan_values_undo(reader: ThreadReader, rows: Store) -> ValuesUndo | None:
 def forget_repair(rows: Store, undone: ValuesUndo) -> None:
     """Remove a repair from the record, after it was taken back. Raises `UsageError`."""
     info = rows.describe()
-    left = [one for one in past_repairs(info, undone.thread_id) if one.at != undone.at]
+    left = [one for one in readable_repairs(info, undone.thread_id) if one.at != undone.at]
     write_repairs(info, undone.thread_id, left)
 
 

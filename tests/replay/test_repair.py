@@ -12,8 +12,9 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.postgres import PostgresSaver
 
-from ckpt_backends.errors import StoreChanged
+from ckpt_backends.errors import StoreChanged, UsageError
 from ckpt_backends.registry import open_store
+from ckpt_cli.plans import undo_values
 from ckpt_cli.plans.repair import plan_repair
 from ckpt_cli.plans.undo_values import record_repair
 from ckpt_cli.threads.thread import ThreadReader
@@ -258,6 +259,22 @@ def test_the_record_is_found_with_the_password_elsewhere(url: str) -> None:
     assert done.code == 0, done.err
     assert ckpt("-s", url, "undo", THREAD, "--yes").code == 0
     assert rows(url) == damaged
+
+
+def test_values_are_taken_back_although_the_record_cannot_be_changed(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete(url, "log", versions(url, "log")[3])
+    damaged = rows(url)
+    assert ckpt("-s", url, "repair", "values", THREAD, "--yes").code == 0
+
+    def full(*_: object) -> None:
+        raise UsageError("cannot write the record")
+
+    monkeypatch.setattr(undo_values, "write_repairs", full)
+    done = ckpt("-s", url, "undo", THREAD, "--yes")
+    assert (done.code, rows(url)) == (0, damaged)
+    assert "taken back all the same" in done.err
 
 
 def test_what_changed_after_a_repair_is_not_taken_back(url: str) -> None:
