@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from ckpt_backends.errors import UsageError
@@ -52,11 +53,19 @@ class RepairTargets:
     def all(self, session: Session) -> list[tuple[str, str | None]]:
         """Return the ids of all threads, each with the checkpoint that is named, if any.
 
-        Raises `NotFound` for an unknown name.
+        Raises `NotFound` for an unknown name, and `UsageError` for several checkpoints of a thread:
+        the copy of one would replace the copy of the other as the head.
         """
         if self.names:
             found = (self._named(session, name) for name in self.names)
-            return list(dict.fromkeys((reader.thread_id, one) for reader, one in found))
+            named = list(dict.fromkeys((reader.thread_id, one) for reader, one in found))
+            for thread_id, number in Counter(thread_id for thread_id, _ in named).items():
+                if number > 1:
+                    raise UsageError(
+                        f"thread '{thread_id}' is named with different checkpoints",
+                        hint="name each thread once",
+                    )
+            return named
         threads = filtered_threads(session.store, (), self.match, self.where, session.now)
         return [(one.thread_id, None) for one in threads]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from ckpt_backends.errors import UsageError
 from ckpt_cli.commands.apply_plan import show_and_apply, write
 from ckpt_cli.options import DryRun, Force, Yes, argument
 from ckpt_cli.plans.undo import plan_undo
@@ -60,7 +61,10 @@ def _undo_values(session: Session, found: ValuesUndo, *, dry_run: bool, yes: boo
         session.note("dry run: nothing was written")
         return
     write(session, found.change, f"Undo the last repair of thread '{found.thread_id}'?", yes=yes)
-    forget_repair(session.rows, found)
+    try:
+        forget_repair(session.rows, found)
+    except UsageError as error:
+        session.warn(f"{error.message}; the values were taken back all the same")
     if output.machine:
         show()
     session.note(f"took back {counted(len(found.values), 'value')}")

@@ -8,6 +8,7 @@ replaced, and of the restored values only digests.
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from contextlib import suppress
@@ -48,12 +49,27 @@ class PastRepair:
 
 def past_repairs(info: StoreInfo, thread_id: str) -> list[PastRepair]:
     """Return the repairs of a thread, oldest first. What cannot be read counts as none."""
-    found: list[PastRepair] = []
-    with suppress(OSError, UsageError, StoreUnavailable, ValueError, KeyError, TypeError):
-        record = json.loads(read_regular(_file_of(info, thread_id), _LONGEST))
-        if record["ckpt_repairs"] == _FORMAT and record["thread_id"] == thread_id:
-            found = [_from_json(one) for one in record["repairs"]]
-    return found
+    with suppress(UsageError):
+        return readable_repairs(info, thread_id)
+    return []
+
+
+def readable_repairs(info: StoreInfo, thread_id: str) -> list[PastRepair]:
+    """Return the repairs of a thread, oldest first.
+
+    Raises `UsageError` if there is a record that cannot be read: it may hold bytes that are stored
+    nowhere else.
+    """
+    path = _file_of(info, thread_id)
+    try:
+        record = json.loads(read_regular(path, _LONGEST))
+        if (record["ckpt_repairs"], record["thread_id"]) != (_FORMAT, thread_id):
+            raise ValueError
+        return [_from_json(one) for one in record["repairs"]]
+    except FileNotFoundError:
+        return []
+    except (OSError, StoreUnavailable, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"cannot read '{path}', the record of earlier repairs") from error
 
 
 def write_repairs(info: StoreInfo, thread_id: str, repairs: Sequence[PastRepair]) -> None:
@@ -68,13 +84,16 @@ def write_repairs(info: StoreInfo, thread_id: str, repairs: Sequence[PastRepair]
         "thread_id": thread_id,
         "repairs": list(map(_to_json, repairs)),
     }
+    data = json.dumps(record).encode()
+    if len(data) > _LONGEST:
+        raise UsageError(f"cannot write '{path}': it would be longer than {_LONGEST} bytes")
     try:
         if not repairs:
             path.unlink(missing_ok=True)
             return
         make_private_folder(path.parent)
         with writing(path) as file:
-            file.write(json.dumps(record).encode())
+            file.write(data)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise UsageError(f"cannot write '{path}': {reason}") from error
@@ -90,7 +109,9 @@ def digest_of(value: TypedBytes) -> str:
 def _file_of(info: StoreInfo, thread_id: str) -> Path:
     from hashlib import sha256
 
-    name = json.dumps([info.url, info.layout, thread_id]).encode()
+    # Whoever looks for the record may connect as another role, or with the password elsewhere.
+    url = re.sub(r"(?<=://)[^/@]*@", "", info.url)
+    name = json.dumps([url, info.layout, thread_id]).encode()
     return state_folder("repairs") / f"{sha256(name).hexdigest()}.json"
 
 

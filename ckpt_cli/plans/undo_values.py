@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from ckpt_backends.changes.change import Change, NewBlob
-from ckpt_backends.errors import Refused
-from ckpt_backends.model import StoreInfo, TypedBytes
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.values import Opaque
+from ckpt_backends.errors import Refused, StoreChanged, UsageError
+from ckpt_backends.model import TypedBytes
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.replay.repair_plan import DamagedValue, Repair
 from ckpt_cli.plans.repair_log import (
@@ -15,6 +18,7 @@ from ckpt_cli.plans.repair_log import (
     StoredAgain,
     digest_of,
     past_repairs,
+    readable_repairs,
     write_repairs,
 )
 from ckpt_cli.plans.root_branch import check_store, heads_of
@@ -34,7 +38,11 @@ class ValuesUndo:
 
 
 def record_repair(rows: Store, found: Repair, now: datetime) -> None:
-    """Record what a repair is about to store. Raises `UsageError`."""
+    """Record what a repair is about to store.
+
+    Raises `UsageError` if that is not possible, `Refused` if the unreadable bytes that the repair
+    replaces would then be lost, and `StoreChanged` if they are readable by now.
+    """
     info = rows.describe()
     stored = {(one.checkpoint_ns, one.channel, one.version): one for one in found.change.blobs}
     values = tuple(
@@ -42,8 +50,23 @@ def record_repair(rows: Store, found: Repair, now: datetime) -> None:
         for place in (one.place for one in found.rebuilt)
         if (new := stored.get((place.checkpoint_ns, place.channel, place.version))) is not None
     )
-    past = _still_there(rows, info, found.thread_id)
-    write_repairs(info, found.thread_id, [*past, PastRepair(now, values)])
+    before = [one.before for one in values if one.before is not None]
+    if not all(isinstance(decode(one), Opaque) for one in before):
+        raise StoreChanged(
+            f"values of thread '{found.thread_id}' changed meanwhile, so nothing was written",
+            hint="run the command again",
+        )
+    try:
+        past = readable_repairs(info, found.thread_id)
+        past = _still_there(rows, past, found.thread_id)
+        write_repairs(info, found.thread_id, [*past, PastRepair(now, values)])
+    except UsageError as error:
+        if not before:
+            raise
+        raise Refused(
+            f"{error.message}; nothing was written: the unreadable bytes would be lost",
+            hint=error.hint or "export XDG_STATE_HOME=FOLDER",
+        ) from error
 
 
 def plan_values_undo(reader: ThreadReader, rows: Store) -> ValuesUndo | None:
@@ -54,7 +77,7 @@ def plan_values_undo(reader: ThreadReader, rows: Store) -> ValuesUndo | None:
     """
     check_store(rows)
     info = rows.describe()
-    past = _still_there(rows, info, reader.thread_id)
+    past = _still_there(rows, past_repairs(info, reader.thread_id), reader.thread_id)
     if not past:
         return None
     last, added = past[-1], added_at(reader)
@@ -70,7 +93,7 @@ def plan_values_undo(reader: ThreadReader, rows: Store) -> ValuesUndo | None:
 def forget_repair(rows: Store, undone: ValuesUndo) -> None:
     """Remove a repair from the record, after it was taken back. Raises `UsageError`."""
     info = rows.describe()
-    left = [one for one in past_repairs(info, undone.thread_id) if one.at != undone.at]
+    left = [one for one in readable_repairs(info, undone.thread_id) if one.at != undone.at]
     write_repairs(info, undone.thread_id, left)
 
 
@@ -90,13 +113,13 @@ def _back(reader: ThreadReader, values: tuple[StoredAgain, ...]) -> Change:
     )
 
 
-def _still_there(rows: Store, info: StoreInfo, thread_id: str) -> list[PastRepair]:
+def _still_there(rows: Store, past: Sequence[PastRepair], thread_id: str) -> list[PastRepair]:
     """Return the recorded repairs, without those that were never carried out."""
 
     def is_there(repair: PastRepair) -> bool:
         return any(_is_as_stored(rows, thread_id, one) for one in repair.values)
 
-    return [one for one in past_repairs(info, thread_id) if is_there(one)]
+    return [one for one in past if is_there(one)]
 
 
 def _is_as_stored(rows: Store, thread_id: str, one: StoredAgain) -> bool:

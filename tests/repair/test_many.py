@@ -119,6 +119,13 @@ def test_words_that_do_not_choose(path: Path, two: Two, words: list[str]) -> Non
     assert repair(path, *words).code == 2
 
 
+def test_two_checkpoints_of_a_thread_are_refused(two: Two, path: Path) -> None:
+    before = heads(path)
+    done = repair(path, "a", "a@~0", "b", "--yes")
+    assert (done.code, heads(path)) == (2, before)
+    assert "thread 'a' is named with different checkpoints" in done.err
+
+
 def test_without_a_terminal_nothing_is_written(two: Two, path: Path) -> None:
     before = heads(path)
     answer = repair(path, "--all")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,12 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.postgres import PostgresSaver
 
+from ckpt_backends.errors import StoreChanged, UsageError
+from ckpt_backends.registry import open_store
+from ckpt_cli.plans import undo_values
+from ckpt_cli.plans.repair import plan_repair
+from ckpt_cli.plans.undo_values import record_repair
+from ckpt_cli.threads.thread import ThreadReader
 from tests.replay.planting import SERDE, THREAD, graph, talk
 from tests.support import ckpt, first_now
 
@@ -203,6 +210,71 @@ def test_without_a_place_for_the_record_the_repair_is_made_with_a_warning(
     assert done.code == 0
     assert "`ckpt undo` will not find this repair" in done.err
     assert history(url) == before
+
+
+def test_unreadable_bytes_are_replaced_only_if_they_are_recorded(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damage = "UPDATE checkpoint_blobs SET blob = %s WHERE channel = 'log' AND version = %s"
+    third, fourth = versions(url, "log")[3:5]
+    execute(url, damage, b"\xdd\xff", third)
+    damaged = rows(url)
+    with monkeypatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", "/dev/null")
+        refused = ckpt("-s", url, "repair", "values", THREAD, "--yes")
+        assert (refused.code, rows(url)) == (5, damaged)
+    assert ckpt("-s", url, "repair", "values", THREAD, "--yes").code == 0
+    # A record of another version of ckpt is not replaced: it has the bytes of the first repair.
+    (path,) = (Path(os.environ["XDG_STATE_HOME"]) / "ckpt/repairs").iterdir()
+    record = path.read_text()
+    path.write_text(record.replace('"ckpt_repairs": 1', '"ckpt_repairs": 2'))
+    execute(url, damage, b"\xdd\xff", fourth)
+    kept = path.read_text(), rows(url)
+    for words in ([THREAD], ["--all"]):
+        refused = ckpt("-s", url, "repair", "values", *words, "--yes")
+        assert refused.code == 5, refused.err
+        assert (path.read_text(), rows(url)) == kept
+
+
+def test_a_value_that_became_readable_meanwhile_is_left_alone(url: str) -> None:
+    damage = "UPDATE checkpoint_blobs SET blob = %s WHERE channel = 'log' AND version = %s"
+    version = versions(url, "log")[3]
+    execute(url, damage, b"\xdd\xff", version)
+    with open_store(url) as store:
+        plan = plan_repair(ThreadReader(store, THREAD), {})
+        assert [one.replaces for one in plan.rebuilt] == [True]
+        execute(url, damage, SERDE.dumps_typed(["other"])[1], version)
+        store.refresh()
+        with pytest.raises(StoreChanged):
+            record_repair(store, plan, datetime.now(UTC))
+
+
+def test_the_record_is_found_with_the_password_elsewhere(url: str) -> None:
+    delete(url, "log", versions(url, "log")[3])
+    damaged = rows(url)
+    with_password = url.replace("@", ":secret@", 1)
+    done = ckpt("-s", with_password, "repair", "values", THREAD, "--yes")
+    if done.code == 4:
+        pytest.skip("this server asks for the password")
+    assert done.code == 0, done.err
+    assert ckpt("-s", url, "undo", THREAD, "--yes").code == 0
+    assert rows(url) == damaged
+
+
+def test_values_are_taken_back_although_the_record_cannot_be_changed(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete(url, "log", versions(url, "log")[3])
+    damaged = rows(url)
+    assert ckpt("-s", url, "repair", "values", THREAD, "--yes").code == 0
+
+    def full(*_: object) -> None:
+        raise UsageError("cannot write the record")
+
+    monkeypatch.setattr(undo_values, "write_repairs", full)
+    done = ckpt("-s", url, "undo", THREAD, "--yes")
+    assert (done.code, rows(url)) == (0, damaged)
+    assert "taken back all the same" in done.err
 
 
 def test_what_changed_after_a_repair_is_not_taken_back(url: str) -> None:

@@ -21,12 +21,17 @@ def mended(items: Sequence[Value], found: Pairing) -> list[int | CallPlace]:
         if (message := as_message(items[index])) is not None
         for call_id in answered_ids(message)
     }
+    moved: set[int] = set()
     behind: dict[int, list[int | CallPlace]] = {}
     for place in found.unanswered:
         result = orphans.pop(place.id, None)
-        behind.setdefault(_after_results(items, place.index), []).append(
-            place if result is None else result
-        )
+        # A message may have the results of several calls.
+        if result is None or result not in moved:
+            behind.setdefault(_after_results(items, place.index), []).append(
+                place if result is None else result
+            )
+        if result is not None:
+            moved.add(result)
     order: list[int | CallPlace] = []
     for index in range(len(items) + 1):
         order += behind.get(index, [])

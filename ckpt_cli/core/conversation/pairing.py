@@ -106,7 +106,7 @@ def pair(items: Sequence[Value], others: Counterparts) -> Pairing:
         for call_id in answered:
             if waiting.get(call_id):
                 waiting[call_id].pop()
-        if answered and answered.isdisjoint(known):
+        if message is not None and _is_result(message) and answered.isdisjoint(known):
             orphaned.append(index)
         if not answered:
             ended = index
@@ -169,6 +169,17 @@ def result_ids(items: Sequence[Value]) -> set[str]:
         if message is not None:
             found |= answered_ids(message)
     return found
+
+
+def _is_result(message: Message) -> bool:
+    """Return whether a message says nothing but results of calls.
+
+    In Anthropic's form, what a person said may stand behind the results.
+    """
+    blocks = message.content if isinstance(message.content, list) else []
+    only_results = all(isinstance(one, dict) and one.get("type") == "tool_result" for one in blocks)
+    is_of_tool = isinstance(message.fields.get("tool_call_id"), str)
+    return bool(answered_ids(message)) and (is_of_tool or only_results)
 
 
 def _own_calls(message: Message) -> list[ToolCall]:

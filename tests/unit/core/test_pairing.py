@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Tagged, Value
 from ckpt_backends.model import CheckpointKey
+from ckpt_cli.core.conversation.mending import mended
 from ckpt_cli.core.conversation.pairing import (
     Counterparts,
     is_conversation,
@@ -114,11 +115,23 @@ def test_a_broken_conversation_is_found(items: list[Value], says: list[str]) -> 
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}]},
         ],
         [human(), ai("a"), human(content=[{"type": "tool_result", "tool_use_id": "a"}]), ai()],
+        # What a person said in it would be lost with the result.
+        [
+            human(),
+            human(content=[{"type": "tool_result", "tool_use_id": "a"}, {"type": "text"}]),
+            ai(),
+        ],
         [human(), ai(tool_calls=[{"name": "f", "args": {}, "id": None}]), human(), tool("")],
     ],
 )
 def test_a_sound_conversation_has_no_finding(items: list[Value]) -> None:
     assert codes(items) == []
+
+
+def test_a_message_with_two_results_is_moved_once() -> None:
+    blocks = [{"type": "tool_result", "tool_use_id": one} for one in ("a", "b")]
+    items = [human(), human(content=blocks), ai("a", "b"), human()]
+    assert mended(items, pair(items, Counterparts(len(items)))) == [0, 2, 1, 3]
 
 
 def test_what_may_be_answered_elsewhere_is_left_alone() -> None:
