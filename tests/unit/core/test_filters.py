@@ -384,7 +384,7 @@ def compared(value: Value, operator: Operator, operand: Operand, kind: FieldKind
 def type_of(value: Value) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return "number"
-    return type(value).__name__
+    return "str" if isinstance(value, str) else type(value).__name__
 
 
 def readings(operand: Operand, kind: FieldKind) -> list[Value]:
