@@ -12,6 +12,7 @@ import pytest
 
 from ckpt_backends.discovery import bundled
 from ckpt_backends.model import Capability
+from ckpt_backends.redis.engine import thread_faults
 from ckpt_backends.testing.harness import Harness
 from ckpt_cli.core.doctor.codes import CODES
 from ckpt_cli.core.doctor.occurrence import why_not
@@ -108,7 +109,7 @@ def damaged(
     with pytest.MonkeyPatch.context() as patch, empty_store(kind, request, folder) as harness:
         patch.setenv("LANGGRAPH_AES_KEY", KEY.decode())
         # Nobody writes, so that nothing has to be read again a second later.
-        patch.setattr("ckpt_backends.redis.engine.thread_faults._PAUSE_SECONDS", 0.0)
+        patch.setattr(thread_faults, "_PAUSE_SECONDS", 0.0)
         fill(harness, THREADS)
         store = plant_all(harness)
         words = ("-s", harness.url, "doctor", "--grace", "0s", "-o", "json")
