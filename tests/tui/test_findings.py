@@ -78,7 +78,7 @@ def test_findings_are_listed_and_their_checkpoints_marked(sample: Path) -> None:
         listed = list(seat.main.inspector.document.document.findings.values())
         assert seat.main.command_lines()[0] == f"ckpt -s {sample} doctor {KYOTO}"
         seat.main.inspector.document.cursor = seat.main.inspector.document.count()
-        fix = f"ckpt -s {sample} gc --scope writes --dry-run"
+        fix = f"ckpt -s {sample} gc --scope writes --grace 1m --dry-run"
         assert fix in text
         assert fix in seat.main.command_lines()
         same = ckpt("-s", sample, "doctor", KYOTO, "-o", "json").json["findings"]

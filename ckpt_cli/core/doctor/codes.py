@@ -154,20 +154,20 @@ CODES: Mapping[str, Code] = {
         Severity.WARNING,
         "writes of a checkpoint that is not stored",
         "a thread or checkpoint was deleted while an agent was running",
-        "gc --scope writes --dry-run",
+        "gc --scope writes --grace 1m --dry-run",
     ),
     "value-orphaned": Code(
         Severity.WARNING,
         "a stored value that no checkpoint names",
         "checkpoints were deleted without their values, or a save failed halfway",
-        "gc --scope blobs --dry-run",
+        "gc --scope blobs --grace 1m --dry-run",
         is_deep=True,
     ),
     "namespace-orphaned": Code(
         Severity.WARNING,
         "checkpoints of a subgraph call whose root checkpoint is not stored",
         "the root checkpoint was deleted by hand",
-        "gc --scope calls --dry-run",
+        "gc --scope calls --grace 1m --dry-run",
         is_deep=True,
     ),
     "messages-emptied": Code(

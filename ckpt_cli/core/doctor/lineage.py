@@ -129,10 +129,8 @@ def _parent_missing(one: Checkpoint, parent: str, writes: WritesOfOne | None) ->
     if writes is None:
         # A prune leaves this.
         return _finding("parent-missing", one, f"its parent {parent} is not stored", Severity.INFO)
-    number = "1 write" if writes.number == 1 else f"{writes.number} writes"
-    return _finding(
-        "parent-missing", one, f"its parent {parent} is not stored, but {number} of it still"
-    )
+    left = "1 of its writes is" if writes.number == 1 else f"{writes.number} of its writes are"
+    return _finding("parent-missing", one, f"its parent {parent} is not stored, but {left}")
 
 
 def _finding(
