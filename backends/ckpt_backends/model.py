@@ -192,6 +192,8 @@ class Fault:
     task_id: str | None = None
     fix: str = ""
     """A statement or command of the engine that mends it; `''` if none is known."""
+    is_info: bool = False
+    """Whether the saver itself may cause it, so that it is no warning."""
 
 
 class Status(StrEnum):

@@ -66,6 +66,7 @@ def from_fault(fault: Fault) -> Finding:
         checkpoint_id=fault.checkpoint_id,
         channel=fault.channel,
         task_id=fault.task_id,
+        own_severity=Severity.INFO if fault.is_info else None,
         own_fix=fault.fix,
     )
 

@@ -55,4 +55,5 @@ def hidden_writes(connection: RedisConnection, writes: WritesByCheckpoint) -> It
             key.checkpoint_ns,
             key.checkpoint_id,
             fix=f"JSON.SET {quoted(head.name)} $.has_writes true",
+            is_info=True,
         )

@@ -20,6 +20,8 @@ FAULTY = {
     ("tool-call-unanswered", "root-messages"),
 }
 """Scenarios that end with a fault."""
+HIDDEN = ("index-stale", "info")
+"""What RedisSaver itself may cause: a task that is faster than the storing of its checkpoint."""
 HALF = {"write-orphaned", "value-orphaned", "step-uncommitted"}
 """What is left where a saver could not store a checkpoint, after the writes of its tasks."""
 
@@ -35,6 +37,7 @@ def test_nothing_is_found_in_what_the_saver_wrote(filled: FilledStore) -> None:
     def is_known(one: dict[str, Any]) -> bool:
         is_shared = one["thread_id"] in known and one["code"] in SHARED
         is_half = one["thread_id"] in filled.harness.failing_scenarios and one["code"] in HALF
-        return is_shared or is_half or (one["code"], one["thread_id"]) in FAULTY
+        is_hidden = (one["code"], one["severity"]) == HIDDEN
+        return is_shared or is_half or is_hidden or (one["code"], one["thread_id"]) in FAULTY
 
     assert [one for one in answer["findings"] if not is_known(one)] == []
