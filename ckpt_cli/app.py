@@ -30,6 +30,7 @@ INSPECT = "Inspect"
 VERIFY = "Verify"
 CHANGE = "Roll back and repair"
 CLEAN = "Clean up and archive"
+MOVE = "Move"
 STORES = "Stores"
 
 
@@ -71,6 +72,7 @@ COMMANDS = {
     "gc": CommandRef("gc:gc", "Delete orphaned rows.", CLEAN),
     "export": CommandRef("export:export", "Write threads to archive files, or as JSON.", CLEAN),
     "import": CommandRef("import_:import_", "Restore archived threads, row for row.", CLEAN),
+    "copy": CommandRef("copy:copy", "Copy threads to another store, of any layout.", MOVE),
     "du": CommandRef("du:du", "Show disk usage by thread, channel and type.", STORES),
     "stores": CommandRef("stores:stores", "List stores with their layout, size and saver.", STORES),
     "trust": CommandRef(

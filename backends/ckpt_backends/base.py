@@ -10,7 +10,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from dataclasses import asdict
 from heapq import nsmallest
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ckpt_backends.changes.rows import Row, own_rows, sql_key
 from ckpt_backends.errors import StoreUnavailable, Unsupported
@@ -28,6 +28,9 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.protocol import Closing, ScanObserver, Store, WritableStore
 from ckpt_backends.url import StoreUrl
+
+if TYPE_CHECKING:
+    from ckpt_backends.transfer.parts import Arrival
 
 _Column = tuple[str, str, str, str | None, str]
 """Table, column, namespace, channel and type of stored values; see `Usage`."""
@@ -195,6 +198,9 @@ class BaseStore(Store):
 
 class BaseWritableStore(WritableStore):
     """A `WritableStore` without a place where removed data may be left."""
+
+    def receive(self, arrivals: Iterable[Arrival]) -> None:  # noqa: ARG002
+        raise Unsupported("threads cannot be copied into this kind of store")
 
     def vacuum(self) -> None:
         raise Unsupported(

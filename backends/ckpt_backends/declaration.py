@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ckpt_backends.model import Capability
+from ckpt_backends.transfer.form import Form, Language
 
 SAVER = Capability.HISTORY | Capability.WRITES | Capability.TASK_PATH | Capability.ADDING
 """What LangGraph's savers store, except those that keep only the newest checkpoint."""
@@ -88,6 +89,18 @@ class Backend:
     changes: str = ""
     """`module:function(url) -> WritableStore`: `ckpt_toy.opening:open_writable`; `''` if
     checkpoints are read-only."""
+    forms: Mapping[str, tuple[Form, ...]] = field(default_factory=dict)
+    """By layout, the form in which threads are stored, for `ckpt copy`; several if the layout is
+    that of the Python and of the JavaScript saver. Needs `parts`."""
+    parts: str = ""
+    """`module:function(layout, rows) -> Iterator[Part]`: what the rows of one thread hold, as
+    `Store.rows` returns them: `ckpt_toy.parts:parts_of`. It opens no store."""
+    creates: Mapping[Language, str] = field(default_factory=dict)
+    """By language, the layout that `create` makes."""
+    create: str = ""
+    """`module:function(url, language) -> None`: makes an empty store as the newest release of the
+    official saver does in `setup()`, in a missing file or an empty database. It does nothing if a
+    store of this layout is there, and raises `Refused` if anything else is."""
     memory: str = ""
     """`module:function(url) -> MemoryStore`: `ckpt_toy.memory:open_memory`; `''` if it has no
     long-term memory."""

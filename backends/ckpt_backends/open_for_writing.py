@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import cast
 
-from ckpt_backends.discovery import known_backends
+from ckpt_backends.discovery import known_backends, load
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.memory.protocol import EditableMemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import WritableStore
 from ckpt_backends.registry import call_facet, opening, titles
+from ckpt_backends.transfer.form import Language
 from ckpt_backends.url import StoreUrl
 
 
@@ -38,3 +39,18 @@ def open_editable_memory(url: StoreUrl) -> EditableMemoryStore:
                 hint=f"only the memory of {titles(holding)} can be edited",
             )
         return cast("EditableMemoryStore", call_facet(backend, backend.memory_edits, url))
+
+
+def create_store(url: StoreUrl, language: Language) -> None:
+    """Make an empty store for threads of a language, unless one is there.
+
+    Raises `Unsupported`, and `Refused` if anything else is in its place.
+    """
+    with opening(url) as backend:
+        if not backend.create or language not in backend.creates:
+            makers = [one for one in known_backends() if language in one.creates]
+            raise Unsupported(
+                f"cannot make a store in '{url}'",
+                hint=f"--create works for {titles(makers)}; here, run setup() of the saver once",
+            )
+        load(backend.create)(url, language)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ckpt_backends.changes.change import Change
     from ckpt_backends.changes.removal import Removal, Removed
     from ckpt_backends.changes.rows import Restored, Row
+    from ckpt_backends.transfer.parts import Arrival
 
 
 class Closing(Protocol):
@@ -362,6 +363,16 @@ class WritableStore(Closing, Protocol):
 
         Raises `StoreChanged` if a row exists with different contents, and `Unsupported` if the
         layout cannot store a row.
+        """
+        ...
+
+    def receive(self, arrivals: Iterable[Arrival]) -> None:
+        """Add the parts of threads of another store, each thread whole or not at all.
+
+        All in one transaction, if the engine has transactions; otherwise thread by thread, and what
+        makes a thread visible to the saver comes last. None of the parts is there yet. Raises
+        `StoreChanged` if a thread has other heads than its arrival says or a part is there all the
+        same, and `Unsupported` if the layout cannot store a part.
         """
         ...
 

@@ -23,7 +23,7 @@ from ckpt_cli.session import Session
 COMMANDS = {
     "list": CommandRef("threads:list_", "List threads, newest first."),
     "show": CommandRef("threads:show", "Show what is wrong with a thread, and how to resume it."),
-    "copy": CommandRef("copy:copy", "Copy a thread with all its history."),
+    "copy": CommandRef("threads_copy:copy", "Copy a thread with all its history."),
     "delete": CommandRef("delete:delete", "Remove threads by id, whatever their status."),
 }
 

@@ -1,8 +1,12 @@
 """Declares MySQL and MariaDB databases with the tables of langgraph-checkpoint-mysql."""
 
+from dataclasses import replace
+
 from ckpt_backends.declaration import NUMBER, SAVER, Backend
 from ckpt_backends.model import Capability
+from ckpt_backends.transfer.form import Form, Place
 
+_FULL = Form(values=Place.APART_BUT_PLAIN, body_types=("json",), encrypts_body=False)
 _SHALLOW = Capability.WRITES | Capability.TASK_PATH
 
 BACKEND = Backend(
@@ -20,6 +24,11 @@ BACKEND = Backend(
     },
     engine_faults=("index-missing", "schema-old", "index-stale", "space-free"),
     impossible_faults={"branches-share-value": "versions are unique"},
+    forms={
+        "mysql": (_FULL,),
+        "mysql-shallow": (replace(_FULL, values=Place.APART, receives=False),),
+    },
+    parts="ckpt_backends.sql.parts:parts_of",
     checkpoints="ckpt_backends.mysql.opening:open_store",
     changes="ckpt_backends.mysql.opening:open_writable",
 )

@@ -1,8 +1,12 @@
 """Declares PostgreSQL databases with the tables of LangGraph's savers, Python or JavaScript."""
 
+from dataclasses import replace
+
 from ckpt_backends.declaration import NAME, NUMBER, SAVER, WORD, Backend
 from ckpt_backends.model import Capability
+from ckpt_backends.transfer.form import Form, Language, Place, Serializer
 
+_FULL = Form(values=Place.APART_BUT_PLAIN, body_types=("json",), encrypts_body=False)
 _SHALLOW = Capability.WRITES | Capability.TASK_PATH
 
 BACKEND = Backend(
@@ -20,6 +24,21 @@ BACKEND = Backend(
         **dict.fromkeys(("port", "connect_timeout", "read_timeout"), NUMBER),
     },
     engine_faults=("index-missing", "schema-old", "space-free"),
+    forms={
+        "postgres": (
+            _FULL,
+            Form(
+                language=Language.JAVASCRIPT,
+                serializer=Serializer.JAVASCRIPT,
+                values=Place.APART,
+                body_types=("json",),
+                marks_absent=True,
+                encrypts_body=False,
+            ),
+        ),
+        "postgres-shallow": (replace(_FULL, values=Place.APART, receives=False),),
+    },
+    parts="ckpt_backends.sql.parts:parts_of",
     checkpoints="ckpt_backends.postgres.opening:open_store",
     changes="ckpt_backends.postgres.opening:open_writable",
     memory="ckpt_backends.postgres.opening:open_memory",

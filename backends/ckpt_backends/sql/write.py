@@ -22,6 +22,7 @@ from ckpt_backends.sql.database import WritableDatabase, text
 from ckpt_backends.sql.queries import SqlTables
 from ckpt_backends.sql.removal import remove_threads
 from ckpt_backends.sql.row_changes import RowChanges, in_chunks
+from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart
 from ckpt_backends.url import StoreUrl
 
 
@@ -67,6 +68,31 @@ class WritableSqlStore(BaseWritableStore):
     def restore(self, rows: Iterable[Row]) -> Restored:
         with self._database.transaction():
             return self._rows.restore(self._checked(rows))
+
+    def receive(self, arrivals: Iterable[Arrival]) -> None:
+        with self._database.transaction():
+            for arrival in arrivals:
+                self._check_thread(arrival.thread_id)
+                heads = self._heads(arrival.thread_id)
+                if {ns: head for ns, (head, _) in heads.items()} != dict(arrival.heads):
+                    raise moved(Change(arrival.thread_id, arrival.heads))
+                for part in arrival.parts:
+                    table, cells = self._cells(part)
+                    self._rows.add(table, cells)
+
+    def _cells(self, part: Part) -> tuple[str, dict[str, object]]:
+        """The table and the cells of a part."""
+        if isinstance(part, CheckpointPart):
+            parent = {"parent_checkpoint_id": part.parent}
+            body = self._body(part.body, part.metadata)
+            return self._checkpoints, {**self._new(part.key), **parent, **body}
+        value = self._value(part.value)
+        if isinstance(part, WritePart):
+            task = {"task_id": part.task_id, "task_path": part.task_path, "idx": part.idx}
+            named = {**task, "channel": part.channel}
+            return self._writes, {**self._new(part.key), **named, **value}
+        place = self._new(CheckpointKey(part.thread_id, part.checkpoint_ns, ""))
+        return self._blobs, {**place, "channel": part.channel, "version": part.version, **value}
 
     def _checked(self, rows: Iterable[Row]) -> Iterator[Row]:
         known: set[Cell] = set()

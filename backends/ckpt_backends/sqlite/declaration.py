@@ -4,6 +4,7 @@ import os
 
 from ckpt_backends.declaration import NUMBER, SAVER, Backend
 from ckpt_backends.model import Capability
+from ckpt_backends.transfer.form import Form, Language, Serializer
 
 _SUFFIXES = (".db", ".sqlite", ".sqlite3")
 
@@ -22,6 +23,15 @@ BACKEND = Backend(
     opens_other_paths=True,
     engine_faults=("index-missing", "journal-hot", "log-large", "space-free"),
     file_names=tuple(f"*{suffix}" for suffix in _SUFFIXES),
+    forms={
+        "sqlite": (
+            Form(),
+            Form(
+                language=Language.JAVASCRIPT, serializer=Serializer.JAVASCRIPT, body_types=("json",)
+            ),
+        )
+    },
+    parts="ckpt_backends.sql.parts:parts_of",
     checkpoints="ckpt_backends.sqlite.opening:open_store",
     changes="ckpt_backends.sqlite.opening:open_writable",
     memory="ckpt_backends.sqlite.opening:open_memory",

@@ -1,0 +1,114 @@
+"""The parts of a thread in the rows of LangGraph's SQL savers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ckpt_backends.changes.rows import Cell, Row
+from ckpt_backends.errors import Unsupported
+from ckpt_backends.model import CheckpointKey, TypedBytes
+from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
+from ckpt_backends.transfer.bodies import version_text
+from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
+
+
+def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:
+    """The parts that the rows of one thread hold. Raises `Unsupported` for unknown tables."""
+    if layout.endswith("-shallow"):
+        yield from _shallow(rows)
+        return
+    for row in rows:
+        yield _part(row)
+
+
+def _part(row: Row) -> Part:
+    cells = row.cells
+    match row.table:
+        case "checkpoints":
+            return _checkpoint(cells, _key(cells))
+        case "writes" | "checkpoint_writes":
+            return _write(cells)
+        case "checkpoint_blobs":
+            return _value(cells, str(cells["version"]))
+    raise Unsupported(f"a row of the unknown table '{row.table}'")
+
+
+def _shallow(rows: Iterable[Row]) -> Iterator[Part]:
+    """The parts of a thread without history: its newest checkpoints, with their writes.
+
+    Values have no version of their own: they are those of the checkpoint's versions.
+    """
+    held = list(rows)  # a thread has one state
+    heads: dict[str, tuple[CheckpointKey, Mapping[str, Cell], Any]] = {}
+    for row in held:
+        if row.table == CHECKPOINTS:
+            body = json.loads(_text(row.cells["checkpoint"]))
+            key = CheckpointKey(_text(row.cells["thread_id"]), _ns(row.cells), str(body["id"]))
+            heads[key.checkpoint_ns] = key, row.cells, body.get("channel_versions") or {}
+    for row in held:
+        found = heads.get(_ns(row.cells))
+        if found is None:
+            continue
+        key, _, versions = found
+        if row.table == BLOBS and (version := versions.get(row.cells["channel"])) is not None:
+            yield _value(row.cells, version_text(version))
+        elif row.table == WRITES and row.cells["checkpoint_id"] == key.checkpoint_id:
+            yield _write(row.cells)
+    for key, cells, _ in heads.values():
+        yield _checkpoint(cells, key)
+
+
+def _checkpoint(cells: Mapping[str, Cell], key: CheckpointKey) -> CheckpointPart:
+    parent = cells.get("parent_checkpoint_id")
+    # PostgreSQL and MySQL store bodies as JSON, without a type.
+    tag = cells.get("type") if isinstance(cells["checkpoint"], bytes) else "json"
+    return CheckpointPart(
+        key,
+        None if parent is None else str(parent),
+        TypedBytes(_text(tag), _bytes(cells["checkpoint"])),
+        TypedBytes("json", _bytes(cells["metadata"]) or b"{}"),
+    )
+
+
+def _write(cells: Mapping[str, Cell]) -> WritePart:
+    value = cells["value"] if "value" in cells else cells["blob"]
+    return WritePart(
+        _key(cells),
+        _text(cells["task_id"]),
+        _text(cells.get("task_path")),
+        int(cells["idx"] or 0),
+        _text(cells["channel"]),
+        TypedBytes(_text(cells["type"]), _bytes(value)),
+    )
+
+
+def _value(cells: Mapping[str, Cell], version: str) -> ValuePart:
+    return ValuePart(
+        _text(cells["thread_id"]),
+        _ns(cells),
+        _text(cells["channel"]),
+        version,
+        TypedBytes(_text(cells["type"]), _bytes(cells["blob"])),
+    )
+
+
+def _key(cells: Mapping[str, Cell]) -> CheckpointKey:
+    return CheckpointKey(_text(cells["thread_id"]), _ns(cells), _text(cells["checkpoint_id"]))
+
+
+def _ns(cells: Mapping[str, Cell]) -> str:
+    return _text(cells["checkpoint_ns"])
+
+
+def _text(cell: Cell) -> str:
+    if isinstance(cell, bytes):
+        return cell.decode("utf-8", "surrogateescape")
+    return "" if cell is None else str(cell)
+
+
+def _bytes(cell: Cell) -> bytes:
+    if isinstance(cell, bytes):
+        return cell
+    return b"" if cell is None else str(cell).encode("utf-8", "surrogatepass")

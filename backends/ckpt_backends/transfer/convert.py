@@ -1,0 +1,240 @@
+"""Converts the parts of a thread from the form of one layout to the form of another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from hashlib import blake2b
+from typing import TypeAlias
+
+from ckpt_backends.encryption import is_encrypted
+from ckpt_backends.model import CheckpointKey, TypedBytes
+from ckpt_backends.transfer.bodies import OpenBody, close_body, open_body
+from ckpt_backends.transfer.errors import CannotHold
+from ckpt_backends.transfer.form import Form, Place
+from ckpt_backends.transfer.kept_values import KeptValues
+from ckpt_backends.transfer.metadata import converted_metadata
+from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
+from ckpt_backends.transfer.plain_values import from_plain_json, plain_json
+from ckpt_backends.transfer.sealing import Sealing
+from ckpt_backends.transfer.values import apart_type, as_type, converted_value, is_snapshot
+
+_Place: TypeAlias = tuple[str, str, str]
+"""Namespace, channel and version."""
+_EMPTY = "empty"
+_APART = b""
+"""In place of the digest of a value: the source stores it apart, so it wins over any in a body."""
+
+
+class Conversion:
+    """Converts threads from one form to another."""
+
+    def __init__(self, source: Form, target: Form, sealing: Sealing) -> None:
+        self._source = source
+        self._target = target
+        self._sealing = sealing
+        self._keeps_bodies = (
+            source.serializer is target.serializer
+            and source.values is target.values
+            and set(source.body_types) <= set(target.body_types)
+        )
+
+    def of_thread(self, parts: Iterable[Part]) -> Iterator[Part]:
+        """The parts of one thread in the form of the target.
+
+        Raises `CannotHold` at the first part that the target cannot hold as it is.
+        """
+        if self._source == self._target and not self._sealing.changes():
+            yield from parts
+            return
+        with closing(KeptValues()) as kept:
+            thread = _Thread(kept)
+            for part in parts:
+                match part:
+                    case ValuePart():
+                        yield from self._value(part, thread)
+                    case WritePart():
+                        yield self._write(part)
+                    case CheckpointPart():
+                        yield from self._checkpoint(part, thread)
+            yield from thread.end(self._target)
+
+    def _write(self, part: WritePart) -> WritePart:
+        where = f"the write to '{part.channel}' at {_named(part.key)}"
+        if part.task_path and not self._target.has_task_paths:
+            raise CannotHold(f"the target has no column for the task path of {where}")
+        return replace(
+            part,
+            value=self._moved(part.value, where),
+            expires_at=part.expires_at if self._target.expires else None,
+        )
+
+    def _moved(self, value: TypedBytes, where: str) -> TypedBytes:
+        """A value that is stored by itself here and there."""
+        source, target = self._source.serializer, self._target.serializer
+        if source is target and not self._sealing.changes():
+            return value
+        opened = self._sealing.opened(value, where)
+        moved = converted_value(opened, source, target, where)
+        return self._sealing.sealed(moved, was_encrypted=opened.encrypted)
+
+    def _value(self, part: ValuePart, thread: _Thread) -> Iterator[ValuePart]:
+        """A value that the source stores apart from bodies."""
+        where = f"version '{part.version}' of channel '{part.channel}'"
+        if self._target.values is Place.BODY:
+            value = self._sealing.opened(part.value, where)
+            thread.kept.put((part.checkpoint_ns, part.channel, part.version), value)
+            return
+        if part.value.type == _EMPTY and not self._target.marks_absent:
+            return
+        thread.seen[part.checkpoint_ns, part.channel, part.version] = _APART
+        expires_at = part.expires_at if self._target.expires else None
+        yield replace(part, value=self._moved(part.value, where), expires_at=expires_at)
+
+    def _checkpoint(self, part: CheckpointPart, thread: _Thread) -> Iterator[Part]:
+        where = _named(part.key)
+        metadata = self._metadata(part, where)
+        expires_at = part.expires_at if self._target.expires else None
+        made = replace(part, metadata=metadata, expires_at=expires_at)
+        if self._keeps_bodies and not self._sealing.changes():
+            yield made
+            return
+        body = self._sealing.opened(part.body, where)
+        found = open_body(body, where)
+        thread.note_absent(part.key, found)
+        was_encrypted = body.encrypted
+        if self._source.values is not Place.BODY:
+            was_encrypted |= self._gather(part, found, thread)
+        if self._target.values is Place.BODY:
+            closed = self._joined(found, where)
+        else:
+            for value in self._parted(part, found, thread, where):
+                sealed = self._sealing.sealed(value.value, was_encrypted=was_encrypted)
+                yield replace(value, value=sealed)
+            tag = self._target.body_types[0]
+            has_values = self._target.values is Place.APART_BUT_PLAIN
+            closed = close_body(found, tag, where, has_values=has_values)
+        if self._target.encrypts_body:
+            closed = self._sealing.sealed(closed, was_encrypted=was_encrypted)
+        yield replace(made, body=closed)
+
+    def _metadata(self, part: CheckpointPart, where: str) -> TypedBytes:
+        stored = self._sealing.opened(part.metadata, f"the metadata of {where}")
+        converted = converted_metadata(stored, self._source, self._target, where)
+        if not self._target.encrypts_metadata:
+            return converted
+        was = stored.encrypted or is_encrypted(part.body)
+        return self._sealing.sealed(converted, was_encrypted=was)
+
+    def _gather(self, part: CheckpointPart, found: OpenBody, thread: _Thread) -> bool:
+        """Add the values that are stored apart to an open body, if the target has them in bodies.
+
+        Returns whether one of them was encrypted.
+        """
+        if self._target.values is not Place.BODY:
+            return False
+        was_encrypted = False
+        values: dict[str, TypedBytes] = {}
+        for channel, version in found.versions.items():
+            value = thread.kept.get((part.key.checkpoint_ns, channel, version))
+            if value is not None and value.type != _EMPTY:
+                was_encrypted |= value.encrypted
+                values[channel] = value
+            elif channel in found.values:
+                values[channel] = found.values[channel]
+        found.values = found.values | values
+        return was_encrypted
+
+    def _joined(self, found: OpenBody, where: str) -> TypedBytes:
+        """A body with all values in it."""
+        tag = self._target.body_types[0]
+        kinds = {value.type for value in found.values.values()}
+        if "msgpack" not in kinds and "json" in kinds and "json" in self._target.body_types:
+            # Old releases wrote values as JSON, whose objects have no equal form in msgpack.
+            objects = any(value.data[:1] in (b"{", b"[") for value in found.values.values())
+            tag = "json" if objects else tag
+        source, target = self._source.serializer, self._target.serializer
+        for channel, value in found.values.items():
+            named = f"channel '{channel}' of {where}"
+            plain = from_plain_json(value) if tag == "msgpack" else None
+            moved = plain or converted_value(value, source, target, named)
+            found.values[channel] = as_type(moved, tag, named)
+        return close_body(found, tag, where)
+
+    def _parted(
+        self, part: CheckpointPart, found: OpenBody, thread: _Thread, where: str
+    ) -> Iterator[ValuePart]:
+        """The values of a body that are stored apart in the target, each version once.
+
+        What stays in the body remains in `found`.
+        """
+        stays: dict[str, TypedBytes] = {}
+        versions = found.versions
+        source, target = self._source, self._target
+        for channel, stored in found.values.items():
+            named = f"channel '{channel}' of {where}"
+            place = (part.key.checkpoint_ns, channel, versions.get(channel, ""))
+            plain = plain_json(stored) if target.values is Place.APART_BUT_PLAIN else None
+            if plain is not None:
+                stays[channel] = plain
+                if channel in versions:
+                    thread.is_new(place, plain, named)
+                continue
+            if channel not in versions:
+                raise CannotHold(f"{named} has a value, but no version")
+            was_plain = from_plain_json(stored) if source.values is Place.APART_BUT_PLAIN else None
+            alone = apart_type(was_plain or stored)
+            value = converted_value(alone, source.serializer, target.serializer, named)
+            if thread.is_new(place, value, named):
+                yield ValuePart(
+                    part.key.thread_id,
+                    *place,
+                    value,
+                    part.expires_at if target.expires else None,
+                )
+            if is_snapshot(value) and target.values is Place.APART_BUT_PLAIN:
+                stays[channel] = TypedBytes("json", b"true")
+        found.values = stays
+
+
+class _Thread:
+    """What was seen of a thread so far."""
+
+    def __init__(self, kept: KeptValues) -> None:
+        self.kept = kept
+        self.seen: dict[_Place, bytes] = {}
+        """By namespace, channel and version, the digest of the value."""
+        self._absent: dict[_Place, str] = {}
+        """By namespace, channel and version of a channel without a value, the thread's id."""
+
+    def is_new(self, place: _Place, value: TypedBytes, named: str) -> bool:
+        """Whether a value is new. Raises `CannotHold` if its version has another value."""
+        digest = blake2b(value.type.encode() + b"\0" + value.data, digest_size=8).digest()
+        known = self.seen.setdefault(place, digest)
+        if known is digest:
+            return True
+        if known not in (digest, _APART):
+            raise CannotHold(f"{named} has another value than version '{place[2]}' elsewhere")
+        return False
+
+    def note_absent(self, key: CheckpointKey, found: OpenBody) -> None:
+        """Remember the channels of a body that have a version, but no value in the body."""
+        for channel, version in found.versions.items():
+            if channel not in found.values:
+                self._absent[key.checkpoint_ns, channel, version] = key.thread_id
+
+    def end(self, target: Form) -> Iterator[ValuePart]:
+        """The marks of channels without a value, which are known at the end only.
+
+        The snapshot of a DeltaChannel is stored with one of the checkpoints of its version.
+        """
+        if not target.marks_absent:
+            return
+        for place, thread_id in self._absent.items():
+            if place not in self.seen:
+                yield ValuePart(thread_id, *place, TypedBytes(_EMPTY, b""))
+
+
+def _named(key: CheckpointKey) -> str:
+    return f"checkpoint '{key.checkpoint_id}'"

@@ -1,0 +1,113 @@
+"""Compares the parts that were sent to a store with the parts that are stored there.
+
+A digest covers everything that a saver reads of a part. JSON texts are compared by their contents,
+because engines such as PostgreSQL store them parsed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+from ckpt_backends.codec.values import JSON_TYPES
+from ckpt_backends.model import TypedBytes
+from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart, part_key
+
+_BYTES = 16
+_EXACT = 1 << 53
+"""Integers up to this size are equal as floats, too."""
+
+
+def part_digest(part: Part) -> bytes:
+    """The digest of everything in a part but its time of expiry."""
+    digest = blake2b(digest_size=_BYTES)
+    fields: list[str]
+    match part:
+        case CheckpointPart():
+            fields = ["" if part.parent is None else f"={part.parent}"]
+            values = [part.body, part.metadata]
+        case WritePart():
+            fields, values = [part.task_path, part.channel], [part.value]
+        case ValuePart():
+            fields, values = [], [part.value]
+    for text in (*part_key(part), *fields):
+        _add(digest, text.encode("utf-8", "surrogatepass"))
+    for value in values:
+        _add(digest, value.type.encode())
+        _add(digest, _canonical(value))
+    return digest.digest()
+
+
+def _add(digest: Any, data: bytes) -> None:
+    digest.update(len(data).to_bytes(8, "big"))
+    digest.update(data)
+
+
+def _canonical(value: TypedBytes) -> bytes:
+    """The bytes of a value; of a JSON text, the same for every spelling of it."""
+    if value.type not in JSON_TYPES:
+        return value.data
+    try:
+        found = json.loads(value.data, parse_int=_integer, parse_float=_float)
+        return json.dumps(found, sort_keys=True).encode("utf-8", "surrogatepass")
+    except (ValueError, RecursionError):
+        return value.data
+
+
+def _integer(text: str) -> int | float:
+    """An integer; a large one as a float, since an engine may have stored a float as an integer."""
+    if len(text) < 16 or abs(number := int(text)) <= _EXACT:
+        return int(text)
+    try:
+        same = int(float(number)) == number
+    except OverflowError:
+        return number
+    return float(number) if same else number
+
+
+def _float(text: str) -> int | float:
+    """A float; a whole one as an integer, since an engine may have stored it so."""
+    number = float(text)
+    return int(number) if number.is_integer() and abs(number) <= _EXACT else number
+
+
+@dataclass(slots=True)
+class PartsSum:
+    """A digest of a set of parts that does not depend on their order. Needs no memory for them."""
+
+    total: int = 0
+    checkpoints: int = 0
+    writes: int = 0
+    values: int = 0
+
+    def add(self, part: Part, digest: bytes) -> None:
+        """Add a part with its digest."""
+        self.total = (self.total + int.from_bytes(digest, "big")) % (1 << 8 * _BYTES)
+        if isinstance(part, CheckpointPart):
+            self.checkpoints += 1
+        elif isinstance(part, WritePart):
+            self.writes += 1
+        else:
+            self.values += 1
+
+
+@dataclass(slots=True)
+class StoredParts:
+    """The digests of the parts that a store has of a thread, to find what is missing."""
+
+    digests: dict[bytes, bytes] = field(default_factory=dict)
+    """By digest of the key, the digest of the part."""
+
+    def add(self, part: Part) -> None:
+        """Add a part that the store has."""
+        self.digests[key_digest(part)] = part_digest(part)
+
+
+def key_digest(part: Part) -> bytes:
+    """The digest of what identifies a part within its thread."""
+    digest = blake2b(digest_size=_BYTES)
+    for text in part_key(part):
+        _add(digest, text.encode("utf-8", "surrogatepass"))
+    return digest.digest()

@@ -1,0 +1,63 @@
+"""The form in which a layout stores threads, as far as it matters for moving them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Language(StrEnum):
+    """The LangGraph library that a store belongs to. Threads are not turned from one to another."""
+
+    PYTHON = "python"
+    JAVASCRIPT = "javascript"
+
+
+class Serializer(StrEnum):
+    """How values become bytes. Values of different serializers are converted, or refused."""
+
+    TYPED = "typed"
+    """`JsonPlusSerializer`: bytes with a type tag, such as `msgpack` or `json`."""
+    REDIS_JSON = "redis-json"
+    """`JsonPlusRedisSerializer`: JSON documents with markers."""
+    JAVASCRIPT = "javascript"
+    """LangGraph.js: JSON with `lc` envelopes."""
+    PICKLE = "pickle"
+    """A pickle of the whole checkpoint."""
+
+
+class Place(StrEnum):
+    """Where the values of a checkpoint's channels are."""
+
+    BODY = "body"
+    """In the body of each checkpoint that has them."""
+    APART = "apart"
+    """Under their channel and version, once for all checkpoints that name this version."""
+    APART_BUT_PLAIN = "apart, but plain ones in the body"
+    """As `APART`, but null, texts, numbers and booleans are in the body."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """The form in which one layout stores the threads of one language."""
+
+    language: Language = Language.PYTHON
+    serializer: Serializer = Serializer.TYPED
+    values: Place = Place.BODY
+    body_types: tuple[str, ...] = ("msgpack", "json")
+    """The type tags that a body may have, besides encrypted ones; the usual one first."""
+    metadata_type: str = "json"
+    """The type tag of metadata: `json`, `msgpack`, `bson` or `redis-json`."""
+    marks_absent: bool = False
+    """Whether a version of a channel without a value is stored too, as a value of type `empty`."""
+    encrypts_body: bool = True
+    """Whether `EncryptedSerializer` encrypts bodies; it always encrypts values and writes."""
+    encrypts_metadata: bool = False
+    """Whether `EncryptedSerializer` encrypts metadata, too."""
+    has_task_paths: bool = True
+    expires: bool = False
+    """Whether the engine can remove checkpoints at a time that is stored with them."""
+    receives: bool = True
+    """Whether threads can be copied into this layout: it has `WritableStore.receive`."""
+    why_not: str = ""
+    """Why threads of this layout cannot be copied to any other; `''` if they can."""

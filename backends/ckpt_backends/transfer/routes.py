@@ -1,0 +1,78 @@
+"""Which layouts threads can be copied between, by the declarations of their backends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import cast
+
+from ckpt_backends.changes.rows import Row
+from ckpt_backends.declaration import Backend
+from ckpt_backends.discovery import known_backends, load
+from ckpt_backends.errors import Unsupported
+from ckpt_backends.transfer.form import Form, Language
+from ckpt_backends.transfer.parts import Part, PartsOfRows
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The forms of threads on both sides."""
+
+    source: Form
+    target: Form
+
+
+def route(source: str, target: str, language: Language) -> Route:
+    """The forms for copying threads from one layout to another.
+
+    Raises `Unsupported` with the reason if this cannot be done.
+    """
+    if reason := refusal(source, target, language):
+        raise Unsupported(f"cannot copy from '{source}' to '{target}': {reason}")
+    return Route(_forms(source)[language], _forms(target)[language])
+
+
+def refusal(source: str, target: str, language: Language) -> str:
+    """Why threads cannot be copied from one layout to another; `''` if they can."""
+    here, there = _forms(source), _forms(target)
+    if language not in here:
+        if not here:
+            return "ckpt cannot read its rows apart from their store"
+        return f"it stores no threads of {_TITLES[language]}"
+    if here[language].why_not:
+        return here[language].why_not
+    if not there:
+        return "threads cannot be copied into this layout"
+    if language not in there:
+        return f"the target stores no threads of {_TITLES[language]}"
+    if not there[language].receives:
+        return "threads cannot be copied into this layout"
+    return ""
+
+
+def parts_of_rows(layout: str, rows: Iterable[Row]) -> Iterator[Part]:
+    """The parts that the rows of one thread hold. The layout has a form."""
+    return _parser(layout)(layout, rows)
+
+
+def languages_of(layout: str) -> tuple[Language, ...]:
+    """The languages whose threads a layout may store."""
+    return tuple(_forms(layout))
+
+
+_TITLES = {Language.PYTHON: "LangGraph for Python", Language.JAVASCRIPT: "LangGraph.js"}
+
+
+def _parser(layout: str) -> PartsOfRows:
+    return cast("PartsOfRows", load(_backend(layout).parts))
+
+
+def _forms(layout: str) -> dict[Language, Form]:
+    return {one.language: one for one in _backend(layout).forms.get(layout, ())}
+
+
+def _backend(layout: str) -> Backend:
+    for backend in known_backends():
+        if layout in backend.layouts:
+            return backend
+    raise Unsupported(f"no backend has the layout '{layout}'")

@@ -1,0 +1,180 @@
+"""Copy threads to another store, and read them back.
+
+Small threads are converted first and added several at a time in one transaction. A large thread is
+converted while it is added, in a transaction of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+from ckpt_backends.changes.removal import Removal
+from ckpt_backends.errors import StoreChanged, Unreadable
+from ckpt_backends.protocol import WritableStore
+from ckpt_backends.transfer.digests import PartsSum, key_digest, part_digest
+from ckpt_backends.transfer.errors import CannotHold
+from ckpt_backends.transfer.parts import Arrival, Part
+from ckpt_cli.core.copying.outcomes import CopiedThread, CopyStep
+from ckpt_cli.core.copying.part_counts import PartCounts
+from ckpt_cli.plans.copy_between import CopySides, compare_thread, diverged, is_in_target
+
+_BATCH_BYTES = 8 << 20
+"""Converted parts in memory; a thread with more is streamed."""
+_BATCH_THREADS = 100
+
+
+class ThreadCopier:
+    """Copies threads from one store to another."""
+
+    def __init__(self, sides: CopySides, writable: WritableStore, *, replace: bool) -> None:
+        self._sides = sides
+        self._writable = writable
+        self._replace = replace
+
+    def copy(self, thread_ids: Sequence[str]) -> Iterator[CopiedThread]:
+        """Copy some threads; yield what became of each, in any order.
+
+        Raises the errors of the stores, but not those of a single thread.
+        """
+        batch: list[_Converted] = []
+        size = 0
+        self._refresh()
+        for thread_id in thread_ids:
+            try:
+                one = self._started(thread_id)
+            except CannotHold as error:
+                yield CopiedThread(thread_id, CopyStep.SKIP, reason=error.message)
+                continue
+            if isinstance(one, CopiedThread):
+                yield one
+                continue
+            if batch and (one.rest is not None or size + one.counts.bytes > _BATCH_BYTES):
+                yield from self._deliver(batch)
+                batch, size = [], 0
+            batch.append(one)
+            size += one.counts.bytes
+            if one.rest is not None or len(batch) >= _BATCH_THREADS:
+                yield from self._deliver(batch)
+                batch, size = [], 0
+        if batch:
+            yield from self._deliver(batch)
+
+    def _started(self, thread_id: str) -> _Converted | CopiedThread:
+        """Convert a thread, or its first part if it is large; or say why it is not copied."""
+        if not is_in_target(self._sides, thread_id):
+            return _Converted.of(thread_id, self._sides.converted(thread_id))
+        found = compare_thread(self._sides, thread_id)
+        if found.step is CopyStep.PRESENT:
+            return CopiedThread(thread_id, found.step, found.counts, is_verified=True)
+        if found.step is CopyStep.REPLACE:
+            if not self._replace:
+                return diverged(found)
+            self._remove(thread_id)
+            made = _Converted.of(thread_id, self._sides.converted(thread_id))
+            made.step, made.removed = CopyStep.REPLACE, found.kept
+            return made
+        missing = found.missing
+        parts = (part for part in self._sides.converted(thread_id) if key_digest(part) in missing)
+        made = _Converted.of(thread_id, parts)
+        made.step, made.heads = CopyStep.ADD, found.heads
+        made.whole, made.whole_counts = found.total, found.counts
+        return made
+
+    def _remove(self, thread_id: str) -> None:
+        """Remove a thread of the target that is to be replaced."""
+        thread = self._sides.target.thread(thread_id)
+        last_at, checkpoints = (thread.last_at, thread.checkpoints) if thread else (None, 0)
+        writes = self._sides.target.size(thread_id).writes
+        self._refresh()
+        (removed,) = self._writable.remove([Removal(thread_id, last_at, checkpoints, writes)])
+        if removed.skipped:
+            raise StoreChanged(f"thread '{thread_id}' of the target {removed.skipped}")
+
+    def _refresh(self) -> None:
+        # In a file that is not in WAL mode, an open read would block the writer.
+        self._sides.source.refresh()
+        self._sides.target.refresh()
+
+    def _deliver(self, batch: Sequence[_Converted]) -> Iterator[CopiedThread]:
+        """Add some threads in one transaction; if that fails, one by one."""
+        self._sides.target.refresh()
+        try:
+            self._writable.receive([one.arrival() for one in batch])
+        except (StoreChanged, CannotHold) as error:
+            if len(batch) == 1:
+                yield CopiedThread(batch[0].thread_id, CopyStep.SKIP, reason=error.message)
+                return
+            for one in batch:
+                yield from self._deliver([one])
+            return
+        self._sides.target.refresh()
+        for one in batch:
+            yield self._verified(one)
+
+    def _verified(self, one: _Converted) -> CopiedThread:
+        """Read a thread back. Raises `Unreadable` if it is not what was sent."""
+        wanted = one.whole or one.sum
+        found = PartsSum()
+        for part in self._sides.stored(one.thread_id):
+            found.add(part, part_digest(part))
+        if found != wanted:
+            raise Unreadable(
+                f"thread '{one.thread_id}' is not the same in the target: {found.checkpoints}"
+                f" checkpoints, {found.writes} writes and {found.values} values are there, of"
+                f" {wanted.checkpoints}, {wanted.writes} and {wanted.values}",
+                hint="the source still has it; compare both with `ckpt doctor --deep`",
+            )
+        counts = one.whole_counts or one.counts
+        return CopiedThread(
+            one.thread_id,
+            one.step,
+            counts,
+            one.counts.parts,
+            is_verified=True,
+            removed=one.removed,
+        )
+
+
+class _Converted:
+    """A thread in the form of the target: small ones as a list, large ones with a rest to read."""
+
+    def __init__(self, thread_id: str) -> None:
+        self.thread_id = thread_id
+        self.parts: list[Part] = []
+        self.rest: Iterator[Part] | None = None
+        self.counts = PartCounts()
+        """Of the parts that were converted so far."""
+        self.sum = PartsSum()
+        self.step = CopyStep.COPY
+        self.removed = PartCounts()
+        self.heads: dict[str, str] = {}
+        self.whole: PartsSum | None = None
+        """The sum of the whole thread, if only a part of it is sent."""
+        self.whole_counts: PartCounts | None = None
+
+    @classmethod
+    def of(cls, thread_id: str, parts: Iterable[Part]) -> _Converted:
+        """Convert a thread until it is whole or too large to keep. Raises `CannotHold`."""
+        made = cls(thread_id)
+        left = iter(parts)
+        for part in left:
+            made._count(part)
+            made.parts.append(part)
+            if made.counts.bytes > _BATCH_BYTES:
+                made.rest = left
+                break
+        return made
+
+    def arrival(self) -> Arrival:
+        """The thread for the target, read once."""
+        counted = (self._counted(part) for part in self.rest or ())
+        return Arrival(self.thread_id, chain(self.parts, counted), self.heads)
+
+    def _counted(self, part: Part) -> Part:
+        self._count(part)
+        return part
+
+    def _count(self, part: Part) -> None:
+        self.counts.add(part)
+        self.sum.add(part, part_digest(part))

@@ -1,0 +1,64 @@
+"""Copy many threads, in one process or in several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import chain, islice
+
+from ckpt_backends.protocol import Store
+from ckpt_cli.apply.copy_stores import CopyTerms, copying, opened_sides
+from ckpt_cli.core.copying.outcomes import CopiedThread
+from ckpt_cli.plans.copy_between import planned_copy
+from ckpt_cli.threads.opening import Opening
+from ckpt_cli.threads.parallel import of_threads
+
+_THREADS_AT_ONCE = 50
+
+
+def plan_threads(terms: CopyTerms, thread_ids: Iterable[str]) -> Iterator[CopiedThread]:
+    """Yield what would become of each thread. Raises what opening the stores raises."""
+    with opened_sides(terms) as sides:
+        for thread_id in thread_ids:
+            yield planned_copy(sides, thread_id, replace=terms.replace)
+
+
+def copy_threads(terms: CopyTerms, thread_ids: Iterable[str], jobs: int) -> Iterator[CopiedThread]:
+    """Copy threads; yield what became of each. Raises what opening the stores raises."""
+    terms.prepare()
+    if jobs == 1:
+        with copying(terms) as copy_some:
+            for some in _parts(thread_ids):
+                yield from copy_some(some)
+        return
+    from ckpt_backends.registry import open_store
+
+    with open_store(terms.source) as store:
+        found = of_threads(store, Opening(terms.source), _parts(thread_ids), _Copying(terms), jobs)
+        yield from chain.from_iterable(found)
+
+
+class _Copying:
+    """The work of one process. Picklable."""
+
+    def __init__(self, terms: CopyTerms) -> None:
+        self._terms = terms
+
+    def __call__(self, store: Store) -> _CopySome:  # noqa: ARG002 - opens rows as stored
+        stack = ExitStack()
+        return _CopySome(stack.enter_context(copying(self._terms)), stack)
+
+
+class _CopySome:
+    def __init__(self, copy_some: object, stack: ExitStack) -> None:
+        self._copy_some = copy_some
+        self._stack = stack
+
+    def __call__(self, thread_ids: Sequence[str]) -> list[CopiedThread]:
+        return list(self._copy_some(thread_ids))  # type: ignore[operator]
+
+
+def _parts(thread_ids: Iterable[str]) -> Iterator[list[str]]:
+    left = iter(thread_ids)
+    while some := list(islice(left, _THREADS_AT_ONCE)):
+        yield some

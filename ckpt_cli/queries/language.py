@@ -1,0 +1,16 @@
+"""Find out whether LangGraph for Python or LangGraph.js wrote a store."""
+
+from __future__ import annotations
+
+from ckpt_backends.protocol import Store
+from ckpt_backends.transfer.form import Language
+from ckpt_cli.core.state import read_body
+
+
+def language_of(store: Store) -> Language | None:
+    """Return the language of the newest thread; None if the store has no checkpoint."""
+    for thread in store.threads(limit=1):
+        wanted = None if thread.head is None else [thread.head]
+        for found in store.checkpoints(thread.thread_id, checkpoint_ids=wanted, body=True):
+            return Language.JAVASCRIPT if read_body(found).is_javascript else Language.PYTHON
+    return None
