@@ -40,6 +40,8 @@ class CopiedThread:
     """Whether the target was read back and is equal."""
     removed: PartCounts = field(default_factory=PartCounts)
     """What the target has of a thread that is replaced."""
+    unexpiring: int = 0
+    """Parts that expire in the source, and never in the target."""
 
 
 @dataclass(slots=True)
@@ -59,6 +61,8 @@ class CopyReport:
     added: int = 0
     """Parts that were added."""
     unverified: int = 0
+    unexpiring: int = 0
+    """Parts that expire in the source, and never in the target."""
 
     def add(self, one: CopiedThread) -> None:
         """Add what became of a thread."""
@@ -70,6 +74,12 @@ class CopyReport:
         self.counts.add_all(one.counts)
         self.added += one.added
         self.unverified += not one.is_verified
+        self.unexpiring += one.unexpiring
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether anything is known of any thread."""
+        return bool(self.number or self.threads)
 
     @property
     def skipped(self) -> list[CopiedThread]:
