@@ -15,7 +15,6 @@ from tests.support import ROOT
 
 DOCUMENT = ROOT / "docs" / "adapters.md"
 FILES = re.compile(r"```python\n(# (\S+\.py)\n.*?)```", re.DOTALL)
-READING = 'checkpoints="ckpt_acme.store:open_store"'
 ADDED = ('changes="ckpt_acme.changes:', 'forms={"acme"', 'parts="ckpt_acme.parts')
 """How the lines begin that the document adds to the declaration."""
 IMPORTED = "from ckpt_backends.transfer.form import Form\n"
