@@ -29,9 +29,7 @@ def test_a_copied_thread_is_the_same(pair: CopyPair, sources: Sources, places: P
         assert skipped.keys() <= may_be_skipped(target), skipped
         names = [name for name in source.read if name not in skipped]
         assert names
-        different = [
-            name for name in names if what_is_read(target, name) != source.read[name]
-        ]
+        different = [name for name in names if what_is_read(target, name) != source.read[name]]
         assert different == []
         assert [name for name in names if not answers_alike(source.harness, target, name)] == []
         again = ckpt("-s", source.harness.url, "copy", "--to", target.url, "--yes", *names[:3])
@@ -79,9 +77,7 @@ def answers_alike(source: Harness, target: Harness, name: str) -> bool:
     return True
 
 
-def _check_the_way_back(
-    source: Harness, target: Harness, names: list[str], places: Places
-) -> None:
+def _check_the_way_back(source: Harness, target: Harness, names: list[str], places: Places) -> None:
     """Copy back into a new store of the source's layout. The same bytes come back if both sides
     have the same serializer, and the same values otherwise.
     """
