@@ -1,4 +1,4 @@
-"""Values that are converted from one serializer to another, as LangGraph's serializers read them."""
+"""Values that are converted from one serializer to another, as LangGraph reads them."""
 
 from __future__ import annotations
 
@@ -55,11 +55,13 @@ MESSAGES = [
             {"name": "f", "args": "{", "id": "c", "error": "x", "type": "invalid_tool_call"}
         ],
     ),
-    AIMessageChunk("a", tool_call_chunks=[{"name": "f", "args": "{}", "id": "1", "index": 0}]),
+    AIMessageChunk(
+        content="a", tool_call_chunks=[{"name": "f", "args": "{}", "id": "1", "index": 0}]
+    ),
     ToolMessage("out", tool_call_id="c1", artifact={"rows": [1, (2, 3)]}, status="error"),
     SystemMessage("s"),
-    ChatMessage("c", role="critic"),
-    FunctionMessage("f", name="f"),
+    ChatMessage(content="c", role="critic"),
+    FunctionMessage(content="f", name="f"),
     RemoveMessage(id="gone"),
     Document("text", metadata={"page": 1}, id="d"),
 ]
@@ -74,7 +76,7 @@ PLAIN = [
     {"blob": b"", "list": [b"x"]},
 ]
 STANDARD = [
-    datetime(2026, 4, 7, 10, 30, 15, 123456),
+    datetime(2026, 4, 7, 10, 30, 15, 123456),  # noqa: DTZ001
     datetime(2026, 4, 7, 10, 30, tzinfo=UTC),
     datetime(2026, 4, 7, 10, 30, tzinfo=timezone(timedelta(hours=-5.5))),
     [date(2026, 2, 28), time(23, 59, 58, 7), time(1, 2, tzinfo=UTC), time(1, fold=1)],
