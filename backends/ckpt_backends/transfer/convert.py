@@ -180,7 +180,7 @@ class Conversion:
         for channel, value in found.values.items():
             named = f"channel '{channel}' of {where}"
             plain = from_plain_json(value) if tag == "msgpack" else None
-            moved = plain or converted_value(value, source, target, named)
+            moved = plain or converted_value(value, source, target, named, in_body=True)
             found.values[channel] = as_type(moved, tag, named)
         return close_body(found, tag, where)
 
@@ -207,7 +207,9 @@ class Conversion:
                 raise CannotHold(f"{named} has a value, but no version")
             was_plain = from_plain_json(stored) if source.values is Place.APART_BUT_PLAIN else None
             alone = apart_type(was_plain or stored)
-            value = converted_value(alone, source.serializer, target.serializer, named)
+            value = apart_type(
+                converted_value(alone, source.serializer, target.serializer, named, in_body=True)
+            )
             if thread.is_new(place, value, named):
                 yield ValuePart(
                     part.key.thread_id,
