@@ -8,7 +8,7 @@ from ckpt_backends import shell
 from ckpt_backends.errors import Refused
 
 MEMORY_TABLES = frozenset({"store", "store_migrations", "store_vectors", "vector_migrations"})
-"""The tables of LangGraph's stores for long-term memory, which may lie beside threads."""
+"""The tables of LangGraph's stores for long-term memory. They may share a database with threads."""
 
 
 def something_else(where: str, tables: Iterable[str]) -> Refused:

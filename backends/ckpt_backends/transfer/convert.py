@@ -19,6 +19,7 @@ from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WriteP
 from ckpt_backends.transfer.plain_values import from_plain_json, plain_json
 from ckpt_backends.transfer.sealing import Sealing
 from ckpt_backends.transfer.values import apart_type, as_type, converted_value, is_snapshot
+from ckpt_backends.transfer.versions import convert_versions, converted_version
 
 _Place: TypeAlias = tuple[str, str, str]
 """Namespace, channel and version."""
@@ -34,9 +35,12 @@ class Conversion:
         self._source = source
         self._target = target
         self._sealing = sealing
+        self.unexpiring = 0
+        """Parts so far that expire in the source, and never in the target."""
         self._keeps_bodies = (
             source.serializer is target.serializer
             and source.values is target.values
+            and source.counts_with_integers is target.counts_with_integers
             and set(source.body_types) <= set(target.body_types)
         )
 
@@ -67,7 +71,7 @@ class Conversion:
         return replace(
             part,
             value=self._moved(part.value, where),
-            expires_at=part.expires_at if self._target.expires else None,
+            expires_at=self._expiry(part),
         )
 
     def _moved(self, value: TypedBytes, where: str) -> TypedBytes:
@@ -79,6 +83,9 @@ class Conversion:
         moved = converted_value(opened, source, target, where)
         return self._sealing.sealed(moved, was_encrypted=opened.encrypted)
 
+    def _opens_bodies(self) -> bool:
+        return not self._keeps_bodies or self._sealing.changes()
+
     def _value(self, part: ValuePart, thread: _Thread) -> Iterator[ValuePart]:
         """A value that the source stores apart from bodies."""
         where = f"version '{part.version}' of channel '{part.channel}'"
@@ -88,24 +95,32 @@ class Conversion:
             return
         if part.value.type == _EMPTY and not self._target.marks_absent:
             return
-        thread.seen[part.checkpoint_ns, part.channel, part.version] = _APART
-        expires_at = part.expires_at if self._target.expires else None
-        yield replace(part, value=self._moved(part.value, where), expires_at=expires_at)
+        version = part.version
+        if self._opens_bodies():
+            version = str(converted_version(version, self._target, where))
+        thread.seen[part.checkpoint_ns, part.channel, version] = _APART
+        yield replace(
+            part,
+            version=version,
+            value=self._moved(part.value, where),
+            expires_at=self._expiry(part),
+        )
 
     def _checkpoint(self, part: CheckpointPart, thread: _Thread) -> Iterator[Part]:
         where = _named(part.key)
         metadata = self._metadata(part, where)
-        expires_at = part.expires_at if self._target.expires else None
+        expires_at = self._expiry(part)
         made = replace(part, metadata=metadata, expires_at=expires_at)
-        if self._keeps_bodies and not self._sealing.changes():
+        if not self._opens_bodies():
             yield made
             return
         body = self._sealing.opened(part.body, where)
         found = open_body(body, where)
-        thread.note_absent(part.key, found)
         was_encrypted = body.encrypted
         if self._source.values is not Place.BODY:
             was_encrypted |= self._gather(part, found, thread)
+        convert_versions(found, self._target, where)
+        thread.note_absent(part.key, found)
         if self._target.values is Place.BODY:
             closed = self._joined(found, where)
         else:
@@ -118,6 +133,13 @@ class Conversion:
         if self._target.encrypts_body:
             closed = self._sealing.sealed(closed, was_encrypted=was_encrypted)
         yield replace(made, body=closed)
+
+    def _expiry(self, part: Part) -> int | None:
+        """When a part expires in the target, in milliseconds since 1970."""
+        if part.expires_at is not None and not self._target.expires:
+            self.unexpiring += 1
+            return None
+        return part.expires_at
 
     def _metadata(self, part: CheckpointPart, where: str) -> TypedBytes:
         stored = self._sealing.opened(part.metadata, f"the metadata of {where}")
