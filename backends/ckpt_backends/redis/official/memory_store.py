@@ -45,9 +45,10 @@ from ckpt_backends.model import TypedBytes
 from ckpt_backends.redis.engine.connection import Command, RedisConnection
 from ckpt_backends.redis.engine.document_fields import fields_of
 from ckpt_backends.redis.engine.driver_errors import explained_change
-from ckpt_backends.redis.engine.key_rows import MEMBER, expiries_of, rows_of, stored_of
+from ckpt_backends.redis.engine.key_rows import expiries_of, rows_of, stored_of
 from ckpt_backends.redis.engine.keyspace import DOCUMENT, HASH, literally, raw, text, unique
 from ckpt_backends.redis.engine.restoring import restore_rows
+from ckpt_backends.redis.engine.row_cells import MEMBER
 from ckpt_backends.redis.engine.store import engine_of
 from ckpt_backends.url import StoreUrl
 
