@@ -35,6 +35,8 @@ class Conversion:
         self._source = source
         self._target = target
         self._sealing = sealing
+        self.unexpiring = 0
+        """Parts so far that expire in the source, and never in the target."""
         self._keeps_bodies = (
             source.serializer is target.serializer
             and source.values is target.values
@@ -69,7 +71,7 @@ class Conversion:
         return replace(
             part,
             value=self._moved(part.value, where),
-            expires_at=part.expires_at if self._target.expires else None,
+            expires_at=self._expiry(part),
         )
 
     def _moved(self, value: TypedBytes, where: str) -> TypedBytes:
@@ -101,13 +103,13 @@ class Conversion:
             part,
             version=version,
             value=self._moved(part.value, where),
-            expires_at=part.expires_at if self._target.expires else None,
+            expires_at=self._expiry(part),
         )
 
     def _checkpoint(self, part: CheckpointPart, thread: _Thread) -> Iterator[Part]:
         where = _named(part.key)
         metadata = self._metadata(part, where)
-        expires_at = part.expires_at if self._target.expires else None
+        expires_at = self._expiry(part)
         made = replace(part, metadata=metadata, expires_at=expires_at)
         if not self._opens_bodies():
             yield made
@@ -132,6 +134,13 @@ class Conversion:
         if self._target.encrypts_body:
             closed = self._sealing.sealed(closed, was_encrypted=was_encrypted)
         yield replace(made, body=closed)
+
+    def _expiry(self, part: Part) -> int | None:
+        """When a part expires in the target, in milliseconds since 1970."""
+        if part.expires_at is not None and not self._target.expires:
+            self.unexpiring += 1
+            return None
+        return part.expires_at
 
     def _metadata(self, part: CheckpointPart, where: str) -> TypedBytes:
         stored = self._sealing.opened(part.metadata, f"the metadata of {where}")

@@ -17,7 +17,7 @@ from ckpt_backends.codec.set_keys import set_keys
 from ckpt_backends.encryption import is_encrypted_type
 from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
-from ckpt_cli.core.forking.plan import Form
+from ckpt_cli.core.forking.plan import CopyForm
 from ckpt_cli.core.state import Body
 
 BY = "forked_by"
@@ -69,7 +69,7 @@ def first_tick(now: datetime, heads: Iterable[str], *, force: bool) -> int:
     return max(ticks_at(now), latest + 1)
 
 
-def form_of(body: Body, delta_writes: Iterable[str], *, sibling: bool) -> tuple[Form, str]:
+def form_of(body: Body, delta_writes: Iterable[str], *, sibling: bool) -> tuple[CopyForm, str]:
     """Return the form that behaves as LangGraph's own time travel, and the reason for it.
 
     `delta_writes` are channels with writes stored on the checkpoint that are, or may be,
@@ -110,7 +110,7 @@ def copy_checkpoint(
     original: Checkpoint,
     body: Body,
     new_id: str,
-    form: Form,
+    form: CopyForm,
     step: int,
     marks: Mapping[str, str | int],
     edits: Mapping[str, Edit],
