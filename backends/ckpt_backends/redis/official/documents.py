@@ -18,7 +18,7 @@ see the writes.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.changes.change import Change
 from ckpt_backends.codec.limits import MOST_BYTES, unread
@@ -46,6 +46,10 @@ from ckpt_backends.redis.official.stored_values import stored_value
 from ckpt_backends.redis.official.thread_faults import list_faults, members_of, pointer_fault
 from ckpt_backends.redis.official.write import DocumentPlan
 
+if TYPE_CHECKING:
+    from ckpt_backends.redis.engine.receiving import Reception
+    from ckpt_backends.transfer.parts import Arrival
+
 _WRITE: tuple[str, ...] = (
     "$.thread_id",
     "$.checkpoint_ns",
@@ -70,6 +74,11 @@ class Documents(JsonDocuments):
 
     def plan(self, change: Change) -> DocumentPlan:
         return DocumentPlan(self, change)
+
+    def reception(self, arrival: Arrival) -> Reception:
+        from ckpt_backends.redis.official.receiving import DocumentReception
+
+        return DocumentReception(self, arrival)
 
     def is_own(self, flags: Sequence[object]) -> bool:
         return not any(isinstance(one, str) for one in flags)

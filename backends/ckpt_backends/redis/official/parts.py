@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 
 from ckpt_backends.changes.rows import Row
@@ -16,7 +15,7 @@ from ckpt_backends.redis.engine.document_parts import (
     rows_of_heads,
 )
 from ckpt_backends.redis.engine.keyspace import CHECKPOINT
-from ckpt_backends.redis.official.stored_values import stored_value
+from ckpt_backends.redis.official.stored_values import run_of, stored_value
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.parts import CheckpointPart, Part, WritePart
 
@@ -85,13 +84,6 @@ def _check_run(found: StoredDocument, key: CheckpointKey, metadata: bytes) -> No
         raise CannotHold(
             f"checkpoint '{key.checkpoint_id}' has the run id '{run_id}' beside its metadata"
         )
-
-
-def run_of(metadata: bytes) -> str:
-    """The run id that RedisSaver takes from metadata; `''` if there is none."""
-    fields = json.loads(metadata)
-    run_id = fields.get("run_id") if isinstance(fields, dict) else None
-    return run_id if isinstance(run_id, str) else ""
 
 
 def _write(found: StoredDocument) -> WritePart:
