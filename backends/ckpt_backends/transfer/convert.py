@@ -119,7 +119,8 @@ class Conversion:
         was_encrypted = body.encrypted
         if self._source.values is not Place.BODY:
             was_encrypted |= self._gather(part, found, thread)
-        convert_versions(found, self._target, where)
+        is_parted = self._source.values is Place.BODY and self._target.values is not Place.BODY
+        convert_versions(found, self._target, where, by_value=is_parted)
         thread.note_absent(part.key, found)
         if self._target.values is Place.BODY:
             closed = self._joined(found, where)
