@@ -29,8 +29,7 @@ class Opening:
 
         Raises `UsageError`, `StoreUnavailable` or `UnknownLayout`.
         """
-        key = self._key()
-        store = DecryptingStore(open_store(self.url), key, note)
+        store = DecryptingStore(open_store(self.url), self._key(), note)
         if observer is not None and store.lists_by_scan:
             store.observe_scans(observer())
         if not self.redact:
@@ -38,6 +37,10 @@ class Opening:
         from ckpt_cli.threads.redaction import RedactedStore
 
         return RedactedStore(store)
+
+    def key(self) -> bytes | None:
+        """Return the key for encrypted values; None if there is none. Raises `UsageError`."""
+        return self._key()()
 
     def _key(self) -> Key:
         if self.aes_key_file is None:
