@@ -32,6 +32,8 @@ BACKEND = Backend(
         )
     },
     parts="ckpt_backends.sql.parts:parts_of",
+    creates=dict.fromkeys(Language, "sqlite"),
+    create="ckpt_backends.sqlite.create:create_store",
     checkpoints="ckpt_backends.sqlite.opening:open_store",
     changes="ckpt_backends.sqlite.opening:open_writable",
     memory="ckpt_backends.sqlite.opening:open_memory",
