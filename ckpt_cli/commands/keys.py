@@ -31,7 +31,7 @@ def keys_of(
     if decrypt and (encrypt or new_key_file is not None):
         other = "--encrypt" if encrypt else "--new-key-file"
         raise UsageError(f"--decrypt cannot be combined with {other}", hint=f"leave out {other}")
-    key = session.opening.key()
+    key = session.opening.key()()
     new_key = None if new_key_file is None else key_of_file(new_key_file)
     if decrypt and key is None:
         raise UsageError("no key to decrypt with", hint=_GIVE)
