@@ -36,9 +36,7 @@ def sources(
 
 
 @pytest.fixture
-def places(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Places]:
+def places(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Places:
     """Return a function that yields the harness of an empty place, without a store."""
 
     @contextmanager
@@ -47,4 +45,4 @@ def places(
         with empty_store(kind, request, folder) as harness:
             yield harness
 
-    yield place
+    return place

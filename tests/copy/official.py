@@ -53,13 +53,20 @@ def fill(harness: Harness, only: frozenset[str] | None) -> Source:
     inputs: dict[str, Any] = {}
     with quiet(), harness.saver() as saver:
         for name in names:
-            one = SCENARIOS[name]
-            run = RecordingRun(one.build(saver), one.thread_config(), dict(harness.run_options))
-            one.drive(run)
-            inputs[name] = getattr(run, "first_input", None)
+            inputs[name] = _run(harness, saver, name, name)
     read = {name: what_is_read(harness, name) for name in names}
-    resumed = {name: _resumed_copy(harness, name, inputs[name]) for name in names}
+    resumed = {name: _resumed_twin(harness, name, inputs[name]) for name in names}
     return Source(harness, read, inputs, resumed)
+
+
+def _run(harness: Harness, saver: Any, name: str, thread_id: str) -> Any:
+    """Run a scenario on a thread. Return its first input."""
+    one = SCENARIOS[name]
+    config = one.thread_config()
+    config["configurable"] = {**config["configurable"], "thread_id": thread_id}
+    run = RecordingRun(one.build(saver), config, dict(harness.run_options))
+    one.drive(run)
+    return getattr(run, "first_input", None)
 
 
 def what_is_read(harness: Harness, name: str) -> Any:
@@ -117,10 +124,15 @@ def what_follows(harness: Harness, name: str, thread_id: str, first_input: Any) 
         building.settle = settle
 
 
-def _resumed_copy(harness: Harness, name: str, first_input: Any) -> Any:
-    copy = f"resumed {name}"
-    harness.copy(name, copy)
+def _resumed_twin(harness: Harness, name: str, first_input: Any) -> Any:
+    """Let another thread go on that is the same, and remove it."""
+    twin = f"resumed {name}"
+    if harness.has_history:
+        harness.copy(name, twin)
+    else:
+        with quiet(), harness.saver() as saver:
+            _run(harness, saver, name, twin)
     try:
-        return what_follows(harness, name, copy, first_input)
+        return what_follows(harness, name, twin, first_input)
     finally:
-        harness.forget(copy)
+        harness.forget(twin)

@@ -24,6 +24,7 @@ from ckpt_backends.transfer.sealing import (
     sealed_metadata,
 )
 from ckpt_backends.transfer.values import apart_type, as_type, converted_value, is_snapshot
+from ckpt_backends.transfer.versions import convert_versions, converted_version
 
 _Place: TypeAlias = tuple[str, str, str]
 """Namespace, channel and version."""
@@ -44,6 +45,7 @@ class Conversion:
         self._keeps_bodies = (
             source.serializer is target.serializer
             and source.values is target.values
+            and source.counts_with_integers is target.counts_with_integers
             and set(source.body_types) <= set(target.body_types)
         )
 
@@ -108,9 +110,16 @@ class Conversion:
             return
         if part.value.type == _EMPTY and not self._target.marks_absent:
             return
-        thread.seen[part.checkpoint_ns, part.channel, part.version] = _APART
-        expires_at = self._expiry(part)
-        yield replace(part, value=self._moved(part, where), expires_at=expires_at)
+        version = part.version
+        if not self._keeps_bodies:
+            version = str(converted_version(version, self._target, where))
+        thread.seen[part.checkpoint_ns, part.channel, version] = _APART
+        yield replace(
+            part,
+            version=version,
+            value=self._moved(part, where),
+            expires_at=self._expiry(part),
+        )
 
     def _checkpoint(self, part: CheckpointPart, thread: _Thread) -> Iterator[Part]:
         where = _named(part.key)
@@ -122,10 +131,11 @@ class Conversion:
             return
         body = self._sealing.opened(part.body, f"the body of {where}")
         found = open_body(body, where)
-        thread.note_absent(part.key, found)
         was_encrypted = body.encrypted
         if self._source.values is not Place.BODY:
             was_encrypted |= self._gather(part, found, thread)
+        convert_versions(found, self._target, where)
+        thread.note_absent(part.key, found)
         if self._target.values is Place.BODY:
             closed = self._joined(found, where)
         else:
