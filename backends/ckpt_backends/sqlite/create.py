@@ -6,7 +6,6 @@ The saver is langgraph-checkpoint-sqlite 3.1.2 or @langchain/langgraph-checkpoin
 from __future__ import annotations
 
 import sqlite3
-from pathlib import Path
 
 from ckpt_backends.errors import UnknownLayout, Unsupported
 from ckpt_backends.sql.creating import MEMORY_TABLES, something_else
