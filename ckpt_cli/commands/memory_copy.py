@@ -107,10 +107,9 @@ def _end(session: Session, report: MemoryCopyReport) -> None:
     if report.expired:
         session.note(f"{counted(report.expired, 'item')} left out: their time to live has ended")
     if report.embedded:
-        done = "would be" if report.is_dry_run else "were"
         session.note(
-            f"{counted(report.embedded, 'item')} {done} copied without vectors: only the"
-            " application can embed them, by putting them again"
+            f"vectors of {counted(report.embedded, 'item')} are not copied: only the application"
+            " can embed, by putting them again"
         )
     skipped = report.skipped
     if not skipped:

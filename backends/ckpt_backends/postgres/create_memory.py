@@ -5,6 +5,8 @@ All is made in one transaction, so a schema has all of it or nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ckpt_backends.errors import Refused, UnknownLayout
 from ckpt_backends.memory.dotted_namespaces import STORE
 from ckpt_backends.postgres.catalog import begin
@@ -36,18 +38,19 @@ def create_memory(url: StoreUrl) -> None:
     """
     connection = connect(url, writable=True)
     try:
+        schemas = [url.params["schema"]] if "schema" in url.params else begin(connection)
+        connection.restart()
         try:
             find_tables(connection, url)
         except UnknownLayout:
             connection.restart()
             with transaction(connection, url):
-                _make(connection, url)
+                _make(connection, url, schemas)
     finally:
         connection.close()
 
 
-def _make(connection: PostgresConnection, url: StoreUrl) -> None:
-    schemas = [url.params["schema"]] if "schema" in url.params else begin(connection)
+def _make(connection: PostgresConnection, url: StoreUrl, schemas: Sequence[str]) -> None:
     if not schemas:
         raise Refused(
             f"cannot make a store in '{url}': its search path names no schema that exists",

@@ -33,9 +33,6 @@ def create_memory(url: StoreUrl) -> None:
         with writing(url):
             if _is_there(connection, url):
                 return
-            if not tables_of(connection):
-                # The library sets this mode. It can only be set outside of a transaction.
-                connection.execute("PRAGMA journal_mode = WAL").fetchone()
             with transaction(connection):
                 if not _is_there(connection, url):
                     for statement in _STATEMENTS:
