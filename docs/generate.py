@@ -99,7 +99,10 @@ def _routes(language: Language) -> str:
     rows = [[f"`{name}`", *cells] for name, *cells in found.rows]
     table = _table([*head, ["---"] * (len(found.targets) + 1), *rows])
     notes = "".join(f"{reason}\n" for reason in found.reasons)
-    closed = "".join(f"- `{name}`: {why}\n" for name, why in found.closed)
+    closed = "".join(
+        f"Only sources are {', '.join(f'`{name}`' for name in names)}: {why}.\n"
+        for why, names in found.closed.items()
+    )
     return "\n".join(filter(None, (table, notes, closed)))
 
 

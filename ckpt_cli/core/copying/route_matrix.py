@@ -19,8 +19,8 @@ class RouteMatrix:
     """Each a source with a cell for each target: `yes`, or `no` with the number of a reason."""
     reasons: list[str] = field(default_factory=list)
     """The reasons by number."""
-    closed: list[tuple[str, str]] = field(default_factory=list)
-    """The layouts that receive no threads, each with the reason."""
+    closed: dict[str, list[str]] = field(default_factory=dict)
+    """The layouts that receive no threads, by reason."""
 
 
 def route_matrix(layouts: Iterable[str], language: Language) -> RouteMatrix:
@@ -37,6 +37,7 @@ def route_matrix(layouts: Iterable[str], language: Language) -> RouteMatrix:
             cells.append(f"no ({number})" if reason else "yes")
         found.rows.append(cells)
         if one not in found.targets:
-            found.closed.extend((one, refused[other][one]) for other in found.targets[:1])
+            for other in found.targets[:1]:
+                found.closed.setdefault(refused[other][one], []).append(one)
     found.reasons.extend(f"{number}. {reason}" for reason, number in numbers.items())
     return found
