@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from ckpt_backends.errors import CkptError, ParseError
 from ckpt_cli.color import chosen, has_color
@@ -84,7 +84,12 @@ def progress(
             _bars.remove(bar)
 
 
-def _new_bar() -> Progress:
+def shows_progress() -> bool:
+    """Return whether progress bars are shown, so that it is worth to count what is to be done."""
+    return sys.stderr.isatty() and not _hidden
+
+
+def _new_bar(*, of_bytes: bool = False) -> Progress:
     """Return a bar for stderr, in colour only if text there has any."""
     # The import takes 60 ms, so it is done only if a bar is shown.
     from rich.console import Console
@@ -94,7 +99,49 @@ def _new_bar() -> Progress:
     # rich obeys NO_COLOR even where --color says always, and keeps bold and dim.
     system: Literal["auto"] | None = "auto" if colored else None
     console = Console(stderr=True, color_system=system, no_color=not colored)
-    return Progress(console=console, transient=True)
+    if not of_bytes:
+        return Progress(console=console, transient=True)
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+    )
+    return Progress(*columns, console=console, transient=True)
+
+
+class ByteBar:
+    """A progress bar on a terminal for work that is measured in bytes."""
+
+    def __init__(self, label: str, total: int | None) -> None:
+        self._label = label
+        self._total = total
+        self._done = 0
+        self._bar: Progress | None = None
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty() and not _hidden:
+            self._bar = _new_bar(of_bytes=True)
+            self._bar.add_task(safe_text(self._label), total=self._total)
+            self._bar.start()
+            _bars.append(self._bar)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            _bars.remove(self._bar)
+            self._bar = None
+
+    def advance(self, number: int) -> None:
+        """Add bytes that are done."""
+        self._done += number
+        if self._bar is not None:
+            # Sizes are estimates of what is read.
+            total = None if self._total is None else max(self._total, self._done)
+            self._bar.update(self._bar.task_ids[0], completed=self._done, total=total)
 
 
 class ScanBar:

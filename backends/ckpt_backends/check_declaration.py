@@ -10,10 +10,11 @@ from ckpt_backends.declaration import Backend
 from ckpt_backends.discovery import load
 from ckpt_backends.model import Capability
 from ckpt_backends.plugins import error_line
+from ckpt_backends.transfer.form import Form, Language
 
 FACETS = ("checkpoints", "changes", "memory", "memory_changes", "memory_edits", "sessions")
 """The fields that name functions which open a store."""
-_FUNCTIONS = (*FACETS, "threads_of_memory", "recognise")
+_FUNCTIONS = (*FACETS, "threads_of_memory", "recognise", "parts", "create", "memory_create")
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 _LAYOUT = re.compile(r"[a-z0-9][a-z0-9_-]*", re.ASCII)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*", re.ASCII)
@@ -22,6 +23,7 @@ _PARAM = re.compile(r"\w+", re.ASCII)
 _NEEDS = {
     "changes": "checkpoints",
     "memory_changes": "memory",
+    "memory_create": "memory_changes",
     "memory_edits": "memory_changes",
     "engine": "recognise",
     "recognise": "engine",
@@ -30,6 +32,10 @@ _NEEDS = {
     "file_names": "schemes",
     "memory_near": "schemes",
     "opens_other_paths": "schemes",
+    "forms": "parts",
+    "parts": "forms",
+    "create": "creates",
+    "creates": "create",
 }
 """Fields that have no effect without another."""
 _NO_STORE = "ckpt-no-such-store"
@@ -117,6 +123,10 @@ def _is_map(value: object, of: type) -> bool:
     )
 
 
+def _are_forms(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(one, Form) for one in value)
+
+
 def _may_be_called(value: object) -> bool:
     return value is None or callable(value)
 
@@ -128,6 +138,14 @@ TYPES: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "Mapping[str, Capability]": (
         "a dict of names to Capability values",
         lambda value: _is_map(value, Capability),
+    ),
+    "Mapping[str, tuple[Form, ...]]": (
+        "a dict of layouts to tuples of Form values",
+        lambda value: _is_map(value, tuple) and all(_are_forms(one) for one in value.values()),  # type: ignore[attr-defined]
+    ),
+    "Mapping[Language, str]": (
+        "a dict of Language values to texts",
+        lambda value: _is_map(value, str) and all(isinstance(one, Language) for one in value),  # type: ignore[attr-defined]
     ),
     "Mapping[str, str]": ("a dict of texts", lambda value: _is_map(value, str)),
     "Callable[[str], bool] | None": ("a function or None", _may_be_called),
@@ -142,6 +160,9 @@ def _wrong_names(backend: Backend) -> Iterator[str]:
     for name in backend.layouts:
         if not _LAYOUT.fullmatch(name):
             yield f"layout '{name}' must consist of a-z, 0-9, - and _"
+    for name in (*backend.forms, *backend.creates.values()):
+        if name not in backend.layouts:
+            yield f"'{name}' in forms or creates is not among the layouts"
     for name in backend.schemes:
         if not _SCHEME.fullmatch(name):
             yield f"scheme '{name}' must consist of a-z, 0-9, +, . and -, without ://"

@@ -25,7 +25,9 @@ from ckpt_backends.changes.rows import (
     restored,
     standing_of,
 )
+from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, Write
+from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, ValuePart
 
 _KEY = ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx")
 
@@ -80,6 +82,22 @@ class WritableRowStore(BaseWritableStore):
                 self.insert(self.checkpoint_row(checkpoint))
             for write in change.writes:
                 self.insert(self.write_row(write))
+
+    def receive(self, arrivals: Iterable[Arrival]) -> None:
+        with self.transaction():
+            for arrival in arrivals:
+                self._check(Change(arrival.thread_id, arrival.heads))
+                for part in arrival.parts:
+                    self.insert(self._row_of(part))
+
+    def _row_of(self, part: Part) -> Row:
+        if isinstance(part, CheckpointPart):
+            made = Checkpoint(part.key, part.parent, part.body, part.metadata)
+            return self.checkpoint_row(made)
+        if isinstance(part, ValuePart):
+            raise Unsupported("this layout stores values in the bodies of checkpoints")
+        task = part.task_id, part.task_path, part.idx, part.channel
+        return self.write_row(Write(part.key, *task, len(part.value.data), part.value))
 
     def remove(self, removals: Sequence[Removal]) -> list[Removed]:
         with self.transaction():

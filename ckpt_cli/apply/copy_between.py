@@ -11,7 +11,8 @@ from itertools import chain
 
 from ckpt_backends.changes.removal import Removal
 from ckpt_backends.errors import StoreChanged, Unreadable
-from ckpt_backends.protocol import WritableStore
+from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.transfer.convert import Conversion
 from ckpt_backends.transfer.digests import PartsSum, key_digest, part_digest
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.parts import Arrival, Part
@@ -27,8 +28,12 @@ _BATCH_THREADS = 100
 class ThreadCopier:
     """Copies threads from one store to another."""
 
-    def __init__(self, sides: CopySides, writable: WritableStore, *, replace: bool) -> None:
+    def __init__(
+        self, sides: CopySides, target: Store, writable: WritableStore, *, replace: bool
+    ) -> None:
+        """`target` reads what `writable` writes."""
         self._sides = sides
+        self._target = target
         self._writable = writable
         self._replace = replace
 
@@ -63,7 +68,9 @@ class ThreadCopier:
     def _started(self, thread_id: str) -> _Converted | CopiedThread:
         """Convert a thread, or its first part if it is large; or say why it is not copied."""
         if not is_in_target(self._sides, thread_id):
-            return _Converted.of(thread_id, self._sides.converted(thread_id))
+            return _Converted.of(
+                thread_id, self._sides.converted(thread_id), self._sides.conversion
+            )
         found = compare_thread(self._sides, thread_id)
         if found.step is CopyStep.PRESENT:
             return CopiedThread(thread_id, found.step, found.counts, is_verified=True)
@@ -71,21 +78,23 @@ class ThreadCopier:
             if not self._replace:
                 return diverged(found)
             self._remove(thread_id)
-            made = _Converted.of(thread_id, self._sides.converted(thread_id))
+            made = _Converted.of(
+                thread_id, self._sides.converted(thread_id), self._sides.conversion
+            )
             made.step, made.removed = CopyStep.REPLACE, found.kept
             return made
         missing = found.missing
         parts = (part for part in self._sides.converted(thread_id) if key_digest(part) in missing)
-        made = _Converted.of(thread_id, parts)
+        made = _Converted.of(thread_id, parts, self._sides.conversion)
         made.step, made.heads = CopyStep.ADD, found.heads
         made.whole, made.whole_counts = found.total, found.counts
         return made
 
     def _remove(self, thread_id: str) -> None:
         """Remove a thread of the target that is to be replaced."""
-        thread = self._sides.target.thread(thread_id)
+        thread = self._target.thread(thread_id)
         last_at, checkpoints = (thread.last_at, thread.checkpoints) if thread else (None, 0)
-        writes = self._sides.target.size(thread_id).writes
+        writes = self._target.size(thread_id).writes
         self._refresh()
         (removed,) = self._writable.remove([Removal(thread_id, last_at, checkpoints, writes)])
         if removed.skipped:
@@ -94,11 +103,11 @@ class ThreadCopier:
     def _refresh(self) -> None:
         # In a file that is not in WAL mode, an open read would block the writer.
         self._sides.source.refresh()
-        self._sides.target.refresh()
+        self._target.refresh()
 
     def _deliver(self, batch: Sequence[_Converted]) -> Iterator[CopiedThread]:
         """Add some threads in one transaction; if that fails, one by one."""
-        self._sides.target.refresh()
+        self._target.refresh()
         try:
             self._writable.receive([one.arrival() for one in batch])
         except (StoreChanged, CannotHold) as error:
@@ -108,7 +117,7 @@ class ThreadCopier:
             for one in batch:
                 yield from self._deliver([one])
             return
-        self._sides.target.refresh()
+        self._target.refresh()
         for one in batch:
             yield self._verified(one)
 
@@ -133,6 +142,7 @@ class ThreadCopier:
             one.counts.parts,
             is_verified=True,
             removed=one.removed,
+            unexpiring=one.unexpiring,
         )
 
 
@@ -141,6 +151,8 @@ class _Converted:
 
     def __init__(self, thread_id: str) -> None:
         self.thread_id = thread_id
+        self.unexpiring = 0
+        """Parts that expire in the source, and never in the target."""
         self.parts: list[Part] = []
         self.rest: Iterator[Part] | None = None
         self.counts = PartCounts()
@@ -154,16 +166,18 @@ class _Converted:
         self.whole_counts: PartCounts | None = None
 
     @classmethod
-    def of(cls, thread_id: str, parts: Iterable[Part]) -> _Converted:
+    def of(cls, thread_id: str, parts: Iterable[Part], conversion: Conversion) -> _Converted:
         """Convert a thread until it is whole or too large to keep. Raises `CannotHold`."""
         made = cls(thread_id)
         left = iter(parts)
+        before = conversion.unexpiring
         for part in left:
             made._count(part)
             made.parts.append(part)
             if made.counts.bytes > _BATCH_BYTES:
                 made.rest = left
                 break
+        made.unexpiring = conversion.unexpiring - before
         return made
 
     def arrival(self) -> Arrival:

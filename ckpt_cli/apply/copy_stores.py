@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
-from ckpt_backends.errors import StoreUnavailable, UnknownLayout, UsageError
+from ckpt_backends.discovery import backend_of
+from ckpt_backends.errors import StoreUnavailable, UnknownLayout, Unsupported, UsageError
 from ckpt_backends.open_for_writing import create_store, open_writable
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
@@ -41,39 +43,72 @@ class CopyTerms:
 
 
 @contextmanager
-def opened_sides(terms: CopyTerms) -> Iterator[CopySides]:
-    """Open both stores for reading. Raises `Unsupported` if there is no way between them."""
-    with open_store(terms.source) as source, _opened_target(terms) as target:
-        here, there = source.describe(), target.describe()
-        if here.url == there.url:
-            raise UsageError("the source and the target are the same store")
-        way = route(here.layout, there.layout, terms.language)
+def opened_sides(
+    terms: CopyTerms, watch: Callable[[int], None] = lambda _: None
+) -> Iterator[CopySides]:
+    """Open both stores for reading. Raises `Unsupported` if there is no way between them.
+
+    `watch` is told the number of bytes of each row that is read from the source.
+    """
+    _check_different(terms)
+    with ExitStack() as stack:
+        source = stack.enter_context(open_store(terms.source))
+        here = source.describe()
+        target = _opened_target(terms)
+        if target is None:
+            layout = _created_layout(terms)
+        else:
+            layout = stack.enter_context(target).describe().layout
+        way = route(here.layout, layout, terms.language)
         conversion = Conversion(way.source, way.target, terms.sealing)
-        yield CopySides(source, here.layout, target, there.layout, conversion)
+        yield CopySides(source, here.layout, target, layout, conversion, watch)
 
 
-def _opened_target(terms: CopyTerms) -> Store:
+def _check_different(terms: CopyTerms) -> None:
+    """Raise `UsageError` if both stores are the same."""
+    is_same = terms.source == terms.target
+    paths = terms.source.path, terms.target.path
+    with suppress(OSError):
+        is_same |= all(map(os.path.exists, paths)) and os.path.samefile(*paths)
+    if is_same:
+        raise UsageError("the source and the target are the same store")
+
+
+def _opened_target(terms: CopyTerms) -> Store | None:
+    """Return the target; None if it is not there yet and would be made."""
     try:
         return open_store(terms.target)
     except (UnknownLayout, StoreUnavailable) as error:
-        if not terms.create and _can_create(terms.target):
+        backend = backend_of(terms.target.scheme)
+        if backend is None or not backend.create:
+            raise
+        is_missing = isinstance(error, UnknownLayout) or (
+            backend.is_local and not os.path.exists(terms.target.path)
+        )
+        if terms.create and is_missing:
+            return None
+        if not terms.create:
             error.hint = "; ".join(filter(None, (error.hint, _CREATE)))
         raise
 
 
-def _can_create(url: StoreUrl) -> bool:
-    """Return whether ckpt can make stores with URLs of this scheme."""
-    from ckpt_backends.discovery import backend_of
-
-    backend = backend_of(url.scheme)
-    return backend is not None and bool(backend.create)
+def _created_layout(terms: CopyTerms) -> str:
+    backend = backend_of(terms.target.scheme)
+    assert backend is not None  # noqa: S101 - `_opened_target` found it
+    if terms.language not in backend.creates:
+        raise Unsupported(f"cannot make a store for {terms.language} threads in '{terms.target}'")
+    return backend.creates[terms.language]
 
 
 @contextmanager
-def copying(terms: CopyTerms) -> Iterator[Callable[[Sequence[str]], Iterator[CopiedThread]]]:
+def copying(
+    terms: CopyTerms, watch: Callable[[int], None] = lambda _: None
+) -> Iterator[Callable[[Sequence[str]], Iterator[CopiedThread]]]:
     """Return a function that copies some threads. Raises what opening the stores raises."""
     refuse_copy(terms.target)
-    with opened_sides(terms) as sides:
+    with opened_sides(terms, watch) as sides:
+        if sides.target is None:
+            raise ValueError("the target is made before threads are copied")
         sides.target.refresh()
         with open_writable(terms.target) as writable:
-            yield ThreadCopier(sides, writable, replace=terms.replace).copy
+            yield ThreadCopier(sides, sides.target, writable, replace=terms.replace).copy

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain, islice
 
@@ -16,18 +16,29 @@ from ckpt_cli.threads.parallel import of_threads
 _THREADS_AT_ONCE = 50
 
 
-def plan_threads(terms: CopyTerms, thread_ids: Iterable[str]) -> Iterator[CopiedThread]:
-    """Yield what would become of each thread. Raises what opening the stores raises."""
-    with opened_sides(terms) as sides:
+def plan_threads(
+    terms: CopyTerms, thread_ids: Iterable[str], watch: Callable[[int], None]
+) -> Iterator[CopiedThread]:
+    """Yield what would become of each thread. Raises what opening the stores raises.
+
+    `watch` is told the number of bytes of each row that is read from the source.
+    """
+    with opened_sides(terms, watch) as sides:
         for thread_id in thread_ids:
             yield planned_copy(sides, thread_id, replace=terms.replace)
 
 
-def copy_threads(terms: CopyTerms, thread_ids: Iterable[str], jobs: int) -> Iterator[CopiedThread]:
-    """Copy threads; yield what became of each. Raises what opening the stores raises."""
+def copy_threads(
+    terms: CopyTerms, thread_ids: Iterable[str], jobs: int, watch: Callable[[int], None]
+) -> Iterator[CopiedThread]:
+    """Copy threads; yield what became of each. Raises what opening the stores raises.
+
+    `watch` is told the number of bytes that are done: of each row, or with several jobs of each
+    thread.
+    """
     terms.prepare()
     if jobs == 1:
-        with copying(terms) as copy_some:
+        with copying(terms, watch) as copy_some:
             for some in _parts(thread_ids):
                 yield from copy_some(some)
         return
@@ -35,7 +46,9 @@ def copy_threads(terms: CopyTerms, thread_ids: Iterable[str], jobs: int) -> Iter
 
     with open_store(terms.source) as store:
         found = of_threads(store, Opening(terms.source), _parts(thread_ids), _Copying(terms), jobs)
-        yield from chain.from_iterable(found)
+        for one in chain.from_iterable(found):
+            watch(one.counts.bytes)
+            yield one
 
 
 class _Copying:

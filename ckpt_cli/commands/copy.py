@@ -6,20 +6,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from ckpt_backends.errors import PartlyDone, Refused, Unsupported, UsageError
+from ckpt_backends.errors import CkptError, PartlyDone, Refused, Unsupported, UsageError
+from ckpt_backends.protocol import Store
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.transfer.sealing import AsStored
 from ckpt_cli.apply.copy_stores import CopyTerms
 from ckpt_cli.apply.copy_threads import copy_threads, plan_threads
 from ckpt_cli.commands.apply_plan import confirm
+from ckpt_cli.commands.keys import Decrypt, Encrypt, NewKeyFile, keys_of
 from ckpt_cli.core.copying.outcomes import CopyReport
-from ckpt_cli.diagnostics import progress
+from ckpt_cli.diagnostics import ByteBar, shows_progress
+from ckpt_cli.ending import Ended
 from ckpt_cli.options import DryRun, Filter, Jobs, Match, Yes, argument, flag, option, takes
 from ckpt_cli.queries.language import language_of
 from ckpt_cli.queries.selection import filtered_threads
-from ckpt_cli.render.copy import copy_columns, copy_lines, copy_record, copy_rows
+from ckpt_cli.render.copy import copy_lines, copy_record
+from ckpt_cli.render.terminal.table import plain_columns
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
+
+_SIZES_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,9 @@ class CopyOptions:
     replace: Annotated[
         bool, flag("Replace threads of the target that went their own way.", "--replace")
     ] = False
+    new_key_file: NewKeyFile = None
+    encrypt: Encrypt = False
+    decrypt: Decrypt = False
     jobs: Jobs = 1
     dry_run: DryRun = False
     yes: Yes = False
@@ -59,6 +68,9 @@ def copy(session: Session, options: CopyOptions) -> None:
     source is only read. Every thread is read back and compared. Run the same command again to add
     what is new since: copy, stop the agent, copy again, start the agent on the target.
 
+    Encrypted values stay as they are, unless --new-key-file, --encrypt or --decrypt is given. A
+    value that has another form in the target is decrypted and encrypted again with its key.
+
     A thread that the target cannot hold as it is, is skipped with the reason; so is a thread that
     was continued in the target. --replace removes it there first, and shows what would go.
 
@@ -68,11 +80,12 @@ def copy(session: Session, options: CopyOptions) -> None:
       ckpt -s agent.db copy user-42 --to staging --dry-run
     """
     options.check()
+    keys = keys_of(session, options.new_key_file, encrypt=options.encrypt, decrypt=options.decrypt)
     terms = CopyTerms(
         session.names.store_url,
         session.names.url_of(options.to),
         language_of(session.store) or Language.PYTHON,
-        AsStored(),
+        keys or AsStored(),
         create=options.create,
         replace=options.replace,
     )
@@ -80,42 +93,82 @@ def copy(session: Session, options: CopyOptions) -> None:
         session.store, options.threads or (), options.match, options.where or (), session.now
     )
     ids = [one.thread_id for one in threads]
-    report = CopyReport(str(terms.source), str(terms.target), is_dry_run=options.dry_run)
+    size = _size(session.store, ids) if shows_progress() else None
     if options.dry_run or (options.replace and not options.yes):
-        planned = plan_threads(terms, _watched(ids, "comparing"))
-        shown = CopyReport(report.source, report.target, is_dry_run=True)
-        for one in planned:
-            shown.add(one)
+        planned = _planned(terms, ids, size)
         if options.dry_run or not session.output.machine:
-            _print(session, shown)
+            _print(session, planned)
         if options.dry_run:
             session.note("dry run: nothing was written")
-            _end(shown)
+            _end(session, planned)
             return
     if not options.yes:
-        confirm(f"Copy {counted(len(ids), 'thread')} to '{report.target}'?")
-    for done in copy_threads(terms, _watched(ids, "copying"), options.jobs):
-        report.add(done)
+        made = "Make the store if it is missing, and copy" if options.create else "Copy"
+        confirm(f"{made} {counted(len(ids), 'thread')} to '{terms.target}'?")
+    _copy(session, terms, ids, size, options.jobs)
+
+
+def _planned(terms: CopyTerms, ids: Sequence[str], size: int | None) -> CopyReport:
+    planned = CopyReport(str(terms.source), str(terms.target), is_dry_run=True)
+    with ByteBar("comparing", size) as bar:
+        for one in plan_threads(terms, ids, bar.advance):
+            planned.add(one)
+    return planned
+
+
+def _copy(
+    session: Session, terms: CopyTerms, ids: Sequence[str], size: int | None, jobs: int
+) -> None:
+    """Copy the threads, and print what became of them, also after an error or a signal."""
+    report = CopyReport(str(terms.source), str(terms.target), is_dry_run=False)
+    try:
+        with ByteBar("copying", size) as bar:
+            for one in copy_threads(terms, ids, jobs, bar.advance):
+                report.add(one)
+    except (KeyboardInterrupt, Ended):
+        _print_stopped(session, report, len(ids))
+        raise
+    except CkptError as error:
+        if not report.is_begun:
+            raise
+        _print_stopped(session, report, len(ids))
+        raise PartlyDone(f"stopped: {error.message}", hint=error.hint) from error
     _print(session, report)
-    _end(report)
+    _end(session, report)
 
 
-def _watched(ids: Sequence[str], label: str) -> Iterator[str]:
-    return progress(ids, total=len(ids), label=label)
+def _print_stopped(session: Session, report: CopyReport, number: int) -> None:
+    _print(session, report)
+    left = number - report.number - len(report.skipped)
+    session.note(f"stopped: {counted(left, 'thread')} left; the same command goes on from there")
+
+
+def _size(store: Store, ids: Sequence[str]) -> int | None:
+    """Return the bytes of some threads; None if the engine cannot add them up."""
+    if not store.sums_sizes:
+        return None
+    return sum(one.bytes for some in _parts(ids) for one in store.sizes(some))
+
+
+def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (ids[start : start + _SIZES_AT_ONCE] for start in range(0, len(ids), _SIZES_AT_ONCE))
 
 
 def _print(session: Session, report: CopyReport) -> None:
-    output = session.output
+    output, record = session.output, copy_record(report)
     output.document(
-        lambda: copy_record(report),
+        lambda: record,
         lambda: copy_lines(report, output.width),
-        rows=lambda: copy_rows(report),
-        columns=copy_columns(),
+        rows=lambda: [record],
+        columns=plain_columns(*record),
     )
 
 
-def _end(report: CopyReport) -> None:
-    """Raise the error that tells about skipped threads, if there are any."""
+def _end(session: Session, report: CopyReport) -> None:
+    """Note what was lost, and raise the error that tells about skipped threads, if any."""
+    if report.unexpiring:
+        rows = counted(report.unexpiring, "row")
+        session.note(f"{rows} expire in the source; the target has no expiry, so they stay there")
     skipped = report.skipped
     if not skipped:
         return

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from ckpt_backends.changes.rows import Row
 from ckpt_backends.protocol import Store
 from ckpt_backends.transfer.convert import Conversion
 from ckpt_backends.transfer.digests import PartsSum, StoredParts, key_digest, part_digest
@@ -22,23 +23,33 @@ class CopySides:
     source: Store
     """With rows as stored: neither decrypted nor redacted."""
     source_layout: str
-    target: Store
+    target: Store | None
+    """None if it is not made yet."""
     target_layout: str
     conversion: Conversion
+    watch: Callable[[int], None] = lambda _: None
+    """Is told the number of bytes of each row that was read from the source."""
 
     def converted(self, thread_id: str) -> Iterator[Part]:
         """Yield the parts of a thread in the form of the target. Raises `CannotHold`."""
-        rows = self.source.rows(thread_id)
+        rows = self._watched(self.source.rows(thread_id))
         yield from self.conversion.of_thread(parts_of_rows(self.source_layout, rows))
 
     def stored(self, thread_id: str) -> Iterator[Part]:
         """Yield the parts of a thread that the target has."""
+        if self.target is None:
+            return
         yield from parts_of_rows(self.target_layout, self.target.rows(thread_id))
+
+    def _watched(self, rows: Iterable[Row]) -> Iterator[Row]:
+        for row in rows:
+            self.watch(sum(len(c) for c in row.cells.values() if isinstance(c, bytes | str)))
+            yield row
 
     def heads(self, thread_id: str) -> dict[str, str]:
         """Return, by namespace, the newest checkpoint that the target has of a thread."""
         heads: dict[str, str] = {}
-        for one in self.target.checkpoints(thread_id):
+        for one in () if self.target is None else self.target.checkpoints(thread_id):
             heads.setdefault(one.key.checkpoint_ns, one.key.checkpoint_id)
         return heads
 
@@ -66,7 +77,7 @@ class ThreadComparison:
 
 def is_in_target(sides: CopySides, thread_id: str) -> bool:
     """Return whether the target has any row of a thread."""
-    return any(True for _ in sides.target.rows(thread_id))
+    return sides.target is not None and any(True for _ in sides.target.rows(thread_id))
 
 
 def compare_thread(sides: CopySides, thread_id: str) -> ThreadComparison:

@@ -15,7 +15,9 @@ from tests.support import ROOT
 
 DOCUMENT = ROOT / "docs" / "adapters.md"
 FILES = re.compile(r"```python\n(# (\S+\.py)\n.*?)```", re.DOTALL)
-READING, CHANGING = 'checkpoints="ckpt_acme.store:open_store"', 'changes="ckpt_acme.changes:'
+ADDED = ('changes="ckpt_acme.changes:', 'forms={"acme"', 'parts="ckpt_acme.parts')
+"""How the lines begin that the document adds to the declaration."""
+IMPORTED = "from ckpt_backends.transfer.form import Form\n"
 
 
 @pytest.fixture
@@ -27,10 +29,14 @@ def package(tmp_path: Path) -> Path:
         path.parent.mkdir(exist_ok=True)
         path.write_text(code)
     declaration = tmp_path / "ckpt_acme" / "declaration.py"
-    (added,) = (line for line in text.splitlines(keepends=True) if CHANGING in line)
-    declaration.write_text(
-        declaration.read_text().replace("    checkpoints=", f"{added}    checkpoints=")
+    lines = text.splitlines(keepends=True)
+    added = [line for line in lines if line.strip().startswith(ADDED)]
+    assert len(added) == len(ADDED)
+    assert IMPORTED in lines
+    first = declaration.read_text().replace(
+        "from ckpt_backends.model", f"{IMPORTED}from ckpt_backends.model", 1
     )
+    declaration.write_text(first.replace("    checkpoints=", f"{''.join(added)}    checkpoints="))
     (tmp_path / "ckpt_acme" / "__init__.py").touch()
     metadata = tmp_path / "ckpt_acme-0.1.dist-info"
     metadata.mkdir()

@@ -12,7 +12,7 @@ from ckpt_cli.core.diff.state_diff import ChannelChange
 from ckpt_cli.core.tasks.step_nodes import NodePath
 from ckpt_cli.core.tasks.tasks import Step
 
-Form = Literal["child", "sibling", "empty", "clone", "removal"]
+CopyForm = Literal["child", "sibling", "empty", "clone", "removal"]
 """How a checkpoint is added: as a child of the checkpoint it copies, as its sibling, without state,
 or in another thread under the same id. `removal`: it is removed.
 """
@@ -33,7 +33,7 @@ class TouchedCheckpoint:
 
     key: CheckpointKey
     parent_checkpoint_id: str | None
-    form: Form
+    form: CopyForm
     forked_from: str | None
     """The checkpoint that it copies."""
 

@@ -21,7 +21,7 @@ from ckpt_cli.tui.plans import KINDS, Kind, Purge
 _Result = TypeVar("_Result")
 
 
-class Form(ModalScreen[_Result | None], Generic[_Result]):
+class DialogForm(ModalScreen[_Result | None], Generic[_Result]):
     """Fields to fill in; Enter submits, Escape cancels."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -54,7 +54,7 @@ class Form(ModalScreen[_Result | None], Generic[_Result]):
             self.notify(f"{error.message}{hint}", severity="error", markup=False)
 
 
-class ForkForm(Form[tuple[str, str, Kind, str | None]]):
+class ForkForm(DialogForm[tuple[str, str, Kind, str | None]]):
     """The new thread, the channel to edit and how, and the node to continue after."""
 
     HEADING = "Fork"
@@ -106,7 +106,7 @@ class ForkForm(Form[tuple[str, str, Kind, str | None]]):
         return found[0]
 
 
-class PurgeForm(Form[Policy]):
+class PurgeForm(DialogForm[Policy]):
     """The threads, their age, and how many checkpoints of each to keep."""
 
     HEADING = "Purge"

@@ -2,6 +2,7 @@
 
 from ckpt_backends.declaration import SAVER, Backend
 from ckpt_backends.model import Capability
+from ckpt_backends.transfer.form import Form
 
 BACKEND = Backend(
     title="DuckDB",
@@ -11,5 +12,7 @@ BACKEND = Backend(
     claims_path=lambda path: path.endswith(".duckdb"),
     file_names=("*.duckdb",),
     checkpoints="ckpt_duckdb.store:open_store",
+    forms={"duckdb": (Form(),)},
+    parts="ckpt_backends.sql.parts:parts_of",  # the rows have the columns of the SQLite saver
     changes="ckpt_duckdb.store:WritableDuckDBStore",
 )

@@ -10,13 +10,11 @@ from langgraph.checkpoint import base
 
 from ckpt_duckdb.store import KEY, connect
 
-LIST = """SELECT * FROM checkpoints
-    WHERE ($1 IS NULL OR thread_id = $1::VARCHAR) AND ($2 IS NULL OR checkpoint_ns = $2)
-    AND ($3 IS NULL OR checkpoint_id = $3) AND ($4 IS NULL OR checkpoint_id < $4)
-    ORDER BY checkpoint_id DESC LIMIT $5"""
-WRITES = """SELECT task_id, channel, type, value FROM writes
-    WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
-    ORDER BY task_path, task_id, idx"""
+LIST = """SELECT * FROM checkpoints WHERE ($1 IS NULL OR thread_id = $1::VARCHAR)
+    AND ($2 IS NULL OR checkpoint_ns = $2) AND ($3 IS NULL OR checkpoint_id = $3)
+    AND ($4 IS NULL OR checkpoint_id < $4) ORDER BY checkpoint_id DESC LIMIT $5"""
+WRITES = """SELECT task_id, channel, type, value FROM writes WHERE thread_id = ?
+    AND checkpoint_ns = ? AND checkpoint_id = ? ORDER BY task_path, task_id, idx"""
 
 
 class DuckDBSaver(base.BaseCheckpointSaver[int]):

@@ -27,14 +27,13 @@ COLUMNS = {
 ASKED = """thread_id = $thread AND ($ns IS NULL OR checkpoint_ns = $ns)
     AND ($ids IS NULL OR list_contains($ids::VARCHAR[], checkpoint_id))"""
 THREADS = """SELECT thread_id, max(checkpoint_id) FILTER (checkpoint_ns = ''), min(checkpoint_id),
-        max(checkpoint_id) AS newest, count(*), count(DISTINCT checkpoint_ns)
-    FROM checkpoints WHERE $only IS NULL OR thread_id = $only
-    GROUP BY thread_id ORDER BY newest DESC, thread_id LIMIT $limit"""
+    max(checkpoint_id) AS newest, count(*), count(DISTINCT checkpoint_ns) FROM checkpoints WHERE
+    $only IS NULL OR thread_id = $only GROUP BY thread_id ORDER BY newest DESC, thread_id LIMIT $limit"""
 CHECKPOINTS = f"""SELECT {", ".join(KEY)}, parent_checkpoint_id, {{}}, {{}} FROM checkpoints
     WHERE {ASKED} ORDER BY checkpoint_ns, checkpoint_id DESC"""
 WRITES = f"""SELECT {", ".join(KEY)}, task_id, task_path, idx, channel, octet_length(value), type,
-        CASE WHEN $read IS NULL OR list_contains($read::VARCHAR[], channel) THEN value END
-    FROM writes WHERE {ASKED} AND ($names IS NULL OR list_contains($names::VARCHAR[], channel))
+    CASE WHEN $read IS NULL OR list_contains($read::VARCHAR[], channel) THEN value END FROM writes
+    WHERE {ASKED} AND ($names IS NULL OR list_contains($names::VARCHAR[], channel))
     ORDER BY checkpoint_ns, checkpoint_id, task_path, task_id, idx"""
 
 

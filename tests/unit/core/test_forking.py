@@ -21,7 +21,7 @@ from ckpt_cli.core.forking.checkpoint_copy import (
     form_of,
     mark_clone,
 )
-from ckpt_cli.core.forking.plan import Form
+from ckpt_cli.core.forking.plan import CopyForm
 from ckpt_cli.core.state import Body, read_body, read_metadata
 
 NOW = datetime(2026, 4, 7, 10, 30, tzinfo=UTC)
@@ -79,7 +79,7 @@ def test_the_form() -> None:
 
 
 @pytest.mark.parametrize(("form", "parent"), [("child", KEY.checkpoint_id), ("sibling", "parent")])
-def test_a_copy_is_the_original_but_for_its_id_and_time(form: Form, parent: str) -> None:
+def test_a_copy_is_the_original_but_for_its_id_and_time(form: CopyForm, parent: str) -> None:
     original = stored()
     new_id = make_id(ticks_at(NOW), 4, 1)
     copy = copy_checkpoint(
