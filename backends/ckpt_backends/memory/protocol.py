@@ -7,14 +7,14 @@ value in a namespace. DeerFlow's memory files have the same form here: each fact
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any, Protocol
 
 from ckpt_backends.changes.rows import Restored, Row
-from ckpt_backends.errors import StoreChanged
+from ckpt_backends.errors import StoreChanged, Unsupported
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.protocol import Closing
 from ckpt_backends.url import StoreUrl
@@ -66,6 +66,8 @@ class Item:
     """Length of the stored value in bytes."""
     expires_at: datetime | None = None
     """When the item expires; None if never. It stays stored until the application's next sweep."""
+    lifetime: float | None = None
+    """Minutes to live after each put, or read that refreshes it; None if the layout stores none."""
     vectors: tuple[Vector, ...] = ()
     value: TypedBytes | None = None
     """None if it was not read."""
@@ -111,6 +113,10 @@ class MemoryInfo:
     needs_write: str = ""
     """Why a change needs `--write`; empty if it does not."""
     notes: tuple[str, ...] = field(default=())
+    is_store: bool = False
+    """Whether it is LangGraph's Store, so that items can be copied from and to it."""
+    removes_expired: bool = False
+    """Whether the server itself removes items that have expired."""
 
 
 def begins(namespace: Namespace, prefix: Namespace) -> bool:
@@ -125,11 +131,12 @@ def check_unchanged(planned: Item, found: Item | None) -> None:
     if found is None:
         raise StoreChanged(f"item '{name}' no longer exists; nothing was removed", hint=hint)
     same = (found.updated_at, found.size) == (planned.updated_at, planned.size)
-    if not same or not _near(found.expires_at, planned.expires_at):
+    if not same or not near(found.expires_at, planned.expires_at):
         raise StoreChanged(f"item '{name}' changed meanwhile; nothing was removed", hint=hint)
 
 
-def _near(one: datetime | None, other: datetime | None) -> bool:
+def near(one: datetime | None, other: datetime | None) -> bool:
+    """Whether two times of expiry are the same, up to how servers report them."""
     if one is None or other is None:
         return one is other
     return abs(one - other) <= _NEAR
@@ -179,6 +186,17 @@ class MemoryStore(Closing, Protocol):
         """
         ...
 
+    def fitted(self, item: Item) -> Item:  # noqa: ARG002
+        """An item of another Store, read with its value, as this one would store it.
+
+        Raises `CannotHold` with the reason if this store cannot hold it as it is.
+        """
+        raise Unsupported(f"items cannot be copied to '{self.describe().url}'")
+
+    def identity_of(self, key: ItemKey) -> Hashable:
+        """What is the same for items that this store cannot tell apart."""
+        return key
+
     def refresh(self) -> None:
         """Make later reads see later changes; nothing to do if each read sees the present state."""
 
@@ -203,6 +221,14 @@ class WritableMemoryStore(Closing, Protocol):
         layout cannot store a row.
         """
         ...
+
+    def receive(self, items: Sequence[Item]) -> None:  # noqa: ARG002
+        """Add items that `MemoryStore.fitted` returned, without vectors; all or none where the
+        engine has transactions.
+
+        Raises `StoreChanged` if one exists, and `StoreUnavailable`.
+        """
+        raise Unsupported("items cannot be copied to this store")
 
     def finish_removal(self) -> str:
         """Erase removed data from other places; see `WritableStore.finish_removal`."""

@@ -25,6 +25,7 @@ from ckpt_backends import shell
 from ckpt_backends.changes.rows import Row, no_table
 from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.errors import Refused, SeveralLayouts, UnknownLayout
+from ckpt_backends.memory.moving import PLAIN_BSON
 from ckpt_backends.memory.protocol import Item, ItemKey, Vector
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.mongodb.engine.catalog import MOST_LOOKED_AT, examine
@@ -35,9 +36,7 @@ from ckpt_backends.mongodb.engine.pipelines import Stage, length
 from ckpt_backends.mongodb.engine.restoring import unique
 from ckpt_backends.url import StoreUrl
 
-PLAIN = "bson-plain"
-"""Type tag of a plain document: its leaves were not written by LangGraph's serializer."""
-_SEPARATOR = "/"
+SEPARATOR = "/"
 _KEYS_AT_ONCE = 200
 IS_ITEM: Stage = {
     "_id": {"$not": {"$type": "object"}},
@@ -108,7 +107,8 @@ class ItemDocuments:
     def __init__(self, connection: MongoConnection, url: StoreUrl) -> None:
         self._connection = connection
         self.name = find_collection(connection, url)
-        self._lifetime = next(
+        self._separator: str | None = None
+        self.lifetime = next(
             (
                 float(one["expireAfterSeconds"])
                 for one in connection.indexes(self.name)
@@ -116,6 +116,26 @@ class ItemDocuments:
             ),
             None,
         )
+
+    def separator(self) -> str:
+        """The separator in `namespace_str`, by a stored item; the library's default if none tells.
+
+        It is an argument of the library.
+        """
+        if self._separator is None:
+            stages: list[Stage] = [
+                {
+                    "$match": {
+                        "namespace.1": {"$type": "string"},
+                        "namespace_str": {"$type": "string"},
+                    }
+                },
+                {"$limit": 1},
+                {"$project": {"namespace": 1, "namespace_str": 1}},
+            ]
+            found = next(self._connection.aggregate(self.name, stages), None)
+            self._separator = SEPARATOR if found is None else separator_of(found) or SEPARATOR
+        return self._separator
 
     def listed(self, match: Stage) -> Iterator[StoredItem]:
         """The items that match, sorted. The server does not send any value."""
@@ -146,7 +166,7 @@ class ItemDocuments:
         remaining = iter(keys)
         while some := list(islice(remaining, _KEYS_AT_ONCE)):
             places: list[Stage] = [
-                {"namespace_str": _SEPARATOR.join(one.namespace), "key": one.key}
+                {"namespace_str": SEPARATOR.join(one.namespace), "key": one.key}
                 if by_index
                 else {"namespace": list(one.namespace), "key": one.key}
                 for one in some
@@ -162,7 +182,8 @@ class ItemDocuments:
             _time(row.get("created_at")),
             updated,
             int(row["size"]),
-            later(updated, self._lifetime),
+            later(updated, self.lifetime),
+            None if self.lifetime is None else self.lifetime / 60,
             tuple(sorted(vectors, key=lambda one: one.field)),
         )
         return StoredItem(item, row["_id"])
@@ -176,7 +197,7 @@ class ItemDocuments:
             by_id[row["_id"]] = _typed(row.get("value"))
         for one in places:
             if one.item.size > MOST_BYTES:
-                yield replace(one.item, value=unread(PLAIN, one.item.size))
+                yield replace(one.item, value=unread(PLAIN_BSON, one.item.size))
             elif one.identity in by_id:
                 yield replace(one.item, value=by_id[one.identity])
 
@@ -235,10 +256,7 @@ def _agrees(labels: Sequence[str], rest: Mapping[str, Any]) -> bool:
     if whole is not None:
         if not labels or not isinstance(whole, str):
             return False
-        length = len(whole) - sum(map(len, labels))
-        first = len(labels[0])
-        separator = whole[first : first + length // max(1, len(labels) - 1)]
-        if separator.join(labels) != whole:
+        if separator_of({"namespace": labels, "namespace_str": whole}) is None:
             return False
     prefixes = rest.get("namespace_prefix") or []
     return isinstance(prefixes, list) and all(
@@ -246,10 +264,19 @@ def _agrees(labels: Sequence[str], rest: Mapping[str, Any]) -> bool:
     )
 
 
+def separator_of(document: Mapping[str, Any]) -> str | None:
+    """The separator between the labels in `namespace_str`; None if it does not name them."""
+    labels, whole = list(map(str, document["namespace"])), str(document["namespace_str"])
+    length = len(whole) - sum(map(len, labels))
+    first = len(labels[0])
+    separator = whole[first : first + length // max(1, len(labels) - 1)]
+    return separator if separator.join(labels) == whole else None
+
+
 def _typed(value: object) -> TypedBytes:
     if isinstance(value, RawBSONDocument):
-        return TypedBytes(PLAIN, bytes(value.raw))
-    return TypedBytes(PLAIN, b"", problem="expected a document as value")
+        return TypedBytes(PLAIN_BSON, bytes(value.raw))
+    return TypedBytes(PLAIN_BSON, b"", problem="expected a document as value")
 
 
 def _time(value: object) -> datetime | None:

@@ -28,6 +28,7 @@ from ckpt_backends.mongodb.engine.layout import MEMORY
 from ckpt_backends.mongodb.engine.pipelines import Stage, length
 from ckpt_backends.mongodb.engine.restoring import restore_rows
 from ckpt_backends.mongodb.items import IS_ITEM, LABELS, ItemDocuments, StoredItem, item_key
+from ckpt_backends.mongodb.moved_items import document_of, fitted_item
 from ckpt_backends.url import StoreUrl
 
 _VALUES_AT_ONCE = 20
@@ -46,6 +47,8 @@ class MongoMemory(OnConnection[MongoConnection], MemoryStore):
             url=str(self._url),
             engine=f"MongoDB {self._connection.version}",
             tables=(self._documents.name,),
+            is_store=True,
+            removes_expired=True,
         )
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[NamespaceSize]:
@@ -96,6 +99,9 @@ class MongoMemory(OnConnection[MongoConnection], MemoryStore):
     def key_of(self, row: Row) -> ItemKey:
         return item_key(row)
 
+    def fitted(self, item: Item) -> Item:
+        return fitted_item(item, self._documents.separator(), self._documents.lifetime)
+
     def refresh(self) -> None:
         self._connection.restart()
 
@@ -142,6 +148,17 @@ class WritableMongoMemory(OnConnection[MongoConnection], WritableMemoryStore):
                 hint="an agent may be using the store; run the command again",
             )
         return len(places)
+
+    def receive(self, items: Sequence[Item]) -> None:
+        separator = self._documents.separator()
+        documents = [document_of(one, separator) for one in items]
+        collection = self._connection.raw(self._documents.name)
+        with explained_change(self._url):
+            if not self._connection.has_transactions:
+                collection.insert_many(documents)
+                return
+            with self._connection.transaction() as session:
+                collection.insert_many(documents, session=session)
 
     def restore(self, rows: Iterable[Row]) -> Restored:
         with explained_change(self._url):

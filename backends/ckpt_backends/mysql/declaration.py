@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ckpt_backends.declaration import NUMBER, SAVER, Backend
 from ckpt_backends.model import Capability
-from ckpt_backends.transfer.form import Form, Place
+from ckpt_backends.transfer.form import Form, Language, Place
 
 _FULL = Form(values=Place.APART_BUT_PLAIN, body_types=("json",), encrypts_body=False)
 _SHALLOW = Capability.WRITES | Capability.TASK_PATH
@@ -29,6 +29,8 @@ BACKEND = Backend(
         "mysql-shallow": (replace(_FULL, values=Place.APART, receives=False),),
     },
     parts="ckpt_backends.sql.parts:parts_of",
+    creates={Language.PYTHON: "mysql"},
+    create="ckpt_backends.mysql.create:create_store",
     checkpoints="ckpt_backends.mysql.opening:open_store",
     changes="ckpt_backends.mysql.opening:open_writable",
 )

@@ -39,8 +39,11 @@ BACKEND = Backend(
         "postgres-shallow": (replace(_FULL, values=Place.APART, receives=False),),
     },
     parts="ckpt_backends.sql.parts:parts_of",
+    creates=dict.fromkeys(Language, "postgres"),
+    create="ckpt_backends.postgres.create:create_store",
     checkpoints="ckpt_backends.postgres.opening:open_store",
     changes="ckpt_backends.postgres.opening:open_writable",
     memory="ckpt_backends.postgres.opening:open_memory",
     memory_changes="ckpt_backends.postgres.opening:open_writable_memory",
+    memory_create="ckpt_backends.postgres.create_memory:create_memory",
 )

@@ -13,6 +13,7 @@ from ckpt_backends import shell
 from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.memory.dotted_namespaces import COLUMNS, STORE, VECTORS
+from ckpt_backends.memory.moving import check_leaves
 from ckpt_backends.memory.protocol import Vector
 from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.catalog import begin
@@ -25,6 +26,20 @@ from ckpt_backends.url import StoreUrl
 
 def _vectors(fields: Sequence[tuple[str, str]] | None) -> Iterable[Vector]:
     return (Vector(name, int(length)) for name, length in fields or ())
+
+
+def _problem_of(leaf: object) -> str:
+    """What `jsonb` would change (https://www.postgresql.org/docs/current/datatype-json.html)."""
+    if isinstance(leaf, str) and "\0" in leaf:
+        return "has a NUL character, which PostgreSQL cannot store"
+    if isinstance(leaf, float) and (repr(leaf) == "-0.0" or _is_long(leaf)):
+        return f"has the number {leaf!r}, which PostgreSQL would store in another form"
+    return ""
+
+
+def _is_long(number: float) -> bool:
+    """Whether `jsonb` writes a number without its exponent as a whole number."""
+    return number.is_integer() and "e" in repr(number)
 
 
 _DIALECT = MemoryDialect(
@@ -43,18 +58,19 @@ _DIALECT = MemoryDialect(
     after="~>=~",
     before="~<~",
     lock="FOR UPDATE OF s",
+    check_value=lambda value: check_leaves(value, _problem_of),
 )
 
 
 def open_memory(connection: PostgresConnection, url: StoreUrl) -> SqlMemory:
     """Open a database for reading. Raises `UnknownLayout`."""
-    found = _find_tables(connection, url)
+    found = find_tables(connection, url)
     return SqlMemory(PostgresDatabase(connection, url, found), url, _named(found), _DIALECT)
 
 
 def open_writable_memory(connection: PostgresConnection, url: StoreUrl) -> WritableSqlMemory:
     """Open a database for changing. Raises `UnknownLayout` or `Unsupported`."""
-    found = _find_tables(connection, url)
+    found = find_tables(connection, url)
     connection.restart()
     database = PostgresDatabase(connection, url, found)
     return WritableSqlMemory(database, url, _named(found), _DIALECT)
@@ -69,7 +85,7 @@ def _named(tables: Sequence[PostgresTable]) -> MemoryTables:
     )
 
 
-def _find_tables(connection: PostgresConnection, url: StoreUrl) -> list[PostgresTable]:
+def find_tables(connection: PostgresConnection, url: StoreUrl) -> list[PostgresTable]:
     """Begin a transaction and find the tables: `store` first, then `store_vectors` if it exists.
 
     Raises `UnknownLayout` if there is no table `store`.

@@ -6,15 +6,16 @@ Expired rows stay until a sweep of the application.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from ckpt_backends.changes.rows import Restored, Row
+from ckpt_backends.changes.rows import Cell, Restored, Row
 from ckpt_backends.codec.limits import unread
-from ckpt_backends.errors import Unsupported
+from ckpt_backends.errors import StoreChanged, Unsupported
 from ckpt_backends.memory import dotted_namespaces
-from ckpt_backends.memory.dotted_namespaces import STORE, VECTORS
+from ckpt_backends.memory.dotted_namespaces import DOT, LATER, STORE, VECTORS
+from ckpt_backends.memory.moving import as_json, check_labels, compact, lifetime_of
 from ckpt_backends.memory.protocol import (
     Item,
     ItemKey,
@@ -31,7 +32,12 @@ from ckpt_backends.model import TypedBytes
 from ckpt_backends.servers.answer_types import MEMORY, checked
 from ckpt_backends.sql.database import Database, Values, WritableDatabase, text
 from ckpt_backends.sql.row_changes import RowChanges, condition, in_chunks
+from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.url import StoreUrl
+
+
+def _any_value(value: object) -> None:
+    """Check nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,11 @@ class MemoryDialect:
     """The operators that compare prefixes by code points, with the index."""
     lock: str = ""
     """What ends a query that locks the items that it reads."""
+    check_value: Callable[[object], None] = _any_value
+    """Raises `CannotHold` for a JSON value that the engine would change."""
+    is_typed: bool = True
+    """Whether the engine has types for JSON, for times with an offset and for whole minutes. If
+    not, values are bytes, and times are texts in UTC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +93,7 @@ class _Queries:
             *("s.prefix", "s.key"),
             *(time("s.created_at"), time("s.updated_at")),
             time("s.expires_at") if "expires_at" in tables.columns[STORE] else "NULL",
+            "s.ttl_minutes" if "ttl_minutes" in tables.columns[STORE] else "NULL",
             dialect.size,
             dialect.vectors.format(vectors=names[VECTORS]) if VECTORS in names else "NULL",
         ]
@@ -96,7 +108,7 @@ class _Queries:
 
     def item(self, row: Sequence[Any], *, read: bool) -> Item:
         """The item of a row that `select` read."""
-        prefix, key, created, updated, expires, size, vectors, value = row
+        prefix, key, created, updated, expires, minutes, size, vectors, value = row
         typed = None
         if read:
             is_long = value is None and size is not None
@@ -107,6 +119,7 @@ class _Queries:
             _time(updated),
             size or 0,
             _time(expires),
+            float(minutes) if isinstance(minutes, int | float) else None,
             tuple(self._dialect.vectors_of(vectors)),
             typed,
         )
@@ -168,6 +181,7 @@ class SqlMemory(MemoryStore):
             tables=tuple(self._tables.plain_names),
             changes=dotted_namespaces.why_unchangeable({*self._tables.columns[STORE]}),
             notes=tuple(self._database.notes()),
+            is_store=True,
         )
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[NamespaceSize]:
@@ -225,6 +239,19 @@ class SqlMemory(MemoryStore):
     def key_of(self, row: Row) -> ItemKey:
         return dotted_namespaces.key_of_row(row, self._tables.columns)
 
+    def fitted(self, item: Item) -> Item:
+        check_labels(item.key.namespace, DOT)
+        if self._queries.place(item.key) is None:
+            raise CannotHold("its namespace or key has a character that the engine cannot store")
+        value = as_json(item.value)
+        self._dialect.check_value(value)
+        if item.expires_at is not None and not {*self._tables.columns[STORE]} >= LATER:
+            raise CannotHold("it expires, and the table has no columns for times to live")
+        lifetime = lifetime_of(item)
+        if lifetime is not None and self._dialect.is_typed:
+            lifetime = float(round(lifetime))
+        return replace(item, value=compact(value), lifetime=lifetime, vectors=())
+
     def refresh(self) -> None:
         self._database.restart()
 
@@ -248,12 +275,12 @@ class WritableSqlMemory(WritableMemoryStore):
         self._database = database
         self._url = url
         self._tables = tables
-        self._lock = dialect.lock
+        self._dialect = dialect
         self._queries = _Queries(database, tables, dialect)
         self._rows = RowChanges(database, tables.names, tables.columns)
 
     def remove(self, items: Sequence[Item]) -> int:
-        select = self._queries.select(values=False)
+        select, lock = self._queries.select(values=False), self._dialect.lock
         with self._database.transaction():
             for one in items:
                 place = self._queries.place(one.key)
@@ -261,7 +288,7 @@ class WritableSqlMemory(WritableMemoryStore):
                 if place is not None:
                     # Lock the checked row, so it cannot change before it is removed.
                     where, values = self._queries.at(_KEY, [place])
-                    rows = self._database.rows(f"{select} WHERE {where} {self._lock}", values)
+                    rows = self._database.rows(f"{select} WHERE {where} {lock}", values)
                 check_unchanged(one, self._queries.item(rows[0], read=False) if rows else None)
                 for table in reversed(list(self._tables.names)):
                     self._rows.remove(table, dict(zip(_KEY, place or (), strict=True)))
@@ -270,6 +297,33 @@ class WritableSqlMemory(WritableMemoryStore):
     def restore(self, rows: Iterable[Row]) -> Restored:
         with self._database.transaction():
             return self._rows.restore(rows)
+
+    def receive(self, items: Sequence[Item]) -> None:
+        with self._database.transaction():
+            restored = self._rows.restore(map(self._row, items))
+            if restored.there:
+                raise StoreChanged(f"an item of '{self._url}' was added meanwhile")
+
+    def _row(self, item: Item) -> Row:
+        """The row of an item, as the library writes it."""
+        is_typed = self._dialect.is_typed
+        created, updated = (
+            None if at is None else (at if is_typed else at.replace(tzinfo=None)).isoformat(" ")
+            for at in (item.created_at, item.updated_at)
+        )
+        data = item.value.data if item.value is not None else b""
+        cells: dict[str, Cell] = {
+            "prefix": dotted_namespaces.joined(item.key.namespace),
+            "key": item.key.key,
+            "value": data.decode() if is_typed else data,
+            "created_at": created,
+            "updated_at": updated,
+        }
+        if item.expires_at is not None:
+            # SqliteStore, too, stores the time of expiry with its offset.
+            cells["expires_at"] = item.expires_at.isoformat(" ")
+            cells["ttl_minutes"] = item.lifetime
+        return Row(STORE, cells)
 
     def finish_removal(self) -> str:
         return self._database.finish_removal()

@@ -32,8 +32,11 @@ BACKEND = Backend(
         )
     },
     parts="ckpt_backends.sql.parts:parts_of",
+    creates=dict.fromkeys(Language, "sqlite"),
+    create="ckpt_backends.sqlite.create:create_store",
     checkpoints="ckpt_backends.sqlite.opening:open_store",
     changes="ckpt_backends.sqlite.opening:open_writable",
     memory="ckpt_backends.sqlite.opening:open_memory",
     memory_changes="ckpt_backends.sqlite.opening:open_writable_memory",
+    memory_create="ckpt_backends.sqlite.create_memory:create_memory",
 )

@@ -17,6 +17,7 @@ from ckpt_backends import shell
 from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.memory.dotted_namespaces import COLUMNS, STORE, VECTORS
+from ckpt_backends.memory.moving import check_whole
 from ckpt_backends.memory.protocol import Vector
 from ckpt_backends.sql.memory_store import (
     MemoryDialect,
@@ -52,6 +53,9 @@ _DIALECT = MemoryDialect(
     vectors_of=_vectors,
     place=("rowid",),
     at_once=1,
+    # The library reads JSON with orjson, which has no longer whole numbers.
+    check_value=lambda value: check_whole(value, -(1 << 63), (1 << 64) - 1),
+    is_typed=False,
 )
 
 

@@ -116,16 +116,42 @@ def open_for_writing(url: StoreUrl) -> sqlite3.Connection:
     is missing, not a database, or cannot be read or written.
     """
     path = _path(url)
+    _refuse_copy(url, path)
+    _check_writable(path)
+    check_super_journal(path)
+    return _connect_for_writing(path, "mode=rw")
+
+
+def open_for_creating(url: StoreUrl) -> sqlite3.Connection:
+    """Open the file for changing as `open_for_writing` does, or make an empty one.
+
+    A new file has the access that the process gives to all its files, as the savers' files have.
+    """
+    path = Path(url.path)
+    if path.exists():
+        return open_for_writing(url)
+    _check_params(url)
+    _refuse_copy(url, path)
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise StoreUnavailable(f"cannot create '{path}': there is no folder '{folder}'")
+    if not _is_writable(folder):
+        raise StoreUnavailable(f"cannot create '{path}': permission denied for '{folder}'")
+    return _connect_for_writing(path, "mode=rwc")
+
+
+def _refuse_copy(url: StoreUrl, path: Path) -> None:
     if _is_copy(url):
         raise UsageError(
             f"cannot write to '{path}': a private copy (--copy) is read-only",
             hint="leave out --copy",
         )
-    _check_writable(path)
-    check_super_journal(path)
+
+
+def _connect_for_writing(path: Path, query: str) -> sqlite3.Connection:
     try:
         connection = sqlite3.connect(
-            _uri(path, "mode=rw"), uri=True, timeout=_BUSY_SECONDS, isolation_level=None
+            _uri(path, query), uri=True, timeout=_BUSY_SECONDS, isolation_level=None
         )
     except sqlite3.Error as error:
         raise unavailable("cannot open", path, error) from error
@@ -142,6 +168,13 @@ def open_for_writing(url: StoreUrl) -> sqlite3.Connection:
 
 def _path(url: StoreUrl) -> Path:
     """The file that the URL names. Raises `UsageError` and `StoreUnavailable`."""
+    _check_params(url)
+    path = Path(url.path)
+    _check_file(path)
+    return path
+
+
+def _check_params(url: StoreUrl) -> None:
     unknown = sorted(set(url.params) - _PARAMS)
     if unknown:
         raise UsageError(
@@ -153,9 +186,6 @@ def _path(url: StoreUrl) -> Path:
         raise UsageError(
             f"no layout '{layout}' in SQLite files", hint=f"known: {', '.join(_LAYOUTS)}"
         )
-    path = Path(url.path)
-    _check_file(path)
-    return path
 
 
 def _is_copy(url: StoreUrl) -> bool:

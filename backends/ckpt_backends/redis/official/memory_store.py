@@ -14,11 +14,10 @@ ckpt does not use the search index. Redis keys are not sorted, so a listing firs
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
@@ -26,9 +25,7 @@ from redis import exceptions
 
 from ckpt_backends.changes.rows import Cell, Restored, Row, no_table
 from ckpt_backends.codec.limits import MOST_BYTES, unread
-from ckpt_backends.codec.values import REDIS_JSON
 from ckpt_backends.errors import Refused, StoreChanged, UnknownLayout
-from ckpt_backends.memory import dotted_namespaces
 from ckpt_backends.memory.dotted_namespaces import STORE, VECTORS
 from ckpt_backends.memory.protocol import (
     Item,
@@ -45,20 +42,32 @@ from ckpt_backends.model import TypedBytes
 from ckpt_backends.redis.engine.connection import Command, RedisConnection
 from ckpt_backends.redis.engine.document_fields import fields_of
 from ckpt_backends.redis.engine.driver_errors import explained_change
-from ckpt_backends.redis.engine.key_rows import MEMBER, expiries_of, rows_of, stored_of
-from ckpt_backends.redis.engine.keyspace import DOCUMENT, HASH, literally, raw, text, unique
+from ckpt_backends.redis.engine.key_rows import expiries_of, rows_of, stored_of
+from ckpt_backends.redis.engine.keyspace import DOCUMENT, HASH, literally, raw, text
 from ckpt_backends.redis.engine.restoring import restore_rows
 from ckpt_backends.redis.engine.store import engine_of
+from ckpt_backends.redis.official.item_fields import (
+    EPOCH,
+    HASHED,
+    key_in,
+    key_of,
+    moment,
+    typed_value,
+)
+from ckpt_backends.redis.official.moved_items import (
+    document_of,
+    fitted_item,
+    identity_of,
+    key_name,
+    milliseconds,
+)
+from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.url import StoreUrl
 
 LAYOUT = "redis-store"
-_HASHED = "store_vectors_hash"
-"""The table name in archives for vectors that are hashes."""
-_TYPES: Mapping[str, str] = {STORE: DOCUMENT, VECTORS: DOCUMENT, _HASHED: HASH}
-_ESCAPED = re.compile(r"\\(.)")
+_TYPES: Mapping[str, str] = {STORE: DOCUMENT, VECTORS: DOCUMENT, HASHED: HASH}
 _ABOUT = ("$.prefix", "$.key", "$.created_at", "$.updated_at")
 _AT_ONCE, _VALUES_AT_ONCE = 500, 20
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -93,9 +102,9 @@ class _Documents:
         answers = self._connection.ask_all(("JSON.GET", name, *_ABOUT) for name in names)
         for name, answer in zip(names, answers, strict=True):
             fields = fields_of(answer)
-            key = _key(fields.get("$.prefix"), fields.get("$.key"))
+            key = key_in(fields.get("$.prefix"), fields.get("$.key"))
             if key is not None:
-                created, updated = (_moment(fields.get(path)) for path in _ABOUT[2:])
+                created, updated = (moment(fields.get(path)) for path in _ABOUT[2:])
                 yield _Place(key, name, created, updated)
 
     def is_there(self) -> bool:
@@ -131,7 +140,8 @@ class _Documents:
                 place.created_at,
                 place.updated_at,
                 int(size[0]),
-                None if expiry is None else _EPOCH + timedelta(milliseconds=expiry),
+                None if expiry is None else EPOCH + timedelta(milliseconds=expiry),
+                None,
                 () if vector is None else (vector,),
                 typed,
             )
@@ -140,7 +150,7 @@ class _Documents:
         if size > MOST_BYTES:
             return unread("json", size)
         answer = self._connection.find("JSON.GET", name, "$.value")
-        return _typed(answer[1:-1]) if isinstance(answer, bytes) and len(answer) > 2 else None
+        return typed_value(answer[1:-1]) if isinstance(answer, bytes) and len(answer) > 2 else None
 
     def _vectors_of(self, places: Sequence[_Place]) -> Iterator[Vector | None]:
         names = [self.vector_name(one) for one in places]
@@ -169,7 +179,7 @@ class _Documents:
         """(table name in archives, key) of all keys of an item: the item, then its vector."""
         name = self.vector_name(place)
         kind = self._connection.ask("TYPE", name)
-        vector = _HASHED if kind == HASH.encode() else VECTORS
+        vector = HASHED if kind == HASH.encode() else VECTORS
         return [(STORE, place.name), (vector, name)]
 
 
@@ -180,6 +190,8 @@ class RedisMemory(MemoryStore):
         self._connection = connection
         self._url = url
         self._listed: list[_Place] | None = None
+        self._by_key: dict[ItemKey, list[_Place]] | None = None
+        self._by_identity: dict[Hashable, ItemKey] | None = None
         self._documents = open_documents(connection, url)
 
     def describe(self) -> MemoryInfo:
@@ -188,6 +200,8 @@ class RedisMemory(MemoryStore):
             url=str(self._url),
             engine=engine_of(self._connection.ask("INFO", "server")),
             tables=self._documents.tables,
+            is_store=True,
+            removes_expired=True,
         )
 
     def items(
@@ -198,13 +212,9 @@ class RedisMemory(MemoryStore):
         keys: Collection[ItemKey] | None = None,
         values: bool = False,
     ) -> Iterator[Item]:
-        wanted = None if keys is None else set(keys)
+        named = self._places() if keys is None else self._named(keys)
         places = (
-            one
-            for one in self._places()
-            if begins(one.key.namespace, prefix)
-            and key in {None, one.key.key}
-            and (wanted is None or one.key in wanted)
+            one for one in named if begins(one.key.namespace, prefix) and key in {None, one.key.key}
         )
         while some := list(islice(places, _VALUES_AT_ONCE if values else _AT_ONCE)):
             yield from self._documents.items(some, values=values)
@@ -217,7 +227,7 @@ class RedisMemory(MemoryStore):
     def key_of(self, row: Row) -> ItemKey:
         if row.table not in _TYPES:
             raise no_table(row.table)
-        name, key = row.cells.get("key"), _key_of(row)
+        name, key = row.cells.get("key"), key_of(row)
         start = f"{text(self._documents.prefix_of(row.table))}:"
         if (
             key is None
@@ -233,8 +243,29 @@ class RedisMemory(MemoryStore):
             self._listed = self._documents.places()
         return self._listed
 
+    def _named(self, keys: Collection[ItemKey]) -> Iterator[_Place]:
+        """The items with these keys, sorted."""
+        if self._by_key is None:
+            self._by_key = defaultdict(list)
+            for place in self._places():
+                self._by_key[place.key].append(place)
+        for one in sorted(set(keys)):
+            yield from self._by_key.get(one, ())
+
+    def fitted(self, item: Item) -> Item:
+        if self._by_identity is None:
+            self._by_identity = {identity_of(one.key): one.key for one in self._places()}
+        other = self._by_identity.get(identity_of(item.key), item.key)
+        if other != item.key:
+            name = "/".join((*other.namespace, other.key))
+            raise CannotHold(f"RedisStore ignores case, and the target has '{name}'")
+        return fitted_item(item)
+
+    def identity_of(self, key: ItemKey) -> Hashable:
+        return identity_of(key)
+
     def refresh(self) -> None:
-        self._listed = None
+        self._listed = self._by_key = self._by_identity = None
 
     def close(self) -> None:
         self._connection.close()
@@ -276,6 +307,19 @@ class WritableRedisMemory(WritableMemoryStore):
             ) from None
         return len(items)
 
+    def receive(self, items: Sequence[Item]) -> None:
+        prefix = self._documents.prefix_of(STORE)
+        documents = {key_name(prefix, one): one for one in items}
+        with (
+            explained_change(self._url, "nothing was added"),
+            self._connection.transaction(list(documents), loose=True) as pipe,
+        ):
+            for name, one in documents.items():
+                pipe.execute_command("JSON.SET", name, "$", document_of(one), "NX")
+                if one.expires_at is not None:
+                    pipe.execute_command("PEXPIREAT", name, milliseconds(one.expires_at))
+            pipe.execute()
+
     def restore(self, rows: Iterable[Row]) -> Restored:
         with explained_change(self._url, "nothing was restored"):
             there = {place.key for place in self._documents.places()}
@@ -301,7 +345,7 @@ class _Keys:
         """
         for row, cells in zip(rows, stored_of(self._connection, rows), strict=True):
             is_new = cells is None and row.table == STORE
-            yield {} if is_new and _key_of(row) in self._there else cells
+            yield {} if is_new and key_of(row) in self._there else cells
 
     def also(self, rows: Sequence[Row]) -> Iterator[Command]:  # noqa: ARG002
         """Empty: the server updates the search index by itself."""
@@ -322,51 +366,3 @@ def open_documents(connection: RedisConnection, url: StoreUrl) -> _Documents:
         connection.close()
         raise
     return found
-
-
-def _key(prefix: object, key: object) -> ItemKey | None:
-    """The key of an item from the fields of its document; None if it is not an item."""
-    if not isinstance(prefix, str) or not isinstance(key, str):
-        return None
-    return ItemKey(dotted_namespaces.parted(_ESCAPED.sub(r"\1", prefix)), key)
-
-
-def _key_of(row: Row) -> ItemKey | None:
-    """The key of an item from an archived document or hash; None if it is not an item."""
-    if row.table == _HASHED:
-        found = (row.cells.get(MEMBER + name) for name in ("prefix", "key"))
-        return _key(*(text(one) if isinstance(one, bytes) else None for one in found))
-    try:
-        document = json.loads(str(row.cells.get("value")), object_pairs_hook=unique)
-    except (ValueError, RecursionError):
-        return None
-    return _key(document.get("prefix"), document.get("key")) if isinstance(document, dict) else None
-
-
-def _moment(value: object) -> datetime | None:
-    """A time from microseconds since 1970; None if it is not a number."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return _EPOCH + timedelta(microseconds=value)
-    except (OverflowError, ValueError):
-        return None
-
-
-def _typed(value: bytes) -> TypedBytes:
-    """A value as stored.
-
-    Values that JSON cannot represent are wrapped in an object: `__serde_type__` is the type, and
-    `__serde_data__` the bytes as hex, or the JSON text if the type is `json`.
-    """
-    if not value.startswith(b'{"__serde_'):
-        return TypedBytes("json", value)
-    try:
-        match json.loads(value):
-            case {"__serde_type__": "json", "__serde_data__": str(data), **rest} if not rest:
-                return TypedBytes(REDIS_JSON, data.encode("utf-8", "surrogatepass"))
-            case {"__serde_type__": str(tag), "__serde_data__": str(data), **rest} if not rest:
-                return TypedBytes(tag, bytes.fromhex(data))
-    except (ValueError, RecursionError):
-        pass  # a value of the application that only looks like a wrapper
-    return TypedBytes("json", value)

@@ -1,0 +1,96 @@
+"""Makes the tables of LangGraph's saver in an empty schema, as its newest release does.
+
+The saver is langgraph-checkpoint-postgres 3.2 or @langchain/langgraph-checkpoint-postgres 1.0. All
+is made in one transaction, so a schema has all of it or nothing.
+"""
+
+from __future__ import annotations
+
+from ckpt_backends.errors import Refused, UnknownLayout, Unsupported
+from ckpt_backends.postgres.catalog import find_tables
+from ckpt_backends.postgres.changing import transaction
+from ckpt_backends.postgres.connect import PostgresConnection, connect
+from ckpt_backends.postgres.layout import FULL, detect, quoted_name
+from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
+from ckpt_backends.sql.creating import MEMORY_TABLES, something_else
+from ckpt_backends.transfer.form import Language
+from ckpt_backends.url import StoreUrl
+
+_KEY = "thread_id text NOT NULL, checkpoint_ns text NOT NULL DEFAULT ''"
+_MIGRATIONS = "checkpoint_migrations"
+_TABLES = {
+    _MIGRATIONS: "v integer PRIMARY KEY",
+    CHECKPOINTS: f"{_KEY}, checkpoint_id text NOT NULL, parent_checkpoint_id text, type text,"
+    " checkpoint jsonb NOT NULL, metadata jsonb NOT NULL DEFAULT '{}',"
+    " PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id)",
+    BLOBS: f"{_KEY}, channel text NOT NULL, version text NOT NULL, type text NOT NULL, blob bytea,"
+    " PRIMARY KEY (thread_id, checkpoint_ns, channel, version)",
+    WRITES: f"{_KEY}, checkpoint_id text NOT NULL, task_id text NOT NULL, idx integer NOT NULL,"
+    " channel text NOT NULL, type text, blob bytea NOT NULL,"
+    " PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)",
+}
+_OF_PYTHON = (
+    *(
+        f"CREATE INDEX {table}_thread_id_idx ON {{schema}}.{table} (thread_id)"
+        for table in (CHECKPOINTS, BLOBS, WRITES)
+    ),
+    f"ALTER TABLE {{schema}}.{WRITES} ADD COLUMN task_path text NOT NULL DEFAULT ''",
+)
+_LAST_MIGRATION = {Language.PYTHON: 9, Language.JAVASCRIPT: 4}
+IN_SCHEMA = """
+    SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = %(schema)s AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+    AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e')
+"""
+"""The tables and views of a schema, without those of extensions."""
+
+
+def create_store(url: StoreUrl, language: Language) -> None:
+    """Make the tables in an empty schema, unless they are there.
+
+    A schema that the URL names is made, too. Raises `Refused` if there are other tables, and
+    `StoreUnavailable`.
+    """
+    if (wanted := url.params.get("layout", FULL)) != FULL:
+        raise Unsupported(f"cannot make a store of the layout '{wanted}'")
+    connection = connect(url, writable=True)
+    try:
+        tables, schemas = find_tables(connection, url)
+        try:
+            found = detect(tables, schemas, None, str(url))
+        except UnknownLayout:
+            connection.restart()
+            with transaction(connection, url):
+                _make(connection, url, schemas, language)
+            return
+        if found.shallow:
+            raise Refused(
+                f"cannot make a store in '{url}': it has the tables of the shallow saver",
+                hint="name an empty database, or an empty schema: ?schema=NAME",
+            )
+    finally:
+        connection.close()
+
+
+def _make(
+    connection: PostgresConnection, url: StoreUrl, schemas: list[str], language: Language
+) -> None:
+    if not schemas:
+        raise Refused(
+            f"cannot make a store in '{url}': its search path names no schema that exists",
+            hint="name one: ?schema=NAME",
+        )
+    schema = quoted_name(schemas[0])
+    others = {name for (name,) in connection.rows(IN_SCHEMA, {"schema": schemas[0]})}
+    if others - MEMORY_TABLES:
+        raise something_else(str(url), others - MEMORY_TABLES)
+    if "schema" in url.params:
+        connection.change(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+    for name, columns in _TABLES.items():
+        connection.change(f"CREATE TABLE {schema}.{name} ({columns})")
+    for statement in _OF_PYTHON if language is Language.PYTHON else ():
+        connection.change(statement.format(schema=schema))
+    connection.change(
+        f"INSERT INTO {schema}.{_MIGRATIONS} SELECT generate_series(0, %(last)s)",
+        {"last": _LAST_MIGRATION[language]},
+    )
