@@ -273,8 +273,8 @@ def test_a_thread_without_history_has_one_checkpoint_and_its_writes(redis_stack_
 
 def test_a_field_without_a_place_is_refused() -> None:
     cells = {"key": "checkpoint:t:__empty__:1", "type": "ReJSON-RL", "expires_at": None}
-    document = {"thread_id": "t", "checkpoint_ns": "__empty__", "checkpoint_id": "1"}
-    document |= {"checkpoint": {}, "metadata": "{}", "has_writes": False}
+    document: dict[str, Any] = {"thread_id": "t", "checkpoint_ns": "__empty__"}
+    document |= {"checkpoint_id": "1", "checkpoint": {}, "metadata": "{}", "has_writes": False}
     for extra in ({"tenant": "a"}, {"run_id": "r1"}):
         row = Row("checkpoint", {**cells, "value": json.dumps({**document, **extra})})
         with pytest.raises(CannotHold, match=r"tenant|run id"):
