@@ -16,5 +16,6 @@ BACKEND = Backend(
     create="ckpt_backends.redis.creating:create_store",
     memory="ckpt_backends.redis.opening:open_memory",
     memory_changes="ckpt_backends.redis.opening:open_writable_memory",
+    memory_create="ckpt_backends.redis.official.create_memory:create_memory",
     sessions="ckpt_backends.redis.opening:open_sessions",
 )

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ckpt_backends.codec.json.lossless import load_lossless
 from ckpt_backends.codec.limits import PastLimit
 from ckpt_backends.codec.msgpack.cursor import MAP, Cursor, write_header
 from ckpt_backends.codec.msgpack.lossless import pack_lossless, unpack_lossless
@@ -65,6 +64,8 @@ def open_body(body: TypedBytes, where: str) -> OpenBody:
             return _open_msgpack(body)
         if body.type in JSON_TYPES:
             return _open_json(body)
+        if body.type == "pickle":
+            return _open_pickle(body)
     except (ValueError, IndexError, KeyError, TypeError, PastLimit, RecursionError) as error:
         raise CannotHold(f"the body of {where} cannot be read: {error}") from None
     raise CannotHold(f"the body of {where} has the type '{body.type}', which cannot be taken apart")
@@ -87,8 +88,15 @@ def _open_msgpack(body: TypedBytes) -> OpenBody:
     return OpenBody(fields, values)
 
 
+def _open_pickle(body: TypedBytes) -> OpenBody:
+    from ckpt_backends.transfer.pickles import open_pickle  # loads pickletools
+
+    fields, values = open_pickle(body.data)
+    return OpenBody(fields, {name: TypedBytes("msgpack", one) for name, one in values.items()})
+
+
 def _open_json(body: TypedBytes) -> OpenBody:
-    fields = load_lossless(body.data)
+    fields = json.loads(body.data.decode("utf-8", "surrogatepass"))
     if not isinstance(fields, dict):
         raise ValueError("it is no object")
     stored = fields.pop(CHANNELS, None) or {}
