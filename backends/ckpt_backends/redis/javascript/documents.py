@@ -61,6 +61,7 @@ from ckpt_backends.redis.engine.keyspace import (
 )
 from ckpt_backends.redis.engine.purge_lock import PurgeLock
 from ckpt_backends.redis.engine.recognition import RecognisedStore, Recogniser, Sample
+from ckpt_backends.redis.engine.search_index import is_of_javascript, prefixes_of
 from ckpt_backends.redis.engine.thread_listing import namespaces_of
 from ckpt_backends.redis.javascript.declaration import BACKEND
 from ckpt_backends.redis.javascript.stored_values import blob_name, part_of, versions_of
@@ -279,6 +280,11 @@ class JavaScriptRecogniser(Recogniser):
         for one in sample.documents:
             if isinstance(one.has_writes, str):
                 yield one.name, self.layouts[one.name.endswith(b":shallow")]
+
+    def stores_if_alone(self) -> list[RecognisedStore]:
+        """A store without threads has the saver's search indexes."""
+        indexed = prefixes_of(self.connection) or []
+        return [self.named(self.layouts[0], None, None)] if is_of_javascript(indexed) else []
 
     def named(self, layout: str, prefix: str | None, write_prefix: str | None) -> RecognisedStore:  # noqa: ARG002
         is_full = layout == JavaScriptDocuments.name
