@@ -12,7 +12,7 @@ from ckpt_backends.encryption import is_encrypted
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.transfer.bodies import OpenBody, close_body, open_body
 from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.form import Form, Place, Serializer
+from ckpt_backends.transfer.form import Form, Language, Place, Serializer
 from ckpt_backends.transfer.kept_values import KeptValues
 from ckpt_backends.transfer.metadata import converted_metadata
 from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
@@ -235,6 +235,8 @@ class Conversion:
                 if channel in versions:
                     thread.is_new(place, plain, named)
                 continue
+            if channel not in versions and target.language is Language.JAVASCRIPT:
+                continue  # LangGraph.js stores the start value of a channel that nobody has written
             if channel not in versions:
                 raise CannotHold(f"{named} has a value, but no version")
             was_plain = from_plain_json(stored) if source.values is Place.APART_BUT_PLAIN else None
