@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import deque
 from datetime import UTC, date, datetime, time, timedelta, timezone
@@ -13,6 +14,9 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import pytest
+import zoo_types
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_core.messages import (
     AIMessage,
@@ -27,11 +31,16 @@ from langchain_core.messages import (
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Command, Interrupt, Overwrite, Send, TimeoutPolicy
 
+from ckpt_backends.model import TypedBytes
+from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.form import Serializer
 from ckpt_backends.transfer.values import as_type, converted_value
 from tests.copy.official_readers import (
     read_redis_value,
+    read_redis_write,
     read_typed,
+    redis_value,
+    redis_write,
     same,
     typed,
 )
@@ -110,3 +119,177 @@ def test_a_value_is_the_same_object_in_a_redis_document(value: Any) -> None:
     assert same(read_redis_value(made), read_typed(stored))
     back = converted_value(made, Serializer.REDIS_JSON, Serializer.TYPED, WHERE, in_body=True)
     assert same(read_typed(back), read_typed(stored))
+
+
+_TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
+_MARKS = ["lc", "type", "id", "kwargs", "args", "value", "node", "arg"]
+_MARKS += ["__bytes__", "__send__", "__interrupt__", "__delta_snapshot__", "__set_items__"]
+_KEYS = _TEXTS | st.sampled_from(_MARKS)
+_SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False)
+    | _TEXTS
+    | st.sampled_from(
+        [1, 2, "constructor", "aGk=", ["builtins", "set"], ["langgraph", "types", "Send"]]
+    )
+)
+_ZONES = st.none() | st.integers(-1439, 1439).map(lambda m: timezone(timedelta(minutes=m)))
+_HASHABLE = (
+    st.integers(-9, 9)
+    | _TEXTS
+    | st.datetimes(timezones=_ZONES)
+    | st.dates()
+    | st.times()
+    | st.timedeltas()
+    | st.uuids()
+    | st.decimals(allow_nan=False)
+    | st.ip_addresses()
+    | st.sampled_from([Path("a/b"), re.compile("a"), zoo_types.Color.RED, (1, 2)])
+    | st.frozensets(st.integers(0, 3), max_size=2)
+)
+
+
+def _containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    dicts = st.dictionaries(_KEYS, inner, max_size=4)
+    return (
+        st.lists(inner, max_size=3)
+        | dicts
+        | st.dictionaries(st.integers(-9, 9) | _TEXTS, inner, max_size=2)
+        | st.lists(inner, max_size=3).map(deque)
+        | inner.map(lambda one: Send("node", one))
+        | inner.map(lambda one: Interrupt(one, id="i"))
+        | inner.map(lambda one: Command(update=one, goto=["a"]))
+        | inner.map(_DeltaSnapshot)
+        | dicts.map(lambda one: HumanMessage("x", additional_kwargs=one))
+        | dicts.map(lambda one: AIMessage("x", tool_calls=[{"name": "f", "args": one, "id": "1"}]))
+        | inner.map(lambda one: ToolMessage("x", tool_call_id="1", artifact=one))
+        | inner.map(lambda one: Document("x", metadata={"a": one}))
+        | inner.map(lambda one: zoo_types.Address("s", one))
+        | inner.map(lambda one: zoo_types.Point(1, one))
+    )
+
+
+_VALUES = st.recursive(
+    _SCALARS | st.binary(max_size=3) | _HASHABLE | st.sets(_HASHABLE, max_size=3),
+    _containers,
+    max_leaves=8,
+)
+
+
+def _held(stored: TypedBytes) -> TypedBytes | None:
+    try:
+        return as_type(stored, REDIS_JSON, WHERE)
+    except CannotHold:
+        return None
+
+
+@settings(max_examples=60, deadline=None)
+@given(_VALUES)
+def test_any_value_is_the_same_object_in_a_redis_document_or_refused(value: Any) -> None:
+    stored = typed(value)
+    if (made := _held(stored)) is not None:
+        assert same(read_redis_value(made), read_typed(stored))
+        back = converted_value(made, Serializer.REDIS_JSON, Serializer.TYPED, WHERE, in_body=True)
+        assert same(read_typed(back), read_typed(stored))
+
+
+@settings(max_examples=60, deadline=None)
+@given(_VALUES)
+def test_any_value_of_a_redis_document_is_the_same_object_in_msgpack_or_refused(value: Any) -> None:
+    try:
+        stored = redis_value(value)
+        before = read_redis_value(stored)
+    except Exception:  # RedisSaver itself cannot store or read this
+        return
+    try:
+        made = converted_value(stored, Serializer.REDIS_JSON, Serializer.TYPED, WHERE, in_body=True)
+    except CannotHold:
+        return
+    assert same(read_typed(made), before)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_VALUES)
+def test_any_write_of_redis_is_the_same_object_in_msgpack_or_refused(value: Any) -> None:
+    try:
+        stored = redis_write(value)
+        before = read_redis_write(stored)
+    except Exception:  # RedisSaver itself cannot store or read this
+        return
+    try:
+        made = converted_value(stored, Serializer.REDIS_JSON, Serializer.TYPED, WHERE)
+    except CannotHold:
+        return
+    assert same(read_typed(made), before)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_VALUES)
+def test_any_write_keeps_its_bytes_on_the_way_to_redis(value: Any) -> None:
+    stored = typed(value)
+    made = converted_value(stored, Serializer.TYPED, Serializer.REDIS_JSON, WHERE)
+    assert made == stored
+    assert same(read_redis_write(made), read_typed(stored))
+
+
+_JSON = st.recursive(
+    _SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=5),
+    max_leaves=10,
+)
+_ENVELOPES = st.fixed_dictionaries(
+    {
+        "lc": st.sampled_from([1, 2, 1.0, True]),
+        "type": st.sampled_from(["constructor", "secret", "not_implemented"]),
+        "id": st.sampled_from(
+            [
+                ["langchain", "schema", "messages", "HumanMessage"],
+                ["langchain", "schema", "messages", "ToolMessage"],
+                ["langchain_core", "messages", "ai", "AIMessage"],
+                ["langchain_core", "documents", "base", "Document"],
+                ["builtins", "set"],
+                ["datetime", "datetime"],
+                ["uuid", "UUID"],
+                ["langgraph", "types", "Send"],
+                ["langgraph", "types", "Interrupt"],
+                ["zoo_types", "Address"],
+                ["zoo_types", "Item"],
+                "text",
+                None,
+            ]
+        ),
+    },
+    optional={
+        "args": st.sampled_from([None, [], [[1, "a"]], ["a", 1], [2026, 1, 2], ["0" * 32]]),
+        "kwargs": st.dictionaries(
+            st.sampled_from(["content", "tool_call_id", "value", "node", "arg", "id"]),
+            _JSON,
+            max_size=4,
+        ),
+        "method": st.sampled_from([None, "fromisoformat", [None, "construct"]]),
+    },
+)
+_WITH_ENVELOPES = st.recursive(
+    _ENVELOPES | _JSON,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_WITH_ENVELOPES, st.sampled_from(["document", "write", "typed"]))
+def test_any_json_is_the_same_object_in_msgpack_or_refused(value: Any, place: str) -> None:
+    tag = "json" if place == "typed" else REDIS_JSON
+    stored = TypedBytes(tag, json.dumps(value).encode())
+    reader = {"document": read_redis_value, "write": read_redis_write, "typed": read_typed}[place]
+    try:
+        if place == "typed":
+            made = as_type(stored, "msgpack", WHERE)
+        else:
+            source, target = Serializer.REDIS_JSON, Serializer.TYPED
+            made = converted_value(stored, source, target, WHERE, in_body=place == "document")
+    except CannotHold:
+        return
+    assert same(read_typed(made), reader(stored))
