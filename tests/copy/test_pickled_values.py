@@ -45,7 +45,7 @@ HELD = [
     [
         datetime(2026, 4, 7, 10, 30, 15, 1),
         datetime(2026, 4, 7, tzinfo=timezone(timedelta(hours=3))),
-    ],  # noqa: DTZ001
+    ],
     [date(2026, 2, 28), time(23, 59, 58, 7), time(1, tzinfo=UTC), timedelta(-1, 5, 7)],
     [UUID(int=2**100), Decimal("12.340"), ip_address("192.0.2.1"), ZoneInfo("Europe/Rome")],
     [Path("/var/log"), re.compile("^a+", re.IGNORECASE), timezone(timedelta(hours=1), "X")],
