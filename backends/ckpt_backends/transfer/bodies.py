@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from ckpt_backends.codec.json.lossless import load_lossless
@@ -17,6 +18,7 @@ from ckpt_backends.codec.msgpack.lossless import pack_lossless, unpack_lossless
 from ckpt_backends.codec.values import CHANNELS, JSON_TYPES
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.errors import CannotHold
+from ckpt_backends.transfer.spelling import by_length, spelled
 
 _ORDER = (
     *("v", "ts", "id", CHANNELS, "channel_versions", "versions_seen"),
@@ -55,11 +57,17 @@ def version_text(version: object) -> str:
     return str(version)
 
 
-def open_body(body: TypedBytes, where: str) -> OpenBody:
-    """Take a body apart. Raises `CannotHold`, with `where` in the message."""
+def open_body(
+    body: TypedBytes, where: str, like: Mapping[str, TypedBytes] = MappingProxyType({})
+) -> OpenBody:
+    """Take a body apart. Raises `CannotHold`, with `where` in the message.
+
+    `like` has values of an earlier body by channel. Equal values of this body are the same objects,
+    and are found without a look at each of their parts.
+    """
     try:
         if body.type == "msgpack":
-            return _open_msgpack(body)
+            return _open_msgpack(body, like)
         if body.type in JSON_TYPES:
             return _open_json(body)
     except (ValueError, IndexError, KeyError, TypeError, PastLimit, RecursionError) as error:
@@ -67,21 +75,47 @@ def open_body(body: TypedBytes, where: str) -> OpenBody:
     raise CannotHold(f"the body of {where} has the type '{body.type}', which cannot be taken apart")
 
 
-def _open_msgpack(body: TypedBytes) -> OpenBody:
+def _open_msgpack(body: TypedBytes, like: Mapping[str, TypedBytes]) -> OpenBody:
     cursor = Cursor(body.data)
     fields: dict[str, Any] = {}
     values: dict[str, TypedBytes] = {}
-    for _ in range(cursor.enter(MAP)):
+    left = cursor.enter(MAP)
+    while left:
+        left -= 1
         name = cursor.text("surrogatepass")
         if name != CHANNELS:
             fields[name] = unpack_lossless(cursor.take())
-        elif cursor.kind() == MAP:
-            for _ in range(cursor.enter(MAP)):
-                channel = cursor.text("surrogatepass")
-                values[channel] = TypedBytes("msgpack", cursor.take())
-        else:
+            continue
+        if cursor.kind() != MAP:
             raise ValueError("its channel values are no map")
+        values = _channel_values(cursor, like)
+        if rest := _rest(cursor, left):
+            fields |= rest
+            break
     return OpenBody(fields, values)
+
+
+def _channel_values(cursor: Cursor, like: Mapping[str, TypedBytes]) -> dict[str, TypedBytes]:
+    values: dict[str, TypedBytes] = {}
+    for _ in range(cursor.enter(MAP)):
+        channel = cursor.text("surrogatepass")
+        known = like.get(channel)
+        # Msgpack says at its beginning where it ends, so the value is the known one.
+        if known is not None and known.data and cursor.data.startswith(known.data, cursor.pos):
+            cursor.pos += len(known.data)
+            values[channel] = known
+        else:
+            values[channel] = TypedBytes("msgpack", cursor.take())
+    return values
+
+
+def _rest(cursor: Cursor, number: int) -> dict[str, Any] | None:
+    """The fields up to the end of a body, decoded at once; None if that is not possible."""
+    try:
+        fields = unpack_lossless(write_header(MAP, number) + cursor.data[cursor.pos :])
+    except ValueError:  # for example a lone surrogate in a name
+        return None
+    return fields if len(fields) == number and CHANNELS not in fields else None
 
 
 def _open_json(body: TypedBytes) -> OpenBody:
@@ -107,10 +141,13 @@ def _dump_like(data: bytes) -> Any:
     return dump
 
 
-def close_body(found: OpenBody, tag: str, where: str, *, has_values: bool = True) -> TypedBytes:
+def close_body(
+    found: OpenBody, tag: str, where: str, *, has_values: bool = True, in_order: bool = False
+) -> TypedBytes:
     """Join a body of this type; each of its values has this type, too.
 
-    Without `has_values`, the body has no entry for values. Raises `CannotHold` if a field has no
+    Without `has_values`, the body has no entry for values. With `in_order`, its JSON has the order
+    of engines that parse it; see `transfer.spelling`. Raises `CannotHold` if a field has no
     such form.
     """
     names = [name for name in _ORDER if name in found.fields or (name == CHANNELS and has_values)]
@@ -121,6 +158,8 @@ def close_body(found: OpenBody, tag: str, where: str, *, has_values: bool = True
     try:
         if tag == "msgpack":
             return TypedBytes(tag, _close_msgpack(found, names))
+        if in_order:
+            return TypedBytes(tag, _close_in_order(found, names))
         return TypedBytes(tag, _close_json(found, names))
     except (TypeError, ValueError, RecursionError) as error:
         raise CannotHold(f"the body of {where} cannot be written as {tag}: {error}") from None
@@ -149,6 +188,21 @@ def _close_json(found: OpenBody, names: list[str]) -> bytes:
             out.append(_json(name) + b": {" + inner + b"}")
         else:
             out.append(_json(name) + b": " + _json(found.fields[name]))
+    return b"{" + b", ".join(out) + b"}"
+
+
+def _close_in_order(found: OpenBody, names: list[str]) -> bytes:
+    out = []
+    for name in sorted(names, key=by_length):
+        if name != CHANNELS:
+            out.append(spelled(name) + b": " + spelled(found.fields[name]))
+            continue
+        values = found.values
+        inner = b", ".join(
+            spelled(channel) + b": " + values[channel].data
+            for channel in sorted(values, key=by_length)
+        )
+        out.append(spelled(name) + b": {" + inner + b"}")
     return b"{" + b", ".join(out) + b"}"
 
 

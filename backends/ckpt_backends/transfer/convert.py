@@ -18,6 +18,7 @@ from ckpt_backends.transfer.metadata import converted_metadata
 from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
 from ckpt_backends.transfer.plain_values import from_plain_json, plain_json
 from ckpt_backends.transfer.sealing import Sealing
+from ckpt_backends.transfer.spelling import respelled
 from ckpt_backends.transfer.values import apart_type, as_type, converted_value, is_snapshot
 from ckpt_backends.transfer.versions import convert_versions, converted_version
 
@@ -37,6 +38,11 @@ class Conversion:
         self._sealing = sealing
         self.unexpiring = 0
         """Parts so far that expire in the source, and never in the target."""
+        self._keeps_writes = (
+            source.serializer is target.serializer
+            and target.has_task_paths
+            and not sealing.changes()
+        )
         self._keeps_bodies = (
             source.serializer is target.serializer
             and source.values is target.values
@@ -65,6 +71,8 @@ class Conversion:
             yield from thread.end(self._target)
 
     def _write(self, part: WritePart) -> WritePart:
+        if self._keeps_writes and part.expires_at is None:
+            return part
         where = f"the write to '{part.channel}' at {_named(part.key)}"
         if part.task_path and not self._target.has_task_paths:
             raise CannotHold(f"the target has no column for the task path of {where}")
@@ -110,12 +118,12 @@ class Conversion:
         where = _named(part.key)
         metadata = self._metadata(part, where)
         expires_at = self._expiry(part)
-        made = replace(part, metadata=metadata, expires_at=expires_at)
         if not self._opens_bodies():
-            yield made
+            yield CheckpointPart(part.key, part.parent, part.body, metadata, expires_at)
             return
         body = self._sealing.opened(part.body, where)
-        found = open_body(body, where)
+        known = thread.values_of(part.key.checkpoint_ns)
+        found = open_body(body, where, known.stored)
         was_encrypted = body.encrypted
         if self._source.values is not Place.BODY:
             was_encrypted |= self._gather(part, found, thread)
@@ -127,12 +135,16 @@ class Conversion:
             for value in self._parted(part, found, thread, where):
                 sealed = self._sealing.sealed(value.value, was_encrypted=was_encrypted)
                 yield replace(value, value=sealed)
-            tag = self._target.body_types[0]
-            has_values = self._target.values is Place.APART_BUT_PLAIN
-            closed = close_body(found, tag, where, has_values=has_values)
+            closed = self._closed(found, self._target.body_types[0], where)
         if self._target.encrypts_body:
             closed = self._sealing.sealed(closed, was_encrypted=was_encrypted)
-        yield replace(made, body=closed)
+        yield CheckpointPart(part.key, part.parent, closed, metadata, expires_at)
+
+    def _closed(self, found: OpenBody, tag: str, where: str) -> TypedBytes:
+        target = self._target
+        has_values = target.values is not Place.APART
+        in_order = target.parses_json
+        return close_body(found, tag, where, has_values=has_values, in_order=in_order)
 
     def _expiry(self, part: Part) -> int | None:
         """When a part expires in the target, in milliseconds since 1970."""
@@ -144,6 +156,8 @@ class Conversion:
     def _metadata(self, part: CheckpointPart, where: str) -> TypedBytes:
         stored = self._sealing.opened(part.metadata, f"the metadata of {where}")
         converted = converted_metadata(stored, self._source, self._target, where)
+        if self._target.parses_json and not self._source.parses_json and converted.type == "json":
+            converted = TypedBytes("json", respelled(converted.data))
         if not self._target.encrypts_metadata:
             return converted
         was = stored.encrypted or is_encrypted(part.body)
@@ -182,7 +196,7 @@ class Conversion:
             plain = from_plain_json(value) if tag == "msgpack" else None
             moved = plain or converted_value(value, source, target, named)
             found.values[channel] = as_type(moved, tag, named)
-        return close_body(found, tag, where)
+        return self._closed(found, tag, where)
 
     def _parted(
         self, part: CheckpointPart, found: OpenBody, thread: _Thread, where: str
@@ -194,7 +208,12 @@ class Conversion:
         stays: dict[str, TypedBytes] = {}
         versions = found.versions
         source, target = self._source, self._target
+        known = thread.values_of(part.key.checkpoint_ns)
         for channel, stored in found.values.items():
+            if known.is_same(channel, stored, versions.get(channel)):
+                if (stayed := known.stays[channel]) is not None:
+                    stays[channel] = stayed
+                continue
             named = f"channel '{channel}' of {where}"
             place = (part.key.checkpoint_ns, channel, versions.get(channel, ""))
             plain = plain_json(stored) if target.values is Place.APART_BUT_PLAIN else None
@@ -202,6 +221,7 @@ class Conversion:
                 stays[channel] = plain
                 if channel in versions:
                     thread.is_new(place, plain, named)
+                    known.note(channel, stored, versions[channel], plain)
                 continue
             if channel not in versions:
                 raise CannotHold(f"{named} has a value, but no version")
@@ -217,7 +237,29 @@ class Conversion:
                 )
             if is_snapshot(value) and target.values is Place.APART_BUT_PLAIN:
                 stays[channel] = TypedBytes("json", b"true")
+            known.note(channel, stored, versions[channel], stays.get(channel))
         found.values = stays
+
+
+class _LastValues:
+    """The last value of each channel of a namespace, and what became of it."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, TypedBytes] = {}
+        self.stays: dict[str, TypedBytes | None] = {}
+        """By channel, the value that stays in the body."""
+        self._versions: dict[str, str] = {}
+
+    def is_same(self, channel: str, stored: TypedBytes, version: str | None) -> bool:
+        """Whether the last value is the same object with the same version."""
+        return self.stored.get(channel) is stored and self._versions[channel] == version
+
+    def note(
+        self, channel: str, stored: TypedBytes, version: str, stays: TypedBytes | None
+    ) -> None:
+        """Remember a value."""
+        self.stored[channel], self.stays[channel] = stored, stays
+        self._versions[channel] = version
 
 
 class _Thread:
@@ -225,10 +267,15 @@ class _Thread:
 
     def __init__(self, kept: KeptValues) -> None:
         self.kept = kept
+        self._last: dict[str, _LastValues] = {}
         self.seen: dict[_Place, bytes] = {}
         """By namespace, channel and version, the digest of the value."""
         self._absent: dict[_Place, str] = {}
         """By namespace, channel and version of a channel without a value, the thread's id."""
+
+    def values_of(self, checkpoint_ns: str) -> _LastValues:
+        """The last values of a namespace."""
+        return self._last.setdefault(checkpoint_ns, _LastValues())
 
     def is_new(self, place: _Place, value: TypedBytes, named: str) -> bool:
         """Whether a value is new. Raises `CannotHold` if its version has another value."""
