@@ -18,7 +18,7 @@ from ckpt_backends.codec.msgpack.lossless import pack_lossless, unpack_lossless
 from ckpt_backends.codec.values import CHANNELS, JSON_TYPES
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.spelling import by_length, spelled
+from ckpt_backends.transfer.spelling import by_length, spelled, spelled_name
 
 _ORDER = (
     *("v", "ts", "id", CHANNELS, "channel_versions", "versions_seen"),
@@ -192,18 +192,17 @@ def _close_json(found: OpenBody, names: list[str]) -> bytes:
 
 
 def _close_in_order(found: OpenBody, names: list[str]) -> bytes:
-    out = []
-    for name in sorted(names, key=by_length):
-        if name != CHANNELS:
-            out.append(spelled(name) + b": " + spelled(found.fields[name]))
-            continue
+    names = sorted(names, key=by_length)
+    at = names.index(CHANNELS) if CHANNELS in names else len(names)
+    out = [spelled({name: found.fields[name] for name in names[:at]})[1:-1]]
+    if at < len(names):
         values = found.values
         inner = b", ".join(
-            spelled(channel) + b": " + values[channel].data
-            for channel in sorted(values, key=by_length)
+            [spelled_name(one) + values[one].data for one in sorted(values, key=by_length)]
         )
-        out.append(spelled(name) + b": {" + inner + b"}")
-    return b"{" + b", ".join(out) + b"}"
+        out.append(spelled_name(CHANNELS) + b"{" + inner + b"}")
+        out.append(spelled({name: found.fields[name] for name in names[at + 1 :]})[1:-1])
+    return b"{" + b", ".join(filter(None, out)) + b"}"
 
 
 def _json(value: Any) -> bytes:

@@ -11,6 +11,7 @@ import json
 from functools import lru_cache
 from typing import Any
 
+_CONTAINERS = (dict, list)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
@@ -29,13 +30,19 @@ def respelled(text: bytes) -> bytes:
 
 def in_order(value: Any) -> Any:
     """A value with the names of all objects in order."""
-    if isinstance(value, dict):
-        if len(value) == 1:
-            return {name: in_order(one) for name, one in value.items()}
-        return {name: in_order(value[name]) for name in sorted(value, key=by_length)}
-    if isinstance(value, list):
-        return [in_order(one) for one in value] if value else value
+    if value.__class__ is dict:
+        names = sorted(value, key=by_length) if len(value) > 1 else value
+        found = [(name, value[name]) for name in names]
+        return {name: in_order(one) if one.__class__ in _CONTAINERS else one for name, one in found}
+    if value.__class__ is list:
+        return [in_order(one) if one.__class__ in _CONTAINERS else one for one in value]
     return value
+
+
+@lru_cache(maxsize=4096)
+def spelled_name(name: str) -> bytes:
+    """The JSON text of a name and the colon after it."""
+    return spelled(name) + b": "
 
 
 @lru_cache(maxsize=4096)
