@@ -16,6 +16,7 @@ from ckpt_backends.transfer.form import Form, Place, Serializer
 from ckpt_backends.transfer.kept_values import KeptValues
 from ckpt_backends.transfer.metadata import converted_metadata
 from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
+from ckpt_backends.transfer.pending_sends import PendingSends
 from ckpt_backends.transfer.plain_values import from_plain_json, plain_json
 from ckpt_backends.transfer.sealing import (
     Sealing,
@@ -71,6 +72,7 @@ class Conversion:
                     case ValuePart():
                         yield from self._value(part, thread)
                     case WritePart():
+                        thread.sends.note(part)
                         yield self._write(part)
                     case CheckpointPart():
                         yield from self._checkpoint(part, thread)
@@ -146,6 +148,7 @@ class Conversion:
             was_encrypted |= self._gather(part, found, thread)
         is_parted = self._source.values is Place.BODY and self._target.values is not Place.BODY
         convert_versions(found, self._target, where, by_value=is_parted)
+        self._move_sends(part, found, thread, where)
         thread.note_absent(part.key, found)
         if self._target.values is Place.BODY:
             closed = self._joined(found, where)
@@ -163,6 +166,15 @@ class Conversion:
         has_values = target.values is not Place.APART
         in_order = target.parses_json
         return close_body(found, tag, where, has_values=has_values, in_order=in_order)
+
+    def _move_sends(
+        self, part: CheckpointPart, found: OpenBody, thread: _Thread, where: str
+    ) -> None:
+        source, target = self._source, self._target
+        is_typed = source.serializer is target.serializer is Serializer.TYPED
+        if is_typed and (source.values is Place.BODY) != (target.values is Place.BODY):
+            move = thread.sends.put_in if target.values is Place.BODY else thread.sends.leave_out
+            move(part, found, where)
 
     def _resealed(self, part: CheckpointPart, where: str) -> CheckpointPart:
         """A checkpoint whose body fits as it is, encrypted or decrypted if it is to be."""
@@ -256,6 +268,10 @@ class Conversion:
                     thread.is_new(place, plain, named)
                     known.note(channel, stored, versions[channel], plain)
                 continue
+            if channel not in versions and source.serializer is Serializer.JAVASCRIPT:
+                # The first value of a channel, which no step has set. LangGraph.js makes it anew,
+                # and its own savers that store values apart leave it out.
+                continue
             if channel not in versions:
                 raise CannotHold(f"{named} has a value, but no version")
             was_plain = from_plain_json(stored) if source.values is Place.APART_BUT_PLAIN else None
@@ -302,6 +318,7 @@ class _Thread:
 
     def __init__(self, kept: KeptValues) -> None:
         self.kept = kept
+        self.sends = PendingSends(kept)
         self._last: dict[str, _LastValues] = {}
         self.seen: dict[_Place, bytes] = {}
         """By namespace, channel and version, the digest of the value."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import marshal
 from dataclasses import dataclass, field
+from decimal import Decimal
 from hashlib import blake2b
 from typing import Any
 
@@ -95,7 +96,8 @@ def _integer(text: str) -> int | float:
     if len(text) < 16 or abs(number := int(text)) <= _EXACT:
         return int(text)
     try:
-        same = int(float(number)) == number
+        # PostgreSQL writes the digits of 1.5e300 and zeros, which are not exactly the float.
+        same = number in (int(float(number)), int(Decimal(repr(float(number)))))
     except OverflowError:
         return number
     return float(number) if same else number
