@@ -54,6 +54,8 @@ class Form:
     """Whether `EncryptedSerializer` encrypts bodies; it always encrypts values and writes."""
     encrypts_metadata: bool = False
     """Whether `EncryptedSerializer` encrypts metadata, too."""
+    parses_json: bool = False
+    """Whether the engine stores JSON parsed and spells it anew; see `transfer.spelling`."""
     has_task_paths: bool = True
     counts_with_integers: bool = False
     """Whether the saver for Python counts versions with integers, and not with texts."""
