@@ -112,7 +112,7 @@ class ThreadCopier:
             self._writable.receive([one.arrival() for one in batch])
         except (StoreChanged, CannotHold) as error:
             if len(batch) == 1:
-                yield CopiedThread(batch[0].thread_id, CopyStep.SKIP, reason=error.message)
+                yield self._failed(batch[0], error)
                 return
             for one in batch:
                 yield from self._deliver([one])
@@ -121,12 +121,27 @@ class ThreadCopier:
         for one in batch:
             yield self._verified(one)
 
-    def _verified(self, one: _Converted) -> CopiedThread:
-        """Read a thread back. Raises `Unreadable` if it is not what was sent."""
-        wanted = one.whole or one.sum
+    def _failed(self, one: _Converted, error: StoreChanged | CannotHold) -> CopiedThread:
+        """Return the outcome for a thread that could not be added.
+
+        An engine without transactions may have added it with others, before one of them failed.
+        """
+        self._target.refresh()
+        if isinstance(error, StoreChanged) and self._sum_there(one) == (one.whole or one.sum):
+            return self._verified(one)
+        return CopiedThread(one.thread_id, CopyStep.SKIP, reason=error.message)
+
+    def _sum_there(self, one: _Converted) -> PartsSum:
+        """Return the sum of what the target has of a thread."""
         found = PartsSum()
         for part in self._sides.stored(one.thread_id):
             found.add(part, part_digest(part))
+        return found
+
+    def _verified(self, one: _Converted) -> CopiedThread:
+        """Read a thread back. Raises `Unreadable` if it is not what was sent."""
+        wanted = one.whole or one.sum
+        found = self._sum_there(one)
         if found != wanted:
             raise Unreadable(
                 f"thread '{one.thread_id}' is not the same in the target: {found.checkpoints}"
