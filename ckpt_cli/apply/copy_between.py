@@ -119,7 +119,7 @@ class ThreadCopier:
             self._writable.receive([one.arrival() for one in batch])
         except (StoreChanged, CannotHold) as error:
             if len(batch) == 1:
-                yield CopiedThread(batch[0].thread_id, CopyStep.SKIP, reason=error.message)
+                yield self._failed(batch[0], error)
                 return
             for one in batch:
                 yield from self._deliver([one])
@@ -131,6 +131,18 @@ class ThreadCopier:
             if stored.get(one.thread_id) != one.sum:
                 self._verify(one)
             yield one.copied()
+
+    def _failed(self, one: _Converted, error: StoreChanged | CannotHold) -> CopiedThread:
+        """Return the outcome for a thread that could not be added.
+
+        An engine without transactions may have added it with others, before one of them failed.
+        """
+        self._target.refresh()
+        if not isinstance(error, StoreChanged) or one.rest is not None:
+            return CopiedThread(one.thread_id, CopyStep.SKIP, reason=error.message)
+        if self._sides.stored_sum(one.thread_id, part_digest) == one.exact_sum():
+            return one.copied()
+        return CopiedThread(one.thread_id, CopyStep.SKIP, reason=error.message)
 
     def _verify(self, one: _Converted) -> None:
         """Read a thread back. Raises `Unreadable` if it is not what was sent."""

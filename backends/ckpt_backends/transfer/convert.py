@@ -82,10 +82,13 @@ class Conversion:
         if self._keeps_writes and part.expires_at is None:
             return part
         where = f"the write to '{part.channel}' at {_named(part.key)}"
-        if part.task_path and not self._target.has_task_paths:
+        has_path = self._target.has_task_paths
+        if part.task_path and not has_path and not self._target.keeps_write_order:
             raise CannotHold(f"the target has no column for the task path of {where}")
         return replace(
             part,
+            task_path=part.task_path if has_path else "",
+            order=part.task_path,
             value=self._moved(part, where),
             expires_at=self._expiry(part),
         )

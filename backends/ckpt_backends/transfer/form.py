@@ -57,6 +57,8 @@ class Form:
     parses_json: bool = False
     """Whether the engine stores JSON parsed and spells it anew; see `transfer.spelling`."""
     has_task_paths: bool = True
+    keeps_write_order: bool = False
+    """Whether writes stay in the order in which they come, so that they need no task paths."""
     counts_with_integers: bool = False
     """Whether the saver for Python counts versions with integers, and not with texts."""
     expires: bool = False
