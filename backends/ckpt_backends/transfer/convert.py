@@ -23,6 +23,7 @@ from ckpt_backends.transfer.sealing import (
     place_of,
     sealed_metadata,
 )
+from ckpt_backends.transfer.unordered import without_order
 from ckpt_backends.transfer.values import apart_type, as_type, converted_value, is_snapshot
 from ckpt_backends.transfer.versions import convert_versions, converted_version
 
@@ -262,7 +263,8 @@ class _Thread:
 
     def is_new(self, place: _Place, value: TypedBytes, named: str) -> bool:
         """Whether a value is new. Raises `CannotHold` if its version has another value."""
-        digest = blake2b(value.type.encode() + b"\0" + value.data, digest_size=8).digest()
+        data = value.type.encode() + b"\0" + without_order(value)
+        digest = blake2b(data, digest_size=8).digest()
         known = self.seen.setdefault(place, digest)
         if known is digest:
             return True
