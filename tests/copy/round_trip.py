@@ -32,6 +32,7 @@ SCENES = (
 def sqlite_source(path: Path, names: Iterable[str] = SCENES) -> Path:
     """Fill a file with the threads of some scenarios."""
     with quiet(), SqliteSaver.from_conn_string(str(path)) as saver:
+        saver.setup()
         for name in names:
             one = SCENARIOS[name]
             one.drive(ScenarioRun(one.build(saver), one.thread_config(), {}))
