@@ -14,7 +14,7 @@ from ckpt_backends.transfer.form import Form, Language
 
 FACETS = ("checkpoints", "changes", "memory", "memory_changes", "memory_edits", "sessions")
 """The fields that name functions which open a store."""
-_FUNCTIONS = (*FACETS, "threads_of_memory", "recognise", "parts", "create")
+_FUNCTIONS = (*FACETS, "threads_of_memory", "recognise", "parts", "create", "memory_create")
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 _LAYOUT = re.compile(r"[a-z0-9][a-z0-9_-]*", re.ASCII)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*", re.ASCII)
@@ -23,6 +23,7 @@ _PARAM = re.compile(r"\w+", re.ASCII)
 _NEEDS = {
     "changes": "checkpoints",
     "memory_changes": "memory",
+    "memory_create": "memory_changes",
     "memory_edits": "memory_changes",
     "engine": "recognise",
     "recognise": "engine",

@@ -107,6 +107,9 @@ class Backend:
     memory_changes: str = ""
     """`module:function(url) -> WritableMemoryStore`: `ckpt_toy.memory:open_writable`; `''` if
     items cannot be deleted."""
+    memory_create: str = ""
+    """`module:function(url) -> None`: makes empty long-term memory, as `create` makes a store; it
+    may share a place with threads."""
     memory_edits: str = ""
     """`module:function(url) -> EditableMemoryStore`: `ckpt_toy.memory:open_editable`; `''` if items
     cannot be edited."""

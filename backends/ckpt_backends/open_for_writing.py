@@ -54,3 +54,18 @@ def create_store(url: StoreUrl, language: Language) -> None:
                 hint=f"--create works for {titles(makers)}; here, run setup() of the saver once",
             )
         load(backend.create)(url, language)
+
+
+def create_memory(url: StoreUrl) -> None:
+    """Make empty long-term memory, unless it is there.
+
+    Raises `Unsupported`, and `Refused` if anything else is in its place.
+    """
+    with opening(url) as backend:
+        if not backend.memory_create:
+            makers = [one for one in known_backends() if one.memory_create]
+            raise Unsupported(
+                f"cannot make long-term memory in '{url}'",
+                hint=f"--create works for {titles(makers)}",
+            )
+        call_facet(backend, backend.memory_create, url)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.bodies import OpenBody
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.form import Form, Language
@@ -13,7 +14,7 @@ from ckpt_backends.transfer.versions import convert_versions, converted_version
 
 TEXTS = Form()
 INTEGERS = Form(counts_with_integers=True)
-THIRD = "00000000000000000000000000000003.0000000000000000"
+THIRD = "00000000000000000000000000000003.0.0000000000000000"
 
 
 @pytest.mark.parametrize(
@@ -50,9 +51,24 @@ def test_all_versions_of_a_body_are_converted() -> None:
         "versions_seen": {"__input__": {}, "node": {"a": 1}},
     }
     found = OpenBody(dict(fields), {})
-    convert_versions(found, TEXTS, "it")
+    convert_versions(found, TEXTS, "it", by_value=False)
     assert found.fields["channel_versions"] == {"a": THIRD.replace("3", "2"), "b": None}
     assert found.fields["versions_seen"]["node"] == {"a": THIRD.replace("3", "1")}
     script = OpenBody(dict(fields), {})
-    convert_versions(script, Form(language=Language.JAVASCRIPT), "it")
+    convert_versions(script, Form(language=Language.JAVASCRIPT), "it", by_value=False)
     assert script.fields == fields
+
+
+def test_branches_with_the_same_integers_get_different_texts() -> None:
+    made = []
+    for value in (b"\x01", b"\x02", b"\x01"):
+        fields = {"channel_versions": {"a": 3}, "versions_seen": {"x": {"a": 3}, "y": {"a": 2}}}
+        found = OpenBody(fields, {"a": TypedBytes("msgpack", value)})
+        convert_versions(found, TEXTS, "it", by_value=True)
+        made.append(found.fields)
+    first, other, again = (one["channel_versions"]["a"] for one in made)
+    assert first == again != other
+    # A node has seen the version of its checkpoint, or an earlier one.
+    for one in made:
+        assert one["versions_seen"]["x"] == one["channel_versions"]
+        assert one["versions_seen"]["y"]["a"] < one["channel_versions"]["a"]

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Any
 
 from ckpt_backends.codec.limits import Limits, PastLimit
-from ckpt_backends.codec.values import Cut
+from ckpt_backends.codec.values import Cut, Tagged
 from ckpt_backends.memory.protocol import Item, Namespace
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.errors import CannotHold
@@ -59,7 +59,8 @@ def _problem_of_json(leaf: object) -> str:
             return "has a text that is not Unicode" if surrogate else ""
         case None | bool() | int():
             return ""
-    return f"has a {type(leaf).__name__}, which JSON lacks"
+    name = leaf.type if isinstance(leaf, Tagged) else type(leaf).__name__
+    return f"has a value of the type '{name}', which JSON lacks"
 
 
 def check_leaves(value: object, problem_of: Callable[[object], str]) -> None:

@@ -45,4 +45,5 @@ BACKEND = Backend(
     create="ckpt_backends.mongodb.creating:create",
     memory="ckpt_backends.mongodb.opening:open_memory",
     memory_changes="ckpt_backends.mongodb.opening:open_writable_memory",
+    memory_create="ckpt_backends.mongodb.create_memory:create_memory",
 )

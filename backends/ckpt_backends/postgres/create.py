@@ -37,7 +37,7 @@ _OF_PYTHON = (
     f"ALTER TABLE {{schema}}.{WRITES} ADD COLUMN task_path text NOT NULL DEFAULT ''",
 )
 _LAST_MIGRATION = {Language.PYTHON: 9, Language.JAVASCRIPT: 4}
-_IN_SCHEMA = """
+IN_SCHEMA = """
     SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = %(schema)s AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
     AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e')
@@ -81,7 +81,7 @@ def _make(
             hint="name one: ?schema=NAME",
         )
     schema = quoted_name(schemas[0])
-    others = {name for (name,) in connection.rows(_IN_SCHEMA, {"schema": schemas[0]})}
+    others = {name for (name,) in connection.rows(IN_SCHEMA, {"schema": schemas[0]})}
     if others - MEMORY_TABLES:
         raise something_else(str(url), others - MEMORY_TABLES)
     if "schema" in url.params:

@@ -45,4 +45,5 @@ BACKEND = Backend(
     changes="ckpt_backends.postgres.opening:open_writable",
     memory="ckpt_backends.postgres.opening:open_memory",
     memory_changes="ckpt_backends.postgres.opening:open_writable_memory",
+    memory_create="ckpt_backends.postgres.create_memory:create_memory",
 )

@@ -64,13 +64,13 @@ _DIALECT = MemoryDialect(
 
 def open_memory(connection: PostgresConnection, url: StoreUrl) -> SqlMemory:
     """Open a database for reading. Raises `UnknownLayout`."""
-    found = _find_tables(connection, url)
+    found = find_tables(connection, url)
     return SqlMemory(PostgresDatabase(connection, url, found), url, _named(found), _DIALECT)
 
 
 def open_writable_memory(connection: PostgresConnection, url: StoreUrl) -> WritableSqlMemory:
     """Open a database for changing. Raises `UnknownLayout` or `Unsupported`."""
-    found = _find_tables(connection, url)
+    found = find_tables(connection, url)
     connection.restart()
     database = PostgresDatabase(connection, url, found)
     return WritableSqlMemory(database, url, _named(found), _DIALECT)
@@ -85,7 +85,7 @@ def _named(tables: Sequence[PostgresTable]) -> MemoryTables:
     )
 
 
-def _find_tables(connection: PostgresConnection, url: StoreUrl) -> list[PostgresTable]:
+def find_tables(connection: PostgresConnection, url: StoreUrl) -> list[PostgresTable]:
     """Begin a transaction and find the tables: `store` first, then `store_vectors` if it exists.
 
     Raises `UnknownLayout` if there is no table `store`.

@@ -8,7 +8,12 @@ from ckpt_backends import shell
 from ckpt_backends.errors import Refused
 
 MEMORY_TABLES = frozenset({"store", "store_migrations", "store_vectors", "vector_migrations"})
-"""The tables of LangGraph's stores for long-term memory. They may share a database with threads."""
+"""The tables of LangGraph's long-term memory, which may share a database with threads."""
+
+THREAD_TABLES = frozenset(
+    {"checkpoints", "writes", "checkpoint_writes", "checkpoint_blobs", "checkpoint_migrations"}
+)
+"""The tables of LangGraph's savers, with which a store of long-term memory may share a database."""
 
 
 def something_else(where: str, tables: Iterable[str]) -> Refused:

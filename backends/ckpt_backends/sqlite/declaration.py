@@ -38,4 +38,5 @@ BACKEND = Backend(
     changes="ckpt_backends.sqlite.opening:open_writable",
     memory="ckpt_backends.sqlite.opening:open_memory",
     memory_changes="ckpt_backends.sqlite.opening:open_writable_memory",
+    memory_create="ckpt_backends.sqlite.create_memory:create_memory",
 )

@@ -135,7 +135,8 @@ class Conversion:
         was_encrypted = body.encrypted
         if self._source.values is not Place.BODY:
             was_encrypted |= self._gather(part, found, thread)
-        convert_versions(found, self._target, where)
+        is_parted = self._source.values is Place.BODY and self._target.values is not Place.BODY
+        convert_versions(found, self._target, where, by_value=is_parted)
         thread.note_absent(part.key, found)
         if self._target.values is Place.BODY:
             closed = self._joined(found, where)
@@ -211,7 +212,7 @@ class Conversion:
         for channel, value in found.values.items():
             named = f"channel '{channel}' of {where}"
             plain = from_plain_json(value) if tag == "msgpack" else None
-            moved = plain or converted_value(value, source, target, named)
+            moved = plain or converted_value(value, source, target, named, in_body=True)
             found.values[channel] = as_type(moved, tag, named)
         return close_body(found, tag, where)
 
@@ -238,7 +239,9 @@ class Conversion:
                 raise CannotHold(f"{named} has a value, but no version")
             was_plain = from_plain_json(stored) if source.values is Place.APART_BUT_PLAIN else None
             alone = apart_type(was_plain or stored)
-            value = converted_value(alone, source.serializer, target.serializer, named)
+            value = apart_type(
+                converted_value(alone, source.serializer, target.serializer, named, in_body=True)
+            )
             if thread.is_new(place, value, named):
                 yield ValuePart(
                     part.key.thread_id,

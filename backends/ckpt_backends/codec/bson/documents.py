@@ -290,6 +290,11 @@ def plain(value: object) -> bytes:
     raise TypeError(f"cannot convert a {type(value).__name__}")
 
 
+def subdocument(document: bytes) -> bytes:
+    """Kind byte and value bytes of a document inside another."""
+    return bytes([_DOCUMENT]) + document
+
+
 def binary(value: bytes) -> bytes:
     """Kind byte and value bytes of a binary."""
     return bytes([_BINARY]) + struct.pack("<i", len(value)) + b"\0" + value

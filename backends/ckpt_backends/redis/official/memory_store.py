@@ -61,6 +61,7 @@ from ckpt_backends.redis.official.moved_items import (
     key_name,
     milliseconds,
 )
+from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.url import StoreUrl
 
 LAYOUT = "redis-store"
@@ -190,6 +191,7 @@ class RedisMemory(MemoryStore):
         self._url = url
         self._listed: list[_Place] | None = None
         self._by_key: dict[ItemKey, list[_Place]] | None = None
+        self._by_identity: dict[Hashable, ItemKey] | None = None
         self._documents = open_documents(connection, url)
 
     def describe(self) -> MemoryInfo:
@@ -251,13 +253,19 @@ class RedisMemory(MemoryStore):
             yield from self._by_key.get(one, ())
 
     def fitted(self, item: Item) -> Item:
+        if self._by_identity is None:
+            self._by_identity = {identity_of(one.key): one.key for one in self._places()}
+        other = self._by_identity.get(identity_of(item.key), item.key)
+        if other != item.key:
+            name = "/".join((*other.namespace, other.key))
+            raise CannotHold(f"RedisStore ignores case, and the target has '{name}'")
         return fitted_item(item)
 
     def identity_of(self, key: ItemKey) -> Hashable:
         return identity_of(key)
 
     def refresh(self) -> None:
-        self._listed = self._by_key = None
+        self._listed = self._by_key = self._by_identity = None
 
     def close(self) -> None:
         self._connection.close()

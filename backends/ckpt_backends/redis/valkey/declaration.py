@@ -26,5 +26,6 @@ BACKEND = Backend(
     changes="ckpt_backends.redis.opening:open_writable",
     memory="ckpt_backends.redis.opening:open_memory",
     memory_changes="ckpt_backends.redis.opening:open_writable_memory",
+    memory_create="ckpt_backends.redis.official.create_memory:create_memory",
     sessions="ckpt_backends.redis.opening:open_sessions",
 )

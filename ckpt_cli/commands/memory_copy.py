@@ -1,0 +1,125 @@
+"""`ckpt memory copy`: copy items of long-term memory to another store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated
+
+from ckpt_backends.errors import PartlyDone, Refused, Unsupported, UsageError
+from ckpt_cli.api.memory import opened_memory
+from ckpt_cli.apply.memory_copy import MemoryCopyTerms, copy_items, plan_items
+from ckpt_cli.commands.apply_plan import confirm
+from ckpt_cli.commands.memory import Match, Under
+from ckpt_cli.core.copying.items import CopiedItem, MemoryCopyReport
+from ckpt_cli.core.memory.item_filter import ItemFilter, format_key, parse_namespace
+from ckpt_cli.diagnostics import progress
+from ckpt_cli.options import DryRun, Yes, flag, option, takes
+from ckpt_cli.plans.memory_copy import ItemChoice
+from ckpt_cli.render.memory.copy import (
+    memory_copy_columns,
+    memory_copy_lines,
+    memory_copy_record,
+    memory_copy_rows,
+)
+from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.session import Session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryCopyOptions:
+    """The options of `ckpt memory copy`."""
+
+    to: Annotated[str, option("STORE", "Copy to this file, URL or profile.", "--to")] = ""
+    namespace: Under = ""
+    match: Match = None
+    create: Annotated[bool, flag("Make the target if nothing is there.", "--create")] = False
+    replace: Annotated[bool, flag("Replace items of the target that differ.", "--replace")] = False
+    dry_run: DryRun = False
+    yes: Yes = False
+
+
+@takes(MemoryCopyOptions)
+def copy(session: Session, options: MemoryCopyOptions) -> None:
+    """Copy items to another Store of LangGraph.
+
+    Copies namespaces, keys, values, times and times to live between SQLite, PostgreSQL, MongoDB
+    and Redis. Every item is read back and compared. Run the same command again to add what is new
+    since. Vectors are not copied: let the application put these items again to embed them.
+
+    An item that the target cannot hold as it is, is skipped with the reason; so is an item that
+    differs in the target, unless --replace is given.
+
+    \b
+      ckpt -s agent.db memory copy --to postgresql://db/agents --create
+      ckpt -s prod memory copy --namespace users/anna --to anna.db --create --yes
+    """
+    if not options.to:
+        raise UsageError("no target given", hint="name it: --to STORE")
+    terms = MemoryCopyTerms(
+        session.names.store_url, session.names.url_of(options.to), create=options.create
+    )
+    choice = ItemChoice(
+        parse_namespace(options.namespace),
+        ItemFilter(match=options.match),
+        session.now,
+        options.replace,
+    )
+    source, target = str(terms.source), str(terms.target)
+    if options.dry_run or (options.replace and not options.yes):
+        planned = MemoryCopyReport(source, target, is_dry_run=True)
+        for one in plan_items(terms, choice, _watched):
+            planned.add(one)
+        if options.dry_run or not session.output.machine:
+            _print(session, planned)
+        if options.dry_run:
+            session.note("dry run: nothing was written")
+            _end(session, planned)
+            return
+    if not options.yes:
+        with opened_memory(session) as memory:
+            number = sum(1 for _ in choice.of(memory.memory, values=False))
+        made = "Make the store if it is missing, and copy" if options.create else "Copy"
+        confirm(f"{made} {counted(number, 'item')} to '{target}'?")
+    report = MemoryCopyReport(source, target, is_dry_run=False)
+    for one in copy_items(terms, choice, _watched):
+        report.add(one)
+    _print(session, report)
+    _end(session, report)
+
+
+def _watched(items: Iterable[CopiedItem], label: str) -> Iterable[CopiedItem]:
+    return progress(items, total=None, label=label)
+
+
+def _print(session: Session, report: MemoryCopyReport) -> None:
+    output = session.output
+    output.document(
+        lambda: memory_copy_record(report),
+        lambda: memory_copy_lines(report, output.width),
+        rows=lambda: memory_copy_rows(report),
+        columns=memory_copy_columns(),
+    )
+
+
+def _end(session: Session, report: MemoryCopyReport) -> None:
+    """Note what was left out, and raise the error that tells about skipped items, if any."""
+    if report.expired:
+        session.note(f"{counted(report.expired, 'item')} left out: their time to live has ended")
+    if report.embedded:
+        session.note(
+            f"vectors of {counted(report.embedded, 'item')} are not copied: only the application"
+            " can embed, by putting them again"
+        )
+    skipped = report.skipped
+    if not skipped:
+        return
+    reason = f"item '{format_key(skipped[0].key)}': {skipped[0].reason}"
+    if report.number:
+        raise PartlyDone(f"{counted(len(skipped), 'item')} skipped; {reason}")
+    if skipped[0].is_different:
+        raise Refused(
+            f"nothing was copied; {reason}",
+            hint="see what --replace would change: add --replace --dry-run",
+        )
+    raise Unsupported(f"nothing was copied; {reason}")

@@ -1,0 +1,371 @@
+"""What `ckpt memory copy` moves, the official Store of the target lists as that of the source."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import redis
+from langgraph.store.base import PutOp
+
+from ckpt_backends.errors import Refused
+from ckpt_backends.open_for_writing import create_memory
+from ckpt_backends.url import parse_url
+from tests.memory.benches import BENCHES, Bench, MongoBench, PostgresBench, RedisBench, SqliteBench
+from tests.memory.contents import ITEMS, Items, exported, fill, listed, settle, told
+from tests.support import CommandResult, ckpt
+
+Pair = tuple[Bench, Bench]
+PAIRS = [(one, other) for one in BENCHES for other in BENCHES if one is not other]
+_FAST = {(SqliteBench, PostgresBench), (PostgresBench, SqliteBench)}
+_NUMBERS = {
+    "whole": [0, -1, 2**53 + 1, -(2**63), 2**63 - 1],
+    "other": [0.1, 1.0, 1e-7, 2.5e15, 1 / 3, 5e-324, 1.7976931348623157e308 / 3e300],
+    "rest": [True, None, "", "\u2028é", {"a": {"b": []}}, {}],
+}
+
+
+@contextmanager
+def benches(
+    request: pytest.FixtureRequest, folder: Path, *kinds: type[Bench]
+) -> Iterator[list[Bench]]:
+    """Yield each layout in an empty place."""
+    with ExitStack() as stack:
+        made = []
+        for kind in kinds:
+            server = None if kind.server is None else request.getfixturevalue(kind.server)
+            made.append(kind(stack.enter_context(kind.place(folder, server))))
+        yield made
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(
+            pair,
+            id=f"{pair[0].name}-{pair[1].name}",
+            marks=() if pair in _FAST else pytest.mark.engines,
+        )
+        for pair in PAIRS
+    ]
+)
+def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Bench]]:
+    """Each pair of layouts in turn, both empty."""
+    with benches(request, tmp_path, *request.param) as made:
+        yield made
+
+
+def copied(pair: Pair, *words: str) -> CommandResult:
+    source, target = pair
+    return ckpt("-s", source.url, "memory", "copy", "--to", target.url, *words)
+
+
+def official(bench: Bench, number: int) -> dict[Any, Any]:
+    """Return what the official library lists, once it has so many items."""
+    with bench.store(embeds=False) as store:
+        settle(store, number)
+        return told(store)
+
+
+def rounded(items: dict[Any, Any], target: Bench) -> dict[Any, Any]:
+    """Return items with the times that a target can hold: MongoDB stores milliseconds."""
+    digits = 3 if isinstance(target, MongoBench) else 6
+    return {
+        at: (value, *(f"{text[:-1][: 20 + digits]:0<26}Z" for text in times))
+        for at, (value, *times) in items.items()
+    }
+
+
+def spelled(items: dict[Any, Any]) -> str:
+    """Return the numbers of a list as JSON, where 1 differs from 1.0."""
+    return json.dumps(items[("numbers",), "all"][0], sort_keys=True)
+
+
+def test_the_official_store_lists_the_same_items(pair: Pair) -> None:
+    source, target = pair
+    items: Items = {**ITEMS, (("numbers",), "all"): {"text": "n", "numbers": _NUMBERS}}
+    fill(source, items)
+    before = official(source, len(items))
+    answer = copied(pair, "--create", "--yes", "-o", "json")
+    report = answer.json
+    assert (report["items"], report["added"], report["present"]) == (len(items), len(items), 0)
+    assert report["verified"]
+    assert report["skipped"] == []
+    assert report["without_vectors"] == source.vectors()
+    assert f"vectors of {source.vectors()} items are not copied" in answer.err
+    after = official(target, len(items))
+    assert after == rounded(before, target)
+    assert spelled(after) == spelled(before)
+    assert exported(target) == rounded(exported(source), target)
+    if target.gets:
+        with target.store(embeds=False) as store:
+            assert all(store.get(*at).value == value for at, value in items.items())
+
+
+def test_a_second_run_adds_what_is_new(pair: Pair) -> None:
+    source, target = pair
+    fill(source, {(("a", "b"), "1"): {"text": "one"}})
+    assert copied(pair, "--create", "--yes").code == 0
+    again = copied(pair, "--create", "--yes", "-o", "json").json
+    assert (again["added"], again["present"], again["verified"]) == (0, 1, True)
+    with source.store() as store:
+        store.put(("a", "b"), "2", {"text": "two"})
+        settle(store, 2)
+    more = copied(pair, "--yes", "-o", "json").json
+    assert (more["added"], more["present"], more["verified"]) == (1, 1, True)
+    assert official(target, 2) == rounded(official(source, 2), target)
+
+
+def test_what_differs_is_replaced_only_if_asked(pair: Pair) -> None:
+    source, target = pair
+    fill(source, {(("a",), "1"): {"text": "one"}, (("a",), "2"): {"text": "two"}})
+    assert copied(pair, "--create", "--yes").code == 0
+    with target.store(embeds=False) as store:
+        store.put(("a",), "1", {"text": "of the target"})
+        settle(store, 2)
+    refused = copied(pair, "--yes", "-o", "json")
+    assert refused.code == 7
+    (skipped,) = json.loads(refused.out)["skipped"]
+    assert skipped["key"] == "1"
+    assert "the target has" in skipped["reason"]
+    shown = copied(pair, "--replace", "--dry-run", "-o", "json").json
+    assert shown["replaced"] == [{"namespace": ["a"], "key": "1"}]
+    done = copied(pair, "--replace", "--yes", "-o", "json").json
+    assert done["verified"]
+    assert official(target, 2) == rounded(official(source, 2), target)
+
+
+def lifetimes(bench: Bench) -> dict[str, str]:
+    return {one["key"]: one["expires_at"] for one in listed(bench)}
+
+
+def same_moments(one: dict[str, str], other: dict[str, str]) -> bool:
+    near = timedelta(seconds=1)
+    return one.keys() == other.keys() and all(
+        abs(datetime.fromisoformat(one[key]) - datetime.fromisoformat(other[key])) < near
+        for key in one
+    )
+
+
+def test_items_expire_when_they_would_have(pair: Pair) -> None:
+    source, target = pair
+    with source.with_lifetime(minutes=90) as store:
+        store.put(("t",), "one", {"text": "x"})
+        store.put(("t",), "two", {"text": "y"})
+        settle(store, 2)
+    if isinstance(target, MongoBench):
+        refused = copied(pair, "--create", "--yes")
+        assert refused.code == 4
+        assert "no TTL index" in refused.err
+        with target.with_lifetime(minutes=90):
+            pass  # the library makes the index
+    answer = copied(pair, "--create", "--yes", "-o", "json")
+    assert answer.json["verified"]
+    assert same_moments(lifetimes(source), lifetimes(target))
+    again = copied(pair, "--yes", "-o", "json").json
+    assert (again["added"], again["present"]) == (0, 2)
+
+
+def test_a_part_of_the_items_is_copied(pair: Pair) -> None:
+    source, target = pair
+    fill(source)
+    assert copied(pair, "--create", "--namespace", "users/anna", "--yes").code == 0
+    assert {tuple(one["namespace"])[:2] for one in listed(target)} == {("users", "anna")}
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> list[Bench]:
+    """Two files."""
+    return [SqliteBench(str(tmp_path / name)) for name in ("one.db", "two.db")]
+
+
+def test_nothing_is_written_unasked(local: Pair) -> None:
+    source, target = local
+    fill(source, {(("n",), "k"): {"text": "x"}})
+    assert copied(local).code == 3 or copied(local).code == 5
+    planned = copied(local, "--create", "--dry-run", "-o", "json").json
+    assert planned["dry_run"]
+    assert planned["added"] == 1
+    assert not Path(target.url).exists()
+    assert copied(local, "--create").code == 5
+    assert not Path(target.url).exists()
+    missing = copied(local, "--yes")
+    assert missing.code == 4
+    assert "add --create" in missing.err
+    assert ckpt("-s", source.url, "memory", "copy", "--to", source.url, "--yes").code == 2
+    assert ckpt("-s", source.url, "memory", "copy").code == 2
+
+
+def test_expired_items_are_copied_to_files_and_left_out_where_the_server_removes_them(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    with benches(request, tmp_path, SqliteBench, PostgresBench) as one:
+        source, target = one
+        with source.with_lifetime(minutes=60) as store:
+            store.put(("t",), "went", {"text": "y"})
+        source.expire(("t",), "went")
+        assert copied((source, target), "--create", "--yes").code == 0
+        assert [one["expired"] for one in listed(target)] == [True]
+
+
+@pytest.mark.engines
+def test_expired_items_do_not_reach_redis(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    with benches(request, tmp_path, SqliteBench, RedisBench) as (source, target):
+        with source.with_lifetime(minutes=60) as store:
+            store.put(("t",), "went", {"text": "y"})
+            store.put(("t",), "stays", {"text": "y"})
+        source.expire(("t",), "went")
+        answer = copied((source, target), "--create", "--yes", "-o", "json")
+        assert (answer.json["expired"], answer.json["added"]) == (1, 1)
+        assert "time to live has ended" in answer.err
+        assert [one["key"] for one in listed(target)] == ["stays"]
+
+
+@pytest.mark.engines
+def test_names_that_redis_takes_for_one_are_refused(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    with benches(request, tmp_path, SqliteBench, RedisBench) as (source, target):
+        fill(source, {(("users", "Anna"), "x"): {"text": "1"}, (("users", "anna"), "x"): {}})
+        answer = copied((source, target), "--create", "--yes", "-o", "json")
+        assert answer.code == 7
+        (skipped,) = json.loads(answer.out)["skipped"]
+        assert "cannot tell it from 'users/Anna/x'" in skipped["reason"]
+        assert copied((source, target), "--yes").code == 7
+
+
+@pytest.mark.engines
+def test_names_and_values_without_a_form_are_refused_by_name(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    with benches(request, tmp_path, MongoBench, SqliteBench, PostgresBench) as found:
+        mongo, local, postgres = found
+        assert isinstance(mongo, MongoBench)
+        with mongo.store(embeds=False) as store:
+            store.batch([PutOp(("a.b",), "dotted", {"x": 1})])
+            store.put(("n",), "date", {"x": [datetime(2026, 1, 1, tzinfo=UTC)]})
+            store.put(("n",), "infinite", {"x": float("inf")})
+            store.put(("n",), "large", {"x": 1e22})
+            store.put(("n",), "fine", {"x": 1})
+        answer = copied((mongo, local), "--create", "--yes", "-o", "json")
+        assert answer.code == 7
+        reasons = {one["key"]: one["reason"] for one in json.loads(answer.out)["skipped"]}
+        assert reasons.keys() == {"dotted", "date", "infinite"}
+        assert "label 'a.b' has a '.'" in reasons["dotted"]
+        assert "datetime" in reasons["date"]
+        assert official(local, 2)[("n",), "large"][0] == {"x": 1e22}
+        answer = copied((local, postgres), "--create", "--yes", "-o", "json")
+        assert [one["key"] for one in json.loads(answer.out)["skipped"]] == ["large"]
+        with local.store(embeds=False) as store:
+            store.put(("a/b",), "slash", {"x": 1})
+        answer = copied((local, mongo), "--match", "slash", "--yes")
+        assert answer.code == 4
+        assert "label 'a/b' has a '/'" in answer.err
+
+
+@pytest.mark.engines
+def test_values_that_only_redis_holds_stay_in_redis(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    from langchain_core.messages import HumanMessage
+
+    with benches(request, tmp_path, RedisBench, SqliteBench) as (source, target):
+        with source.store(embeds=False) as store:
+            store.put(("n",), "message", {"said": HumanMessage("hi", id="1")})
+            settle(store, 1)
+        answer = copied((source, target), "--create", "--yes")
+        assert answer.code == 4
+        assert "which only RedisStore can hold" in answer.err
+        other = RedisBench(f"{source.url}?store_prefix=other&vector_prefix=other_vectors")
+        assert copied((source, other), "--create", "--yes", "-o", "json").json["verified"]
+        assert [
+            one["value"] for one in ckpt("-s", other.url, "memory", "export", "-o", "json").json
+        ] == [one["value"] for one in ckpt("-s", source.url, "memory", "export", "-o", "json").json]
+
+
+def schema_of(bench: Bench) -> object:
+    """Return what the engine's catalog says about an empty store."""
+    match bench:
+        case SqliteBench():
+            with closing(sqlite3.connect(bench.url)) as db:
+                tables = [
+                    name
+                    for (name,) in db.execute(
+                        "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+                    )
+                ]
+                return [
+                    db.execute("PRAGMA journal_mode").fetchall(),
+                    db.execute(
+                        "SELECT name, tbl_name, CASE WHEN sql LIKE '%WHERE%' THEN 'partial' END"
+                        " FROM sqlite_master WHERE type = 'index' ORDER BY name"
+                    ).fetchall(),
+                    *((one, db.execute(f"PRAGMA table_info({one})").fetchall()) for one in tables),
+                    db.execute("SELECT v FROM store_migrations ORDER BY v").fetchall(),
+                ]
+        case PostgresBench():
+            with psycopg.connect(bench.url) as connection:
+                return [
+                    connection.execute(query).fetchall()
+                    for query in (
+                        "SELECT table_name, column_name, data_type, is_nullable, column_default"
+                        " FROM information_schema.columns WHERE table_schema = 'public'"
+                        " ORDER BY table_name, ordinal_position",
+                        "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1",
+                        "SELECT v FROM store_migrations ORDER BY v",
+                    )
+                ]
+        case MongoBench():
+            with bench.collection() as found:
+                return list(found.list_indexes())
+    with redis.Redis.from_url(bench.url) as client:
+        described = client.ft("store").info()
+        names = ("index_name", "index_options", "index_definition", "attributes")
+        return [described[name] for name in names]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(one, id=one.name, marks=() if one is SqliteBench else pytest.mark.engines)
+        for one in BENCHES
+    ],
+)
+def test_a_made_store_is_as_the_official_one_sets_it_up(
+    kind: type[Bench], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    (tmp_path / "official").mkdir()
+    with benches(request, tmp_path / "official", kind) as (one,):
+        with one.store(embeds=False):
+            pass
+        wanted = schema_of(one)
+    with benches(request, tmp_path, kind) as (one,):
+        for _ in range(2):
+            create_memory(parse_url(one.url))
+        assert schema_of(one) == wanted
+        with one.store(embeds=False) as store:
+            store.put(("a",), "k", {"x": 1})
+            settle(store, 1)
+            assert len(store.search((), limit=2)) == 1
+
+
+def test_a_store_may_be_made_beside_threads(tmp_path: Path) -> None:
+    bench = SqliteBench(str(tmp_path / "agent.db"))
+    with bench.saver() as saver:
+        saver.setup()
+    create_memory(parse_url(bench.url))
+    assert listed(bench) == []
+
+
+def test_a_store_is_not_made_where_something_else_is(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE accounts (id)")
+    with pytest.raises(Refused, match="not empty"):
+        create_memory(parse_url(str(path)))
