@@ -119,9 +119,15 @@ def test_without_the_key_nothing_is_edited(places: Places, new_key: Path) -> Non
         assert graph.get_state(CONFIG).next == ("second",)
 
 
-def test_a_folder_of_langgraph_dev_is_refused(places: Places, old_key: Path) -> None:
+def test_encrypted_bodies_that_name_their_values(places: Places, old_key: Path) -> None:
+    """In the files of `langgraph dev`, values are found by the versions in the body."""
     harness = places(DevHarness)
+    words: tuple[str | Path, ...] = ("--aes-key-file", old_key)
     with key_of(harness, KEY):
-        fill(harness)
-        words = ("-s", harness.url, "--aes-key-file", old_key)
-        assert ckpt(*words, "rollback", "trip", "~1", "--yes").code in (0, 4)
+        graph = fill(harness)
+        refused = ckpt("-s", harness.url, *words, "rollback", "trip", "~1", "--yes")
+        assert refused.code == 4
+        assert "ckpt rekey THREAD --decrypt" in refused.err
+        assert ckpt("-s", harness.url, *words, "rekey", "trip", "--decrypt", "--yes").code == 0
+        assert ckpt("-s", harness.url, "rollback", "trip", "~1", "--yes").code == 0
+        assert graph.get_state(CONFIG).next == ("second",)
