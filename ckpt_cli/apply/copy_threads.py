@@ -36,7 +36,7 @@ def copy_threads(
     `watch` is told the number of bytes that are done: of each row, or with several jobs of each
     thread.
     """
-    terms.prepare()
+    terms = terms.prepared()
     if jobs == 1:
         with copying(terms, watch) as copy_some:
             for some in _parts(thread_ids):

@@ -72,10 +72,13 @@ class Conversion:
 
     def _write(self, part: WritePart) -> WritePart:
         where = f"the write to '{part.channel}' at {_named(part.key)}"
-        if part.task_path and not self._target.has_task_paths:
+        has_path = self._target.has_task_paths
+        if part.task_path and not has_path and not self._target.keeps_write_order:
             raise CannotHold(f"the target has no column for the task path of {where}")
         return replace(
             part,
+            task_path=part.task_path if has_path else "",
+            order=part.task_path,
             value=self._moved(part, where),
             expires_at=self._expiry(part),
         )

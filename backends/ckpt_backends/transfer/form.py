@@ -55,6 +55,8 @@ class Form:
     encrypts_metadata: bool = False
     """Whether `EncryptedSerializer` encrypts metadata, too."""
     has_task_paths: bool = True
+    keeps_write_order: bool = False
+    """Whether writes stay in the order in which they come, so that they need no task paths."""
     counts_with_integers: bool = False
     """Whether the saver for Python counts versions with integers, and not with texts."""
     expires: bool = False

@@ -10,9 +10,11 @@ from ckpt_backends.redis.engine.purge_lock import PurgeLock
 from ckpt_backends.redis.engine.recognition import RecognisedStore, Recogniser, Sample
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.redis.valkey.contents import ValkeyContents
+from ckpt_backends.redis.valkey.receiving import ValkeyReception
 from ckpt_backends.redis.valkey.stored_values import START_BYTES
 from ckpt_backends.redis.valkey.thread_keys import ValkeyKeyFinder, ValkeyRemoval
 from ckpt_backends.redis.valkey.write import ValkeyPlan
+from ckpt_backends.transfer.parts import Arrival
 from ckpt_backends.url import StoreUrl
 
 _BEGINNING = b"checkpoint:{"
@@ -29,6 +31,9 @@ class ValkeyStrings(ValkeyContents):
 
     def plan(self, change: Change) -> ValkeyPlan:
         return ValkeyPlan(self, change)
+
+    def reception(self, arrival: Arrival) -> ValkeyReception:
+        return ValkeyReception(self, arrival)
 
     def removals(self, lock: PurgeLock, thread_ids: Sequence[str]) -> Iterator[ValkeyRemoval]:
         finder = self.finder()
