@@ -19,7 +19,8 @@ from ckpt_cli.ending import Ended
 from ckpt_cli.options import DryRun, Filter, Jobs, Match, Yes, argument, flag, option, takes
 from ckpt_cli.queries.language import language_of
 from ckpt_cli.queries.selection import filtered_threads
-from ckpt_cli.render.copy import copy_columns, copy_lines, copy_record, copy_rows
+from ckpt_cli.render.copy import copy_lines, copy_record
+from ckpt_cli.render.terminal.table import plain_columns
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 
@@ -146,12 +147,12 @@ def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _print(session: Session, report: CopyReport) -> None:
-    output = session.output
+    output, record = session.output, copy_record(report)
     output.document(
-        lambda: copy_record(report),
+        lambda: record,
         lambda: copy_lines(report, output.width),
-        rows=lambda: copy_rows(report),
-        columns=copy_columns(),
+        rows=lambda: [record],
+        columns=plain_columns(*record),
     )
 
 

@@ -91,7 +91,7 @@ _ckpt_answer() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*|*" --namespace="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --memory"|*" --from"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|*" --older-than"|*" --last"|"grep --where"|*" --jobs"|*" --lines"|*" --interval"|*" --refresh"|*" --thread"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"stats --where"|*" --top"|*" --steps"|*" --to-last"|*" --reason"|*" --append"|*" --replace"|*" --as-node"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan-out"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --format"|*" --by") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --memory"|*" --from"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|*" --older-than"|*" --last"|"grep --where"|*" --jobs"|*" --lines"|*" --interval"|*" --refresh"|*" --thread"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"stats --where"|*" --top"|*" --steps"|*" --to-last"|*" --reason"|*" --append"|"fork --replace"|*" --as-node"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan-out"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --format"|"copy --where"|*" --by") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -142,6 +142,7 @@ _ckpt_answer() {
             *" --scope") kind="words:blobs writes calls all" ;;
             *" --format") kind="words:bundle jsonl" ;;
             "export --to") kind="file" ;;
+            "copy --to") kind="store" ;;
             *" --by") kind="words:thread channel ns type table" ;;
         esac
     elif [[ -z $ended && $cur == -* ]]; then
@@ -180,6 +181,7 @@ _ckpt_answer() {
             gc) kind="words:--scope --grace --archive --sign-key --batch --dry-run --yes" ;;
             export) kind="words:--format --to --sign-key" ;;
             import) kind="words:--trusted-key --allow-pickle --dry-run --yes" ;;
+            copy) kind="words:--to --match --where --all --create --replace --jobs --dry-run --yes" ;;
             du) kind="words:--by --top" ;;
             stores) kind="words:--layouts" ;;
             trust) kind="words:--list --remove" ;;
@@ -187,7 +189,7 @@ _ckpt_answer() {
         esac
         kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --redact --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
     elif [[ -z $cmd ]]; then
-        kind="words:threads show history diff interrupts messages grep blame tail tui sessions memory replay doctor stats rollback fork repair undo purge gc export import du stores trust completion demo"
+        kind="words:threads show history diff interrupts messages grep blame tail tui sessions memory replay doctor stats rollback fork repair undo purge gc export import copy du stores trust completion demo"
     else
         case "$cmd:$place" in
             "threads:0") kind="words:list show copy delete" ;;

@@ -24,7 +24,7 @@ function __ckpt_read
                     set -g __ckpt_ended 1
                 case '* --*=*'
                     __ckpt_keep (string split -m 1 = -- $word)
-                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --memory' '* --from' '* --archive' '* --sign-key' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' 'grep --where' '* --jobs' '* --lines' '* --interval' '* --refresh' '* --thread' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --trusted-key' 'replay --where' 'doctor --where' '* --grace' 'stats --where' '* --top' '* --steps' '* --to-last' '* --reason' '* --append' '* --replace' '* --as-node' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan-out' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --format' '* --by'
+                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --memory' '* --from' '* --archive' '* --sign-key' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' 'grep --where' '* --jobs' '* --lines' '* --interval' '* --refresh' '* --thread' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --trusted-key' 'replay --where' 'doctor --where' '* --grace' 'stats --where' '* --top' '* --steps' '* --to-last' '* --reason' '* --append' 'fork --replace' '* --as-node' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan-out' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --format' 'copy --where' '* --by'
                     set want $word
             end
         else if test -z "$__ckpt_cmd"
@@ -158,6 +158,7 @@ complete -c ckpt -n '__ckpt_at "" 0' -a export -d 'Write threads to archive file
 complete -c ckpt -n '__ckpt_at "export" 0 9999' -a '(__ckpt_ask thread argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a import -d 'Restore archived threads, row for row.'
 complete -c ckpt -n '__ckpt_at "import" 0 9999' -F
+complete -c ckpt -n '__ckpt_at "" 0' -a copy -d 'Copy threads to another store, of any layout.'
 complete -c ckpt -n '__ckpt_at "" 0' -a du -d 'Show disk usage by thread, channel and type.'
 complete -c ckpt -n '__ckpt_at "du" 0' -a '(__ckpt_ask thread argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a stores -d 'List stores with their layout, size and saver.'
@@ -412,6 +413,15 @@ complete -c ckpt -n '__ckpt_in "import"' -l trusted-key -r -F -d 'Only archives 
 complete -c ckpt -n '__ckpt_in "import"' -l allow-pickle -d 'Also restore pickles, which run code when loaded.'
 complete -c ckpt -n '__ckpt_in "import"' -l dry-run -d 'Show the plan; write nothing.'
 complete -c ckpt -n '__ckpt_in "import"' -l yes -d 'Do not ask for confirmation.'
+complete -c ckpt -n '__ckpt_in "copy"' -l to -r -a '(__ckpt_ask store)' -F -d 'Copy to this file, URL or profile.'
+complete -c ckpt -n '__ckpt_in "copy"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
+complete -c ckpt -n '__ckpt_in "copy"' -l where -x -d 'Only threads that match, such as \'status = error\'; repeatable.'
+complete -c ckpt -n '__ckpt_in "copy"' -l all -d 'Copy all threads.'
+complete -c ckpt -n '__ckpt_in "copy"' -l create -d 'Make the target if nothing is there.'
+complete -c ckpt -n '__ckpt_in "copy"' -l replace -d 'Replace threads of the target that went their own way.'
+complete -c ckpt -n '__ckpt_in "copy"' -l jobs -x -d 'Use N processes.'
+complete -c ckpt -n '__ckpt_in "copy"' -l dry-run -d 'Show the plan; write nothing.'
+complete -c ckpt -n '__ckpt_in "copy"' -l yes -d 'Do not ask for confirmation.'
 complete -c ckpt -n '__ckpt_in "du"' -l by -x -a 'thread channel ns type table' -d 'Group by thread, channel, ns, type or table.'
 complete -c ckpt -n '__ckpt_in "du"' -l top -x -d 'Show the N largest.'
 complete -c ckpt -n '__ckpt_in "stores"' -l layouts -d 'List the layouts that ckpt can open, with what each supports.'

@@ -26,13 +26,13 @@ def copy_record(report: CopyReport) -> dict[str, Any]:
         "bytes": report.counts.bytes,
         "added": report.added,
         "present": report.present,
-        "replaced": [one.thread_id for one in report.threads if one.step is CopyStep.REPLACE],
+        "replaced": report.replaced,
         "skipped": [{"thread_id": one.thread_id, "reason": one.reason} for one in report.skipped],
         "verified": report.is_verified,
     }
 
 
-def copy_columns() -> Sequence[Column]:
+def _columns() -> Sequence[Column]:
     """Return the columns of the threads."""
     return [
         Column("THREAD", "thread_id", style="head"),
@@ -45,9 +45,9 @@ def copy_columns() -> Sequence[Column]:
     ]
 
 
-def copy_rows(report: CopyReport) -> Iterator[dict[str, Any]]:
-    """Yield one row for each thread that is not merely present."""
-    return map(_row, report.threads)
+def _rows(report: CopyReport) -> Iterator[dict[str, Any]]:
+    """Yield one row for each thread that is listed."""
+    return map(_row, (*report.listed, *report.skipped))
 
 
 def _row(one: CopiedThread) -> dict[str, Any]:
@@ -67,15 +67,17 @@ def _row(one: CopiedThread) -> dict[str, Any]:
 
 def copy_lines(report: CopyReport, width: int) -> Iterator[StyledLine]:
     """Yield a table of the threads, and the sums."""
-    if report.threads:
-        yield from table_lines(copy_rows(report), copy_columns(), width)
+    if report.listed or report.skipped:
+        yield from table_lines(_rows(report), _columns(), width)
+        if more := report.changed - len(report.listed):
+            yield line(f"… and {counted(more, 'more thread')}")
         yield line("")
-    done = "Would copy" if report.is_dry_run else "Copied"
     what = (
-        f"{counted(report.number, 'thread')}: {counted(report.counts.checkpoints, 'checkpoint')},"
+        f"{counted(report.number, 'thread')}, {counted(report.counts.checkpoints, 'checkpoint')},"
         f" {counted(report.counts.writes, 'write')}, {size(report.counts.bytes)}"
     )
-    yield line(f"{done} {what}, to {safe_text(report.target)}")
-    yield line(f"{report.added} new rows, {report.present} were there before")
+    be, added = ("would be", "to add") if report.is_dry_run else ("are now", "added")
+    yield line(f"{safe_text(report.target)}: {what} {be} there")
+    yield line(f"{counted(report.added, 'row')} {added}, {report.present} there before")
     if report.is_verified and report.number:
         yield line("verified: the target was read back and is equal")

@@ -25,9 +25,9 @@ from langgraph.graph import StateGraph
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.dynamodb.items import writes_partition
+from ckpt_backends.dynamodb.layers import decompressed
 from ckpt_backends.dynamodb.lease import PARTITION
 from ckpt_backends.dynamodb.listing import _owner
-from ckpt_backends.dynamodb.payloads import decompressed
 from ckpt_backends.encryption import NO_KEY
 from ckpt_backends.errors import Refused, StoreChanged, StoreUnavailable, UsageError
 from ckpt_backends.model import CheckpointKey
@@ -831,14 +831,14 @@ def test_reading_the_declaration_imports_no_driver() -> None:
 
 
 def test_an_endpoint_in_clear_text_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ckpt_backends.dynamodb import connect
+    from ckpt_backends.dynamodb import clients, connect
     from ckpt_backends.servers.insecure_connection import InsecureConnection
     from ckpt_backends.url import parse_url
 
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "y")
-    monkeypatch.setattr(connect, "_CONNECT_SECONDS", 0.2)
-    monkeypatch.setattr(connect, "_ATTEMPTS", 1)
+    monkeypatch.setattr(clients, "_CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(clients, "_ATTEMPTS", 1)
     url = parse_url("dynamodb://agents?region=eu-central-1&endpoint=http://dynamo.invalid:8000")
     with (
         pytest.warns(InsecureConnection, match="from 'dynamo.invalid' comes over an unencrypted"),

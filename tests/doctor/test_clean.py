@@ -259,8 +259,8 @@ def test_an_encrypted_store(
     "kind",
     [
         SqliteHarness,
-        *later(PostgresHarness, MySQLHarness, RedisHarness),
-        pytest.param(MongoHarness, marks=SLOW),
+        *later(PostgresHarness, RedisHarness),
+        *(pytest.param(kind, marks=SLOW) for kind in (MongoHarness, MySQLHarness)),
     ],
 )
 def test_a_store_while_an_agent_writes(

@@ -116,6 +116,9 @@ def damaged(
         store.quick = told(*words)
         store.deep = told(*words, "--deep")
         store.types = told(*words, "--types")
+        for answer in (store.quick, store.deep):
+            # Threads beside a damaged one have no finding.
+            assert {one["thread_id"] for one in answer["findings"]} <= store.planted.keys()
         yield store
 
 
@@ -128,9 +131,6 @@ def told(*words: str) -> Any:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if metafunc.function is test_threads_beside_a_damaged_one_have_no_finding:
-        layouts = [pytest.param(name, marks=MARKS.get(name, pytest.mark.engines)) for name in KINDS]
-        metafunc.parametrize("damaged", layouts, indirect=True, scope="module")
     if "planted" in metafunc.fixturenames:
         metafunc.parametrize(("damaged", "planted"), CELLS, indirect=["damaged"], scope="module")
 
@@ -144,12 +144,6 @@ def test_a_planted_fault_is_found(damaged: DamagedStore, planted: PlantedFault) 
         check(damaged.quick, planted, named)
     place = named.in_depth or named.place
     check(damaged.deep, planted, replace(named, place=place))
-
-
-def test_threads_beside_a_damaged_one_have_no_finding(damaged: DamagedStore) -> None:
-    for answer in (damaged.quick, damaged.deep):
-        found = {one["thread_id"] for one in answer["findings"]}
-        assert found <= damaged.planted.keys()
 
 
 @pytest.mark.parametrize("damaged", ["sqlite"], indirect=True, scope="module")

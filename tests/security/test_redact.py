@@ -123,6 +123,7 @@ LINES: dict[str, list[list[str]]] = {
         [THREAD, OLD, "--to", "new", "--dry-run"],
     ],
     "undo": [[THREAD, "--dry-run"]],
+    "copy": [["--all", "--to", one, "--create", "--dry-run"] for one in ("new.db", "new/")],
     "doctor": [[], [THREAD], ["--deep"], [THREAD, "--deep", "--strict"]],
     "repair": [
         *([kind, THREAD, "--dry-run"] for kind in ("messages", "values", "writes")),

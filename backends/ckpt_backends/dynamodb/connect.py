@@ -6,33 +6,21 @@ eventually consistent, which costs half.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
-from botocore.config import Config
 from botocore.exceptions import ClientError
-from botocore.loaders import create_loader
-from botocore.session import Session
 
 from ckpt_backends.codec.limits import MOST_BYTES
+from ckpt_backends.dynamodb.clients import AT_ONCE, client_of, session_of
 from ckpt_backends.dynamodb.driver_errors import code_of, explained
-from ckpt_backends.errors import StoreUnavailable, UnknownLayout, UsageError
-from ckpt_backends.servers.insecure_connection import is_local, warn_unencrypted
-from ckpt_backends.url import StoreUrl, split_url
+from ckpt_backends.errors import StoreUnavailable, UnknownLayout
+from ckpt_backends.url import StoreUrl
 
-PARAMS = frozenset(
-    {"layout", "region", "endpoint", "bucket", "s3_endpoint", "key_prefix", "profile"}
-)
-_TABLE = re.compile(r"[\w.-]{3,255}", re.ASCII)
 _KEYS = {"PK": "HASH", "SK": "RANGE"}
-_CONNECT_SECONDS, _ANSWER_SECONDS, _ATTEMPTS = 5, 30, 4
-_AT_ONCE = 8
-"""Number of requests that run at the same time."""
 _TTL = "#ttl"
 _KEYS_PER_REQUEST = 100
 """DynamoDB's limit for BatchGetItem."""
@@ -80,36 +68,9 @@ class DynamoConnection:
         prefix = params.get("key_prefix", "").strip("/")
         self._prefix = f"{prefix}/" if prefix else ""
         with explained(url, "open"):
-            self.client = self._client("dynamodb", params.get("endpoint"))
+            self.client = client_of(url, session, "dynamodb")
             self.about: Mapping[str, Any] = self.client.describe_table(TableName=table)["Table"]
         self._check_keys()
-
-    def _client(self, service: str, endpoint: str | None) -> Any:
-        config = Config(
-            connect_timeout=_CONNECT_SECONDS,
-            read_timeout=_ANSWER_SECONDS,
-            max_pool_connections=_AT_ONCE + 2,
-            retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
-            user_agent_extra="ckpt",
-        )
-        try:
-            client = self._session.create_client(
-                service,
-                self.url.params.get("region") or None,
-                endpoint_url=endpoint or None,
-                config=config,
-            )
-        except ValueError:
-            name = "endpoint" if service == "dynamodb" else "s3_endpoint"
-            raise UsageError(
-                f"cannot open '{self.url}': {name} or region has no valid form",
-                hint=f"write ?{name}=https://HOST and ?region=eu-central-1",
-            ) from None
-        place = urlsplit(client.meta.endpoint_url)
-        if place.scheme == "http" and not is_local(place.hostname or ""):
-            host = place.hostname or ""
-            warn_unencrypted(host, "use an https:// endpoint", f"data from '{host}' comes")
-        return client
 
     def _check_keys(self) -> None:
         found = {one.get("AttributeName"): one.get("KeyType") for one in self.about["KeySchema"]}
@@ -127,7 +88,7 @@ class DynamoConnection:
     def s3(self) -> Any:
         """The client of S3, which is made when the first payload needs it."""
         with explained(self.url, "open"):
-            return self._client("s3", self.url.params.get("s3_endpoint"))
+            return client_of(self.url, self._session, "s3")
 
     def object_key(self, ref_key: str) -> str:
         """The key in the bucket of a payload whose item names `ref_key`."""
@@ -266,7 +227,7 @@ class DynamoConnection:
         if len(given) < 2:
             yield from map(ask, given)
             return
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
             yield from pool.map(ask, given)
 
     def close(self) -> None:
@@ -283,34 +244,4 @@ def key_attributes(key: Key) -> Attributes:
 
 def connect(url: StoreUrl) -> DynamoConnection:
     """Connect to the table of the URL. Raises `StoreUnavailable`, `UnknownLayout`, `UsageError`."""
-    parts = split_url(url.raw)
-    if parts.user is not None:
-        raise UsageError(
-            "refused: a DynamoDB URL must not contain credentials",
-            hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or use ?profile=NAME",
-        )
-    if not _TABLE.fullmatch(url.path):
-        raise UsageError(
-            f"cannot open '{url}': not the name of a table",
-            hint="write dynamodb://TABLE?region=eu-central-1",
-        )
-    if unknown := sorted(url.params.keys() - PARAMS):
-        raise UsageError(
-            f"cannot read the URL '{url}': unknown parameter '{unknown[0]}'",
-            hint=f"known: {', '.join(sorted(PARAMS))}",
-        )
-    if url.params.get("layout", "dynamodb") != "dynamodb":
-        raise UnknownLayout(
-            f"'{url}' has the layout 'dynamodb'", hint="remove ?layout= from the URL"
-        )
-    with explained(url, "open"):
-        session = Session(profile=url.params.get("profile") or None)
-        # Reading the descriptions of the services takes longer than anything else here.
-        session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
-    return DynamoConnection(url, url.path, session)
-
-
-@cache
-def _loader(data_path: str | None) -> Any:
-    """The reader of the services' descriptions, which keeps what it has read."""
-    return create_loader(data_path)
+    return DynamoConnection(url, url.path, session_of(url))

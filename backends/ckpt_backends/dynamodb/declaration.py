@@ -2,6 +2,7 @@
 
 from ckpt_backends.declaration import NAME, SAVER, Backend
 from ckpt_backends.model import Capability
+from ckpt_backends.transfer.form import Form, Language
 
 _ADDRESS = r"https?://[\w.-]*(:\d*)?/?|https?://\[[\da-fA-F:]*\](:\d*)?/?"
 """An endpoint without a user or a password."""
@@ -18,6 +19,20 @@ BACKEND = Backend(
         "key_prefix": r"[\w.,+/-]*",
     },
     engine_faults=("ttl-partial",),
+    forms={
+        "dynamodb": (
+            Form(
+                body_types=("msgpack",),
+                metadata_type="msgpack",
+                encrypts_metadata=True,
+                counts_with_integers=True,
+                expires=True,
+            ),
+        )
+    },
+    parts="ckpt_backends.dynamodb.parts:parts_of",
+    creates={Language.PYTHON: "dynamodb"},
+    create="ckpt_backends.dynamodb.opening:create_store",
     checkpoints="ckpt_backends.dynamodb.opening:open_store",
     changes="ckpt_backends.dynamodb.opening:open_writable",
 )

@@ -86,6 +86,15 @@ def read_thread(connection: DynamoConnection, thread_id: str) -> list[Checkpoint
     return ordered
 
 
+def heads_of(present: Iterable[CheckpointItem]) -> dict[str, str]:
+    """By namespace, the greatest id."""
+    found: dict[str, str] = {}
+    for one in present:
+        key = one.key
+        found[key.checkpoint_ns] = max(found.get(key.checkpoint_ns, ""), key.checkpoint_id)
+    return found
+
+
 def read_writes(connection: DynamoConnection, key: CheckpointKey) -> list[WriteItem]:
     """The present writes of a checkpoint, in the order of the protocol."""
     partition = writes_partition(key)

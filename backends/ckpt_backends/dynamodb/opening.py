@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.servers.answer_errors import opening, understanding
+from ckpt_backends.transfer.form import Language
 from ckpt_backends.url import StoreUrl
 
 
@@ -23,3 +24,13 @@ def open_writable(url: StoreUrl) -> WritableStore:
 
     with opening(connect(url), url) as connection:
         return understanding(WritableDynamoStore(connection, url), url)
+
+
+def create_store(url: StoreUrl, language: Language) -> None:  # noqa: ARG001 - Python only
+    """Make a table. Raises `UsageError`, `StoreUnavailable`, and `Refused` if it has other items.
+
+    The bucket for long payloads must exist, if the URL names one.
+    """
+    from ckpt_backends.dynamodb.create import create_table
+
+    create_table(url)

@@ -34,12 +34,10 @@ from ckpt_backends.dynamodb.items import (
     chunk_of,
     object_of,
 )
+from ckpt_backends.dynamodb.layers import BODY, METADATA, split_payload
 from ckpt_backends.dynamodb.payloads import (
-    BODY,
-    METADATA,
     StoredPayload,
     payloads,
-    split_payload,
     value_of,
     why_unreachable,
 )
@@ -48,7 +46,7 @@ from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
 
 _OFFLOADED = 350 * 1024
 """The saver stores longer payloads in S3, if it has a bucket (`S3_OFFLOAD_THRESHOLD`)."""
-_LONGEST = 398 * 1024
+LONGEST = 398 * 1024
 """DynamoDB's limit for an item is 400 KB with its key."""
 _COMPRESSED, _SAVED = 1024, 0.1
 """The saver compresses payloads from this length on, if that saves this part of it."""
@@ -100,14 +98,14 @@ class DynamoPlan:
     def _new(self, one: Checkpoint) -> StoredPair:
         assert one.body is not None  # noqa: S101
         assert one.metadata is not None  # noqa: S101
-        cells = {**_cells(one.key), "type": "msgpack", **self._like(one.key, one.metadata)}
+        cells = {**cells_of(one.key), "type": "msgpack", **self._like(one.key, one.metadata)}
         if one.parent_checkpoint_id:
             cells["parent_checkpoint_id"] = one.parent_checkpoint_id
         return self._pair(CHECKPOINTS, cells, joined(one.body, one.metadata))
 
     def _new_write(self, write: Write) -> StoredPair:
         value = write.value or TypedBytes("null", b"")
-        cells = {**_cells(write.key), "type": value.type, **self._like(write.key, None)}
+        cells = {**cells_of(write.key), "type": value.type, **self._like(write.key, None)}
         cells |= {"task_id": write.task_id, "idx": write.idx, "channel": write.channel}
         if write.task_path:
             cells["task_path"] = write.task_path
@@ -132,22 +130,7 @@ class DynamoPlan:
         return found
 
     def _pair(self, table: str, cells: dict[str, Any], data: bytes) -> StoredPair:
-        """The pair for a new payload, compressed and placed as the saver would."""
-        if cells.get("compression") == GZIP:
-            small = gzip.compress(data, 6) if len(data) >= _COMPRESSED else data
-            if len(data) - len(small) >= _SAVED * len(data) > 0:
-                data = small
-            else:
-                del cells["compression"]
-        in_s3 = len(data) > _OFFLOADED and self._connection.bucket is not None
-        if not in_s3 and len(data) > _LONGEST:
-            raise Unsupported(
-                f"a payload of {len(data)} bytes is too long for an item of DynamoDB",
-                hint="name the bucket of the saver: add ?bucket=NAME to the URL",
-            )
-        cells["ref_loc"] = IN_S3 if in_s3 else IN_TABLE
-        cells[BODY if table == CHECKPOINTS else "value"] = data
-        return pair_of(Row(table, cells))
+        return pair_of(placed_row(self._connection, table, cells, data))
 
     # Copies
 
@@ -160,7 +143,7 @@ class DynamoPlan:
         for item, payload in payloads(self._connection, found):
             self._need(item, payload)
             row = checkpoint_row(item, payload)
-            cells = {**row.cells, **_cells(target)}
+            cells = {**row.cells, **cells_of(target)}
             if copy.metadata is None and copy.body is None:
                 yield pair_of(Row(CHECKPOINTS, cells))
                 continue
@@ -185,7 +168,7 @@ class DynamoPlan:
         for item, payload in payloads(self._connection, found):
             self._need(item, payload)
             row = write_row(item, payload)
-            cells = {**row.cells, **_cells(target)}
+            cells = {**row.cells, **cells_of(target)}
             if target.thread_id == source.thread_id:
                 cells |= self._expiry_of(target)
             yield pair_of(Row(WRITES, cells))
@@ -201,6 +184,28 @@ class DynamoPlan:
             raise Unsupported(
                 f"cannot copy checkpoint '{item.key.checkpoint_id}': {payload.problem}"
             )
+
+
+def placed_row(connection: DynamoConnection, table: str, cells: dict[str, Any], data: bytes) -> Row:
+    """The row for a new payload, compressed and placed as the saver would.
+
+    Raises `Unsupported` if the payload is too long.
+    """
+    if cells.get("compression") == GZIP:
+        small = gzip.compress(data, 6, mtime=0) if len(data) >= _COMPRESSED else data
+        if len(data) - len(small) >= _SAVED * len(data) > 0:
+            data = small
+        else:
+            del cells["compression"]
+    in_s3 = len(data) > _OFFLOADED and connection.bucket is not None
+    if not in_s3 and len(data) > LONGEST:
+        raise Unsupported(
+            f"a payload of {len(data)} bytes is too long for an item of DynamoDB",
+            hint="name the bucket of the saver: add ?bucket=NAME to the URL",
+        )
+    cells["ref_loc"] = IN_S3 if in_s3 else IN_TABLE
+    cells[BODY if table == CHECKPOINTS else "value"] = data
+    return Row(table, cells)
 
 
 def places_of(item: DynamoItem) -> list[Key]:
@@ -257,7 +262,8 @@ def _packed(value: object) -> bytes:
     return ormsgpack.packb(value)
 
 
-def _cells(key: CheckpointKey) -> Mapping[str, str]:
+def cells_of(key: CheckpointKey) -> Mapping[str, str]:
+    """The cells that tell the checkpoint of a row."""
     return {
         "thread_id": key.thread_id,
         "checkpoint_ns": key.checkpoint_ns,

@@ -33,13 +33,12 @@ from ckpt_backends.dynamodb.items import (
     moment,
     writes_partition,
 )
+from ckpt_backends.dynamodb.layers import METADATA, split_payload
 from ckpt_backends.dynamodb.listing import SilentObserver, scan_orphans, scan_threads, thread_of
 from ckpt_backends.dynamodb.payloads import (
-    METADATA,
     StoredPayload,
     payloads,
     sizes_of,
-    split_payload,
     value_of,
 )
 from ckpt_backends.model import (

@@ -28,20 +28,21 @@ from ckpt_backends.dynamodb.archive import (
 )
 from ckpt_backends.dynamodb.connect import Attributes, DynamoConnection, Key
 from ckpt_backends.dynamodb.driver_errors import is_conflict
-from ckpt_backends.dynamodb.items import CHUNK_SORT, PAYLOAD
-from ckpt_backends.dynamodb.lease import change_lease
+from ckpt_backends.dynamodb.items import CHECKPOINT, CHUNK_SORT, PAYLOAD
+from ckpt_backends.dynamodb.lease import DynamoLease, change_lease
 from ckpt_backends.dynamodb.writer import (
     IS_NEW,
     DynamoAction,
     DynamoWriter,
+    delete,
     fits_together,
     in_transactions,
     put,
 )
 from ckpt_backends.errors import Refused, StoreChanged
 
-_AT_ONCE = 25
-"""Rows that are compared together."""
+_AT_ONCE, _BYTES_AT_ONCE = 25, 4 << 20
+"""Rows that are compared together; a single one may be longer."""
 
 
 def restore_rows(connection: DynamoConnection, rows: Iterable[Row]) -> Restored:
@@ -56,31 +57,44 @@ def restore_rows(connection: DynamoConnection, rows: Iterable[Row]) -> Restored:
             return Restored(0, 0)
         thread_id = str(first.cells.get("thread_id"))
         with change_lease(connection, thread_id) as lease:
-            restoring = _Restoring(connection, thread_id)
-            restoring.run(again(), adds=False)
-            lease.keep()
-            return restoring.run(again(), adds=True)
+            restoring = RowRestoring(connection, thread_id, lease)
+            restoring.run(checked_rows(connection, thread_id, again()), adds=False)
+            return restoring.run(checked_rows(connection, thread_id, again()), adds=True)
 
 
-class _Restoring:
-    def __init__(self, connection: DynamoConnection, thread_id: str) -> None:
+class RowRestoring:
+    """Stores rows of one thread."""
+
+    def __init__(
+        self,
+        connection: DynamoConnection,
+        thread_id: str,
+        lease: DynamoLease,
+        *,
+        keeps_expired: bool = False,
+    ) -> None:
         self._connection = connection
         self._thread_id = thread_id
+        self._lease = lease
+        self._keeps_expired = keeps_expired
+        """Whether rows whose time has come are stored too; DynamoDB removes them when it likes."""
         self._writer = DynamoWriter(connection)
-        self._has_stored = False
-        """Whether a transaction of several has been committed."""
+        self._stored: list[Key] = []
+        """The items of the transactions that have been committed, if there are several."""
+        self._objects: list[str] = []
         self._seen: set[int] = set()
         """Hashes of the keys of the rows and of their payloads in this pass."""
 
     def run(self, rows: Iterable[Row], *, adds: bool) -> Restored:
-        """Compare the rows with what exists; with `adds`, store the missing ones."""
+        """Compare checked rows with what exists; with `adds`, store the missing ones."""
         added = there = expired = 0
         hidden: list[DynamoAction] = []
         last: list[DynamoAction] = []
         now = time.time() * 1000
         self._seen.clear()
-        for some in _batches(checked_rows(self._connection, self._thread_id, rows)):
-            kept = [one for one in some if not _is_over(one, now)]
+        for some in _batches(rows):
+            self._lease.keep()
+            kept = [one for one in some if self._keeps_expired or not _is_over(one, now)]
             expired += len(some) - len(kept)
             missing = list(self._missing(kept))
             added += len(missing)
@@ -89,6 +103,7 @@ class _Restoring:
                 continue
             for row, pair in missing:
                 if pair.object is not None:
+                    self._objects.append(pair.object[0])
                     self._writer.put_object(*pair.object)
                 if pair.chunk is not None:
                     hidden.append(put(pair.chunk, IS_NEW))
@@ -106,16 +121,27 @@ class _Restoring:
 
     def _store(self, actions: Sequence[DynamoAction]) -> None:
         for some in in_transactions(actions):
+            self._lease.keep()
             try:
                 self._writer.transact(some)
             except ClientError as error:
-                if self._has_stored and is_conflict(error):
+                if self._stored and is_conflict(error):
                     raise StoreChanged(
                         f"thread '{self._thread_id}' changed meanwhile, and a part of it is stored",
-                        hint="import it again: the rest is added",
+                        hint="run the command again: the rest is added",
                     ) from None
                 raise
-            self._has_stored = True
+            self._stored += [one.key for one in some]
+
+    def take_back_hidden(self) -> None:
+        """Remove what was stored so far, unless a checkpoint of it is visible already.
+
+        Raises errors of boto3.
+        """
+        if any(key[0].startswith(CHECKPOINT) for key in self._stored):
+            return
+        self._writer.write([delete(key) for key in self._stored])
+        self._writer.remove_objects(self._objects)
 
     def _missing(self, rows: Sequence[Row]) -> Iterator[tuple[Row, StoredPair]]:
         """The rows that do not exist, without payloads that are stored already.
@@ -131,7 +157,9 @@ class _Restoring:
         keys += [(one.item["ref_key"]["S"], CHUNK_SORT) for one in pairs]
         stored = self._connection.get([*keys, *rivals])
         if not rivals.isdisjoint(stored):
-            raise Refused("a row of the archive has the keys of a checkpoint of another thread")
+            raise Refused(
+                "a checkpoint of another thread has the same keys, because ids contain '#'"
+            )
         for row, pair in zip(rows, pairs, strict=True):
             item = stored.get(pair.key)
             if item is None:
@@ -144,7 +172,7 @@ class _Restoring:
         for key in (pair.key, pair.item["ref_key"]["S"]):
             mark = hash(key)
             if mark in self._seen:
-                raise Refused(f"a row of '{row.table}' is in the archive twice")
+                raise Refused(f"a row of '{row.table}' comes twice")
             self._seen.add(mark)
 
     def _without_stored(
@@ -192,11 +220,13 @@ def _is_over(row: Row, now: float) -> bool:
 
 def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
     some: list[Row] = []
+    size = 0
     for row in rows:
         some.append(row)
-        if len(some) == _AT_ONCE:
+        size += sum(len(cell) for cell in row.cells.values() if isinstance(cell, str | bytes))
+        if len(some) == _AT_ONCE or size > _BYTES_AT_ONCE:
             yield some
-            some = []
+            some, size = [], 0
     if some:
         yield some
 

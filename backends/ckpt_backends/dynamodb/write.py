@@ -29,10 +29,11 @@ from ckpt_backends.dynamodb.groups import (
     removing_actions,
     removing_steps,
 )
-from ckpt_backends.dynamodb.index import DynamoIndex, read_thread
+from ckpt_backends.dynamodb.index import DynamoIndex, heads_of, read_thread
 from ckpt_backends.dynamodb.items import CHECKPOINT, CheckpointItem, is_storable
 from ckpt_backends.dynamodb.lease import DynamoLease, change_lease
 from ckpt_backends.dynamodb.plan import DynamoPlan, object_keys
+from ckpt_backends.dynamodb.receiving import receive_thread
 from ckpt_backends.dynamodb.removing import remove_threads
 from ckpt_backends.dynamodb.restoring import restore_rows
 from ckpt_backends.dynamodb.writer import (
@@ -48,6 +49,7 @@ from ckpt_backends.dynamodb.writer import (
 )
 from ckpt_backends.errors import PartlyDone, StoreUnavailable, Unsupported
 from ckpt_backends.model import CheckpointKey
+from ckpt_backends.transfer.parts import Arrival
 from ckpt_backends.url import StoreUrl
 
 
@@ -104,20 +106,16 @@ class WritableDynamoStore(OnConnection[DynamoConnection], BaseWritableStore):
         with explained_change(self._url):
             return restore_rows(self._connection, rows)
 
+    def receive(self, arrivals: Iterable[Arrival]) -> None:
+        with explained_change(self._url):
+            for arrival in arrivals:
+                receive_thread(self._connection, arrival)
+
     def vacuum(self) -> None:
         raise Unsupported(
             f"'{self._url}' cannot be vacuumed: DynamoDB bills only what is stored",
             hint="run the command without --vacuum",
         )
-
-
-def heads_of(present: Iterable[CheckpointItem]) -> dict[str, str]:
-    """By namespace, the greatest id."""
-    found: dict[str, str] = {}
-    for one in present:
-        key = one.key
-        found[key.checkpoint_ns] = max(found.get(key.checkpoint_ns, ""), key.checkpoint_id)
-    return found
 
 
 def _partly(change: Change) -> PartlyDone:

@@ -122,7 +122,7 @@ def _put_checkpoint(row: Row, tables: Tables) -> bool:
 def _put_write(row: Row, tables: Tables) -> bool:
     thread, ns, one = (_text(row, name) for name in _KEY)
     idx = row.cells["idx"]
-    if not isinstance(idx, int) or not _is_storable(idx):
+    if not isinstance(idx, int) or not is_storable(idx):
         raise Unsupported(f"column 'idx' of a row of '{row.table}' holds no number")
     task = (_text(row, "task_id"), idx)
     made = StoredWrite(
@@ -139,7 +139,7 @@ def _put_blob(row: Row, tables: Tables) -> bool:
     names = ("thread_id", "checkpoint_ns", "channel")
     thread, ns, channel = (_text(row, name) for name in names)
     version = row.cells["version"]
-    if not isinstance(version, str | int | float) or not _is_storable(version):
+    if not isinstance(version, str | int | float) or not is_storable(version):
         raise Unsupported(f"column 'version' of a row of '{row.table}' holds no version")
     key = (thread, ns, channel, version)
     made = _stored(row, "type", "blob")
@@ -162,7 +162,7 @@ def _text(row: Row, name: str) -> str:
     return found
 
 
-def _is_storable(value: object) -> bool:
+def is_storable(value: object) -> bool:
     """Whether the server could have stored a number: its pickles have integers of 32 bits here."""
     return not isinstance(value, int) or -(1 << 31) <= value < 1 << 31
 

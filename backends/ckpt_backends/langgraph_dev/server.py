@@ -17,7 +17,7 @@ QUIET_SECONDS = 20
 """A running server writes its files at least once in this time: twice its interval."""
 SERVERS_OWN = ".langgraph_ops.pckl"
 """The server's threads with their last values, and its runs with their inputs."""
-_FILES = (
+SERVERS_FILES = (
     SERVERS_OWN,
     ".langgraph_retry_counter.pckl",
     "store.pckl",
@@ -32,7 +32,7 @@ def running(folder: Path) -> str:
     for pid, words in _processes():
         if _is_server(words) and _is_in(pid, folder):
             return f"process {pid} is its server"
-    for name in _FILES:
+    for name in SERVERS_FILES:
         try:
             age = time.time() - (folder / name).stat().st_mtime
         except OSError:

@@ -37,14 +37,17 @@ from ckpt_backends.langgraph_dev.layout import (
     StoredWrite,
     WriteKey,
 )
+from ckpt_backends.langgraph_dev.receive import receive_thread
 from ckpt_backends.langgraph_dev.rows import FILES, put
 from ckpt_backends.langgraph_dev.save import write_table
 from ckpt_backends.langgraph_dev.server import QUIET_SECONDS, SERVERS_OWN, running
+from ckpt_backends.langgraph_dev.spool import Spool
 from ckpt_backends.langgraph_dev.tables import Tables, named
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.sql.blob_tables import BLOBS as BLOB_TABLE
 from ckpt_backends.sql.blob_tables import CHECKPOINTS as CHECKPOINT_TABLE
 from ckpt_backends.sql.blob_tables import WRITES as WRITE_TABLE
+from ckpt_backends.transfer.parts import Arrival
 from ckpt_backends.url import StoreUrl
 
 _ORDER = (BLOBS, WRITES, CHECKPOINTS)
@@ -83,6 +86,11 @@ class WritableDevStore(BaseWritableStore):
                 else:
                     there += 1
         return Restored(added, there)
+
+    def receive(self, arrivals: Iterable[Arrival]) -> None:
+        with Spool(self._folder) as spool, self._changing() as draft:
+            for arrival in arrivals:
+                draft.touched |= receive_thread(arrival, draft.tables, spool)
 
     def vacuum(self) -> None:
         """Nothing to do: each change writes the files anew."""

@@ -2,6 +2,7 @@
 
 from ckpt_backends.declaration import NAME, SAVER, WORD, Backend
 from ckpt_backends.model import Capability
+from ckpt_backends.transfer.form import Form, Language, Serializer
 
 _JAVASCRIPT = Capability.HISTORY | Capability.WRITES | Capability.ADDING
 
@@ -28,6 +29,20 @@ BACKEND = Backend(
     },
     checkpoints="ckpt_backends.mongodb.opening:open_store",
     changes="ckpt_backends.mongodb.opening:open_writable",
+    forms={
+        "mongodb": (Form(metadata_type="bson", encrypts_metadata=True),),
+        "mongodb-js": (
+            Form(
+                language=Language.JAVASCRIPT,
+                serializer=Serializer.JAVASCRIPT,
+                body_types=("json",),
+                has_task_paths=False,
+            ),
+        ),
+    },
+    parts="ckpt_backends.mongodb.parts:parts_of",
+    creates={Language.PYTHON: "mongodb", Language.JAVASCRIPT: "mongodb-js"},
+    create="ckpt_backends.mongodb.creating:create",
     memory="ckpt_backends.mongodb.opening:open_memory",
     memory_changes="ckpt_backends.mongodb.opening:open_writable_memory",
     memory_create="ckpt_backends.mongodb.create_memory:create_memory",

@@ -21,25 +21,25 @@ from ckpt_backends.mongodb.recognise import JAVASCRIPT
 
 _KEY: IndexKey = {"thread_id": 1, "checkpoint_ns": 1, "checkpoint_id": -1}
 _TASK: IndexKey = {"task_id": 1, "idx": 1}
-_OF_PYTHON: Mapping[str, IndexKey] = {CHECKPOINTS: _KEY, WRITES: {**_KEY, **_TASK}}
-_OF_JAVASCRIPT: Mapping[str, IndexKey] = {
+OF_PYTHON: Mapping[str, IndexKey] = {CHECKPOINTS: _KEY, WRITES: {**_KEY, **_TASK}}
+OF_JAVASCRIPT: Mapping[str, IndexKey] = {
     CHECKPOINTS: _KEY,
     WRITES: {**_KEY, "checkpoint_id": 1, **_TASK},
 }
-_NAMES = {CHECKPOINTS: "thread_ns_checkpoint_idx", WRITES: "thread_ns_checkpoint_task_idx"}
+INDEX_NAMES = {CHECKPOINTS: "thread_ns_checkpoint_idx", WRITES: "thread_ns_checkpoint_task_idx"}
 
 
 def index_faults(connection: MongoConnection, layout: MongoLayout) -> Iterator[Fault]:
     """`index-missing` for the indexes that the saver of this store certainly created."""
     collections = layout.collections
     if layout.name == JAVASCRIPT:
-        wanted = {name: _OF_JAVASCRIPT[table] for table, name in collections.items()}
+        wanted = {name: OF_JAVASCRIPT[table] for table, name in collections.items()}
         if any(has_index(connection, name, key) for name, key in wanted.items()):
             for table, name in collections.items():
-                yield from missing_index(connection, name, wanted[name], name=_NAMES[table])
+                yield from missing_index(connection, name, wanted[name], name=INDEX_NAMES[table])
     elif _creates_indexes(connection, layout):
         for table, name in collections.items():
-            yield from missing_index(connection, name, _OF_PYTHON[table], unique=True)
+            yield from missing_index(connection, name, OF_PYTHON[table], unique=True)
     lifetime = next(iter(layout.lifetimes.values()), None)
     for name in collections.values():
         if lifetime is not None and name not in layout.lifetimes:

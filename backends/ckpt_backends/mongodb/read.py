@@ -27,6 +27,7 @@ from ckpt_backends.mongodb.engine.connect import MongoConnection
 from ckpt_backends.mongodb.engine.fields import later, metadata_of, storable, storable_of, text
 from ckpt_backends.mongodb.engine.layout import CHECKPOINTS, WRITES, MongoLayout
 from ckpt_backends.mongodb.engine.pipelines import Stage, length
+from ckpt_backends.mongodb.engine.staging import is_staged
 from ckpt_backends.mongodb.engine.store import MongoCheckpoints, key_in
 from ckpt_backends.mongodb.faults import expiry_faults, index_faults, is_expiring
 from ckpt_backends.mongodb.recognise import JAVASCRIPT
@@ -95,6 +96,8 @@ class MongoStore(MongoCheckpoints):
         stages = pipelines.usage(match, f"${column}", by, also)
         for row in self._connection.aggregate(collection, stages):
             key = row["_id"]
+            if is_staged(key.get("thread")):
+                continue
             yield Usage(
                 collection,
                 column,

@@ -15,6 +15,7 @@ from ckpt_backends.mongodb.engine.fields import text
 from ckpt_backends.mongodb.engine.layout import MongoLayout
 from ckpt_backends.mongodb.engine.pipelines import Stage
 from ckpt_backends.mongodb.engine.sizes import IS_NEAR
+from ckpt_backends.mongodb.engine.staging import is_staged
 from ckpt_backends.mongodb.faults import is_expiring
 
 _ORDER = {"thread_id": 1, "checkpoint_ns": 1, "checkpoint_id": -1}
@@ -43,7 +44,8 @@ def suspects(connection: MongoConnection, layout: MongoLayout) -> Iterator[str]:
 
 
 def _by_thread(rows: Iterable[Any]) -> Iterator[_Thread]:
-    for order, some in groupby(rows, key=lambda row: _order(row.get("thread_id"))):
+    known = (row for row in rows if not is_staged(row.get("thread_id")))
+    for order, some in groupby(known, key=lambda row: _order(row.get("thread_id"))):
         yield order, list(some)
 
 

@@ -55,6 +55,10 @@ READ_ONLY_CODES = frozenset({1290, 1792, 1836})
 UNSUPPORTED = frozenset({1064, 1105, 1193, 1235, 1305})
 """What servers answer that only speak MySQL's protocol: a syntax error, an unknown one (of Vitess),
 an unknown variable, not supported yet (of TiDB), an unknown function."""
+UNFIT = frozenset({1062, 1264, 1366, 1406, 3140, 3141, 3144, 3156, 3158, 4025})
+"""What servers answer to a row that they cannot store: a key that is equal in the collation, a
+number out of range, text that the character set lacks, too long text, and no JSON (three of MySQL's
+codes, and the one of MariaDB's check)."""
 OF_DRIVER: Mapping[int, tuple[str, str]] = {
     MALFORMED: ("the server's answer is malformed", ""),
     TOO_LONG: (f"the server's answer is longer than {MOST_BYTES >> 20} MiB", ""),
@@ -157,6 +161,12 @@ class MySQLConnection:
             self._ready()
             with self._driver.cursor() as cursor:
                 return int(cursor.execute(sql, values or None))
+
+    def load(self, statement: bytes) -> None:
+        """Run a statement without parameters. Raises `pymysql.Error`."""
+        with parsed():
+            self._ready()
+            self._driver.query(statement)
 
     def alone(self, sql: str) -> list[Row]:
         """Run a statement outside of any transaction. Raises `pymysql.Error`."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
+import pymysql
+
 from ckpt_backends.base import OnConnection
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Fault, Space
 from ckpt_backends.mysql.changing import lock, transaction, unsupported
-from ckpt_backends.mysql.connect import MySQLConnection, explained
+from ckpt_backends.mysql.connect import DUPLICATE, UNFIT, MySQLConnection, code_of, explained
 from ckpt_backends.mysql.layout import (
     MySQLTable,
     bound,
@@ -19,9 +21,10 @@ from ckpt_backends.mysql.layout import (
     quoted_name,
     storable,
 )
+from ckpt_backends.mysql.loading import statements
 from ckpt_backends.mysql.sql import exact
 from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
-from ckpt_backends.sql.database import Row, Values, WritableDatabase
+from ckpt_backends.sql.database import Loaded, Row, RowRefused, Values, WritableDatabase
 from ckpt_backends.url import StoreUrl
 
 _REPEATABLE = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
@@ -46,6 +49,9 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
         self, connection: MySQLConnection, url: StoreUrl, tables: Mapping[str, MySQLTable]
     ) -> None:
         super().__init__(connection, url)
+        self._tables = tables
+        self._longest = 0
+        """The longest statement in bytes; 0 if it is not known yet."""
         self._columns = {
             name: column
             for table in (WRITES, BLOBS, CHECKPOINTS)
@@ -138,6 +144,36 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
 
     def change(self, query: str, values: Values) -> int:
         return self._connection.change(query, values)
+
+    def load(self, table: str, sql: str, columns: Sequence[str], rows: Sequence[Loaded]) -> None:
+        if not self._longest:
+            ((longest,),) = self.rows("SELECT @@max_allowed_packet", {})
+            self._longest = int(longest)
+        listed = ", ".join(map(quoted_name, columns))
+        head = f"INSERT INTO {sql} ({listed}) VALUES ".encode()
+        own = self._tables[table].columns
+        are_bytes = [own[column].kind.endswith(("blob", "binary")) for column in columns]
+        for statement, of_rows in statements(head, are_bytes, rows, self._longest):
+            try:
+                self._connection.load(statement)
+            except pymysql.Error as error:
+                if code_of(error) not in UNFIT:
+                    raise
+                # The server says which column, but not always which row.
+                for row in of_rows:
+                    self._load_one(head, are_bytes, row)
+
+    def _load_one(self, head: bytes, are_bytes: Sequence[bool], row: Loaded) -> None:
+        ((statement, _),) = statements(head, are_bytes, [row], self._longest)
+        try:
+            self._connection.load(statement)
+        except pymysql.Error as error:
+            if code_of(error) not in UNFIT:
+                raise
+            reason = str(error.args[-1])
+            if code_of(error) == DUPLICATE:
+                reason = "its key is equal to another one in the collation of the server"
+            raise RowRefused(row, reason) from None
 
     def given(self, table: str, column: str, name: str, cell: object) -> str:  # noqa: ARG002
         return self.mark(name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ckpt_backends import shell
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import UnknownLayout, Unsupported
@@ -10,7 +12,9 @@ from ckpt_backends.mysql.database import MySQLDatabase
 from ckpt_backends.mysql.layout import HASH, MySQLLayout, bound
 from ckpt_backends.mysql.read import tables_of
 from ckpt_backends.mysql.sql import exact
+from ckpt_backends.sql.row_changes import in_chunks
 from ckpt_backends.sql.write import WritableSqlStore
+from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.url import StoreUrl
 
 _RIVAL = f"""
@@ -18,6 +22,11 @@ _RIVAL = f"""
     WHERE thread_id = {{mark}} AND {exact("thread_id")} <> {exact("%(thread)s")} LIMIT 1
 """
 """Another thread with an id that is equal in the collation."""
+_RIVALS = f"""
+    SELECT MIN({exact("thread_id")}) AS one, MAX({exact("thread_id")}) AS other
+    FROM {{checkpoints}} WHERE thread_id IN ({{threads}}) GROUP BY thread_id HAVING one <> other
+"""
+"""Threads with ids that are equal in the collation, of those that are equal to some ids."""
 
 
 class WritableMySQLStore(WritableSqlStore):
@@ -46,6 +55,18 @@ class WritableMySQLStore(WritableSqlStore):
                 f"the saver cannot tell thread '{thread_id}' from '{other.decode()}'",
                 hint=f"both ids are equal in the collation {self._layout.merging or 'in use'}",
             )
+
+    def _check_received(self, thread_ids: Sequence[str]) -> None:
+        for some in in_chunks(thread_ids):
+            marks = {f"t{n}": one for n, one in enumerate(some)}
+            column = self._layout.checkpoints.columns["thread_id"]
+            listed = ", ".join(bound(f"%({mark})s", column) for mark in marks)
+            query = _RIVALS.format(checkpoints=self._layout.checkpoints.sql, threads=listed)
+            for one, other in self._database.rows(query, marks):
+                raise CannotHold(
+                    f"the saver cannot tell thread '{other.decode()}' from '{one.decode()}':"
+                    f" both ids are equal in the collation {self._layout.merging or 'in use'}"
+                )
 
     def _stored(self, row: Row) -> Row:
         """An archived row with the cells that its table stores.

@@ -28,6 +28,7 @@ from ckpt_backends.postgres.guarded import (
     open_driver,
     parsed,
 )
+from ckpt_backends.sql.database import Loaded
 from ckpt_backends.url import MASK, StoreUrl, masked, split_url
 
 OWN_PARAMS = frozenset({"layout", "schema", "read_timeout"})
@@ -123,6 +124,12 @@ class PostgresConnection:
         with parsed(), self._driver.cursor(binary=True) as cursor:
             cursor.execute(sql, values)
             return cursor.rowcount
+
+    def load(self, target: str, kinds: Sequence[str], rows: Sequence[Loaded]) -> None:
+        """Add rows to a table; see `load_rows`. Raises `RowRefused` and `psycopg.Error`."""
+        from ckpt_backends.postgres.loading import load_rows  # needed for copies only
+
+        load_rows(self._driver, target, kinds, rows)
 
     def alone(self, sql: str) -> None:
         """Run a statement outside of any transaction, such as VACUUM. Raises `psycopg.Error`."""

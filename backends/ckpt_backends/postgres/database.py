@@ -12,7 +12,7 @@ from ckpt_backends.postgres.changing import lock_tables, lock_thread, transactio
 from ckpt_backends.postgres.connect import PostgresConnection, explained
 from ckpt_backends.postgres.layout import PostgresTable, engine_of, quoted_name, storable
 from ckpt_backends.shell import is_shown
-from ckpt_backends.sql.database import Row, Values, WritableDatabase
+from ckpt_backends.sql.database import Loaded, Row, Values, WritableDatabase
 from ckpt_backends.url import StoreUrl
 
 _SIZE = """
@@ -115,6 +115,11 @@ class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
 
     def change(self, query: str, values: Values) -> int:
         return self._connection.change(query, values)
+
+    def load(self, table: str, sql: str, columns: Sequence[str], rows: Sequence[Loaded]) -> None:
+        kinds = [self._tables[table].columns[column] for column in columns]
+        listed = ", ".join(map(quoted_name, columns))
+        self._connection.load(f"{sql.replace('%%', '%')} ({listed})", kinds, rows)
 
     def given(self, table: str, column: str, name: str, cell: object) -> str:
         kind = self._tables[table].columns[column].replace("%", "%%")

@@ -12,6 +12,16 @@ from ckpt_backends.protocol import Closing
 
 Row = tuple[Any, ...]
 Values = Mapping[str, object]
+Loaded = tuple[object, ...]
+"""A row to be added: numbers, texts, None, and bytes for values and for JSON."""
+
+
+class RowRefused(Exception):
+    """The engine cannot store a row; the text says why."""
+
+    def __init__(self, row: Loaded, reason: str) -> None:
+        super().__init__(reason)
+        self.row = row
 
 
 class Database(Closing):
@@ -134,6 +144,13 @@ class WritableDatabase(Database):
     @abstractmethod
     def change(self, query: str, values: Values) -> int:
         """Run a statement inside a transaction. Returns the number of changed rows."""
+
+    @abstractmethod
+    def load(self, table: str, sql: str, columns: Sequence[str], rows: Sequence[Loaded]) -> None:
+        """Add many rows inside a transaction, as fast as the engine can.
+
+        `sql` is the quoted name of the table. Raises `RowRefused` for a row that cannot be stored.
+        """
 
     @abstractmethod
     def given(self, table: str, column: str, name: str, cell: object) -> str:

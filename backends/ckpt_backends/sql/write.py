@@ -19,10 +19,11 @@ from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.servers.answer_types import CHANGES, checked
 from ckpt_backends.sql.database import WritableDatabase, text
+from ckpt_backends.sql.loading import Loading
 from ckpt_backends.sql.queries import SqlTables
 from ckpt_backends.sql.removal import remove_threads
 from ckpt_backends.sql.row_changes import RowChanges, in_chunks
-from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart
+from ckpt_backends.transfer.parts import Arrival
 from ckpt_backends.url import StoreUrl
 
 
@@ -70,29 +71,26 @@ class WritableSqlStore(BaseWritableStore):
             return self._rows.restore(self._checked(rows))
 
     def receive(self, arrivals: Iterable[Arrival]) -> None:
+        found = list(arrivals)
+        ids = [one.thread_id for one in found]
         with self._database.transaction():
-            for arrival in arrivals:
-                self._check_thread(arrival.thread_id)
-                heads = self._heads(arrival.thread_id)
-                if {ns: head for ns, (head, _) in heads.items()} != dict(arrival.heads):
+            before = self._heads_of(ids)
+            for arrival in found:
+                heads = {ns: head for ns, (head, _) in before[arrival.thread_id].items()}
+                if heads != dict(arrival.heads):
                     raise moved(Change(arrival.thread_id, arrival.heads))
-                for part in arrival.parts:
-                    table, cells = self._cells(part)
-                    self._rows.add(table, cells)
-
-    def _cells(self, part: Part) -> tuple[str, dict[str, object]]:
-        """The table and the cells of a part."""
-        if isinstance(part, CheckpointPart):
-            parent = {"parent_checkpoint_id": part.parent}
-            body = self._body(part.body, part.metadata)
-            return self._checkpoints, {**self._new(part.key), **parent, **body}
-        value = self._value(part.value)
-        if isinstance(part, WritePart):
-            task = {"task_id": part.task_id, "task_path": part.task_path, "idx": part.idx}
-            named = {**task, "channel": part.channel}
-            return self._writes, {**self._new(part.key), **named, **value}
-        place = self._new(CheckpointKey(part.thread_id, part.checkpoint_ns, ""))
-        return self._blobs, {**place, "channel": part.channel, "version": part.version, **value}
+            loading = Loading(self._database, self._tables, self._url)
+            for arrival in found:
+                loading.add(arrival.parts)
+            loading.finish()
+            self._check_received(ids)
+            after = self._heads_of(ids)
+            for one in found:
+                had = before[one.thread_id]
+                for ns, (_, number) in after[one.thread_id].items():
+                    added = loading.added[one.thread_id, ns]
+                    if number != had.get(ns, ("", 0))[1] + added:
+                        raise moved(Change(one.thread_id, one.heads))
 
     def _checked(self, rows: Iterable[Row]) -> Iterator[Row]:
         known: set[Cell] = set()
@@ -111,6 +109,9 @@ class WritableSqlStore(BaseWritableStore):
 
     def close(self) -> None:
         self._database.close()
+
+    def _check_received(self, thread_ids: Sequence[str]) -> None:
+        """Raise `CannotHold` if the saver would mix one of these threads with another."""
 
     def _check_thread(self, thread_id: str) -> None:
         """Raise `Unsupported` if the saver would mix new rows of a thread with those of another."""
@@ -141,14 +142,22 @@ class WritableSqlStore(BaseWritableStore):
 
     def _heads(self, thread_id: str) -> dict[str, tuple[str, int]]:
         """By namespace, the id of the newest checkpoint and the number of checkpoints."""
-        ns = self._database.exact("checkpoint_ns")
-        rows = self._rows.select(
-            self._checkpoints,
-            f"{ns} AS ns, max(checkpoint_id), count(*)",
-            {"thread_id": thread_id},
-            "GROUP BY ns",
-        )
-        return {text(found): (text(head), number) for found, head, number in rows}
+        return self._heads_of([thread_id])[thread_id]
+
+    def _heads_of(self, thread_ids: Sequence[str]) -> dict[str, dict[str, tuple[str, int]]]:
+        """By thread, what `_heads` returns."""
+        heads: dict[str, dict[str, tuple[str, int]]] = {one: {} for one in thread_ids}
+        thread, ns = map(self._database.exact, ("thread_id", "checkpoint_ns"))
+        for some in in_chunks(thread_ids):
+            rows = self._rows.select(
+                self._checkpoints,
+                f"{thread} AS thread, {ns} AS ns, max(checkpoint_id), count(*)",
+                {"thread_id": some},
+                "GROUP BY thread, ns",
+            )
+            for one, found, head, number in rows:
+                heads[text(one)][text(found)] = text(head), number
+        return heads
 
     def _remove(self, change: Change) -> None:
         thread = {"thread_id": change.thread_id}

@@ -10,8 +10,8 @@ from pathlib import Path
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Fault, Space
 from ckpt_backends.shell import is_shown
-from ckpt_backends.sql.database import Row, Values, WritableDatabase
-from ckpt_backends.sqlite.binding import bind, decode_text, quoted_name
+from ckpt_backends.sql.database import Loaded, Row, RowRefused, Values, WritableDatabase
+from ckpt_backends.sqlite.binding import TEXT, bind, decode_text, quoted_name
 from ckpt_backends.sqlite.errors import reading, writing
 from ckpt_backends.sqlite.journals import empty_log, space_of
 from ckpt_backends.sqlite.open import Opened, check_current, transaction
@@ -111,6 +111,23 @@ class SqliteDatabase(WritableDatabase):
     def change(self, query: str, values: Values) -> int:
         self._has_removed |= query.startswith("DELETE")
         return self._alive().execute(query, values).rowcount
+
+    def load(self, table: str, sql: str, columns: Sequence[str], rows: Sequence[Loaded]) -> None:  # noqa: ARG002
+        # Texts are bound as bytes, because `sqlite3` binds only valid text.
+        texts = [n for n in range(len(columns)) if any(isinstance(row[n], str) for row in rows)]
+        marks = ", ".join(TEXT if n in texts else "?" for n in range(len(columns)))
+        insert = f"INSERT INTO {sql} ({', '.join(map(quoted_name, columns))}) VALUES ({marks})"
+        last: Loaded = ()
+
+        def bound() -> Iterator[Sequence[object]]:
+            nonlocal last
+            for last in rows:
+                yield [bind(cell) if isinstance(cell, str) else cell for cell in last]
+
+        try:
+            self._alive().executemany(insert, bound())
+        except (sqlite3.DataError, OverflowError) as error:
+            raise RowRefused(last, str(error)) from None
 
     def given(self, table: str, column: str, name: str, cell: object) -> str:  # noqa: ARG002
         return self.text(name) if isinstance(cell, str) else self.mark(name)

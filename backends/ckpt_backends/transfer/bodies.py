@@ -1,6 +1,8 @@
 """Takes the body of a checkpoint apart into its fields and its values, and joins them again.
 
 LangGraph writes the fields in the order of `_ORDER` (`langgraph/checkpoint/base`, `Checkpoint`).
+RedisSaver adds two fields, which follow from the others (`_dump_checkpoint` in its `base.py`): the
+type of its serializer, which no reader needs, and an empty `pending_sends`.
 """
 
 from __future__ import annotations
@@ -10,11 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ckpt_backends.codec.json.lossless import load_lossless
 from ckpt_backends.codec.limits import PastLimit
 from ckpt_backends.codec.msgpack.cursor import MAP, Cursor, write_header
 from ckpt_backends.codec.msgpack.lossless import pack_lossless, unpack_lossless
-from ckpt_backends.codec.values import CHANNELS, JSON_TYPES
+from ckpt_backends.codec.values import CHANNELS, JSON_TYPES, REDIS_JSON
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.errors import CannotHold
 
@@ -22,6 +23,7 @@ _ORDER = (
     *("v", "ts", "id", CHANNELS, "channel_versions", "versions_seen"),
     *("pending_sends", "updated_channels"),
 )
+_TYPE, _SENDS = "type", "pending_sends"
 
 
 @dataclass(slots=True)
@@ -62,6 +64,8 @@ def open_body(body: TypedBytes, where: str) -> OpenBody:
             return _open_msgpack(body)
         if body.type in JSON_TYPES:
             return _open_json(body)
+        if body.type == "pickle":
+            return _open_pickle(body)
     except (ValueError, IndexError, KeyError, TypeError, PastLimit, RecursionError) as error:
         raise CannotHold(f"the body of {where} cannot be read: {error}") from None
     raise CannotHold(f"the body of {where} has the type '{body.type}', which cannot be taken apart")
@@ -84,11 +88,22 @@ def _open_msgpack(body: TypedBytes) -> OpenBody:
     return OpenBody(fields, values)
 
 
+def _open_pickle(body: TypedBytes) -> OpenBody:
+    from ckpt_backends.transfer.pickles import open_pickle  # loads pickletools
+
+    fields, values = open_pickle(body.data)
+    return OpenBody(fields, {name: TypedBytes("msgpack", one) for name, one in values.items()})
+
+
 def _open_json(body: TypedBytes) -> OpenBody:
-    fields = load_lossless(body.data)
+    fields = json.loads(body.data.decode("utf-8", "surrogatepass"))
     if not isinstance(fields, dict):
         raise ValueError("it is no object")
     stored = fields.pop(CHANNELS, None) or {}
+    if body.type == REDIS_JSON:
+        fields.pop(_TYPE, None)
+        if not fields.get(_SENDS):
+            fields.pop(_SENDS, None)
     dump = _dump_like(body.data)
     return OpenBody(
         fields, {name: TypedBytes(body.type, dump(one)) for name, one in stored.items()}
@@ -121,6 +136,9 @@ def close_body(found: OpenBody, tag: str, where: str, *, has_values: bool = True
     try:
         if tag == "msgpack":
             return TypedBytes(tag, _close_msgpack(found, names))
+        if tag == REDIS_JSON:
+            found = OpenBody({_TYPE: "json", _SENDS: []} | found.fields, found.values)
+            names = [_TYPE, *(name for name in names if name not in {_TYPE, _SENDS}), _SENDS]
         return TypedBytes(tag, _close_json(found, names))
     except (TypeError, ValueError, RecursionError) as error:
         raise CannotHold(f"the body of {where} cannot be written as {tag}: {error}") from None

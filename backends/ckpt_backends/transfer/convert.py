@@ -19,6 +19,7 @@ from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WriteP
 from ckpt_backends.transfer.plain_values import from_plain_json, plain_json
 from ckpt_backends.transfer.sealing import Sealing
 from ckpt_backends.transfer.values import apart_type, as_type, converted_value, is_snapshot
+from ckpt_backends.transfer.versions import convert_versions, converted_version
 
 _Place: TypeAlias = tuple[str, str, str]
 """Namespace, channel and version."""
@@ -39,6 +40,7 @@ class Conversion:
         self._keeps_bodies = (
             source.serializer is target.serializer
             and source.values is target.values
+            and source.counts_with_integers is target.counts_with_integers
             and set(source.body_types) <= set(target.body_types)
         )
 
@@ -81,6 +83,9 @@ class Conversion:
         moved = converted_value(opened, source, target, where)
         return self._sealing.sealed(moved, was_encrypted=opened.encrypted)
 
+    def _opens_bodies(self) -> bool:
+        return not self._keeps_bodies or self._sealing.changes()
+
     def _value(self, part: ValuePart, thread: _Thread) -> Iterator[ValuePart]:
         """A value that the source stores apart from bodies."""
         where = f"version '{part.version}' of channel '{part.channel}'"
@@ -90,24 +95,33 @@ class Conversion:
             return
         if part.value.type == _EMPTY and not self._target.marks_absent:
             return
-        thread.seen[part.checkpoint_ns, part.channel, part.version] = _APART
-        expires_at = self._expiry(part)
-        yield replace(part, value=self._moved(part.value, where), expires_at=expires_at)
+        version = part.version
+        if self._opens_bodies():
+            version = str(converted_version(version, self._target, where))
+        thread.seen[part.checkpoint_ns, part.channel, version] = _APART
+        yield replace(
+            part,
+            version=version,
+            value=self._moved(part.value, where),
+            expires_at=self._expiry(part),
+        )
 
     def _checkpoint(self, part: CheckpointPart, thread: _Thread) -> Iterator[Part]:
         where = _named(part.key)
         metadata = self._metadata(part, where)
         expires_at = self._expiry(part)
         made = replace(part, metadata=metadata, expires_at=expires_at)
-        if self._keeps_bodies and not self._sealing.changes():
+        if not self._opens_bodies():
             yield made
             return
         body = self._sealing.opened(part.body, where)
         found = open_body(body, where)
-        thread.note_absent(part.key, found)
         was_encrypted = body.encrypted
         if self._source.values is not Place.BODY:
             was_encrypted |= self._gather(part, found, thread)
+        is_parted = self._source.values is Place.BODY and self._target.values is not Place.BODY
+        convert_versions(found, self._target, where, by_value=is_parted)
+        thread.note_absent(part.key, found)
         if self._target.values is Place.BODY:
             closed = self._joined(found, where)
         else:
@@ -167,7 +181,7 @@ class Conversion:
         for channel, value in found.values.items():
             named = f"channel '{channel}' of {where}"
             plain = from_plain_json(value) if tag == "msgpack" else None
-            moved = plain or converted_value(value, source, target, named)
+            moved = plain or converted_value(value, source, target, named, in_body=True)
             found.values[channel] = as_type(moved, tag, named)
         return close_body(found, tag, where)
 
@@ -194,7 +208,9 @@ class Conversion:
                 raise CannotHold(f"{named} has a value, but no version")
             was_plain = from_plain_json(stored) if source.values is Place.APART_BUT_PLAIN else None
             alone = apart_type(was_plain or stored)
-            value = converted_value(alone, source.serializer, target.serializer, named)
+            value = apart_type(
+                converted_value(alone, source.serializer, target.serializer, named, in_body=True)
+            )
             if thread.is_new(place, value, named):
                 yield ValuePart(
                     part.key.thread_id,

@@ -55,6 +55,8 @@ class Form:
     encrypts_metadata: bool = False
     """Whether `EncryptedSerializer` encrypts metadata, too."""
     has_task_paths: bool = True
+    counts_with_integers: bool = False
+    """Whether the saver for Python counts versions with integers, and not with texts."""
     expires: bool = False
     """Whether the engine can remove checkpoints at a time that is stored with them."""
     receives: bool = True

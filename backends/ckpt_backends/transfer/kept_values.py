@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_backends.model import TypedBytes
+
+if TYPE_CHECKING:
+    import sqlite3
 
 _IN_MEMORY = 64 << 20
 """Bytes that are kept in memory; further values go to a temporary file."""
@@ -31,6 +33,8 @@ class KeptValues:
             self._values[place] = value
             return
         if self._file is None:
+            import sqlite3  # few threads need it
+
             self._folder = TemporaryFolder()
             self._file = sqlite3.connect(self._folder.path / "values.db", isolation_level=None)
             self._file.execute("PRAGMA journal_mode = OFF")

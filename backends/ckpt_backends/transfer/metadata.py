@@ -1,14 +1,185 @@
-"""Converts the metadata of checkpoints between the types in which layouts store it."""
+"""Converts the metadata of checkpoints between the types in which layouts store it.
+
+| type | stored as |
+|---|---|
+| `json` | a JSON text, which savers read without reviving objects |
+| `redis-json` | a JSON text in which RedisSaver revives envelopes and markers |
+| `msgpack` | msgpack of a dict |
+| `bson` | a document whose leaves are pairs of a type and bytes; in old releases, JSON in bytes |
+| `bson-plain`, `pickle` | plain values; only read |
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ckpt_backends.codec.bson import documents
+from ckpt_backends.codec.limits import Limits, PastLimit
+from ckpt_backends.codec.msgpack.lossless import Ext, pack_lossless, unpack_lossless
+from ckpt_backends.codec.values import REDIS_JSON, Tagged, Value
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.form import Form
+from ckpt_backends.transfer.redis_documents import looks_marked
+from ckpt_backends.transfer.unfit import NoEqualForm
+
+_ALL = Limits(value_bytes=1 << 40, nodes=1 << 40)
+_MOST_INT, _LEAST_INT = (1 << 64) - 1, -(1 << 63)
+"""RedisSaver reads larger integers as floats."""
+_BSON_LEVELS = 90
+"""Servers allow 100 levels in a document."""
 
 
 def converted_metadata(metadata: TypedBytes, source: Form, target: Form, where: str) -> TypedBytes:
     """Metadata in the form of another layout. Raises `CannotHold`."""
-    if target.metadata_type in (source.metadata_type, metadata.type):
+    tag = target.metadata_type
+    if tag in (source.metadata_type, metadata.type):
         return metadata
-    raise CannotHold(f"the metadata of {where} cannot be converted to {target.metadata_type}")
+    try:
+        entries = _load(metadata)
+        if metadata.type == "json" and tag == REDIS_JSON:
+            _check_redis(entries)
+            return TypedBytes(tag, metadata.data)
+        return TypedBytes(tag, _WRITERS[tag](entries))
+    except (ValueError, TypeError, KeyError, RecursionError, PastLimit) as error:
+        reason = str(error) if isinstance(error, NoEqualForm) else f"cannot be read: {error}"
+        raise CannotHold(f"the metadata of {where} {reason}") from None
+
+
+def _load(metadata: TypedBytes) -> dict[str, Any]:
+    """The entries; msgpack's objects are `Ext`."""
+    match metadata.type:
+        case "json":
+            found = json.loads(metadata.data)
+        case "redis-json":
+            found = json.loads(metadata.data)
+            _check_redis(found)
+        case "msgpack":
+            found = unpack_lossless(metadata.data)
+        case "bson":
+            found = _plain(documents.decode_bson(metadata.data, _ALL, _leaf))
+        case "bson-plain":
+            found = _plain(documents.decode_bson(metadata.data, _ALL, None))
+        case "pickle":
+            from ckpt_backends.transfer.pickles import msgpack_of_pickle  # loads pickletools
+
+            found = unpack_lossless(msgpack_of_pickle(metadata.data))
+        case _:
+            raise NoEqualForm(f"has the type '{metadata.type}', which cannot be converted")
+    if not isinstance(found, dict):
+        raise NoEqualForm("is not a dict")
+    return found
+
+
+def _leaf(leaf: TypedBytes) -> Any:
+    """The value of a leaf of a document. A binary value is a leaf of type `json`, too."""
+    match leaf.type:
+        case "msgpack":
+            return unpack_lossless(leaf.data)
+        case "json":
+            found = json.loads(leaf.data)
+            _check_redis(found)
+            return found
+        case "null":
+            return None
+        case "bytes":
+            return leaf.data
+    raise NoEqualForm(f"has a value of type '{leaf.type}', which cannot be converted")
+
+
+def _plain(root: Value) -> Value:
+    """A decoded document. Raises `NoEqualForm` if it has values that only BSON has."""
+    todo: list[Any] = [root]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, Tagged):
+            raise NoEqualForm(f"has a value of type '{item.type}', which cannot be converted")
+        todo.extend(
+            item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+        )
+    return root
+
+
+def _check_redis(root: Any) -> None:
+    """Raise `NoEqualForm` if RedisSaver reads something else than `json.loads`."""
+    todo = [root]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, dict):
+            if looks_marked(item):
+                raise NoEqualForm("has a dict from which RedisSaver makes an object")
+            todo.extend(item)
+            todo.extend(item.values())
+        elif isinstance(item, list):
+            todo.extend(item)
+        elif isinstance(item, int) and not _LEAST_INT <= item <= _MOST_INT:
+            raise NoEqualForm(f"has the integer {item}, which RedisSaver reads as a float")
+        elif isinstance(item, str):
+            item.encode()
+        elif isinstance(item, float) and item - item != 0:
+            raise NoEqualForm(f"has the number {item}, which is not JSON")
+
+
+def _json(entries: dict[str, Any]) -> bytes:
+    _check_keys(entries)
+    try:
+        text = json.dumps(entries, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError):
+        raise NoEqualForm("has a value that JSON cannot represent") from None
+    return text.encode()
+
+
+def _redis_json(entries: dict[str, Any]) -> bytes:
+    _check_redis(entries)
+    return _json(entries)
+
+
+def _check_keys(root: Any) -> None:
+    """Raise `NoEqualForm` for keys that are not texts, which `json` would convert to texts."""
+    todo = [root]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, dict):
+            if not all(isinstance(key, str) for key in item):
+                raise NoEqualForm("has keys that are not texts, and JSON has only texts")
+            todo.extend(item.values())
+        elif isinstance(item, list):
+            todo.extend(item)
+        elif isinstance(item, Ext | bytes):
+            raise NoEqualForm("has a value that JSON cannot represent")
+
+
+def _msgpack(entries: dict[str, Any]) -> bytes:
+    try:
+        return pack_lossless(entries)
+    except (TypeError, ValueError) as error:
+        raise NoEqualForm(f"cannot become msgpack: {error}") from None
+
+
+def _bson(entries: Mapping[Any, Any], level: int = 1) -> bytes:
+    """A document as `dumps_metadata` of langgraph-checkpoint-mongodb 0.2.2 and later writes it."""
+    if level > _BSON_LEVELS:
+        raise NoEqualForm(f"is nested deeper than {_BSON_LEVELS} levels")
+    made: dict[str, bytes] = {}
+    for name, value in entries.items():
+        if not isinstance(name, str) or "\0" in name:
+            raise NoEqualForm(f"has the key {name!r}, which MongoDB cannot store")
+        if isinstance(value, dict):
+            made[name] = documents.subdocument(_bson(value, level + 1))
+        elif value is None:
+            made[name] = documents.typed(TypedBytes("null", b""))
+        elif isinstance(value, bytes):
+            made[name] = documents.typed(TypedBytes("bytes", value))
+        else:
+            made[name] = documents.typed(TypedBytes("msgpack", _msgpack(value)))
+    return documents.document_of(made)
+
+
+_WRITERS: Mapping[str, Callable[[dict[str, Any]], bytes]] = {
+    "json": _json,
+    REDIS_JSON: _redis_json,
+    "msgpack": _msgpack,
+    "bson": _bson,
+}

@@ -1,30 +1,44 @@
 """Converts a value from one serializer's form to another's. Never changes what it means.
 
 A value that the other serializer cannot hold raises `CannotHold`.
+
+RedisSaver reads writes of type `msgpack`, too, so these keep their bytes on the way to Redis. Only
+the values in a document must become JSON, which `as_type` does.
 """
 
 from __future__ import annotations
 
 from ckpt_backends.codec.msgpack.lossless import pack_lossless
+from ckpt_backends.codec.values import REDIS_JSON
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.form import Serializer
+from ckpt_backends.transfer.unfit import NoEqualForm
 
 _EXT = {bytes([0xD4 + n]): 1 for n in range(5)} | {b"\xc7": 2, b"\xc8": 3, b"\xc9": 5}
 """By first byte of msgpack's ext types, the place of the code."""
 _SNAPSHOT = 7
+_OF_BOTH = frozenset({"msgpack", "null", "bytes", "bytearray"})
+"""Types that `JsonPlusSerializer` and `JsonPlusRedisSerializer` read alike."""
+_MSGPACK_NONE = b"\xc0"
 
 
 def converted_value(
-    value: TypedBytes, source: Serializer, target: Serializer, where: str
+    value: TypedBytes, source: Serializer, target: Serializer, where: str, *, in_body: bool = False
 ) -> TypedBytes:
-    """A value that is stored by itself, in the form of another serializer.
+    """A value in the form of another serializer.
 
-    `where` names the value in messages. Raises `CannotHold`.
+    `where` names the value in messages. `in_body` says that the source stored it in a body, where
+    RedisSaver reads some markers in another way. Raises `CannotHold`.
     """
     if source is target:
         return value
-    raise CannotHold(f"{where} cannot be converted from {source} to {target}")
+    if Serializer.JAVASCRIPT not in (source, target) and target is not Serializer.PICKLE:
+        if value.type in _OF_BOTH:
+            return value
+        if value.type in ("json", "pickle", REDIS_JSON):
+            return TypedBytes("msgpack", _msgpack(value, where, in_body=in_body))
+    raise CannotHold(f"{where} has the type '{value.type}', which cannot be converted")
 
 
 def as_type(value: TypedBytes, tag: str, where: str) -> TypedBytes:
@@ -34,13 +48,52 @@ def as_type(value: TypedBytes, tag: str, where: str) -> TypedBytes:
     """
     if value.type == tag:
         return value
-    if tag == "msgpack" and value.type == "null":
-        return TypedBytes(tag, b"\xc0")
-    if tag == "msgpack" and value.type == "bytes":
-        return TypedBytes(tag, pack_lossless(value.data))
     if tag == "json" and value.type == "null":
         return TypedBytes(tag, b"null")
+    if tag in ("msgpack", REDIS_JSON):
+        data = _body_msgpack(value, where)
+        if data is not None and tag == "msgpack":
+            return TypedBytes(tag, data)
+        if data is not None:
+            return TypedBytes(tag, _redis_json(data, where))
     raise CannotHold(f"{where} has the type '{value.type}', which has no form in a {tag} body")
+
+
+def _body_msgpack(value: TypedBytes, where: str) -> bytes | None:
+    """The value as msgpack; None if it has no equal form."""
+    match value.type:
+        case "msgpack":
+            return value.data
+        case "null":
+            return _MSGPACK_NONE
+        case "bytes":
+            return pack_lossless(value.data)
+        case "json" | "pickle":
+            return _msgpack(value, where)
+    return None
+
+
+def _msgpack(value: TypedBytes, where: str, *, in_body: bool = False) -> bytes:
+    try:
+        if value.type == "pickle":
+            from ckpt_backends.transfer.pickles import msgpack_of_pickle  # loads pickletools
+
+            return msgpack_of_pickle(value.data)
+        from ckpt_backends.transfer.json_objects import DOCUMENT, TYPED, WRITE, msgpack_of_json
+
+        reader = TYPED if value.type == "json" else DOCUMENT if in_body else WRITE
+        return msgpack_of_json(value.data, reader)
+    except NoEqualForm as problem:
+        raise CannotHold(f"{where} {problem}") from None
+
+
+def _redis_json(data: bytes, where: str) -> bytes:
+    from ckpt_backends.transfer.redis_documents import redis_document
+
+    try:
+        return redis_document(data)
+    except NoEqualForm as problem:
+        raise CannotHold(f"{where} {problem}") from None
 
 
 def apart_type(value: TypedBytes) -> TypedBytes:
@@ -49,7 +102,7 @@ def apart_type(value: TypedBytes) -> TypedBytes:
     `JsonPlusSerializer` has types of its own for None and for bytes.
     """
     if value.type == "msgpack":
-        if value.data == b"\xc0":
+        if value.data == _MSGPACK_NONE:
             return TypedBytes("null", b"")
         if value.data[:1] in (b"\xc4", b"\xc5", b"\xc6"):
             width = 1 << (value.data[0] - 0xC4)

@@ -7,6 +7,9 @@ from enum import StrEnum
 
 from ckpt_cli.core.copying.part_counts import PartCounts
 
+MOST_LISTED = 100
+"""Threads that are listed one by one. Skipped ones are listed all, with the reason."""
+
 
 class CopyStep(StrEnum):
     """What is done with a thread."""
@@ -52,8 +55,14 @@ class CopyReport:
     """URL without a password."""
     target: str
     is_dry_run: bool
-    threads: list[CopiedThread] = field(default_factory=list)
-    """Those that are not merely present, in order."""
+    listed: list[CopiedThread] = field(default_factory=list)
+    """The first threads to which something was added, in order."""
+    skipped: list[CopiedThread] = field(default_factory=list)
+    """The threads that were not copied."""
+    replaced: list[str] = field(default_factory=list)
+    """The ids of threads of the target that were removed first."""
+    changed: int = 0
+    """Threads to which something was added."""
     number: int = 0
     """Threads that the target has whole."""
     counts: PartCounts = field(default_factory=PartCounts)
@@ -66,10 +75,15 @@ class CopyReport:
 
     def add(self, one: CopiedThread) -> None:
         """Add what became of a thread."""
-        if one.step is not CopyStep.PRESENT:
-            self.threads.append(one)
         if one.step is CopyStep.SKIP:
+            self.skipped.append(one)
             return
+        if one.step is CopyStep.REPLACE:
+            self.replaced.append(one.thread_id)
+        if one.step is not CopyStep.PRESENT:
+            self.changed += 1
+            if len(self.listed) < MOST_LISTED:
+                self.listed.append(one)
         self.number += 1
         self.counts.add_all(one.counts)
         self.added += one.added
@@ -79,12 +93,7 @@ class CopyReport:
     @property
     def is_begun(self) -> bool:
         """Whether anything is known of any thread."""
-        return bool(self.number or self.threads)
-
-    @property
-    def skipped(self) -> list[CopiedThread]:
-        """The threads that were not copied."""
-        return [one for one in self.threads if one.step is CopyStep.SKIP]
+        return bool(self.number or self.skipped)
 
     @property
     def present(self) -> int:

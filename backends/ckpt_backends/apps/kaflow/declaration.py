@@ -2,6 +2,7 @@
 
 from ckpt_backends.declaration import LAST_STORED, Backend
 from ckpt_backends.model import Capability
+from ckpt_backends.transfer.form import Form, Serializer
 
 BACKEND = Backend(
     title="KaFlow",
@@ -14,5 +15,17 @@ BACKEND = Backend(
         "namespace-orphaned": "has no namespaces",
     },
     engine_faults=("index-missing", "space-free", "document-near-limit"),
+    forms={
+        "kaflow": (
+            Form(
+                serializer=Serializer.PICKLE,
+                body_types=("pickle",),
+                encrypts_body=False,
+                has_task_paths=False,
+                receives=False,
+            ),
+        )
+    },
+    parts="ckpt_backends.apps.kaflow.parts:parts_of",
     recognise="ckpt_backends.apps.kaflow.recognise:recognise",
 )

@@ -18,10 +18,12 @@ from itertools import pairwise
 from typing import Any, Unpack
 
 from ckpt_backends.apps.kaflow.recognise import NEWEST_FIRST
+from ckpt_backends.changes.rows import Row
 from ckpt_backends.model import Checkpoint, CheckpointKey, Fault, TypedBytes, Usage, Write
 from ckpt_backends.mongodb.engine import pipelines
 from ckpt_backends.mongodb.engine.fields import metadata_of, storable_of, text
 from ckpt_backends.mongodb.engine.indexes import IndexKey, missing_index
+from ckpt_backends.mongodb.engine.layout import CHECKPOINTS
 from ckpt_backends.mongodb.engine.store import MongoCheckpoints
 from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions
 
@@ -74,6 +76,15 @@ class KaflowStore(MongoCheckpoints):
         yield from super().faults()
         for key in _INDEXES:
             yield from missing_index(self._connection, self._layout.checkpoints, key)
+
+    def rows(self, thread_id: str) -> Iterator[Row]:
+        match = self._of(thread_id)
+        if match is None:
+            return
+        oldest_first = dict.fromkeys(NEWEST_FIRST, 1)
+        stages = [{"$match": match}, {"$sort": oldest_first}]
+        for document in self._connection.aggregate(self._layout.checkpoints, stages, raw=True):
+            yield Row(CHECKPOINTS, {"bson": bytes(document.raw)})
 
     def namespaces(self, thread_id: str) -> list[str]:
         return [] if self.thread(thread_id) is None else [""]

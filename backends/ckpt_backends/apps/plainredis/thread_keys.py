@@ -19,7 +19,7 @@ from ckpt_backends.errors import Refused
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.redis.engine.archived_keys import namespace_of, parted, rest_of, row_name
 from ckpt_backends.redis.engine.connection import Command, in_chunks
-from ckpt_backends.redis.engine.key_rows import MEMBER, cells_of, expiries_of
+from ckpt_backends.redis.engine.key_rows import cells_of, expiries_of
 from ckpt_backends.redis.engine.keyspace import (
     CHECKPOINT,
     HASH,
@@ -32,6 +32,7 @@ from ckpt_backends.redis.engine.keyspace import (
     text,
 )
 from ckpt_backends.redis.engine.layout import KeyFinder
+from ckpt_backends.redis.engine.row_cells import MEMBER
 
 BLOBS, WRITES, TIMELINE, THREADS = "checkpoint_blobs", "writes", "idx", "threads"
 _BY_FIELD = frozenset({WRITES, THREADS})

@@ -49,6 +49,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DEEPEST = 100
 """The servers' limit of nested levels."""
 EMPTY = b"\x05\x00\x00\x00\x00"
+JSON_TEXT = "bytes of a JSON text"
+"""In place of the type tag of a leaf that has none."""
 
 Decode = Callable[[TypedBytes], Value]
 
@@ -201,13 +203,13 @@ def texts(data: bytes) -> dict[str, str]:
 
 
 def leaf_tags(data: bytes) -> frozenset[str]:
-    """The types of a document's leaves: type tags, `json` for JSON texts, `''` for plain values."""
+    """The types of a document's leaves: type tags, `JSON_TEXT`, and `''` for plain values."""
     found: set[str] = set()
     for one in _elements(data, 0, len(data)):
         if one.kind == _DOCUMENT:
             found |= leaf_tags(data[one.value : one.end])
         elif one.kind == _BINARY:
-            found.add("json")
+            found.add(JSON_TEXT)
         elif one.kind == _ARRAY and (leaf := typed_leaf(data, one)) is not None:
             found.add(leaf.type)
         else:
@@ -240,6 +242,35 @@ def document_of(entries: Mapping[str, bytes]) -> bytes:
     return _document([_element(v[0], name.encode(), v[1:]) for name, v in entries.items()])
 
 
+def entries(data: bytes) -> dict[str, bytes]:
+    """The entries of a document, each a kind byte followed by the value bytes.
+
+    Raises ValueError if the document is damaged, a name is not UTF-8, or appears twice.
+    """
+    found: dict[str, bytes] = {}
+    number = 0
+    for one in _elements(data, 0, len(data)):
+        found[one.name.decode()] = data[one.start : one.start + 1] + data[one.value : one.end]
+        number += 1
+    if len(found) != number:
+        raise ValueError("a name appears twice")
+    return found
+
+
+def typed_leaves(data: bytes) -> bytes:
+    """The document with each leaf that is the bytes of a JSON text as a typed leaf."""
+    made: list[bytes] = []
+    for one in _elements(data, 0, len(data)):
+        stored = data[one.start : one.end]
+        if one.kind == _DOCUMENT:
+            stored = _element(_DOCUMENT, one.name, typed_leaves(data[one.value : one.end]))
+        elif one.kind == _BINARY:
+            leaf = TypedBytes("json", data[one.value + 5 : one.end])
+            stored = _element(_ARRAY, one.name, _typed_array(leaf))
+        made.append(stored)
+    return _document(made)
+
+
 def plain(value: object) -> bytes:
     """Kind byte and value bytes of a plain value. Raises TypeError for other types."""
     match value:
@@ -257,6 +288,11 @@ def plain(value: object) -> bytes:
             inner = {str(key): plain(item) for key, item in value.items()}
             return bytes([_DOCUMENT]) + document_of(inner)
     raise TypeError(f"cannot convert a {type(value).__name__}")
+
+
+def subdocument(document: bytes) -> bytes:
+    """Kind byte and value bytes of a document inside another."""
+    return bytes([_DOCUMENT]) + document
 
 
 def binary(value: bytes) -> bytes:

@@ -28,9 +28,9 @@ def _bson_leaf(tags: frozenset[str], value: object) -> bytes:
     if isinstance(value, dict):
         inner = {str(name): _bson_leaf(tags, item) for name, item in value.items()}
         return bytes([_DOCUMENT]) + documents.document_of(inner)
-    if "msgpack" in tags:
+    if not tags.isdisjoint({"msgpack", "json"}):
         return documents.typed(TypedBytes("msgpack", encode_lossless("msgpack", value)))
-    if "json" in tags:
+    if documents.JSON_TEXT in tags:
         return documents.binary(encode_lossless("json", value))
     if tags <= {""}:
         return documents.plain(value)

@@ -12,8 +12,8 @@ from math import isfinite
 
 from ckpt_backends.changes.rows import Row, no_table
 from ckpt_backends.errors import Refused
-from ckpt_backends.redis.engine.key_rows import ABOUT, MEMBER
 from ckpt_backends.redis.engine.keyspace import DOCUMENT, HASH, LIST, STRING, UUID, ZSET
+from ckpt_backends.redis.engine.row_cells import ABOUT, MEMBER
 
 _SEGMENT = rf"[^:|]+(?::{UUID})?"
 _NAMESPACE = re.compile(rf"(?:{_SEGMENT}(?:\|{_SEGMENT})*)?")

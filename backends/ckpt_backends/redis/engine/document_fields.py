@@ -1,10 +1,14 @@
-"""How savers of JSON documents store empty ids, and how fields are read from answers."""
+"""How savers of JSON documents store empty ids, and how fields are read and written."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from ckpt_backends.codec import decode
+from ckpt_backends.model import TypedBytes
 
 EMPTY_NS, EMPTY_ID = "__empty__", "00000000-0000-0000-0000-000000000000"
 LISTS = "write_keys_zset"
@@ -59,3 +63,21 @@ def member(answer: bytes) -> bytes:
     if answer.startswith(b'["'):
         return bytes(json.loads(answer)[0].encode("utf-8", "surrogatepass"))
     return answer[1:-1] or b"{}"
+
+
+def document(
+    first: Mapping[str, object], parts: Mapping[str, bytes], last: Mapping[str, object]
+) -> bytes:
+    """A document with these members in this order. JSON in `parts` keeps its bytes."""
+    inside = b"".join(b', "%b": %b' % (name.encode(), data) for name, data in parts.items())
+    end = b", " + json.dumps(last)[1:].encode() if last else b"}"
+    return json.dumps(first)[:-1].encode() + inside + end
+
+
+def source_and_step(metadata: TypedBytes | None) -> dict[str, object]:
+    """`source` and `step` of metadata, which savers copy to the document."""
+    found = decode(metadata) if metadata is not None else {}
+    fields = found if isinstance(found, dict) else {}
+    return {
+        name: fields[name] for name in ("source", "step") if isinstance(fields.get(name), str | int)
+    }

@@ -17,7 +17,6 @@ from ckpt_backends.model import Capability, CheckpointKey
 from ckpt_backends.redis.engine.archived_keys import namespace_of, parted, rest_of, row_name
 from ckpt_backends.redis.engine.document_fields import LISTS, USUAL, meant_ns, stored_forms
 from ckpt_backends.redis.engine.json_documents import JsonDocuments
-from ckpt_backends.redis.engine.key_rows import MEMBER
 from ckpt_backends.redis.engine.keyspace import (
     APART,
     CHECKPOINT,
@@ -30,6 +29,7 @@ from ckpt_backends.redis.engine.keyspace import (
     unique,
 )
 from ckpt_backends.redis.engine.layout import KeyFinder
+from ckpt_backends.redis.engine.row_cells import MEMBER
 
 POINTERS, REGISTRIES = "checkpoint_latest", "write_registry"
 """The kinds of the keys that name a namespace's head, and of those that list its writes."""

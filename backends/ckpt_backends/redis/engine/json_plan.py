@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from ckpt_backends.codec import decode
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.redis.engine.command_plan import expiring
 from ckpt_backends.redis.engine.connection import Command
@@ -60,21 +59,3 @@ class JsonPlan(KeyPlan[JsonDocuments]):
     def remove(self, key: CheckpointKey, writes: Sequence[bytes]) -> Iterator[Command]:
         listed = self._layout.lists(key)[0]
         yield ("UNLINK", self._layout.checkpoint_name(key), listed, *writes)
-
-
-def document(
-    first: Mapping[str, object], parts: Mapping[str, bytes], last: Mapping[str, object]
-) -> bytes:
-    """A document with these members in this order. JSON in `parts` keeps its bytes."""
-    inside = b"".join(b', "%b": %b' % (name.encode(), data) for name, data in parts.items())
-    end = b", " + json.dumps(last)[1:].encode() if last else b"}"
-    return json.dumps(first)[:-1].encode() + inside + end
-
-
-def source_and_step(metadata: TypedBytes | None) -> dict[str, object]:
-    """`source` and `step` of metadata, which savers copy to the document."""
-    found = decode(metadata) if metadata is not None else {}
-    fields = found if isinstance(found, dict) else {}
-    return {
-        name: fields[name] for name in ("source", "step") if isinstance(fields.get(name), str | int)
-    }

@@ -8,6 +8,7 @@ from typing import Any
 from ckpt_backends.changes.rows import Cell, Row, elements
 from ckpt_backends.redis.engine.connection import Command, RedisConnection, in_chunks
 from ckpt_backends.redis.engine.keyspace import DOCUMENT, HASH, LIST, STRING, ZSET, raw, text
+from ckpt_backends.redis.engine.row_cells import MEMBER
 
 _READ: Mapping[str, tuple[tuple[str, ...], tuple[str | int, ...]]] = {
     DOCUMENT: (("JSON.GET",), ()),
@@ -17,10 +18,6 @@ _READ: Mapping[str, tuple[tuple[str, ...], tuple[str | int, ...]]] = {
     LIST: (("LRANGE",), (0, -1)),
 }
 """By type, the parts before and after the key of the command that reads the whole key."""
-ABOUT = frozenset({"key", "type", "expires_at"})
-"""Cells of a row that describe its key; all others are its contents."""
-MEMBER = "."
-"""Prefix of the cell names for fields of a hash, members of a sorted set, and places in a list."""
 
 
 def rows_of(

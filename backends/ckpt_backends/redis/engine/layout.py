@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ckpt_backends.changes.change import Change
 from ckpt_backends.changes.rows import Cell, Row
+from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import (
     BlobKey,
     Capability,
@@ -39,6 +40,10 @@ from ckpt_backends.redis.engine.thread_faults import (
 )
 from ckpt_backends.redis.engine.thread_removal import ThreadRemoval
 from ckpt_backends.url import StoreUrl
+
+if TYPE_CHECKING:
+    from ckpt_backends.redis.engine.receiving import Reception
+    from ckpt_backends.transfer.parts import Arrival
 
 
 class RedisLayout(ABC):
@@ -72,6 +77,10 @@ class RedisLayout(ABC):
     @abstractmethod
     def plan(self, change: Change) -> CommandPlan:
         """The commands of a change."""
+
+    def reception(self, arrival: Arrival) -> Reception:  # noqa: ARG002
+        """How this layout stores the parts of a thread of another store. Raises `Unsupported`."""
+        raise Unsupported(f"threads cannot be copied into the layout '{self.name}'")
 
     @abstractmethod
     def removals(self, lock: PurgeLock, thread_ids: Sequence[str]) -> Iterator[ThreadRemoval]:

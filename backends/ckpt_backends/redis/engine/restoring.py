@@ -14,8 +14,9 @@ from redis import exceptions
 from ckpt_backends.changes.rows import Cell, Restored, Row, conflict, is_part
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.redis.engine.connection import Command, RedisConnection
-from ckpt_backends.redis.engine.key_rows import ABOUT, commands_of
+from ckpt_backends.redis.engine.key_rows import commands_of
 from ckpt_backends.redis.engine.keyspace import raw
+from ckpt_backends.redis.engine.row_cells import ABOUT
 
 _ROWS_AT_ONCE, _BYTES_AT_ONCE = 200, 4 << 20
 

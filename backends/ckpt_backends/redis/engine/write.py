@@ -23,7 +23,9 @@ from ckpt_backends.redis.engine.connection import Command, keys_of
 from ckpt_backends.redis.engine.driver_errors import explained_change
 from ckpt_backends.redis.engine.layout import RedisLayout
 from ckpt_backends.redis.engine.purge_lock import purge_lock
+from ckpt_backends.redis.engine.receiving import receive_thread
 from ckpt_backends.redis.engine.restoring import restore_rows
+from ckpt_backends.transfer.parts import Arrival
 from ckpt_backends.url import StoreUrl
 
 
@@ -82,6 +84,12 @@ class WritableRedisStore(BaseWritableStore):
     def restore(self, rows: Iterable[Row]) -> Restored:
         with explained_change(self._url, "nothing was restored"):
             return restore_rows(self._connection, self._layout.finder(), rows)
+
+    def receive(self, arrivals: Iterable[Arrival]) -> None:
+        for arrival in arrivals:
+            outcome = f"nothing of thread '{arrival.thread_id}' was added"
+            with explained_change(self._url, outcome):
+                receive_thread(self._connection, self._layout.reception(arrival))
 
     def vacuum(self) -> None:
         raise Unsupported(

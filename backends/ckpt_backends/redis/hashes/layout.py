@@ -27,7 +27,6 @@ from ckpt_backends.protocol import CheckpointQuery, Store
 from ckpt_backends.redis.engine.archived_keys import row_name
 from ckpt_backends.redis.engine.connection import RedisConnection, in_chunks
 from ckpt_backends.redis.engine.key_removal import KeyRemoval
-from ckpt_backends.redis.engine.key_rows import MEMBER
 from ckpt_backends.redis.engine.keyspace import (
     CALL,
     CHECKPOINT,
@@ -46,6 +45,7 @@ from ckpt_backends.redis.engine.keyspace import (
 from ckpt_backends.redis.engine.layout import KeyFinder, RedisLayout
 from ckpt_backends.redis.engine.purge_lock import PurgeLock
 from ckpt_backends.redis.engine.recognition import RecognisedStore, Recogniser, Sample
+from ckpt_backends.redis.engine.row_cells import MEMBER
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.redis.engine.thread_listing import namespaces_by_name
 from ckpt_backends.redis.hashes.declaration import BACKEND

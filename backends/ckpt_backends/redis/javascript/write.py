@@ -17,9 +17,9 @@ from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_backends.redis.engine.command_plan import expiring
 from ckpt_backends.redis.engine.connection import Command
-from ckpt_backends.redis.engine.document_fields import stored_ns
+from ckpt_backends.redis.engine.document_fields import document, source_and_step, stored_ns
 from ckpt_backends.redis.engine.json_documents import JsonDocuments
-from ckpt_backends.redis.engine.json_plan import JsonPlan, document, source_and_step
+from ckpt_backends.redis.engine.json_plan import JsonPlan
 from ckpt_backends.redis.engine.key_plan import AddedWrite
 from ckpt_backends.redis.engine.key_removal import KeyRemoval
 from ckpt_backends.redis.engine.keyspace import APART

@@ -1,9 +1,20 @@
 """Declares the JSON documents of langgraph-checkpoint-redis."""
 
+from dataclasses import replace
+
+from ckpt_backends.codec.values import REDIS_JSON
 from ckpt_backends.declaration import SAVER, Backend
 from ckpt_backends.model import Capability
+from ckpt_backends.transfer.form import Form, Serializer
 
 _ANY = Capability.INLINE_VALUES | Capability.SESSIONS
+_FULL = Form(
+    serializer=Serializer.REDIS_JSON,
+    body_types=(REDIS_JSON,),
+    metadata_type=REDIS_JSON,
+    encrypts_body=False,
+    expires=True,
+)
 
 BACKEND = Backend(
     title="Redis",
@@ -17,5 +28,7 @@ BACKEND = Backend(
         "type-blocked": "values are stored as JSON",
         "plaintext-among-encrypted": "its saver does not encrypt",
     },
+    forms={"redis": (_FULL,), "redis-shallow": (replace(_FULL, receives=False),)},
+    parts="ckpt_backends.redis.official.parts:parts_of",
     recognise="ckpt_backends.redis.official.recognise:DocumentRecogniser",
 )

@@ -17,15 +17,13 @@ see the writes.
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.changes.change import Change
 from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.codec.values import REDIS_JSON
-from ckpt_backends.model import CheckpointKey, Fault, TypedBytes, Write
+from ckpt_backends.model import CheckpointKey, Fault, Write
 from ckpt_backends.redis.engine.connection import in_chunks
 from ckpt_backends.redis.engine.document_fields import (
     LISTS,
@@ -44,11 +42,14 @@ from ckpt_backends.redis.engine.search_faults import search_faults
 from ckpt_backends.redis.engine.thread_faults import ThreadKey
 from ckpt_backends.redis.official.declaration import BACKEND
 from ckpt_backends.redis.official.hidden_writes import hidden_writes, writes_by_checkpoint
+from ckpt_backends.redis.official.stored_values import stored_value
 from ckpt_backends.redis.official.thread_faults import list_faults, members_of, pointer_fault
 from ckpt_backends.redis.official.write import DocumentPlan
 
-DIALECT = REDIS_JSON
-"""The type tag for values that are stored as `json`."""
+if TYPE_CHECKING:
+    from ckpt_backends.redis.engine.receiving import Reception
+    from ckpt_backends.transfer.parts import Arrival
+
 _WRITE: tuple[str, ...] = (
     "$.thread_id",
     "$.checkpoint_ns",
@@ -65,7 +66,7 @@ class Documents(JsonDocuments):
     name = "redis"
     saver = "langgraph-checkpoint-redis 0.1 or later"
     capabilities = BACKEND.layouts["redis"]
-    dialect = DIALECT
+    dialect = REDIS_JSON
     value = "blob"
 
     def finder(self) -> DocumentFinder:
@@ -73,6 +74,11 @@ class Documents(JsonDocuments):
 
     def plan(self, change: Change) -> DocumentPlan:
         return DocumentPlan(self, change)
+
+    def reception(self, arrival: Arrival) -> Reception:
+        from ckpt_backends.redis.official.receiving import DocumentReception
+
+        return DocumentReception(self, arrival)
 
     def is_own(self, flags: Sequence[object]) -> bool:
         return not any(isinstance(one, str) for one in flags)
@@ -149,7 +155,7 @@ def _write(answer: Any, values: bool | Collection[str], size: int) -> Write | No
     thread, ns, own, task, path, idx, channel, tag, blob = (fields.get(one) for one in _WRITE)
     if not isinstance(thread, str) or not isinstance(channel, str) or path is None:
         return None  # removed meanwhile, or written by LangGraph.js
-    value = unread(str(tag), size) if size > MOST_BYTES else _value(str(tag or ""), blob)
+    value = unread(str(tag), size) if size > MOST_BYTES else stored_value(str(tag or ""), blob)
     read = values if isinstance(values, bool) else channel in values
     return Write(
         CheckpointKey(meant_id(thread), meant_ns(str(ns or "")), str(own or "")),
@@ -160,20 +166,3 @@ def _write(answer: Any, values: bool | Collection[str], size: int) -> Write | No
         len(value.data) if value.whole is None else value.whole,
         value if read else None,
     )
-
-
-def _value(tag: str, blob: Any) -> TypedBytes:
-    """The value of a write: base64 since 0.2, JSON text before.
-
-    Some JSON texts, such as `true`, are also valid base64, but then the decoded bytes are not JSON.
-    Before 0.2, the type of bytes was `base64`.
-    """
-    stored = blob if isinstance(blob, str) else ""
-    data = stored.encode("utf-8", "surrogatepass")
-    try:
-        decoded = b64decode(data, validate=True)
-        if tag == "json":
-            json.loads(decoded)
-    except ValueError:
-        decoded = data
-    return TypedBytes({"json": DIALECT, "base64": "bytes"}.get(tag, tag), decoded)

@@ -11,8 +11,8 @@ from ckpt_backends.codec.values import REDIS_JSON
 from ckpt_backends.memory import dotted_namespaces
 from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import TypedBytes
-from ckpt_backends.redis.engine.key_rows import MEMBER
 from ckpt_backends.redis.engine.keyspace import text, unique
+from ckpt_backends.redis.engine.row_cells import MEMBER
 
 HASHED = "store_vectors_hash"
 """The table name in archives for vectors that are hashes."""

@@ -10,6 +10,7 @@ langgraph-checkpoint-redis 0.1.0 to 0.5.2.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from ckpt_backends.model import CheckpointKey, Fault
 from ckpt_backends.redis.engine.document_fields import (
@@ -36,6 +37,10 @@ from ckpt_backends.redis.official.documents import Documents
 from ckpt_backends.redis.official.hidden_writes import writes_by_checkpoint
 from ckpt_backends.redis.official.thread_faults import list_faults, members_of
 
+if TYPE_CHECKING:
+    from ckpt_backends.redis.engine.receiving import Reception
+    from ckpt_backends.transfer.parts import Arrival
+
 _FIELDS = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id", "$.has_writes")
 
 
@@ -45,6 +50,9 @@ class ShallowDocuments(Documents):
     name = "redis-shallow"
     saver = "langgraph-checkpoint-redis, ShallowRedisSaver"
     capabilities = BACKEND.layouts["redis-shallow"]
+
+    def reception(self, arrival: Arrival) -> Reception:
+        return RedisLayout.reception(self, arrival)
 
     def checkpoint_name(self, key: CheckpointKey) -> bytes:
         parts = (self.prefixes.checkpoint, stored_id(key.thread_id), key.checkpoint_ns)

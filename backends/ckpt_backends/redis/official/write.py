@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from base64 import b64encode
 from collections.abc import Iterator, Sequence
 
 from ckpt_backends.changes.change import Change
@@ -12,10 +11,15 @@ from ckpt_backends.codec.values import REDIS_JSON
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_backends.redis.engine.command_plan import expiring
 from ckpt_backends.redis.engine.connection import Command
-from ckpt_backends.redis.engine.document_fields import stored_id, stored_ns
 from ckpt_backends.redis.engine.json_documents import JsonDocuments
-from ckpt_backends.redis.engine.json_plan import JsonPlan, document, source_and_step
+from ckpt_backends.redis.engine.json_plan import JsonPlan
 from ckpt_backends.redis.engine.key_plan import AddedWrite
+from ckpt_backends.redis.official.stored_values import (
+    checkpoint_document,
+    metadata_text,
+    write_document,
+)
+from ckpt_backends.transfer.parts import CheckpointPart, WritePart
 
 
 class DocumentPlan(JsonPlan):
@@ -35,38 +39,26 @@ class DocumentPlan(JsonPlan):
         return writes > 0
 
     def metadata(self, metadata: TypedBytes) -> str:
-        return json.dumps(_text(metadata))
+        return json.dumps(metadata_text(metadata))
 
     def add(self, one: Checkpoint, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
-        first = {
-            "thread_id": stored_id(one.key.thread_id),
-            "run_id": "",
-            "checkpoint_ns": stored_ns(one.key.checkpoint_ns),
-            "checkpoint_id": one.key.checkpoint_id,
-            "parent_checkpoint_id": one.parent_checkpoint_id or "",
-            "checkpoint_ts": time.time() * 1000,
-        }
-        parts = {"checkpoint": one.body.data if one.body is not None else b"{}"}
-        last = {"metadata": _text(one.metadata), "has_writes": self.flag(writes)}
-        last |= source_and_step(one.metadata)
+        part = CheckpointPart(
+            one.key,
+            one.parent_checkpoint_id,
+            one.body or TypedBytes(REDIS_JSON, b"{}"),
+            one.metadata or TypedBytes(REDIS_JSON, b"{}"),
+        )
+        stored = checkpoint_document(part, time.time() * 1000, has_writes=self.flag(writes))
         name = self._layout.checkpoint_name(one.key)
-        yield ("JSON.SET", name, "$", document(first, parts, last))
+        yield ("JSON.SET", name, "$", stored)
 
     def add_write(self, write: Write) -> Iterator[Command]:
         value = write.value or TypedBytes("null", b"")
-        fields = {
-            "thread_id": stored_id(write.key.thread_id),
-            "checkpoint_ns": stored_ns(write.key.checkpoint_ns),
-            "checkpoint_id": write.key.checkpoint_id,
-            "task_id": write.task_id,
-            "task_path": write.task_path,
-            "idx": write.idx,
-            "channel": write.channel,
-            "type": "json" if value.type == REDIS_JSON else value.type,
-            "blob": b64encode(value.data).decode(),
-        }
+        stored = write_document(
+            WritePart(write.key, write.task_id, write.task_path, write.idx, write.channel, value)
+        )
         name = self.write_name(write.key, write.task_id, write.idx)
-        yield ("JSON.SET", name, "$", json.dumps(fields))
+        yield ("JSON.SET", name, "$", stored)
 
     def register(
         self, key: CheckpointKey, added: Sequence[AddedWrite], expiry: int
@@ -88,7 +80,3 @@ class DocumentPlan(JsonPlan):
             return
         yield ("SET", pointer, self._layout.checkpoint_name(key))
         yield from expiring(pointer, expiry)
-
-
-def _text(metadata: TypedBytes | None) -> str:
-    return "{}" if metadata is None else metadata.data.decode("utf-8", "surrogatepass")

@@ -1,0 +1,71 @@
+"""The parts of a thread in the rows of `langgraph dev`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import cast
+
+from ckpt_backends.changes.rows import Cell, Row
+from ckpt_backends.langgraph_dev.declaration import FORM, OLD_FORM
+from ckpt_backends.model import CheckpointKey, TypedBytes
+from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS
+from ckpt_backends.transfer.bodies import version_text
+from ckpt_backends.transfer.convert import Conversion
+from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
+from ckpt_backends.transfer.sealing import AsStored
+
+
+def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:  # noqa: ARG001 - one layout
+    """The parts that the rows of one thread hold.
+
+    Rows of langgraph-checkpoint before 2.1 have their values in the bodies. Their parts have the
+    form that later releases store. Raises `CannotHold` if there is no such form.
+    """
+    left = iter(rows)
+    first = next(left, None)
+    if first is None:
+        return
+    parts = map(_part, chain([first], left))
+    # Values come first, and each thread of a later release has some.
+    if first.table == BLOBS:
+        yield from parts
+    else:
+        yield from Conversion(OLD_FORM, FORM, AsStored()).of_thread(parts)
+
+
+def _part(row: Row) -> Part:
+    cells = row.cells
+    if row.table == BLOBS:
+        version = version_text(cells["version"])
+        channel = _text(cells["channel"])
+        value = _value(cells, "type", "blob")
+        return ValuePart(
+            _text(cells["thread_id"]), _text(cells["checkpoint_ns"]), channel, version, value
+        )
+    key = CheckpointKey(
+        *(_text(cells[name]) for name in ("thread_id", "checkpoint_ns", "checkpoint_id"))
+    )
+    if row.table == CHECKPOINTS:
+        return CheckpointPart(
+            key,
+            cast("str | None", cells["parent_checkpoint_id"]),
+            _value(cells, "type", "checkpoint"),
+            _value(cells, "metadata_type", "metadata"),
+        )
+    return WritePart(
+        key,
+        _text(cells["task_id"]),
+        _text(cells["task_path"] or ""),
+        cast("int", cells["idx"]),
+        _text(cells["channel"]),
+        _value(cells, "type", "blob"),
+    )
+
+
+def _value(cells: Mapping[str, Cell], tag: str, data: str) -> TypedBytes:
+    return TypedBytes(_text(cells[tag]), cast("bytes", cells[data]))
+
+
+def _text(cell: Cell) -> str:
+    return cast("str", cell)

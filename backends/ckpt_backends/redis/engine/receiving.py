@@ -1,0 +1,177 @@
+"""Adds threads of other stores, each whole or not at all.
+
+A small thread is added in one transaction. A large one cannot: the server ends a connection whose
+transaction has more bytes than `client-query-buffer-limit`, which is 1 GB. Its documents are first
+created under names that no saver reads, and expire after a day. Then one transaction gives them
+their own names, and adds them to lists and pointers. What an interrupted run left is overwritten by
+the next one, or expires.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from redis import exceptions
+
+from ckpt_backends.changes.change import Change, moved
+from ckpt_backends.errors import PartlyDone
+from ckpt_backends.redis.engine.command_plan import heads_of
+from ckpt_backends.redis.engine.connection import Command, RedisConnection
+from ckpt_backends.redis.engine.layout import RedisLayout
+from ckpt_backends.redis.engine.unfit_json import check_json
+from ckpt_backends.transfer.parts import Arrival, Part
+
+_AT_ONCE = 4 << 20
+"""Bytes of documents that are sent together; a thread with more is not added directly."""
+_NAMES_AT_ONCE = 1000
+_STAGED = b"ckpt-copy:"
+"""The beginning of the names of documents that do not yet have their own. It keeps the slot."""
+_A_DAY = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class NewDocument:
+    """A document to create."""
+
+    name: bytes
+    data: bytes
+    """JSON."""
+    expires_at: int | None
+    """Milliseconds since 1970."""
+
+
+class ListOfWrites:
+    """The members of the list of a checkpoint's writes."""
+
+    def __init__(self) -> None:
+        self._members: list[tuple[float, bytes]] = []
+        self._expires_at: int | None = 0
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def add(self, name: bytes, score: float, expires_at: int | None) -> None:
+        """Add the key of a write. The list expires with the last of them, if all expire."""
+        self._members.append((score, name))
+        if self._expires_at is not None:
+            self._expires_at = None if expires_at is None else max(self._expires_at, expires_at)
+
+    def commands(self, listed: bytes) -> Iterator[Command]:
+        """Commands that add the members to the list with this key."""
+        for start in range(0, len(self._members), _NAMES_AT_ONCE):
+            some = self._members[start : start + _NAMES_AT_ONCE]
+            yield ("ZADD", listed, *(one for pair in some for one in (repr(pair[0]), pair[1])))
+        yield from expiring_at(listed, self._expires_at)
+
+
+class Reception(ABC):
+    """What one layout makes of the parts of one thread."""
+
+    def __init__(self, layout: RedisLayout, arrival: Arrival) -> None:
+        self.layout = layout
+        self.arrival = arrival
+
+    @abstractmethod
+    def documents(self, part: Part) -> Iterator[NewDocument]:
+        """The documents of a part. Raises `CannotHold`."""
+
+    @abstractmethod
+    def watched(self) -> Sequence[bytes]:
+        """Keys that a saver touches when it adds a checkpoint. Called after all parts."""
+
+    @abstractmethod
+    def last(self) -> Iterator[Command]:
+        """Commands for lists of writes and for pointers to heads, after all documents."""
+
+
+def receive_thread(connection: RedisConnection, reception: Reception) -> None:
+    """Add one thread. Raises `StoreChanged`, `CannotHold`, and the driver's errors."""
+    made: list[NewDocument] = []
+    staged: list[tuple[bytes, int | None]] = []
+    size = 0
+    for part in reception.arrival.parts:
+        for one in reception.documents(part):
+            check_json(one.data, one.name)
+            made.append(one)
+            size += len(one.data)
+            if size > _AT_ONCE:
+                staged += _stage(connection, made)
+                made, size = [], 0
+    if staged:
+        staged += _stage(connection, made)
+        names = [name for name, _ in staged]
+        _finish(connection, reception, names, lambda: _renaming(staged))
+    else:
+        _finish(connection, reception, [one.name for one in made], lambda: _creating(made))
+
+
+def _stage(
+    connection: RedisConnection, some: Sequence[NewDocument]
+) -> list[tuple[bytes, int | None]]:
+    """Create documents under other names. Return their own names, and when they expire."""
+    if not some:
+        return []
+    connection.check_together(one.name for one in some)
+    with connection.client_of(some[0].name).pipeline(transaction=False) as pipe:
+        for one in some:
+            pipe.execute_command("JSON.SET", _STAGED + one.name, "$", one.data)
+            pipe.execute_command("PEXPIRE", _STAGED + one.name, _A_DAY)
+        pipe.execute()
+    return [(one.name, one.expires_at) for one in some]
+
+
+def _renaming(staged: Iterable[tuple[bytes, int | None]]) -> Iterator[Command]:
+    for name, expires_at in staged:
+        yield ("RENAMENX", _STAGED + name, name)
+        yield ("PERSIST", name) if expires_at is None else ("PEXPIREAT", name, expires_at)
+
+
+def _creating(made: Iterable[NewDocument]) -> Iterator[Command]:
+    for one in made:
+        yield ("JSON.SET", one.name, "$", one.data, "NX")
+        yield from expiring_at(one.name, one.expires_at)
+
+
+def expiring_at(name: bytes, expires_at: int | None) -> Iterator[Command]:
+    """Let a key expire at a time in milliseconds since 1970, if one is given."""
+    if expires_at is not None:
+        yield ("PEXPIREAT", name, expires_at)
+
+
+def _finish(
+    connection: RedisConnection,
+    reception: Reception,
+    names: Sequence[bytes],
+    commands: Callable[[], Iterator[Command]],
+) -> None:
+    """Make the thread visible in one transaction. `commands` give the documents these names."""
+    arrival = reception.arrival
+    change = Change(arrival.thread_id, arrival.heads)
+    watched = reception.watched()
+    connection.check_together([*watched, *names])
+    try:
+        with connection.transaction(watched or names[:1]) as pipe:
+            if watched:
+                pipe.watch(*watched)
+            found = reception.layout.find([arrival.thread_id])[arrival.thread_id]
+            there = any(
+                connection.number_of(names[start : start + _NAMES_AT_ONCE])
+                for start in range(0, len(names), _NAMES_AT_ONCE)
+            )
+            if there or heads_of(found.places.values()) != dict(arrival.heads):
+                raise moved(change)
+            last = list(reception.last())
+            pipe.multi()
+            for command in (*commands(), *last):
+                pipe.execute_command(*command)
+            answers = pipe.execute(raise_on_error=False)
+    except exceptions.WatchError:
+        raise moved(change) from None
+    failed = [one for one in answers if isinstance(one, Exception)]
+    if failed:
+        raise PartlyDone(
+            f"the server refused a part of thread '{arrival.thread_id}': {failed[0]}",
+            hint="Redis does not roll back a transaction; copy the thread again with --replace",
+        )

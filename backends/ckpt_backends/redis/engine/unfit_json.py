@@ -1,0 +1,55 @@
+"""Finds JSON texts that RedisJSON would refuse or change."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from ckpt_backends.redis.engine.keyspace import text
+from ckpt_backends.transfer.errors import CannotHold
+
+_DEEPEST = 127
+_LARGE = re.compile(rb"[0-9]{19}")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
+_LEAST, _MOST = -(1 << 63), (1 << 64) - 1
+
+
+def check_json(data: bytes, name: bytes) -> None:
+    """Raise `CannotHold` if RedisJSON cannot hold a document as it is.
+
+    It refuses more than 127 levels and lone surrogates, and makes floats of integers that do not
+    fit into 64 bits. (RedisJSON 2.8)
+    """
+    if data.count(b"[") + data.count(b"{") > _DEEPEST and _depth(data) > _DEEPEST:
+        raise CannotHold(f"'{text(name)}' would have more than {_DEEPEST} levels")
+    if _LARGE.search(data):
+        json.loads(data, parse_int=lambda digits: _check_integer(digits, name))
+    if _SURROGATE.search(data):
+        try:
+            _as_text(data).encode()
+        except UnicodeEncodeError:
+            raise CannotHold(f"'{text(name)}' would have a lone surrogate") from None
+
+
+def _as_text(data: bytes) -> str:
+    found = json.loads(data.decode("utf-8", "surrogatepass"))
+    return json.dumps(found, ensure_ascii=False)
+
+
+def _check_integer(digits: str, name: bytes) -> int:
+    found = int(digits)
+    if not _LEAST <= found <= _MOST:
+        raise CannotHold(f"'{text(name)}' would have an integer of more than 64 bits")
+    return found
+
+
+_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_BRACKETS = re.compile(rb"[\[\]{}]")
+
+
+def _depth(data: bytes) -> int:
+    depth = deepest = 0
+    for bracket in _BRACKETS.findall(_STRINGS.sub(b"", data)):
+        depth += 1 if bracket in b"[{" else -1
+        deepest = max(deepest, depth)
+    return deepest

@@ -1,0 +1,84 @@
+"""A thread that is copied to a SQLite file and back is the same thread, and goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckpt_backends.registry import open_store
+from ckpt_backends.testing.command_line import CommandResult, ckpt
+from ckpt_backends.testing.filling import quiet
+from ckpt_backends.testing.library import EmptyStore
+from ckpt_backends.transfer.routes import refusal
+from ckpt_cli.queries.language import language_of
+
+NAME = "copied"
+
+
+@pytest.fixture
+def asking(empty_store: EmptyStore) -> Iterator[EmptyStore]:
+    """A store with a thread that waits for an answer."""
+    with quiet():
+        empty_store.fill(NAME, asks=True)
+        yield empty_store
+        empty_store.clear()
+
+
+def refused(source: EmptyStore, *, back: bool) -> str:
+    """Return why a thread cannot be copied to SQLite, or back from there; `''` if it can."""
+    with open_store(source.url) as store:
+        layout, language = store.describe().layout, language_of(store)
+    assert language is not None
+    names = ("sqlite", layout) if back else (layout, "sqlite")
+    return refusal(*names, language)
+
+
+def copied(source: Path | str, target: Path | str, *words: str) -> CommandResult:
+    return ckpt("-s", source, "copy", NAME, "--to", target, *words, "--yes", "-o", "json")
+
+
+def told(url: Path | str, words: str) -> Any:
+    return ckpt("-s", url, words, NAME, "-o", "json").json
+
+
+def test_a_thread_comes_back_from_a_copy(asking: EmptyStore, tmp_path: Path) -> None:
+    target = tmp_path / "copy.db"
+    done = copied(asking.url, target, "--create")
+    if reason := refused(asking, back=False):
+        assert (done.code, reason in done.err) == (4, True)
+        return
+    assert done.code == 0, done.err
+    assert done.json["verified"]
+    for words in ("history", "show"):
+        assert told(asking.url, words) == told(target, words)
+    if reason := refused(asking, back=True):
+        done = copied(target, asking.url)
+        assert (done.code, reason in done.err) == (4, True)
+        return
+    before = asking.read(NAME)
+    asking.library.forget(NAME)
+    done = copied(target, asking.url)
+    assert done.code == 0, done.err
+    assert asking.read(NAME) == before
+    assert copied(target, asking.url).json["added"] == 0
+    assert asking.library.answer(NAME, "it")["items"] == ["in", "first it", "second"]
+
+
+def test_what_was_added_in_the_source_is_added_in_the_target(
+    asking: EmptyStore, tmp_path: Path
+) -> None:
+    if refused(asking, back=False):
+        return  # the test above finds it refused
+    target = tmp_path / "copy.db"
+    first = copied(asking.url, target, "--create").json
+    asking.library.answer(NAME, "it")
+    second = copied(asking.url, target).json
+    assert second["verified"]
+    assert second["checkpoints"] > 0
+    if asking.harness.has_history:
+        assert second["added"] > 0
+        assert second["present"] == first["added"]
+        assert told(asking.url, "history") == told(target, "history")

@@ -1,0 +1,27 @@
+"""Says where two answers differ."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+_LONG = 300
+
+
+def difference(ours: Any, theirs: Any, where: str = "") -> str:
+    """Return the first place where two values differ, with both; `''` if they are equal."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for name in ours.keys() | theirs.keys():
+            if name not in ours or name not in theirs:
+                return f"{where}/{name} is {'there' if name in ours else 'missing'}"
+            if found := difference(ours[name], theirs[name], f"{where}/{name}"):
+                return found
+        return ""
+    if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for at, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+            if found := difference(one, other, f"{where}[{at}]"):
+                return found
+        return ""
+    if json.dumps(ours, default=repr) == json.dumps(theirs, default=repr):  # 1 is not 1.0
+        return ""
+    return f"{where}: {str(ours)[:_LONG]} is not {str(theirs)[:_LONG]}"

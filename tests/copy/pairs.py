@@ -1,0 +1,59 @@
+"""Pairs of layouts between which threads are copied, and in which tier each is tested."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from ckpt_backends.testing.harness import Harness
+from ckpt_backends.transfer.form import Language
+from ckpt_backends.transfer.routes import refusal
+from tests.copy.official import TELLING
+from tests.harness import HARNESSES
+
+PYTHON = {one.name: one for one in HARNESSES if one.recording is None and " " not in one.name}
+"""The harness of each layout of Python."""
+_FILES = ("sqlite", "langgraph-dev")
+"""Layouts without a server."""
+_SLOW = ("dynamodb",)
+"""Layouts whose test servers take long."""
+
+
+@dataclass(frozen=True)
+class CopyPair:
+    """A source and a target, and the scenarios that are copied between them."""
+
+    source: type[Harness]
+    target: type[Harness]
+    only: frozenset[str] | None
+
+    @property
+    def name(self) -> str:
+        what = "all" if self.only is None else len(self.only)
+        return f"{self.source.name} to {self.target.name} ({what})"
+
+
+def pairs() -> Iterator[Any]:
+    """Yield all pairs that can be copied, as parameters with the marks of their tiers."""
+    for source in PYTHON.values():
+        for target in PYTHON.values():
+            if refusal(source.name, target.name, Language.PYTHON):
+                continue
+            few = CopyPair(source, target, TELLING)
+            names = {source.name, target.name}
+            if names <= set(_FILES):
+                yield pytest.param(few, id=few.name)
+            elif "sqlite" in names and not names & set(_SLOW):
+                yield pytest.param(few, id=few.name, marks=pytest.mark.engines)
+            else:
+                yield pytest.param(few, id=few.name, marks=pytest.mark.slow)
+            if "sqlite" in names:
+                every = CopyPair(source, target, None)
+                marks = () if names == {"sqlite"} else pytest.mark.slow
+                yield pytest.param(every, id=every.name, marks=marks)
+
+
+PAIRS = list(pairs())

@@ -1,0 +1,207 @@
+"""What only DynamoDB has when threads are copied to or from it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckpt_backends.dynamodb.parts import parts_of
+from ckpt_backends.dynamodb.writer import DynamoWriter
+from ckpt_backends.errors import Refused, StoreChanged
+from ckpt_backends.open_for_writing import create_store
+from ckpt_backends.registry import open_store
+from ckpt_backends.testing.scenarios.catalog import SCENARIOS
+from ckpt_backends.transfer.errors import CannotHold
+from ckpt_backends.transfer.form import Language
+from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart, part_key
+from ckpt_backends.url import parse_url
+from tests.copy.round_trip import (
+    check_round_trip,
+    half,
+    in_order,
+    parts_for,
+    receive,
+    sqlite_source,
+    stored_parts,
+)
+from tests.harness.dynamodb import DynamoDbHarness
+from tests.servers import Server
+from tests.support import ckpt
+
+# The test server takes 10 ms of CPU time for each request.
+pytestmark = pytest.mark.engines
+
+FEW = ("interrupt-nested", "fanout-send", "two\nlines")
+LONG = 120
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return sqlite_source(tmp_path_factory.mktemp("source") / "agent.db", FEW)
+
+
+@pytest.fixture
+def place(dynamodb_server: Server, tmp_path: Path) -> Iterator[DynamoDbHarness]:
+    """An empty table."""
+    with DynamoDbHarness(tmp_path, dynamodb_server) as made:
+        yield made
+
+
+def parts_from(source: Path, thread_id: str) -> list[Part]:
+    with open_store(str(source)) as store:
+        return parts_for(store, "dynamodb", thread_id)
+
+
+def test_what_is_received_is_read_back_part_for_part(source: Path, place: DynamoDbHarness) -> None:
+    names = check_round_trip(source, place.url, "dynamodb")
+    before = place.items()
+    for name in names:
+        config: Any = {"configurable": {"thread_id": name}}
+        assert SCENARIOS[name].build(place.kept_saver).get_state(config).values, name
+    # The saver, too, would store each item with these attributes.
+    thread = SCENARIOS[FEW[0]].thread_config()
+    saved = next(place.kept_saver.list(thread))
+    place.kept_saver.put(saved.parent_config or thread, saved.checkpoint, saved.metadata, {})
+    assert place.items() == before
+
+
+def test_a_new_table_is_as_the_template_makes_it(place: DynamoDbHarness) -> None:
+    named = parse_url(place.url.replace(place.table, f"{place.table}-new"))
+    create_store(named, Language.PYTHON)
+    create_store(named, Language.PYTHON)
+    new = place.client.describe_table(TableName=named.path)["Table"]
+    old = place.client.describe_table(TableName=place.table)["Table"]
+    for shown in ("KeySchema", "AttributeDefinitions"):
+        assert new[shown] == old[shown]
+    assert new["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
+    told = place.client.describe_time_to_live(TableName=named.path)["TimeToLiveDescription"]
+    assert told["AttributeName"] == "ttl"
+    assert told["TimeToLiveStatus"] in {"ENABLED", "ENABLING"}
+    assert ckpt("-s", str(named.raw), "threads", "list", "-o", "json").json == []
+    place.client.delete_table(TableName=named.path)
+
+
+def test_no_store_is_made_in_a_table_of_something_else(place: DynamoDbHarness) -> None:
+    item = {"PK": {"S": "user#1"}, "SK": {"S": "profile"}}
+    place.client.put_item(TableName=place.table, Item=item)
+    with pytest.raises(Refused, match="holds other items"):
+        create_store(parse_url(place.url), Language.PYTHON)
+    assert place.items() == [item]
+
+
+def test_times_to_live_are_kept_in_seconds(source: Path, place: DynamoDbHarness) -> None:
+    ends = 1_900_000_000_000
+    parts = [replace(one, expires_at=ends) for one in parts_from(source, FEW[0])]
+    receive(place.url, Arrival(FEW[0], parts))
+    assert {one["ttl"]["N"] for one in place.items()} == {"1900000000"}
+    with open_store(place.url) as store:
+        assert {one.expires_at for one in stored_parts(store, FEW[0])} == {ends}
+
+
+def test_long_payloads_go_to_the_bucket_or_are_compressed(
+    source: Path, place: DynamoDbHarness
+) -> None:
+    parts = parts_from(source, FEW[0])
+    write = next(one for one in parts if isinstance(one, WritePart))
+    texts = b"words " * 70_000, random.Random(1).randbytes(500_000)
+    write.value = replace(write.value, type="bytes", data=texts[0])
+    name, _, _ = place.url.partition("&bucket=")
+    receive(name, Arrival(FEW[0], parts))
+    assert place.objects() == {}
+    with open_store(place.url) as store:
+        assert in_order(stored_parts(store, FEW[0])) == in_order(parts)
+    place.forget(FEW[0])
+    write.value = replace(write.value, data=texts[1])
+    with pytest.raises(CannotHold, match="too long"):
+        receive(name, Arrival(FEW[0], parts))
+    assert place.items() == []
+    receive(place.url, Arrival(FEW[0], parts))
+    assert len(place.objects()) == 1
+    with open_store(place.url) as store:
+        assert in_order(stored_parts(store, FEW[0])) == in_order(parts)
+
+
+def long_thread(parts: list[Part]) -> list[Part]:
+    """As many checkpoints as no transaction can hold, with writes."""
+    one = next(part for part in parts if isinstance(part, CheckpointPart))
+    write = next(part for part in parts if isinstance(part, WritePart))
+    found: list[Part] = []
+    for number in range(LONG):
+        key = replace(one.key, thread_id="long", checkpoint_ns="", checkpoint_id=f"{number:05}")
+        parent = f"{number - 1:05}" if number else None
+        found += [replace(one, key=key, parent=parent), replace(write, key=key)]
+    return found
+
+
+class KilledError(BaseException):
+    """A run that was killed."""
+
+
+def test_killed_runs_are_completed_by_the_next_one(
+    source: Path, place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run here ends after one transaction."""
+    parts = long_thread(parts_from(source, FEW[1]))
+    transact = DynamoWriter.transact
+    done: list[int] = []
+
+    def once(self: Any, actions: Any) -> None:
+        if done:
+            raise KilledError
+        transact(self, actions)
+        done.append(len(actions))
+
+    monkeypatch.setattr(DynamoWriter, "transact", once)
+    seen: list[int] = []
+    while not seen or seen[-1] < LONG:
+        done.clear()
+        with open_store(place.url) as store:
+            there = store.thread("long")
+            known = {part_key(one) for one in stored_parts(store, "long")}
+        head = there.head if there is not None else None
+        seen.append(0 if there is None else there.checkpoints)
+        missing = [one for one in parts if part_key(one) not in known]
+        with suppress(KilledError):
+            receive(place.url, Arrival("long", missing, {"": head} if head else {}))
+    # Nothing is seen until all payloads and writes are there, then the oldest hundred.
+    assert sorted({*seen}) == [0, 100, LONG]
+    with open_store(place.url) as store:
+        assert in_order(stored_parts(store, "long")) == in_order(parts)
+
+
+def test_a_thread_that_went_on_gets_the_rest_and_only_that(
+    source: Path, place: DynamoDbHarness
+) -> None:
+    parts = parts_from(source, FEW[1])
+    early, late = half(parts)
+    receive(place.url, Arrival(FEW[1], early))
+    heads = {"": max(one.key.checkpoint_id for one in early if isinstance(one, CheckpointPart))}
+    with pytest.raises(StoreChanged):
+        receive(place.url, Arrival(FEW[1], late))
+    receive(place.url, Arrival(FEW[1], late, heads))
+    with open_store(place.url) as store:
+        assert in_order(stored_parts(store, FEW[1])) == in_order(parts)
+
+
+def test_a_payload_that_is_missing_is_not_copied(source: Path, place: DynamoDbHarness) -> None:
+    receive(place.url, Arrival(FEW[0], parts_from(source, FEW[0])))
+    chunk = next(one for one in place.items() if one["PK"]["S"].startswith("CHUNK_"))
+    place.client.delete_item(TableName=place.table, Key={one: chunk[one] for one in ("PK", "SK")})
+    with open_store(place.url) as store, pytest.raises(CannotHold, match="is missing"):
+        list(parts_of("dynamodb", store.rows(FEW[0])))
+
+
+def test_the_command_copies_there_and_back(
+    source: Path, place: DynamoDbHarness, tmp_path: Path
+) -> None:
+    back = sqlite_source(tmp_path / "back.db", ())
+    assert ckpt("-s", source, "copy", "--all", "--to", place.url, "--yes").code == 0
+    assert ckpt("-s", place.url, "copy", "--all", "--to", back, "--yes").code == 0
+    again = ckpt("-s", source, "copy", "--all", "--to", place.url, "--yes", "-o", "json").json
+    assert again["added"] == 0

@@ -1,0 +1,487 @@
+"""`ckpt copy` to and from MongoDB: what is stored, in one go or by way of staged documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bson import ObjectId
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from pymongo.errors import OperationFailure
+
+from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.errors import Refused, StoreChanged, Unsupported
+from ckpt_backends.mongodb.engine import receiving
+from ckpt_backends.mongodb.engine.staging import staged_id
+from ckpt_backends.open_for_writing import create_store, open_writable
+from ckpt_backends.registry import open_store
+from ckpt_backends.testing.filling import fill_store
+from ckpt_backends.transfer.errors import CannotHold
+from ckpt_backends.transfer.form import Language
+from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part
+from ckpt_backends.transfer.routes import parts_of_rows
+from ckpt_backends.url import parse_url
+from tests.backends.test_mongodb import Place, config, graph
+from tests.harness.mongodb import MongoHarness
+from tests.restore import restore_documents, restore_javascript_documents
+from tests.servers import Server, mongodb_database, start_mongodb
+from tests.support import FIXTURES, ckpt
+
+TABLES = ("checkpoints", "checkpoint_writes")
+JS = FIXTURES / "js-1.7.3" / "mongodb.bson.gz"
+
+
+@pytest.fixture
+def place(mongodb_server: Server) -> Iterator[Place]:
+    """A database to copy from."""
+    with mongodb_database(mongodb_server) as url:
+        found = Place(url)
+        yield found
+        found.client.close()
+
+
+@pytest.fixture
+def target(mongodb_server: Server) -> Iterator[Place]:
+    """A new store to copy to."""
+    with mongodb_database(mongodb_server) as url:
+        found = Place(url)
+        create(found.url)
+        yield found
+        found.client.close()
+
+
+@pytest.fixture(scope="module")
+def alone() -> Iterator[Place]:
+    """A new store on a server without transactions."""
+    server = start_mongodb("--standalone")
+    found = Place(server.at("agents"))
+    create(found.url)
+    yield found
+    found.client.close()
+    server.stop()
+
+
+def create(url: str, language: Language = Language.PYTHON) -> None:
+    create_store(parse_url(url), language)
+
+
+def parts(url: str, thread_id: str) -> list[Part]:
+    with open_store(parse_url(url)) as store:
+        return list(parts_of_rows(store.describe().layout, store.rows(thread_id)))
+
+
+def receive(url: str, *arrivals: Arrival) -> None:
+    with open_writable(parse_url(url)) as store:
+        store.receive(arrivals)
+
+
+def move(source: str, target: str, *threads: str) -> None:
+    """Add threads to another store, and compare what is there."""
+    moved = {name: parts(source, name) for name in threads}
+    receive(target, *(Arrival(name, iter(found)) for name, found in moved.items()))
+    assert {name: parts(target, name) for name in threads} == moved
+
+
+def documents(place: Place) -> list[Any]:
+    return [one for name in TABLES for one in place.database[name].find().sort("_id", 1)]
+
+
+def indexes(place: Place) -> Any:
+    return {
+        name: sorted(
+            (one for one in place.database[name].list_indexes()), key=lambda one: one["name"]
+        )
+        for name in sorted(place.database.list_collection_names())
+    }
+
+
+def heads(url: str, thread_id: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    with open_store(parse_url(url)) as store:
+        for one in store.checkpoints(thread_id):
+            found.setdefault(one.key.checkpoint_ns, one.key.checkpoint_id)
+    return found
+
+
+def history(place: Place, thread_id: str) -> list[Any]:
+    return list(graph(place.saver()).get_state_history(config(thread_id)))
+
+
+def test_a_new_store_is_as_the_saver_sets_it_up(place: Place, target: Place) -> None:
+    place.saver()
+    assert indexes(target) == indexes(place)
+    before = indexes(target)
+    create(target.url)
+    target.saver()
+    assert indexes(target) == before
+    with open_store(parse_url(target.url)) as store:
+        assert store.describe().layout == "mongodb"
+    with pytest.raises(Refused, match="holds the layout 'mongodb'"):
+        create(target.url, Language.JAVASCRIPT)
+
+
+def test_a_new_store_of_langgraph_js_has_its_indexes(mongodb_url: str, place: Place) -> None:
+    restore_javascript_documents(JS, place.url, {"linear"})
+    create(mongodb_url, Language.JAVASCRIPT)
+    made = Place(mongodb_url)
+    assert indexes(made) == indexes(place)
+    with open_store(parse_url(mongodb_url)) as store:
+        assert store.describe().layout == "mongodb-js"
+    made.client.close()
+
+
+def test_the_url_names_the_collections_of_a_new_store(mongodb_url: str) -> None:
+    url = f"{mongodb_url}?collection=mine&writes_collection=mine_writes"
+    create(url)
+    made = Place(mongodb_url)
+    assert sorted(made.database.list_collection_names()) == ["mine", "mine_writes"]
+    with open_store(parse_url(url)) as store:
+        assert store.describe().layout == "mongodb"
+    made.client.close()
+
+
+def test_no_store_is_made_beside_anything_else(mongodb_url: str) -> None:
+    other = Place(mongodb_url)
+    other.database["customers"].insert_one({"name": "anna"})
+    with pytest.raises(Refused, match="collections such as 'customers'"):
+        create(mongodb_url)
+    assert other.database.list_collection_names() == ["customers"]
+    other.client.close()
+
+
+def test_a_thread_is_stored_as_the_saver_stores_it(place: Place, target: Place) -> None:
+    place.fill("trip", "other")
+    move(place.url, target.url, "trip", "other")
+    stored, given = documents(target), documents(place)
+    for one in (*stored, *given):
+        assert isinstance(one.pop("_id"), ObjectId)
+    key = str
+    assert sorted(map(_sorted, stored), key=key) == sorted(map(_sorted, given), key=key)
+    assert history(target, "trip") == history(place, "trip")
+    again = graph(target.saver()).invoke({"items": ["more"]}, config("trip"))
+    assert again["items"] == ["in", "from a", "from b", "more", "from a", "from b"]
+
+
+def _sorted(document: Any) -> Any:
+    return sorted(document.items())
+
+
+def test_scenarios_come_back_part_for_part(mongodb_server: Server, target: Place) -> None:
+    names = frozenset({"chat", "interrupt-nested", "delta-rarely", "two\nlines", "error-parallel"})
+    with MongoHarness(Path(), mongodb_server) as harness:
+        fill_store(harness, names)
+        move(harness.url, target.url, *names)
+
+
+def test_the_same_thread_becomes_the_same_documents(
+    place: Place, target: Place, mongodb_url: str
+) -> None:
+    place.fill("trip")
+    create(mongodb_url)
+    for url in (target.url, mongodb_url):
+        move(place.url, url, "trip")
+    second = Place(mongodb_url)
+    assert documents(second) == documents(target)
+    second.client.close()
+
+
+def test_threads_of_langgraph_js(place: Place, mongodb_url: str) -> None:
+    restore_javascript_documents(JS, place.url)
+    create(mongodb_url, Language.JAVASCRIPT)
+    copied = Place(mongodb_url)
+    with open_store(parse_url(place.url)) as store:
+        names = [one.thread_id for one in store.threads()]
+    move(place.url, mongodb_url, *names)
+    stored, given = ({_place(one): one for one in documents(of)} for of in (copied, place))
+    assert stored.keys() == given.keys()
+    for key, one in given.items():
+        one["_id"] = stored[key]["_id"]
+        assert stored[key] == one
+        search = stored[key].get("metadata_search")
+        assert _kinds(search) == _kinds(one.get("metadata_search"))
+    copied.client.close()
+
+
+def _place(one: Any) -> tuple[Any, ...]:
+    names = ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx")
+    return tuple(one.get(name) for name in names)
+
+
+def _kinds(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _kinds(one) for name, one in value.items()}
+    return [_kinds(one) for one in value] if isinstance(value, list) else type(value)
+
+
+@pytest.mark.parametrize("era", ["lg-0.2.70", "lg-0.6.11", "lg-1.0.10"])
+def test_threads_of_old_releases(era: str, place: Place, target: Place) -> None:
+    restore_documents(FIXTURES / "mongodb" / era / "store.bson.gz", place.url)
+    with open_store(parse_url(place.url)) as store:
+        names = [one.thread_id for one in store.threads()]
+    move(place.url, target.url, *names)
+    saver = target.saver()
+    for name in names:
+        (head, *_) = saver.list(config(name))
+        assert isinstance(head.metadata["step"], int)
+        assert isinstance(head.metadata["source"], str)
+    # What ckpt adds to such a thread has the form of new releases.
+    answer = ckpt("-s", target.url, "fork", names[0], "--yes")
+    assert answer.code == 0, answer.err
+    assert next(saver.list(config(names[0]))).metadata["source"] == "fork"
+    # A second copy is not refused.
+    receive(target.url, Arrival("none", ()))
+
+
+def test_an_old_release_could_not_read_what_is_copied(place: Place, target: Place) -> None:
+    target.fill("trip")
+    restore_documents(FIXTURES / "mongodb" / "lg-0.6.11" / "store.bson.gz", place.url)
+    before = documents(place)
+    with pytest.raises(Unsupported, match=r"before 0\.2\.2"):
+        receive(place.url, Arrival("trip", parts(target.url, "trip")))
+    assert documents(place) == before
+
+
+def test_encrypted_values_stay_as_they_are(place: Place, target: Place) -> None:
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
+    place.fill("trip", saver=place.saver(serde=serde))
+    move(place.url, target.url, "trip")
+    found = graph(target.saver(serde=serde)).get_state(config("trip"))
+    assert found.values["items"] == ["in", "from a", "from b"]
+    assert found.metadata["source"] == "loop"
+
+
+def test_documents_expire_as_if_the_saver_had_stored_them(place: Place, target: Place) -> None:
+    place.fill("trip")
+    target.saver(ttl=3600)
+    move(place.url, target.url, "trip")
+    for one in documents(target):
+        made_at = time_of(one["checkpoint_id"])
+        assert made_at is not None
+        assert abs(one["created_at"].replace(tzinfo=UTC) - made_at) < timedelta(milliseconds=1)
+
+
+def test_what_is_new_is_added(place: Place, target: Place) -> None:
+    place.fill("trip")
+    before = parts(place.url, "trip")
+    move(place.url, target.url, "trip")
+    was = heads(target.url, "trip")
+    place.fill("trip")
+    new = [one for one in parts(place.url, "trip") if one not in before]
+    for wrong in ({}, {"": "1f"}):
+        with pytest.raises(StoreChanged, match="changed meanwhile"):
+            receive(target.url, Arrival("trip", iter(new), wrong))
+    with pytest.raises(StoreChanged):
+        receive(target.url, Arrival("trip", iter(before[:1]), was))
+    receive(target.url, Arrival("trip", iter(new), was))
+    assert history(target, "trip") == history(place, "trip")
+
+
+def test_a_document_that_is_there_is_found_without_a_unique_index(
+    place: Place, mongodb_url: str
+) -> None:
+    restore_javascript_documents(JS, place.url, {"linear"})
+    create(mongodb_url, Language.JAVASCRIPT)
+    move(place.url, mongodb_url, "linear")
+    copied = Place(mongodb_url)
+    copied.database["checkpoints"].update_many({}, [{"$set": {"_id": "$_id"}}])
+    first = copied.database["checkpoints"].find_one()
+    assert first is not None
+    copied.database["checkpoints"].delete_one({"_id": first["_id"]})
+    copied.database["checkpoints"].insert_one({**first, "_id": ObjectId()})
+    before = documents(copied)
+    given = [one for one in parts(place.url, "linear") if isinstance(one, CheckpointPart)]
+    same = [one for one in given if one.key.checkpoint_id == first["checkpoint_id"]]
+    with pytest.raises(StoreChanged, match="exists"):
+        receive(mongodb_url, Arrival("linear", same, heads(mongodb_url, "linear")))
+    assert documents(copied) == before
+    copied.client.close()
+
+
+def test_a_value_too_large_for_a_document_is_named(place: Place, target: Place) -> None:
+    place.fill("trip")
+    given = parts(place.url, "trip")
+    large = next(one for one in given if isinstance(one, CheckpointPart))
+    large.body.data = b"\0" * (17 << 20)
+    with pytest.raises(CannotHold, match=rf"{large.key.checkpoint_id}' takes 17\.0 MiB"):
+        receive(target.url, Arrival("trip", given))
+    assert documents(target) == []
+
+
+def test_a_thread_id_that_an_old_saver_stored_as_a_number(place: Place, target: Place) -> None:
+    place.fill("42")
+    target.fill("42")
+    for name in TABLES:
+        target.database[name].update_many({}, {"$set": {"thread_id": 42}})
+    with pytest.raises(CannotHold, match="thread '42' is stored under a number"):
+        receive(target.url, Arrival("42", parts(place.url, "42")))
+
+
+def test_an_unknown_field_is_not_dropped(place: Place) -> None:
+    place.fill("trip")
+    place.database["checkpoints"].update_one({}, {"$set": {"tenant": 7}})
+    with pytest.raises(CannotHold, match="'tenant'"):
+        parts(place.url, "trip")
+
+
+class Watched:
+    """What is stored under a thread's id just before its documents are turned."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, place: Place) -> None:
+        self.times = 0
+        turn = receiving.Receiver._turn
+
+        def watched(receiver: Any, listed: Any, session: Any) -> None:
+            self.times += 1
+            for one in listed:
+                for name in TABLES:
+                    assert place.database[name].count_documents({"thread_id": one.thread_id}) == 0
+            turn(receiver, listed, session)
+
+        monkeypatch.setattr(receiving.Receiver, "_turn", watched)
+
+
+def test_a_large_thread_appears_at_once(
+    place: Place, target: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.fill("trip", "other")
+    monkeypatch.setattr(receiving, "_AT_ONCE", 1000)
+    monkeypatch.setattr(receiving, "_PER_COMMAND", 1000)
+    watched = Watched(monkeypatch, target)
+    move(place.url, target.url, "trip", "other")
+    assert watched.times == 1
+    assert history(target, "trip") == history(place, "trip")
+
+
+def test_a_thread_too_large_for_a_transaction(
+    place: Place, target: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.fill("trip")
+    monkeypatch.setattr(receiving, "_AT_ONCE", 1000)
+    turn = receiving.Receiver._turn
+
+    def refused(self: Any, listed: Any, session: Any) -> None:
+        turn(self, listed, session)
+        if session is not None:
+            raise OperationFailure("too large", 388)
+
+    monkeypatch.setattr(receiving.Receiver, "_turn", refused)
+    move(place.url, target.url, "trip")
+    assert history(target, "trip") == history(place, "trip")
+
+
+def test_a_server_without_transactions(
+    place: Place, alone: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.fill("trip", "other")
+    watched = Watched(monkeypatch, alone)
+    move(place.url, alone.url, "trip", "other")
+    assert watched.times == 1
+    assert history(alone, "trip") == history(place, "trip")
+    place.fill("trip")
+    known = parts(alone.url, "trip")
+    new = [one for one in parts(place.url, "trip") if one not in known]
+    monkeypatch.undo()
+    receive(alone.url, Arrival("trip", new, heads(alone.url, "trip")))
+    assert history(alone, "trip") == history(place, "trip")
+
+
+def stage(target: Place, given: list[Part]) -> None:
+    """Leave what a copy leaves that is killed before it turns its documents."""
+
+    class Killed(BaseException):
+        pass
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(receiving, "_AT_ONCE", 1000)
+        patch.setattr(receiving, "remove_staged", lambda *_: None)
+
+        def killed(*_: Any) -> None:
+            raise Killed
+
+        patch.setattr(receiving.Receiver, "_publish", killed)
+        with pytest.raises(Killed):
+            receive(target.url, Arrival("trip", given))
+
+
+def test_what_a_killed_copy_leaves_is_no_thread(place: Place, target: Place) -> None:
+    place.fill("trip")
+    target.fill("other")
+    before = documents(target)
+    stage(target, parts(place.url, "trip"))
+    assert len(documents(target)) > len(before)
+    with open_store(parse_url(target.url)) as store:
+        assert [one.thread_id for one in store.threads()] == ["other"]
+        assert [one.thread_id for one in store.threads(limit=1)] == ["other"]
+        assert {one.thread_id for one in store.usage()} == {"other"}
+        assert list(store.suspect_threads()) == []
+        assert list(store.rows("trip")) == []
+    for words in (["doctor"], ["gc", "--yes"], ["threads", "list", "--long"], ["stores"]):
+        assert ckpt("-s", target.url, *words).code == 0
+    assert target.saver().get_tuple(config("trip")) is None
+    move(place.url, target.url, "trip")
+    assert history(target, "trip") == history(place, "trip")
+    assert {one["thread_id"] for one in documents(target)} == {"trip", "other"}
+
+
+def test_what_a_killed_copy_leaves_goes_with_its_thread_or_after_an_hour(
+    place: Place, target: Place
+) -> None:
+    place.fill("trip")
+    stage(target, parts(place.url, "trip"))
+    target.fill("trip", "other")
+    hour_ago = ObjectId.from_datetime(datetime.now(UTC) - timedelta(hours=1, seconds=5))
+    one = {"thread_id": staged_id(hour_ago, "third"), "checkpoint_ns": "", "checkpoint_id": "1"}
+    target.database["checkpoints"].insert_one(dict(one))
+    young = {**one, "thread_id": staged_id(ObjectId(), "third")}
+    target.database["checkpoints"].insert_one(dict(young))
+    assert ckpt("-s", target.url, "threads", "delete", "trip", "--yes").code == 0
+    left = [one["thread_id"] for one in documents(target)]
+    assert {one for one in left if isinstance(one, str)} == {"other"}
+    assert [one for one in left if not isinstance(one, str)] == [young["thread_id"]]
+
+
+def test_two_copies_of_a_thread_at_once(
+    place: Place, target: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.fill("trip")
+    given = parts(place.url, "trip")
+    monkeypatch.setattr(receiving, "_AT_ONCE", 1000)
+    publish = receiving.Receiver._publish
+
+    def late(self: Any, listed: Any) -> None:
+        monkeypatch.setattr(receiving.Receiver, "_publish", publish)
+        receive(target.url, Arrival("trip", given))
+        publish(self, listed)
+
+    monkeypatch.setattr(receiving.Receiver, "_publish", late)
+    with pytest.raises(StoreChanged):
+        receive(target.url, Arrival("trip", given))
+    assert parts(target.url, "trip") == given
+    assert history(target, "trip") == history(place, "trip")
+
+
+def test_an_agent_that_starts_the_thread_meanwhile(
+    place: Place, target: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.fill("trip")
+    given = parts(place.url, "trip")
+    insert = receiving.Receiver._insert
+
+    def late(self: Any, some: Any, session: Any) -> None:
+        insert(self, some, session)
+        target.fill("trip")
+
+    monkeypatch.setattr(receiving.Receiver, "_insert", late)
+    for size in (1000, 16 << 20):
+        monkeypatch.setattr(receiving, "_AT_ONCE", size)
+        with pytest.raises(StoreChanged):
+            receive(target.url, Arrival("trip", given))
+        assert {one["thread_id"] for one in documents(target)} == {"trip"}
+        stored = {one["checkpoint_id"] for one in documents(target)}
+        assert not stored & {
+            one.key.checkpoint_id for one in given if isinstance(one, CheckpointPart)
+        }
+        target.saver().delete_thread("trip")

@@ -1,0 +1,124 @@
+"""Threads that were copied are the same to LangGraph and to `ckpt`, and go on in the same way."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from ckpt_backends.discovery import known_backends
+from ckpt_backends.model import TypedBytes
+from ckpt_backends.registry import open_store
+from ckpt_backends.testing.harness import Harness
+from ckpt_backends.transfer.form import Form, Language
+from ckpt_backends.transfer.parts import part_key
+from ckpt_backends.transfer.routes import parts_of_rows
+from tests.copy.conftest import Places, Sources
+from tests.copy.differing import difference
+from tests.copy.official import what_follows, what_is_read
+from tests.copy.pairs import PAIRS, CopyPair
+from tests.support import ckpt
+
+COMMANDS = (["history"], ["show"], ["show", "--tree"], ["messages"], ["interrupts"], ["errors"])
+"""Commands of one thread, whose answers must be the same on both sides."""
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_a_copied_thread_is_the_same(pair: CopyPair, sources: Sources, places: Places) -> None:
+    source = sources(pair.source, pair.only)
+    with places(pair.target) as target:
+        skipped = copy_all(source.harness, target)
+        assert skipped.keys() <= may_be_skipped(target), skipped
+        names = [name for name in source.read if name not in skipped]
+        assert names
+        for name in names:
+            assert difference(what_is_read(target, name), source.read[name], name) == ""
+            _check_answers(source.harness, target, name)
+        again = ckpt("-s", source.harness.url, "copy", "--to", target.url, "--yes", *names[:3])
+        assert again.code == 0, again.err
+        _check_the_way_back(source.harness, target, names, places)
+        for name in names:
+            given = source.inputs[name]
+            follows = what_follows(target, name, name, given)
+            assert difference(follows, source.resumed[name], name) == ""
+
+
+def copy_all(source: Harness, target: Harness) -> dict[str, str]:
+    """Copy all threads. Return the reasons for those that were left out, by id."""
+    words = ["copy", "--all", "--to", target.url, "--yes", "-o", "json"]
+    if can_be_made(target.name):
+        words.append("--create")
+    else:
+        with target.saver():
+            pass
+    done = ckpt("-s", source.url, *words)
+    assert done.code in {0, 7}, done.err
+    report = json.loads(done.out)
+    assert report["verified"]
+    skipped = {one["thread_id"]: one["reason"] for one in report["skipped"]}
+    assert all(skipped.values())
+    return skipped
+
+
+def can_be_made(layout: str) -> bool:
+    """Return whether `--create` makes this layout."""
+    return any(layout in backend.creates.values() for backend in known_backends())
+
+
+def may_be_skipped(target: Harness) -> frozenset[str]:
+    """The threads that the official saver of the target cannot store either."""
+    return target.failing_scenarios | target.skipped_scenarios
+
+
+def _check_answers(source: Harness, target: Harness, name: str) -> None:
+    """Check that `ckpt` says the same of a thread on both sides."""
+    for words in COMMANDS:
+        theirs, ours = (
+            ckpt("-s", one.url, *words, "-o", "json", "--", name) for one in (source, target)
+        )
+        assert (ours.code, ours.err) == (theirs.code, theirs.err), (words, name)
+        if ours.code in {0, 1}:
+            assert difference(ours.json, theirs.json, f"{words} {name}: ") == ""
+
+
+def _check_the_way_back(source: Harness, target: Harness, names: list[str], places: Places) -> None:
+    """Copy back into a new store of the source's layout. The same bytes come back if both sides
+    have the same serializer, and the same values otherwise.
+    """
+    here, there = form_of(source.name), form_of(target.name)
+    if not here.receives or there.why_not:
+        return
+    with places(type(source)) as back:
+        assert copy_all(target, back) == {}
+        for name in names:
+            if here.serializer is there.serializer:
+                assert difference(stored(back, name), stored(source, name), name) == ""
+            else:
+                assert difference(what_is_read(back, name), what_is_read(source, name), name) == ""
+
+
+def form_of(layout: str) -> Form:
+    """The form of the Python threads of a layout."""
+    for backend in known_backends():
+        for form in backend.forms.get(layout, ()):
+            if form.language is Language.PYTHON:
+                return form
+    raise AssertionError(layout)
+
+
+def stored(harness: Harness, thread_id: str) -> dict[Any, Any]:
+    """All parts of a thread, by key. An engine may order the members of JSON."""
+    with open_store(harness.url) as store:
+        rows = store.rows(thread_id)
+        return {
+            part_key(part): {one.name: _plain(getattr(part, one.name)) for one in fields(part)}
+            for part in parts_of_rows(harness.name, rows)
+        }
+
+
+def _plain(cell: Any) -> Any:
+    if not isinstance(cell, TypedBytes):
+        return cell
+    return json.loads(cell.data) if cell.type == "json" else [cell.type, cell.data]
