@@ -73,6 +73,7 @@ COMMANDS = {
     "export": CommandRef("export:export", "Write threads to archive files, or as JSON.", CLEAN),
     "import": CommandRef("import_:import_", "Restore archived threads, row for row.", CLEAN),
     "copy": CommandRef("copy:copy", "Copy threads to another store, of any layout.", MOVE),
+    "rekey": CommandRef("rekey:rekey", "Encrypt threads with another key, or decrypt them.", MOVE),
     "du": CommandRef("du:du", "Show disk usage by thread, channel and type.", STORES),
     "stores": CommandRef("stores:stores", "List stores with their layout, size and saver.", STORES),
     "trust": CommandRef(

@@ -124,6 +124,13 @@ class Session:
             store.observe_scans(self._observer())
         return store
 
+    @cached_property
+    def editable(self) -> Store:
+        """The same rows, decrypted: for plans that change bytes, which are encrypted again."""
+        from ckpt_backends.encryption import DecryptingStore
+
+        return DecryptingStore(self.rows, self.opening.key(), lambda _: None)
+
     def _observer(self) -> ScanObserver:
         from ckpt_cli.diagnostics import ScanBar
 

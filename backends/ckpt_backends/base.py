@@ -30,7 +30,7 @@ from ckpt_backends.protocol import Closing, ScanObserver, Store, WritableStore
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
-    from ckpt_backends.transfer.parts import Arrival
+    from ckpt_backends.transfer.parts import Arrival, PartRewrite
 
 _Column = tuple[str, str, str, str | None, str]
 """Table, column, namespace, channel and type of stored values; see `Usage`."""
@@ -201,6 +201,9 @@ class BaseWritableStore(WritableStore):
 
     def receive(self, arrivals: Iterable[Arrival]) -> None:  # noqa: ARG002
         raise Unsupported("threads cannot be copied into this kind of store")
+
+    def rewrite(self, thread_id: str, rewrites: Iterable[PartRewrite]) -> None:  # noqa: ARG002
+        raise Unsupported("values cannot be replaced in this kind of store")
 
     def vacuum(self) -> None:
         raise Unsupported(

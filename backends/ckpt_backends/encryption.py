@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
-from ckpt_backends.errors import StoreUnavailable, UsageError
+from ckpt_backends.errors import MissingDependency, StoreUnavailable, UsageError
 from ckpt_backends.files.regular_file import read_regular
 from ckpt_backends.installing import install_command
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
@@ -177,7 +177,7 @@ class DecryptingStore(WrappedStore):
 
             return merged(self._read(part) or part for part in packed_parts(value.data))
         key = self._key()
-        data, problem = (None, NO_KEY) if key is None else _decrypted(value.data, key)
+        data, problem = (None, NO_KEY) if key is None else decrypted(value.data, key)
         if data is None:
             if problem not in self._noted:
                 self._noted.add(problem)
@@ -220,7 +220,7 @@ def is_encrypted_type(tag: str) -> bool:
     return tag.partition("+")[2] == "aes"
 
 
-def _decrypted(data: bytes, key: bytes) -> tuple[bytes | None, str]:
+def decrypted(data: bytes, key: bytes) -> tuple[bytes | None, str]:
     """The decrypted bytes and `''`, or None and the reason why decryption failed."""
     try:
         from Crypto.Cipher import AES
@@ -234,3 +234,26 @@ def _decrypted(data: bytes, key: bytes) -> tuple[bytes | None, str]:
         return cipher.decrypt_and_verify(ciphertext, tag), ""
     except ValueError:
         return None, WRONG_KEY
+
+
+def encrypted(data: bytes, key: bytes, place: str) -> bytes:
+    """The bytes that `EncryptedSerializer` stores for a value; it decrypts them again.
+
+    `place` names where the value is stored, as no other. The nonce is a keyed hash of place and
+    value. So the same value at the same place gives the same bytes in each run, and a nonce is
+    never used for two values, which EAX forbids.
+    """
+    try:
+        from Crypto.Cipher import AES
+    except ImportError:
+        command = install_command("langgraph-ckpt[aes]")
+        raise MissingDependency("encryption requires pycryptodome", hint=command) from None
+    from hashlib import blake2b
+
+    name = place.encode("utf-8", "surrogatepass")
+    hashed = blake2b(key=key, digest_size=_NONCE, person=b"ckpt nonce")
+    hashed.update(len(name).to_bytes(8, "big") + name)
+    hashed.update(data)
+    nonce = hashed.digest()
+    ciphertext, tag = AES.new(key, AES.MODE_EAX, nonce=nonce).encrypt_and_digest(data)
+    return nonce + tag + ciphertext

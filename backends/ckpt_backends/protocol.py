@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ckpt_backends.changes.change import Change
     from ckpt_backends.changes.removal import Removal, Removed
     from ckpt_backends.changes.rows import Restored, Row
-    from ckpt_backends.transfer.parts import Arrival
+    from ckpt_backends.transfer.parts import Arrival, PartRewrite
 
 
 class Closing(Protocol):
@@ -373,6 +373,15 @@ class WritableStore(Closing, Protocol):
         makes a thread visible to the saver comes last. None of the parts is there yet. Raises
         `StoreChanged` if a thread has other heads than its arrival says or a part is there all the
         same, and `Unsupported` if the layout cannot store a part.
+        """
+        ...
+
+    def rewrite(self, thread_id: str, rewrites: Iterable[PartRewrite]) -> None:
+        """Replace values of a thread where they are stored: bodies, metadata, writes, values.
+
+        All in one transaction, if the engine has transactions; otherwise part by part. Raises
+        `StoreChanged` if a part is not stored any more as it was read, and `Unsupported` if this
+        kind of store cannot replace values. `rewrites` are read once, while they are written.
         """
         ...
 

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ckpt_backends.changes.change import Change
+from ckpt_backends.encryption import Key
 from ckpt_backends.errors import UsageError
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.url import StoreUrl
+from ckpt_cli.core.forking.sealed_change import sealed_change
 
 
 def refuse_copy(url: StoreUrl) -> None:
@@ -35,18 +37,24 @@ def writable_store(url: StoreUrl, readers: Iterable[Store] = ()) -> Iterator[Wri
         yield writable
 
 
-def apply_change(url: StoreUrl, change: Change, readers: Iterable[Store] = ()) -> str:
+def apply_change(
+    url: StoreUrl, change: Change, readers: Iterable[Store] = (), key: Key = lambda: None
+) -> str:
     """Apply a change in one transaction. Raises what `WritableStore.apply` raises.
 
-    Returns a note about removed data that could not be erased, or `''`.
+    `key` encrypts copies of encrypted values. Returns a note about removed data that could not be
+    erased, or `''`.
     """
+    change = sealed_change(change, key)
     with writable_store(url, readers) as writable:
         writable.apply(change)
         return writable.finish_removal() if change.removed else ""
 
 
 @contextmanager
-def applying(url: StoreUrl, readers: Sequence[Store] = ()) -> Iterator[Callable[[Change], None]]:
+def applying(
+    url: StoreUrl, readers: Sequence[Store] = (), key: Key = lambda: None
+) -> Iterator[Callable[[Change], None]]:
     """Return a function that applies a change in one transaction, for many changes.
 
     The function raises what `WritableStore.apply` raises. The readers may be used between changes.
@@ -56,6 +64,6 @@ def applying(url: StoreUrl, readers: Sequence[Store] = ()) -> Iterator[Callable[
         def apply(change: Change) -> None:
             for reader in readers:
                 reader.refresh()
-            writable.apply(change)
+            writable.apply(sealed_change(change, key))
 
         yield apply

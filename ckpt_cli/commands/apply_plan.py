@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -11,6 +12,7 @@ from ckpt_backends.errors import Refused
 from ckpt_cli import diagnostics
 from ckpt_cli.apply.writable import apply_change, refuse_copy
 from ckpt_cli.core.forking.plan import CheckpointPlan
+from ckpt_cli.core.forking.sealed_change import sealed_change
 from ckpt_cli.render.plan import (
     done_lines,
     plan_columns,
@@ -42,6 +44,7 @@ def show_and_apply(
     """
     if not dry_run:
         refuse_copy(session.names.store_url)
+    plan = replace(plan, change=sealed_change(plan.change, session.opening.key()))
     output = session.output
     undo = ""
     if plan.action != "undo" and plan.is_undoable:
@@ -76,7 +79,8 @@ def write(session: Session, change: Change, question: str, *, yes: bool) -> None
     """Ask unless `yes`, and carry out a change. Raises `Refused`, and what `apply` raises."""
     if not yes:
         confirm(question)
-    if not_erased := apply_change(session.names.store_url, change, (session.store, session.rows)):
+    readers, key = (session.store, session.rows), session.opening.key()
+    if not_erased := apply_change(session.names.store_url, change, readers, key):
         session.note(not_erased)
 
 

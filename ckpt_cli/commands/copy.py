@@ -13,6 +13,7 @@ from ckpt_backends.transfer.sealing import AsStored
 from ckpt_cli.apply.copy_stores import CopyTerms
 from ckpt_cli.apply.copy_threads import copy_threads, plan_threads
 from ckpt_cli.commands.apply_plan import confirm
+from ckpt_cli.commands.keys import Decrypt, Encrypt, NewKeyFile, keys_of
 from ckpt_cli.core.copying.outcomes import CopyReport
 from ckpt_cli.diagnostics import ByteBar, shows_progress
 from ckpt_cli.ending import Ended
@@ -40,6 +41,9 @@ class CopyOptions:
     replace: Annotated[
         bool, flag("Replace threads of the target that went their own way.", "--replace")
     ] = False
+    new_key_file: NewKeyFile = None
+    encrypt: Encrypt = False
+    decrypt: Decrypt = False
     jobs: Jobs = 1
     dry_run: DryRun = False
     yes: Yes = False
@@ -64,6 +68,9 @@ def copy(session: Session, options: CopyOptions) -> None:
     source is only read. Every thread is read back and compared. Run the same command again to add
     what is new since: copy, stop the agent, copy again, start the agent on the target.
 
+    Encrypted values stay as they are, unless --new-key-file, --encrypt or --decrypt is given. A
+    value that has another form in the target is decrypted and encrypted again with its key.
+
     A thread that the target cannot hold as it is, is skipped with the reason; so is a thread that
     was continued in the target. --replace removes it there first, and shows what would go.
 
@@ -73,11 +80,12 @@ def copy(session: Session, options: CopyOptions) -> None:
       ckpt -s agent.db copy user-42 --to staging --dry-run
     """
     options.check()
+    keys = keys_of(session, options.new_key_file, encrypt=options.encrypt, decrypt=options.decrypt)
     terms = CopyTerms(
         session.names.store_url,
         session.names.url_of(options.to),
         language_of(session.store) or Language.PYTHON,
-        AsStored(),
+        keys or AsStored(),
         create=options.create,
         replace=options.replace,
     )

@@ -71,10 +71,12 @@ def fork(
         session.store, thread, target_options, session.now, session.zone, session.note
     )
     if to is not None:
-        plan = plan_fork_to_thread(target.reader, session.rows, target.checkpoint_id, to, options)
+        plan = plan_fork_to_thread(
+            target.reader, session.editable, target.checkpoint_id, to, options
+        )
     else:
         plan = plan_rollback(
-            target.reader, session.rows, target.checkpoint_id, session.now, options
+            target.reader, session.editable, target.checkpoint_id, session.now, options
         )
     question = f"Fork thread '{target.reader.thread_id}'?"
     show_and_apply(session, plan, question, dry_run=dry_run, yes=yes)

@@ -108,7 +108,7 @@ def messages(session: Session, options: MessageRepairOptions) -> None:
         try:
             return plan_message_repair(
                 reader,
-                session.rows,
+                session.editable,
                 checkpoint_id,
                 session.now,
                 content=options.content,
@@ -138,7 +138,7 @@ def writes(session: Session, options: RepairOptions) -> None:
 
     def plan(reader: ThreadReader, checkpoint_id: str | None) -> CheckpointPlan:
         return plan_write_repair(
-            reader, session.rows, checkpoint_id, session.now, force=options.force
+            reader, session.editable, checkpoint_id, session.now, force=options.force
         )
 
     _repair(session, options, "the answers", plan)
@@ -188,7 +188,7 @@ def _value_plan(
     checkpoint_id: str | None,
 ) -> Repair:
     found = plan_value_repair(
-        reader, session.rows, checkpoint_id, session.now, told, force=options.force
+        reader, session.editable, checkpoint_id, session.now, told, force=options.force
     )
     if found.plan is None:
         return found

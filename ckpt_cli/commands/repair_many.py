@@ -122,7 +122,8 @@ def _apply(
         return done, "", None
     inference = TriggerInference(session.store)
     readers = (session.store, session.rows)
-    with applying(session.names.store_url, readers) as apply, collected_signals() as caught:
+    opened = applying(session.names.store_url, readers, session.opening.key())
+    with opened as apply, collected_signals() as caught:
         for number, target in enumerate(progress(ids, total=len(ids), label="repairing")):
             if caught:
                 left = counted(len(ids) - number, "thread")

@@ -147,7 +147,7 @@ def _repair(session: Session, options: ReplayOptions, told: dict[str, str]) -> N
     reducers = chosen_reducers(session.names.reducers, options.reducer or ())
     reader = find_thread(session.store, options.thread, session.note)
     check_channels(session.store, [reader.thread_id], told, f"thread '{reader.thread_id}'")
-    found = plan_value_repair(reader, session.rows, None, session.now, reducers)
+    found = plan_value_repair(reader, session.editable, None, session.now, reducers)
     if not found.rebuilt and not found.refused:
         session.note("nothing to do: no value is missing or unreadable")
     show_values_repair(session, found, dry_run=options.dry_run, yes=options.yes)

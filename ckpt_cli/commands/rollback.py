@@ -55,7 +55,7 @@ def rollback(
     )
     plan = plan_rollback(
         target.reader,
-        session.rows,
+        session.editable,
         target.checkpoint_id,
         session.now,
         RollbackOptions(sibling, root_only, reason, force=force),

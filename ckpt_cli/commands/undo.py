@@ -38,7 +38,7 @@ def undo(
     if stored is not None:
         _undo_values(session, stored, dry_run=dry_run, yes=yes)
         return
-    plan = plan_undo(reader, session.rows, session.now, force=force)
+    plan = plan_undo(reader, session.editable, session.now, force=force)
     question = f"Undo the last change of thread '{reader.thread_id}'?"
     show_and_apply(session, plan, question, dry_run=dry_run, yes=yes)
 

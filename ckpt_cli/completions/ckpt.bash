@@ -91,7 +91,7 @@ _ckpt_answer() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*|*" --namespace="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --memory"|*" --from"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|*" --older-than"|*" --last"|"grep --where"|*" --jobs"|*" --lines"|*" --interval"|*" --refresh"|*" --thread"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"stats --where"|*" --top"|*" --steps"|*" --to-last"|*" --reason"|*" --append"|"fork --replace"|*" --as-node"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan-out"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --format"|"copy --where"|*" --by") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --memory"|*" --from"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|*" --older-than"|*" --last"|"grep --where"|*" --jobs"|*" --lines"|*" --interval"|*" --refresh"|*" --thread"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"stats --where"|*" --top"|*" --steps"|*" --to-last"|*" --reason"|*" --append"|"fork --replace"|*" --as-node"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan-out"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --format"|"copy --where"|*" --new-key-file"|"rekey --where"|*" --by") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -135,6 +135,7 @@ _ckpt_answer() {
             *" --threads") kind="store" ;;
             *" --namespace") kind="namespace" ;;
             "memory export --to") kind="file" ;;
+            "memory copy --to") kind="store" ;;
             *" --trusted-key") kind="file" ;;
             *" --to-last") kind="words:error interrupted pending done unknown" ;;
             *" --plan-out") kind="file" ;;
@@ -143,6 +144,7 @@ _ckpt_answer() {
             *" --format") kind="words:bundle jsonl" ;;
             "export --to") kind="file" ;;
             "copy --to") kind="store" ;;
+            *" --new-key-file") kind="file" ;;
             *" --by") kind="words:thread channel ns type table" ;;
         esac
     elif [[ -z $ended && $cur == -* ]]; then
@@ -167,6 +169,7 @@ _ckpt_answer() {
             "memory export") kind="words:--namespace --match --to" ;;
             "memory edit") kind="words:--set --namespace --write" ;;
             "memory delete") kind="words:--namespace --match --expired --older-than --all -n --limit --archive --sign-key --dry-run --yes --write" ;;
+            "memory copy") kind="words:--to --namespace --match --create --replace --dry-run --yes" ;;
             "memory import") kind="words:--trusted-key --allow-pickle --dry-run --yes --write" ;;
             replay) kind="words:--at --ns --verify --strict --all --match --where --jobs --reducer --repair --dry-run --yes" ;;
             doctor) kind="words:--match --where --deep --types --strict --grace --jobs" ;;
@@ -181,7 +184,8 @@ _ckpt_answer() {
             gc) kind="words:--scope --grace --archive --sign-key --batch --dry-run --yes" ;;
             export) kind="words:--format --to --sign-key" ;;
             import) kind="words:--trusted-key --allow-pickle --dry-run --yes" ;;
-            copy) kind="words:--to --match --where --all --create --replace --jobs --dry-run --yes" ;;
+            copy) kind="words:--to --match --where --all --create --replace --new-key-file --encrypt --decrypt --jobs --dry-run --yes" ;;
+            rekey) kind="words:--match --where --all --new-key-file --encrypt --decrypt --vacuum --dry-run --yes" ;;
             du) kind="words:--by --top" ;;
             stores) kind="words:--layouts" ;;
             trust) kind="words:--list --remove" ;;
@@ -189,12 +193,12 @@ _ckpt_answer() {
         esac
         kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --redact --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
     elif [[ -z $cmd ]]; then
-        kind="words:threads show history diff interrupts messages grep blame tail tui sessions memory replay doctor stats rollback fork repair undo purge gc export import copy du stores trust completion demo"
+        kind="words:threads show history diff interrupts messages grep blame tail tui sessions memory replay doctor stats rollback fork repair undo purge gc export import copy rekey du stores trust completion demo"
     else
         case "$cmd:$place" in
             "threads:0") kind="words:list show copy delete" ;;
             "sessions:0") kind="words:list show" ;;
-            "memory:0") kind="words:list show search export edit delete import" ;;
+            "memory:0") kind="words:list show search export edit delete copy import" ;;
             "repair:0") kind="words:messages values writes" ;;
             "threads show:0") kind="thread" ;;
             "threads copy:0") kind="thread" ;;

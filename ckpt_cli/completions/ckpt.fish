@@ -24,7 +24,7 @@ function __ckpt_read
                     set -g __ckpt_ended 1
                 case '* --*=*'
                     __ckpt_keep (string split -m 1 = -- $word)
-                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --memory' '* --from' '* --archive' '* --sign-key' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' 'grep --where' '* --jobs' '* --lines' '* --interval' '* --refresh' '* --thread' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --trusted-key' 'replay --where' 'doctor --where' '* --grace' 'stats --where' '* --top' '* --steps' '* --to-last' '* --reason' '* --append' 'fork --replace' '* --as-node' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan-out' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --format' 'copy --where' '* --by'
+                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --memory' '* --from' '* --archive' '* --sign-key' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' 'grep --where' '* --jobs' '* --lines' '* --interval' '* --refresh' '* --thread' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --trusted-key' 'replay --where' 'doctor --where' '* --grace' 'stats --where' '* --top' '* --steps' '* --to-last' '* --reason' '* --append' 'fork --replace' '* --as-node' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan-out' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --format' 'copy --where' '* --new-key-file' 'rekey --where' '* --by'
                     set want $word
             end
         else if test -z "$__ckpt_cmd"
@@ -129,6 +129,7 @@ complete -c ckpt -n '__ckpt_at "memory" 0' -a edit -d 'Edit a fact or a section 
 complete -c ckpt -n '__ckpt_at "memory edit" 0' -a '(__ckpt_ask item argument)'
 complete -c ckpt -n '__ckpt_at "memory" 0' -a delete -d 'Delete items and their vectors.'
 complete -c ckpt -n '__ckpt_at "memory delete" 0 9999' -a '(__ckpt_ask item argument)'
+complete -c ckpt -n '__ckpt_at "memory" 0' -a copy -d 'Copy items to another Store.'
 complete -c ckpt -n '__ckpt_at "memory" 0' -a import -d 'Restore archived items.'
 complete -c ckpt -n '__ckpt_at "memory import" 0 9999' -F
 complete -c ckpt -n '__ckpt_at "" 0' -a replay -d 'Verify checkpoints against recorded writes.'
@@ -159,6 +160,7 @@ complete -c ckpt -n '__ckpt_at "export" 0 9999' -a '(__ckpt_ask thread argument)
 complete -c ckpt -n '__ckpt_at "" 0' -a import -d 'Restore archived threads, row for row.'
 complete -c ckpt -n '__ckpt_at "import" 0 9999' -F
 complete -c ckpt -n '__ckpt_at "" 0' -a copy -d 'Copy threads to another store, of any layout.'
+complete -c ckpt -n '__ckpt_at "" 0' -a rekey -d 'Encrypt threads with another key, or decrypt them.'
 complete -c ckpt -n '__ckpt_at "" 0' -a du -d 'Show disk usage by thread, channel and type.'
 complete -c ckpt -n '__ckpt_at "du" 0' -a '(__ckpt_ask thread argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a stores -d 'List stores with their layout, size and saver.'
@@ -294,6 +296,13 @@ complete -c ckpt -n '__ckpt_in "memory delete"' -l sign-key -r -F -d 'Sign archi
 complete -c ckpt -n '__ckpt_in "memory delete"' -l dry-run -d 'Show the plan; write nothing.'
 complete -c ckpt -n '__ckpt_in "memory delete"' -l yes -d 'Do not ask for confirmation.'
 complete -c ckpt -n '__ckpt_in "memory delete"' -l write -d 'Write to memory.json even though DeerFlow may overwrite it.'
+complete -c ckpt -n '__ckpt_in "memory copy"' -l to -r -a '(__ckpt_ask store)' -F -d 'Copy to this file, URL or profile.'
+complete -c ckpt -n '__ckpt_in "memory copy"' -l namespace -x -a '(__ckpt_ask namespace)' -d 'Only in NAMESPACE and below it, such as users/anna.'
+complete -c ckpt -n '__ckpt_in "memory copy"' -l match -x -d 'Only keys matching GLOB, such as \'fact-*\'.'
+complete -c ckpt -n '__ckpt_in "memory copy"' -l create -d 'Make the target if nothing is there.'
+complete -c ckpt -n '__ckpt_in "memory copy"' -l replace -d 'Replace items of the target that differ.'
+complete -c ckpt -n '__ckpt_in "memory copy"' -l dry-run -d 'Show the plan; write nothing.'
+complete -c ckpt -n '__ckpt_in "memory copy"' -l yes -d 'Do not ask for confirmation.'
 complete -c ckpt -n '__ckpt_in "memory import"' -l trusted-key -r -F -d 'Only archives signed by a public key in FILE; repeatable.'
 complete -c ckpt -n '__ckpt_in "memory import"' -l allow-pickle -d 'Also restore pickles, which run code when loaded.'
 complete -c ckpt -n '__ckpt_in "memory import"' -l dry-run -d 'Show the plan; write nothing.'
@@ -419,9 +428,21 @@ complete -c ckpt -n '__ckpt_in "copy"' -l where -x -d 'Only threads that match, 
 complete -c ckpt -n '__ckpt_in "copy"' -l all -d 'Copy all threads.'
 complete -c ckpt -n '__ckpt_in "copy"' -l create -d 'Make the target if nothing is there.'
 complete -c ckpt -n '__ckpt_in "copy"' -l replace -d 'Replace threads of the target that went their own way.'
+complete -c ckpt -n '__ckpt_in "copy"' -l new-key-file -r -F -d 'Encrypt encrypted values anew with the key in this file.'
+complete -c ckpt -n '__ckpt_in "copy"' -l encrypt -d 'Encrypt values that are stored unencrypted, too.'
+complete -c ckpt -n '__ckpt_in "copy"' -l decrypt -d 'Store encrypted values decrypted.'
 complete -c ckpt -n '__ckpt_in "copy"' -l jobs -x -d 'Use N processes.'
 complete -c ckpt -n '__ckpt_in "copy"' -l dry-run -d 'Show the plan; write nothing.'
 complete -c ckpt -n '__ckpt_in "copy"' -l yes -d 'Do not ask for confirmation.'
+complete -c ckpt -n '__ckpt_in "rekey"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
+complete -c ckpt -n '__ckpt_in "rekey"' -l where -x -d 'Only threads that match, such as \'status = error\'; repeatable.'
+complete -c ckpt -n '__ckpt_in "rekey"' -l all -d 'Rekey all threads.'
+complete -c ckpt -n '__ckpt_in "rekey"' -l new-key-file -r -F -d 'Encrypt encrypted values anew with the key in this file.'
+complete -c ckpt -n '__ckpt_in "rekey"' -l encrypt -d 'Encrypt values that are stored unencrypted, too.'
+complete -c ckpt -n '__ckpt_in "rekey"' -l decrypt -d 'Store encrypted values decrypted.'
+complete -c ckpt -n '__ckpt_in "rekey"' -l vacuum -d 'Remove old values from unused space, too (VACUUM).'
+complete -c ckpt -n '__ckpt_in "rekey"' -l dry-run -d 'Show the plan; write nothing.'
+complete -c ckpt -n '__ckpt_in "rekey"' -l yes -d 'Do not ask for confirmation.'
 complete -c ckpt -n '__ckpt_in "du"' -l by -x -a 'thread channel ns type table' -d 'Group by thread, channel, ns, type or table.'
 complete -c ckpt -n '__ckpt_in "du"' -l top -x -d 'Show the N largest.'
 complete -c ckpt -n '__ckpt_in "stores"' -l layouts -d 'List the layouts that ckpt can open, with what each supports.'

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 
 from ckpt_backends.changes.change import Change, CopyOfWrites, NewBlob
 from ckpt_backends.checkpoint_ids import make_id
-from ckpt_backends.errors import NotFound
+from ckpt_backends.codec.values import Opaque
+from ckpt_backends.errors import NotFound, Unsupported
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.channels import delta_channels, is_delta, is_state
+from ckpt_cli.core.doctor.damage import is_encrypted
 from ckpt_cli.core.forking.checkpoint_copy import (
     EMPTY_STEP,
     FROM,
@@ -174,6 +176,7 @@ def edit_copy_of(
     original = whole(rows, stored.key, channels)
     if edits or edges is not None:
         check_editable(original)
+        _check_open(stored)
     body = read_body(original)
     above = 0
     if numbered:
@@ -191,6 +194,13 @@ def edit_copy_of(
     elif numbered and not found.blobs:
         raise_version(found, original, body, key.checkpoint_ns, version)
     return found
+
+
+def _check_open(stored: Moment) -> None:
+    """Raise `Unsupported` if a value stays encrypted: a new one would get another key."""
+    for name, value in stored.body.values.items():
+        if is_encrypted(value) and isinstance(value, Opaque):
+            raise Unsupported(f"cannot edit: the value of '{name}' is {value.reason}")
 
 
 def _delta_writes(reader: ThreadReader, stored: Moment) -> set[str]:

@@ -18,7 +18,7 @@ from ckpt_cli.core.conversation.mending import mended
 from ckpt_cli.core.conversation.pairing import CallPlace, Pairing, pair
 from ckpt_cli.core.conversation.tool_result import result_like
 from ckpt_cli.core.forking.checkpoint_copy import check_body
-from ckpt_cli.core.forking.edit_state import ChannelEdit, check_editable, value_type
+from ckpt_cli.core.forking.edit_state import ChannelEdit, check_editable
 from ckpt_cli.core.forking.plan import CheckpointPlan
 from ckpt_cli.core.values.equality import same
 from ckpt_cli.plans.checkpoint_copy import whole
@@ -117,7 +117,6 @@ def _mended(
         check_body(target.key, target.body)
     original = whole(rows, target.key, [channel])
     check_editable(original)
-    value_type(original, target.body)  # Raises an error for encrypted values.
     stored = stored_list(reader, target, original, channel)
     parts = stored_items(stored)
     before = [decode(one) for one in parts]

@@ -29,8 +29,7 @@ class Opening:
 
         Raises `UsageError`, `StoreUnavailable` or `UnknownLayout`.
         """
-        key = self._key()
-        store = DecryptingStore(open_store(self.url), key, note)
+        store = DecryptingStore(open_store(self.url), self.key(), note)
         if observer is not None and store.lists_by_scan:
             store.observe_scans(observer())
         if not self.redact:
@@ -39,7 +38,8 @@ class Opening:
 
         return RedactedStore(store)
 
-    def _key(self) -> Key:
+    def key(self) -> Key:
+        """Return a function that returns the key for encrypted values."""
         if self.aes_key_file is None:
             return key_of_environment
         key = key_of_file(self.aes_key_file)

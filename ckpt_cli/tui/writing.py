@@ -19,6 +19,7 @@ from textual.binding import BindingType
 from textual.worker import WorkerCancelled
 
 from ckpt_backends.changes.change import Change
+from ckpt_backends.encryption import DecryptingStore
 from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_backends.protocol import Store
@@ -87,12 +88,14 @@ class WritingApp(CkptApp):
         return WritingScreen(self.context)
 
     def open_rows(self) -> Store:
-        """Open the store without redaction or decryption, so that copies are byte for byte."""
-        return open_store(self.context.opening.url)
+        """Open the store without redaction, with decrypted values; copies are encrypted again."""
+        opening = self.context.opening
+        return DecryptingStore(open_store(opening.url), opening.key(), lambda _: None)
 
     def apply(self, change: Change) -> None:
         """Apply a change. Raises what `WritableStore.apply` raises."""
-        apply_change(self.context.opening.url, change)
+        opening = self.context.opening
+        apply_change(opening.url, change, key=opening.key())
 
     def remove(self, plan: PlanFile) -> PurgeReport:
         """Apply a purge, batch by batch. Raises what `WritableStore.remove` raises."""

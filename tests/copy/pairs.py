@@ -44,16 +44,16 @@ def pairs() -> Iterator[Any]:
                 continue
             few = CopyPair(source, target, TELLING)
             names = {source.name, target.name}
-            if names <= set(_FILES):
+            if source.name == "sqlite" and target.name in _FILES:
                 yield pytest.param(few, id=few.name)
-            elif "sqlite" in names and not names & set(_SLOW):
+            elif names <= set(_FILES) or ("sqlite" in names and not names & set(_SLOW)):
                 yield pytest.param(few, id=few.name, marks=pytest.mark.engines)
             else:
                 yield pytest.param(few, id=few.name, marks=pytest.mark.slow)
             if "sqlite" in names:
                 every = CopyPair(source, target, None)
-                marks = () if names == {"sqlite"} else pytest.mark.slow
-                yield pytest.param(every, id=every.name, marks=marks)
+                mark = pytest.mark.engines if names == {"sqlite"} else pytest.mark.slow
+                yield pytest.param(every, id=every.name, marks=mark)
 
 
 PAIRS = list(pairs())

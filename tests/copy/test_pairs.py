@@ -12,6 +12,7 @@ from ckpt_backends.discovery import known_backends
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
+from ckpt_backends.transfer.bodies import open_body
 from ckpt_backends.transfer.form import Form, Language
 from ckpt_backends.transfer.parts import part_key
 from ckpt_backends.transfer.routes import parts_of_rows
@@ -40,6 +41,8 @@ def test_a_copied_thread_is_the_same(pair: CopyPair, sources: Sources, places: P
         assert again.code == 0, again.err
         _check_the_way_back(source.harness, target, names, places)
         for name in names:
+            if loses_deltas(source.harness, name):
+                continue
             given = source.inputs[name]
             follows = what_follows(target, name, name, given)
             assert difference(follows, source.resumed[name], name) == ""
@@ -72,9 +75,16 @@ def may_be_skipped(target: Harness) -> frozenset[str]:
     return target.failing_scenarios | target.skipped_scenarios
 
 
+def loses_deltas(source: Harness, name: str) -> bool:
+    """Return whether each step of a thread loses the earlier writes of its DeltaChannels."""
+    return name.startswith("delta") and not source.has_history
+
+
 def _check_answers(source: Harness, target: Harness, name: str) -> None:
     """Check that `ckpt` says the same of a thread on both sides."""
     for words in COMMANDS:
+        if words == ["show"] and loses_deltas(source, name):
+            continue  # The source says that a value is lost. The copy does not know that.
         theirs, ours = (
             ckpt("-s", one.url, *words, "-o", "json", "--", name) for one in (source, target)
         )
@@ -93,7 +103,9 @@ def _check_the_way_back(source: Harness, target: Harness, names: list[str], plac
     with places(type(source)) as back:
         assert copy_all(target, back) == {}
         for name in names:
-            if here.serializer is there.serializer:
+            # PostgreSQL and MySQL store the snapshot of a DeltaChannel with all checkpoints of its
+            # version, and bodies with only one of them.
+            if here.serializer is there.serializer and not name.startswith("delta"):
                 assert difference(stored(back, name), stored(source, name), name) == ""
             else:
                 assert difference(what_is_read(back, name), what_is_read(source, name), name) == ""
@@ -109,11 +121,14 @@ def form_of(layout: str) -> Form:
 
 
 def stored(harness: Harness, thread_id: str) -> dict[Any, Any]:
-    """All parts of a thread, by key. An engine may order the members of JSON."""
+    """All parts of a thread, by key, without the order of members, which engines change."""
     with open_store(harness.url) as store:
         rows = store.rows(thread_id)
         return {
-            part_key(part): {one.name: _plain(getattr(part, one.name)) for one in fields(part)}
+            part_key(part): {
+                one.name: (_opened if one.name == "body" else _plain)(getattr(part, one.name))
+                for one in fields(part)
+            }
             for part in parts_of_rows(harness.name, rows)
         }
 
@@ -121,4 +136,12 @@ def stored(harness: Harness, thread_id: str) -> dict[Any, Any]:
 def _plain(cell: Any) -> Any:
     if not isinstance(cell, TypedBytes):
         return cell
-    return json.loads(cell.data) if cell.type == "json" else [cell.type, cell.data]
+    if cell.type == "json":
+        return json.loads(cell.data)
+    return [cell.type, cell.data]
+
+
+def _opened(body: TypedBytes) -> Any:
+    """A body that was taken apart."""
+    found = open_body(body, "a checkpoint")
+    return {"fields": found.fields, "values": {n: _plain(one) for n, one in found.values.items()}}

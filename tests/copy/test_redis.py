@@ -30,7 +30,14 @@ from tests.copy.round_trip import (
 from tests.plugin import redis_of_its_own
 from tests.redis_savers import dump
 
-SCENES = ("chat", "interrupt-nested", "fanout-send", "subgraph-stateful", "delta-often", "two\nlines")
+SCENES = (
+    "chat",
+    "interrupt-nested",
+    "fanout-send",
+    "subgraph-stateful",
+    "delta-often",
+    "two\nlines",
+)
 
 
 @pytest.fixture(scope="module")

@@ -71,6 +71,8 @@ def test_the_command_reference_is_up_to_date(generate: Any) -> None:
     assert generate.checks(text) == text
     text = generate.SCREEN.read_text("utf-8")
     assert generate.screen(text) == text
+    text = generate.COPIES.read_text("utf-8")
+    assert generate.copies(text) == text
 
 
 def test_links_between_documents_lead_somewhere() -> None:

@@ -31,7 +31,7 @@ _SET_KEYS = {
 
 
 def set_keys(typed: TypedBytes, edits: Mapping[str, Edit]) -> TypedBytes:
-    """The map with some entries changed, added at its end, or removed.
+    """The map with some entries changed, added at its end, or removed; `encrypted` is kept.
 
     In a pickle, entries can only be set (`Put`). Raises `Unsupported` if the value is not a map, or
     if its type is not `msgpack`, JSON, `bson` or `pickle`.
@@ -39,7 +39,8 @@ def set_keys(typed: TypedBytes, edits: Mapping[str, Edit]) -> TypedBytes:
     if typed.type not in _SET_KEYS:
         raise Unsupported(f"cannot change a value of type '{typed.type}'")
     try:
-        return TypedBytes(typed.type, _SET_KEYS[typed.type](typed.data, edits))
+        data = _SET_KEYS[typed.type](typed.data, edits)
+        return TypedBytes(typed.type, data, encrypted=typed.encrypted)
     except (ValueError, IndexError, TypeError, OverflowError) as error:
         raise Unsupported(f"cannot change a {typed.type} value: {error}") from error
 

@@ -38,6 +38,7 @@ from ckpt_backends.langgraph_dev.layout import (
     WriteKey,
 )
 from ckpt_backends.langgraph_dev.receive import receive_thread
+from ckpt_backends.langgraph_dev.rewriting import rewrite_thread
 from ckpt_backends.langgraph_dev.rows import FILES, put
 from ckpt_backends.langgraph_dev.save import write_table
 from ckpt_backends.langgraph_dev.server import QUIET_SECONDS, SERVERS_OWN, running
@@ -47,7 +48,7 @@ from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.sql.blob_tables import BLOBS as BLOB_TABLE
 from ckpt_backends.sql.blob_tables import CHECKPOINTS as CHECKPOINT_TABLE
 from ckpt_backends.sql.blob_tables import WRITES as WRITE_TABLE
-from ckpt_backends.transfer.parts import Arrival
+from ckpt_backends.transfer.parts import Arrival, PartRewrite
 from ckpt_backends.url import StoreUrl
 
 _ORDER = (BLOBS, WRITES, CHECKPOINTS)
@@ -91,6 +92,10 @@ class WritableDevStore(BaseWritableStore):
         with Spool(self._folder) as spool, self._changing() as draft:
             for arrival in arrivals:
                 draft.touched |= receive_thread(arrival, draft.tables, spool)
+
+    def rewrite(self, thread_id: str, rewrites: Iterable[PartRewrite]) -> None:
+        with Spool(self._folder) as spool, self._changing() as draft:
+            draft.touched |= rewrite_thread(thread_id, rewrites, draft.tables, spool)
 
     def vacuum(self) -> None:
         """Nothing to do: each change writes the files anew."""

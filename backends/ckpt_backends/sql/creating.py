@@ -8,7 +8,7 @@ from ckpt_backends import shell
 from ckpt_backends.errors import Refused
 
 MEMORY_TABLES = frozenset({"store", "store_migrations", "store_vectors", "vector_migrations"})
-"""The tables of LangGraph's stores for long-term memory. They may share a database with threads."""
+"""The tables of LangGraph's long-term memory, which may share a database with threads."""
 
 THREAD_TABLES = frozenset(
     {"checkpoints", "writes", "checkpoint_writes", "checkpoint_blobs", "checkpoint_migrations"}

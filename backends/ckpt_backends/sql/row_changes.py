@@ -114,6 +114,17 @@ class RowChanges:
         only, values = condition(self._database, where)
         return self._database.change(f"DELETE FROM {self._names[table]} WHERE {only}", values)
 
+    def replace(self, table: str, new: Mapping[str, object], where: Where) -> int:
+        """Replace cells of some rows, which must not have them yet. Returns the number of rows."""
+        only, values = condition(self._database, where)
+        given = []
+        for name, cell in new.items():
+            mark = self._database.given(table, name, f"new_{name}", cell)
+            given.append(f"{self._database.quoted(name)} = {mark}")
+            values[f"new_{name}"] = bound_cell(self._database, cell)
+        query = f"UPDATE {self._names[table]} SET {', '.join(given)} WHERE {only}"
+        return self._database.change(query, values)
+
     def _insert(self, table: str, cells: Mapping[str, object], form: str = _INSERT) -> int:
         marks = {column: f"v{n}" for n, column in enumerate(cells)}
         query = form.format(

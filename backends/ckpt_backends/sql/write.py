@@ -23,7 +23,7 @@ from ckpt_backends.sql.loading import Loading
 from ckpt_backends.sql.queries import SqlTables
 from ckpt_backends.sql.removal import remove_threads
 from ckpt_backends.sql.row_changes import RowChanges, in_chunks
-from ckpt_backends.transfer.parts import Arrival
+from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, PartRewrite, WritePart
 from ckpt_backends.url import StoreUrl
 
 
@@ -91,6 +91,40 @@ class WritableSqlStore(BaseWritableStore):
                     added = loading.added[one.thread_id, ns]
                     if number != had.get(ns, ("", 0))[1] + added:
                         raise moved(Change(one.thread_id, one.heads))
+
+    def rewrite(self, thread_id: str, rewrites: Iterable[PartRewrite]) -> None:
+        with self._database.transaction(thread_id):
+            for one in rewrites:
+                table, old = self._cells(one.stored)
+                new = self._cells(one.new)[1]
+                changed = {name: cell for name, cell in new.items() if cell != old[name]}
+                where = {**self._key_cells(one.stored), **{name: old[name] for name in changed}}
+                if changed and self._rows.replace(table, changed, where) != 1:
+                    raise moved(Change(thread_id, {}))
+
+    def _key_cells(self, part: Part) -> dict[str, object]:
+        """The cells that identify the row of a part."""
+        if isinstance(part, CheckpointPart):
+            return self._at(part.key)
+        if isinstance(part, WritePart):
+            return {**self._at(part.key), "task_id": part.task_id, "idx": part.idx}
+        place = {"thread_id": part.thread_id, **self._tables.namespace(part.checkpoint_ns)}
+        version = {} if self._tables.shallow else {"version": part.version}
+        return {**place, "channel": part.channel, **version}
+
+    def _cells(self, part: Part) -> tuple[str, dict[str, object]]:
+        """The table and the cells of a part."""
+        if isinstance(part, CheckpointPart):
+            parent = {"parent_checkpoint_id": part.parent}
+            body = self._body(part.body, part.metadata)
+            return self._checkpoints, {**self._new(part.key), **parent, **body}
+        value = self._value(part.value)
+        if isinstance(part, WritePart):
+            task = {"task_id": part.task_id, "task_path": part.task_path, "idx": part.idx}
+            named = {**task, "channel": part.channel}
+            return self._writes, {**self._new(part.key), **named, **value}
+        place = self._new(CheckpointKey(part.thread_id, part.checkpoint_ns, ""))
+        return self._blobs, {**place, "channel": part.channel, "version": part.version, **value}
 
     def _checked(self, rows: Iterable[Row]) -> Iterator[Row]:
         known: set[Cell] = set()

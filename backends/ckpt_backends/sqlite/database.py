@@ -30,7 +30,7 @@ class SqliteDatabase(WritableDatabase):
         self._path = Path(url.path)
         self._connection: sqlite3.Connection | None = connection
         self._has_removed = False
-        """Whether rows were removed after the write-ahead log was last emptied."""
+        """Whether rows were removed or changed after the write-ahead log was last emptied."""
 
     def rows(self, query: str, values: Values) -> list[Row]:
         return list(self.stream(query, values))
@@ -109,7 +109,7 @@ class SqliteDatabase(WritableDatabase):
             yield
 
     def change(self, query: str, values: Values) -> int:
-        self._has_removed |= query.startswith("DELETE")
+        self._has_removed |= query.startswith(("DELETE", "UPDATE"))
         return self._alive().execute(query, values).rowcount
 
     def load(self, table: str, sql: str, columns: Sequence[str], rows: Sequence[Loaded]) -> None:  # noqa: ARG002

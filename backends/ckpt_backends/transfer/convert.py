@@ -12,12 +12,18 @@ from ckpt_backends.encryption import is_encrypted
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.transfer.bodies import OpenBody, close_body, open_body
 from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.form import Form, Place
+from ckpt_backends.transfer.form import Form, Place, Serializer
 from ckpt_backends.transfer.kept_values import KeptValues
 from ckpt_backends.transfer.metadata import converted_metadata
 from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
 from ckpt_backends.transfer.plain_values import from_plain_json, plain_json
-from ckpt_backends.transfer.sealing import Sealing
+from ckpt_backends.transfer.sealing import (
+    Sealing,
+    opened_metadata,
+    place_of,
+    sealed_metadata,
+)
+from ckpt_backends.transfer.unordered import without_order
 from ckpt_backends.transfer.values import apart_type, as_type, converted_value, is_snapshot
 from ckpt_backends.transfer.versions import convert_versions, converted_version
 
@@ -70,39 +76,49 @@ class Conversion:
             raise CannotHold(f"the target has no column for the task path of {where}")
         return replace(
             part,
-            value=self._moved(part.value, where),
+            value=self._moved(part, where),
             expires_at=self._expiry(part),
         )
 
-    def _moved(self, value: TypedBytes, where: str) -> TypedBytes:
+    def _moved(self, part: WritePart | ValuePart, where: str) -> TypedBytes:
         """A value that is stored by itself here and there."""
         source, target = self._source.serializer, self._target.serializer
         if source is target and not self._sealing.changes():
-            return value
-        opened = self._sealing.opened(value, where)
+            return part.value
+        opened = self._sealing.opened(part.value, where)
         moved = converted_value(opened, source, target, where)
-        return self._sealing.sealed(moved, was_encrypted=opened.encrypted)
+        return self._sealed(moved, part, where, was_encrypted=opened.encrypted)
 
-    def _opens_bodies(self) -> bool:
-        return not self._keeps_bodies or self._sealing.changes()
+    def _sealed(
+        self, value: TypedBytes, part: Part, where: str, *, was_encrypted: bool
+    ) -> TypedBytes:
+        """A value of a part, encrypted if it is to be."""
+        if value.type == _EMPTY:
+            return value
+        sealed = self._sealing.sealed(value, place_of(part), was_encrypted=was_encrypted)
+        if is_encrypted(sealed) and self._target.serializer is not Serializer.TYPED:
+            raise CannotHold(
+                f"{where} is encrypted, which the target cannot hold; --decrypt copies it decrypted"
+            )
+        return sealed
 
     def _value(self, part: ValuePart, thread: _Thread) -> Iterator[ValuePart]:
         """A value that the source stores apart from bodies."""
         where = f"version '{part.version}' of channel '{part.channel}'"
         if self._target.values is Place.BODY:
-            value = self._sealing.opened(part.value, where)
-            thread.kept.put((part.checkpoint_ns, part.channel, part.version), value)
+            # Encrypted values stay so: kept values may go to a file.
+            thread.kept.put((part.checkpoint_ns, part.channel, part.version), part.value)
             return
         if part.value.type == _EMPTY and not self._target.marks_absent:
             return
         version = part.version
-        if self._opens_bodies():
+        if not self._keeps_bodies:
             version = str(converted_version(version, self._target, where))
         thread.seen[part.checkpoint_ns, part.channel, version] = _APART
         yield replace(
             part,
             version=version,
-            value=self._moved(part.value, where),
+            value=self._moved(part, where),
             expires_at=self._expiry(part),
         )
 
@@ -111,10 +127,10 @@ class Conversion:
         metadata = self._metadata(part, where)
         expires_at = self._expiry(part)
         made = replace(part, metadata=metadata, expires_at=expires_at)
-        if not self._opens_bodies():
-            yield made
+        if self._keeps_bodies:
+            yield self._resealed(made, where)
             return
-        body = self._sealing.opened(part.body, where)
+        body = self._sealing.opened(part.body, f"the body of {where}")
         found = open_body(body, where)
         was_encrypted = body.encrypted
         if self._source.values is not Place.BODY:
@@ -126,14 +142,21 @@ class Conversion:
             closed = self._joined(found, where)
         else:
             for value in self._parted(part, found, thread, where):
-                sealed = self._sealing.sealed(value.value, was_encrypted=was_encrypted)
+                sealed = self._sealed(value.value, value, where, was_encrypted=was_encrypted)
                 yield replace(value, value=sealed)
             tag = self._target.body_types[0]
             has_values = self._target.values is Place.APART_BUT_PLAIN
             closed = close_body(found, tag, where, has_values=has_values)
         if self._target.encrypts_body:
-            closed = self._sealing.sealed(closed, was_encrypted=was_encrypted)
+            closed = self._sealed(closed, part, where, was_encrypted=was_encrypted)
         yield replace(made, body=closed)
+
+    def _resealed(self, part: CheckpointPart, where: str) -> CheckpointPart:
+        """A checkpoint whose body fits as it is, encrypted or decrypted if it is to be."""
+        if not (self._sealing.changes() and self._target.encrypts_body):
+            return part
+        body = self._sealing.opened(part.body, f"the body of {where}")
+        return replace(part, body=self._sealed(body, part, where, was_encrypted=body.encrypted))
 
     def _expiry(self, part: Part) -> int | None:
         """When a part expires in the target, in milliseconds since 1970."""
@@ -143,12 +166,19 @@ class Conversion:
         return part.expires_at
 
     def _metadata(self, part: CheckpointPart, where: str) -> TypedBytes:
-        stored = self._sealing.opened(part.metadata, f"the metadata of {where}")
-        converted = converted_metadata(stored, self._source, self._target, where)
-        if not self._target.encrypts_metadata:
+        source, target = self._source, self._target
+        fits = source.metadata_type == target.metadata_type and target.encrypts_metadata
+        if fits and source.encrypts_metadata and not self._sealing.changes():
+            return part.metadata
+        named = f"the metadata of {where}"
+        stored = opened_metadata(part.metadata, lambda one: self._sealing.opened(one, named))
+        converted = converted_metadata(stored, source, target, where)
+        if not target.encrypts_metadata:
             return converted
         was = stored.encrypted or is_encrypted(part.body)
-        return self._sealing.sealed(converted, was_encrypted=was)
+        return sealed_metadata(
+            converted, lambda one: self._sealed(one, part, named, was_encrypted=was)
+        )
 
     def _gather(self, part: CheckpointPart, found: OpenBody, thread: _Thread) -> bool:
         """Add the values that are stored apart to an open body, if the target has them in bodies.
@@ -162,6 +192,7 @@ class Conversion:
         for channel, version in found.versions.items():
             value = thread.kept.get((part.key.checkpoint_ns, channel, version))
             if value is not None and value.type != _EMPTY:
+                value = self._sealing.opened(value, f"version '{version}' of channel '{channel}'")
                 was_encrypted |= value.encrypted
                 values[channel] = value
             elif channel in found.values:
@@ -235,7 +266,8 @@ class _Thread:
 
     def is_new(self, place: _Place, value: TypedBytes, named: str) -> bool:
         """Whether a value is new. Raises `CannotHold` if its version has another value."""
-        digest = blake2b(value.type.encode() + b"\0" + value.data, digest_size=8).digest()
+        data = value.type.encode() + b"\0" + without_order(value)
+        digest = blake2b(data, digest_size=8).digest()
         known = self.seen.setdefault(place, digest)
         if known is digest:
             return True

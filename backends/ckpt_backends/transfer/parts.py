@@ -68,6 +68,14 @@ class Arrival:
     """By namespace, the id of the newest checkpoint that the store has; empty for a new thread."""
 
 
+@dataclass(frozen=True, slots=True)
+class PartRewrite:
+    """A stored part with the values that it is to have. Everything else of it stays as it is."""
+
+    stored: Part
+    new: Part
+
+
 def part_key(part: Part) -> tuple[str, ...]:
     """What identifies a part within its thread."""
     if isinstance(part, ValuePart):

@@ -60,6 +60,11 @@ def languages_of(layout: str) -> tuple[Language, ...]:
     return tuple(_forms(layout))
 
 
+def form_of(layout: str, language: Language) -> Form | None:
+    """The form in which a layout stores the threads of a language; None if it has none."""
+    return _forms(layout).get(language)
+
+
 _TITLES = {Language.PYTHON: "LangGraph for Python", Language.JAVASCRIPT: "LangGraph.js"}
 
 

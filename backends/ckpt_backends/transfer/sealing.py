@@ -1,16 +1,22 @@
-"""Encrypts and decrypts the values of a thread while it is moved."""
+"""Encrypts and decrypts values while they are moved, or where they are stored.
+
+See `ckpt_backends.encryption` for what is stored.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from ckpt_backends.encryption import is_encrypted
+from ckpt_backends.encryption import NO_KEY, WRONG_KEY, decrypted, encrypted, is_encrypted
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.errors import CannotHold
+from ckpt_backends.transfer.parts import Part, ValuePart, part_key
 
 
 class Sealing(Protocol):
-    """What happens to encrypted values on their way. See `ckpt_backends.encryption`."""
+    """What happens to encrypted values on their way. Picklable; its `repr` has no key."""
 
     def changes(self) -> bool:
         """Whether values that fit as they are must be decrypted or encrypted all the same."""
@@ -19,25 +25,97 @@ class Sealing(Protocol):
     def opened(self, value: TypedBytes, where: str) -> TypedBytes:
         """A value, decrypted if it is encrypted; `encrypted` is set then.
 
-        Raises `CannotHold` without a key that fits.
+        Raises `CannotHold` without a key that fits; `where` names the value in the message.
         """
         ...
 
-    def sealed(self, value: TypedBytes, *, was_encrypted: bool) -> TypedBytes:
-        """A value as it is to be stored in the target."""
+    def sealed(self, value: TypedBytes, place: str, *, was_encrypted: bool) -> TypedBytes:
+        """A value as it is to be stored. `place` is where, as `place_of` names it.
+
+        The same value at the same place gives the same bytes each time.
+        """
         ...
 
 
 class AsStored:
-    """Leaves encrypted values as they are."""
+    """Leaves encrypted values as they are. Has no key."""
 
     def changes(self) -> bool:
         return False
 
     def opened(self, value: TypedBytes, where: str) -> TypedBytes:
         if is_encrypted(value):
-            raise CannotHold(f"{where} is encrypted, and the target stores it in another form")
+            raise CannotHold(f"{where} has another form in the target, and is {NO_KEY}")
         return value
 
-    def sealed(self, value: TypedBytes, *, was_encrypted: bool) -> TypedBytes:  # noqa: ARG002
+    def sealed(self, value: TypedBytes, place: str, *, was_encrypted: bool) -> TypedBytes:  # noqa: ARG002
         return value
+
+
+@dataclass(frozen=True, slots=True)
+class WithKeys:
+    """Decrypts and encrypts with these keys. At least one is given."""
+
+    key: bytes | None = field(default=None, repr=False)
+    """The key of encrypted values. They stay encrypted with it, unless there is a new key."""
+    new_key: bytes | None = field(default=None, repr=False)
+    """The key that encrypted values get. Values that have it already are read with it, too."""
+    encrypts: bool = False
+    """Whether values are encrypted that are not; with the new key, if there is one."""
+    decrypts: bool = False
+    """Whether no value stays encrypted."""
+
+    def changes(self) -> bool:
+        return self.new_key is not None or self.encrypts or self.decrypts
+
+    def opened(self, value: TypedBytes, where: str) -> TypedBytes:
+        return self.opened_with(value, where)[0] if is_encrypted(value) else value
+
+    def opened_with(self, value: TypedBytes, where: str) -> tuple[TypedBytes, bytes]:
+        """An encrypted value, decrypted, with the key that opened it. Raises `CannotHold`."""
+        problem = NO_KEY
+        for key in (self.key, self.new_key):
+            if key is None:
+                continue
+            data, problem = decrypted(value.data, key)
+            if data is not None:
+                return TypedBytes(value.type.partition("+")[0], data, encrypted=True), key
+        if problem == WRONG_KEY and None not in (self.key, self.new_key):
+            problem = "encrypted, and neither key fits"
+        raise CannotHold(f"{where} is {problem}")
+
+    def keeps(self, key: bytes) -> bool:
+        """Whether a value that is encrypted with this key stays as it is."""
+        return not self.decrypts and key == (self.new_key or self.key)
+
+    def sealed(self, value: TypedBytes, place: str, *, was_encrypted: bool) -> TypedBytes:
+        key = self.new_key or self.key
+        if self.decrypts or key is None or not (was_encrypted or self.encrypts):
+            return replace(value, encrypted=False)
+        return TypedBytes(f"{value.type}+aes", encrypted(value.data, key, place))
+
+
+def place_of(part: Part) -> str:
+    """The place of a part, which no other part has."""
+    thread_id = part.thread_id if isinstance(part, ValuePart) else part.key.thread_id
+    return "\0".join((thread_id, *part_key(part)))
+
+
+def opened_metadata(metadata: TypedBytes, opened: Callable[[TypedBytes], TypedBytes]) -> TypedBytes:
+    """Metadata decrypted by `opened`; of a BSON document, each leaf is encrypted by itself."""
+    if metadata.type != "bson":
+        return opened(metadata)
+    if b"+aes\0" not in metadata.data:
+        return metadata
+    from ckpt_backends.codec.bson.documents import map_leaves
+
+    return TypedBytes("bson", map_leaves(metadata.data, opened), encrypted=True)
+
+
+def sealed_metadata(metadata: TypedBytes, sealed: Callable[[TypedBytes], TypedBytes]) -> TypedBytes:
+    """Metadata encrypted by `sealed`; of a BSON document, each leaf by itself."""
+    if metadata.type != "bson":
+        return sealed(metadata)
+    from ckpt_backends.codec.bson.documents import map_leaves
+
+    return TypedBytes("bson", map_leaves(metadata.data, sealed))

@@ -14,7 +14,7 @@ from ckpt_backends.checkpoint_ids import ticks_at, ticks_of, time_of
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.edits import Edit, Put
 from ckpt_backends.codec.set_keys import set_keys
-from ckpt_backends.encryption import is_encrypted_type
+from ckpt_backends.encryption import KEY_VARIABLE, is_encrypted_type
 from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
 from ckpt_cli.core.forking.plan import CopyForm
@@ -91,8 +91,7 @@ def check_body(key: CheckpointKey, body: Body) -> None:
     if body.problem is not None and is_encrypted_type(body.problem.type):
         raise Unsupported(
             f"cannot copy checkpoint '{key.checkpoint_id}': its body is encrypted",
-            hint="its id is encrypted too; `ckpt fork THREAD --to NEW --aes-key-file FILE` copies a"
-            " thread under the same ids",
+            hint=f"its id is encrypted too; set {KEY_VARIABLE} or add --aes-key-file FILE",
         )
     if body.problem is not None:
         raise Unsupported(
@@ -188,7 +187,7 @@ def empty_checkpoint(
     return Checkpoint(
         key,
         None,
-        set_keys(TypedBytes(like.body.type, nothing), fields),
+        set_keys(replace(like.body, data=nothing), fields),
         set_keys(TypedBytes("json", b"{}"), metadata),
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -19,6 +19,7 @@ from ckpt_backends.codec import encode_lossless, from_json
 from ckpt_backends.codec.edits import Edit, Put
 from ckpt_backends.codec.set_keys import append_item, set_keys
 from ckpt_backends.codec.values import Tagged, Value
+from ckpt_backends.encryption import is_encrypted_type
 from ckpt_backends.errors import NotFound, Refused, Unsupported, UsageError
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_cli.core.channels import is_state
@@ -146,7 +147,24 @@ def edit_copy(
         found.writes.append(
             Write(key, NULL_TASK_ID, "", place + number, edit.channel, len(data), stored)
         )
+    if is_sealed(original):
+        found.writes = [replace(one, value=_to_seal(one.value)) for one in found.writes]
+        found.blobs = [replace(one, value=_to_seal(one.value)) for one in found.blobs]
     return found
+
+
+def is_sealed(original: Checkpoint) -> bool:
+    """Return whether values of a checkpoint are stored encrypted."""
+    if original.body is not None and original.body.encrypted:
+        return True
+    return any(is_encrypted_type(blob.type) for blob in (original.blobs or {}).values())
+
+
+def _to_seal(value: TypedBytes | None) -> TypedBytes:
+    """Return a new value that is to be stored encrypted."""
+    if value is None:
+        raise ValueError("a new write has its value")
+    return replace(value, encrypted=True)
 
 
 def _check(
@@ -196,7 +214,8 @@ def schedule_after_nodes(
         if original.blobs is None or _holds_values(original):
             values[name] = Put(None)
         else:
-            found.blobs.append(NewBlob(ns, name, str(version), TypedBytes("msgpack", b"\xc0")))
+            nothing = TypedBytes("msgpack", b"\xc0", encrypted=is_sealed(original))
+            found.blobs.append(NewBlob(ns, name, str(version), nothing))
     found.body["updated_channels"] = Put(None)
 
 
@@ -226,18 +245,13 @@ def raise_version(
 def value_type(original: Checkpoint, body: Body) -> str:
     """Return the type tag under which the application's saver stores plain values.
 
-    Raises `Unsupported` if the other values are encrypted.
+    Without the `+aes` of encrypted values.
     """
     if original.blobs is None and original.body is not None:
         return original.body.type
     if body.is_javascript:
         return "json"
-    tags = {blob.type for blob in (original.blobs or {}).values()}
-    if any("+" in tag for tag in tags):
-        raise Unsupported(
-            "cannot edit: the other values are encrypted",
-            hint="call update_state in the application",
-        )
+    tags = {blob.type.partition("+")[0] for blob in (original.blobs or {}).values()}
     return "json" if "json" in tags and "msgpack" not in tags else "msgpack"
 
 

@@ -29,10 +29,7 @@ from ckpt_cli.core.values.equality import same
 
 
 def objects_of(checkpoint: Checkpoint, body: Body) -> StoredObjects:
-    """Return the objects in a checkpoint and in those of its values that were read.
-
-    Raises `Unsupported` if its values are encrypted.
-    """
+    """Return the objects in a checkpoint and in those of its values that were read."""
     tag = value_type(checkpoint, body)
     values = [blob.value for blob in (checkpoint.blobs or {}).values()]
     stored = [one for one in (checkpoint.body, *values) if one is not None]

@@ -1,0 +1,46 @@
+"""The keys of commands that encrypt and decrypt values, from their options."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ckpt_backends.encryption import KEY_VARIABLE, key_of_file
+from ckpt_backends.errors import UsageError
+from ckpt_backends.transfer.sealing import WithKeys
+from ckpt_cli.options import flag, option
+from ckpt_cli.session import Session
+
+NewKeyFile = Annotated[
+    str | None,
+    option("FILE", "Encrypt encrypted values anew with the key in this file.", "--new-key-file"),
+]
+Encrypt = Annotated[bool, flag("Encrypt values that are stored unencrypted, too.", "--encrypt")]
+Decrypt = Annotated[bool, flag("Store encrypted values decrypted.", "--decrypt")]
+
+_GIVE = f"give the key of the store with --aes-key-file FILE or {KEY_VARIABLE}"
+
+
+def keys_of(
+    session: Session, new_key_file: str | None, *, encrypt: bool, decrypt: bool
+) -> WithKeys | None:
+    """Return the keys that the options name; None if there is none.
+
+    Raises `UsageError` for options that exclude each other, and if a key is missing or cannot be
+    read.
+    """
+    if decrypt and (encrypt or new_key_file is not None):
+        other = "--encrypt" if encrypt else "--new-key-file"
+        raise UsageError(f"--decrypt cannot be combined with {other}", hint=f"leave out {other}")
+    key = session.opening.key()()
+    new_key = None if new_key_file is None else key_of_file(new_key_file)
+    if decrypt and key is None:
+        raise UsageError("no key to decrypt with", hint=_GIVE)
+    if new_key is not None and key is None and not encrypt:
+        raise UsageError("no key to decrypt with", hint=f"{_GIVE}; or add --encrypt")
+    if encrypt and key is None and new_key is None:
+        raise UsageError("no key to encrypt with", hint="add --new-key-file FILE")
+    if new_key is not None and new_key == key and not encrypt:
+        raise UsageError("the new key is the same as the old one")
+    if key is None and new_key is None:
+        return None
+    return WithKeys(key, new_key, encrypts=encrypt, decrypts=decrypt)

@@ -1,0 +1,160 @@
+"""`ckpt rekey`: change the encryption of threads where they are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from ckpt_backends.errors import CkptError, PartlyDone, StoreChanged, UsageError
+from ckpt_backends.protocol import Store
+from ckpt_backends.transfer.form import Language
+from ckpt_cli.apply.rekey import ThreadRekeyer
+from ckpt_cli.apply.writable import refuse_copy, writable_store
+from ckpt_cli.commands.apply_plan import confirm
+from ckpt_cli.commands.keys import Decrypt, Encrypt, NewKeyFile, keys_of
+from ckpt_cli.core.rekeying import RekeyReport
+from ckpt_cli.diagnostics import progress
+from ckpt_cli.ending import Ended
+from ckpt_cli.options import DryRun, Filter, Match, Yes, argument, flag, takes
+from ckpt_cli.plans.rekey import RekeySide, check_keys, planned_rekey, rekey_side
+from ckpt_cli.queries.language import language_of
+from ckpt_cli.queries.selection import filtered_threads
+from ckpt_cli.render.rekey import rekey_columns, rekey_lines, rekey_record, rekey_rows
+from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class RekeyOptions:
+    """What `ckpt rekey` is asked for."""
+
+    threads: Annotated[list[str] | None, argument("[THREAD...]", "Threads to rekey.")] = None
+    match: Match = None
+    where: Filter = None
+    everything: Annotated[bool, flag("Rekey all threads.", "--all")] = False
+    new_key_file: NewKeyFile = None
+    encrypt: Encrypt = False
+    decrypt: Decrypt = False
+    vacuum: Annotated[bool, flag("Remove old values from unused space, too (VACUUM).")] = False
+    dry_run: DryRun = False
+    yes: Yes = False
+
+    def check(self) -> None:
+        """Raise `UsageError` for options that exclude each other."""
+        if not (self.new_key_file or self.encrypt or self.decrypt):
+            raise UsageError(
+                "nothing to do", hint="add --new-key-file FILE, --encrypt or --decrypt"
+            )
+        conditions = self.match is not None or bool(self.where)
+        if sum((bool(self.threads), conditions, self.everything)) != 1:
+            raise UsageError(
+                "name the threads in one way",
+                hint="give THREAD..., --all, or --match and --where",
+            )
+
+
+@takes(RekeyOptions)
+def rekey(session: Session, options: RekeyOptions) -> None:
+    """Encrypt threads with another key, or decrypt them.
+
+    Gives the values that LangGraph's EncryptedSerializer stores another key, encrypts values that
+    are stored unencrypted (--encrypt), or decrypts all values (--decrypt). Ids, channel names and
+    what the saver itself never encrypts stay readable.
+
+    Stop the agents first. Each thread is written in one transaction, if the engine has
+    transactions, and is read back. After a stop, run the same command again with both keys: it
+    leaves what is done. If no key opens a value, its thread is not written.
+
+    \b
+      ckpt -s agent.db --aes-key-file old.key rekey --all --new-key-file new.key
+      ckpt -s agent.db rekey --all --encrypt --new-key-file new.key
+      ckpt -s agent.db --aes-key-file old.key rekey user-42 --decrypt --dry-run
+    """
+    options.check()
+    if not options.dry_run:
+        refuse_copy(session.names.store_url)
+    keys = keys_of(session, options.new_key_file, encrypt=options.encrypt, decrypt=options.decrypt)
+    assert keys is not None  # noqa: S101 - the options were checked
+    side = rekey_side(session.rows, language_of(session.store) or Language.PYTHON, keys)
+    threads = filtered_threads(
+        session.store, options.threads or (), options.match, options.where or (), session.now
+    )
+    ids = [one.thread_id for one in threads]
+    report = RekeyReport(side.store.describe().url, options.dry_run)
+    if options.dry_run:
+        for thread_id in progress(ids, total=len(ids), label="reading"):
+            report.add(planned_rekey(side, thread_id))
+        _print(session, report)
+        session.note("dry run: nothing was written")
+        return
+    check_keys(side, progress(ids, total=len(ids), label="checking the key"))
+    if not options.yes:
+        confirm(f"{_question(options)} {counted(len(ids), 'thread')} of '{report.store}'?")
+    readers = (session.store, session.rows)
+    _rekey(session, side, readers, ids, report, vacuum=options.vacuum)
+    _print(session, report)
+    _end(report)
+
+
+def _question(options: RekeyOptions) -> str:
+    if options.decrypt:
+        return "Decrypt"
+    return "Encrypt anew" if options.new_key_file and not options.encrypt else "Encrypt"
+
+
+def _rekey(
+    session: Session,
+    side: RekeySide,
+    readers: Sequence[Store],
+    ids: Sequence[str],
+    report: RekeyReport,
+    *,
+    vacuum: bool,
+) -> None:
+    """Change the threads; print what was done also after an error or a signal."""
+    with writable_store(session.names.store_url, readers) as writable:
+        rekeyer = ThreadRekeyer(side, writable)
+        try:
+            for thread_id in progress(ids, total=len(ids), label="rekeying"):
+                report.add(rekeyer.rekey(thread_id))
+        except (CkptError, KeyboardInterrupt, Ended) as error:
+            if not report.threads:
+                raise
+            _print(session, report)
+            left = len(ids) - report.number - len(report.skipped)
+            session.note(
+                f"stopped: {counted(left, 'thread')} left; run the same command again with both"
+                " keys"
+            )
+            if isinstance(error, CkptError):
+                raise PartlyDone(f"stopped: {error.message}", hint=error.hint) from error
+            raise
+        for reader in readers:
+            reader.refresh()
+        if vacuum:
+            writable.vacuum()
+        if report.counts.rekeyed and (kept := writable.finish_removal()):
+            session.note(kept)
+
+
+def _print(session: Session, report: RekeyReport) -> None:
+    output = session.output
+    output.document(
+        lambda: rekey_record(report),
+        lambda: rekey_lines(report, output.width),
+        rows=lambda: rekey_rows(report),
+        columns=rekey_columns(),
+    )
+
+
+def _end(report: RekeyReport) -> None:
+    """Raise the error that tells about threads that are not finished, if there are any."""
+    if not report.skipped:
+        return
+    first = report.skipped[0]
+    reason = f"thread '{first.thread_id}': {first.skipped}"
+    if report.number:
+        number = counted(len(report.skipped), "thread")
+        raise PartlyDone(f"{number} not finished; {reason}", hint="stop the agents first")
+    raise StoreChanged(reason, hint="stop the agents first")

@@ -1,0 +1,77 @@
+"""Encrypt what a change adds to a thread with encrypted values, as the agent's saver would.
+
+Plans read decrypted values, whose copies have `TypedBytes.encrypted` set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ckpt_backends.changes.change import Change, CopyOfCheckpoint
+from ckpt_backends.encryption import NO_KEY, encrypted, is_encrypted
+from ckpt_backends.errors import Unsupported
+from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
+from ckpt_backends.transfer.sealing import sealed_metadata
+
+
+def sealed_change(change: Change, key: Callable[[], bytes | None]) -> Change:
+    """Return a change with encrypted values; the same one if none of them is to be encrypted.
+
+    The result is the same each time. Raises `Unsupported` without a key.
+    """
+    seal = _Seal(key)
+    return replace(
+        change,
+        checkpoints=tuple(map(seal.checkpoint, change.checkpoints)),
+        writes=tuple(
+            replace(one, value=seal.value(one.value, _place(one.key, one.task_id, str(one.idx))))
+            for one in change.writes
+        ),
+        blobs=tuple(
+            replace(
+                one,
+                value=seal.given(
+                    one.value,
+                    "\0".join((change.thread_id, one.checkpoint_ns, one.channel, one.version)),
+                ),
+            )
+            for one in change.blobs
+        ),
+        copies=tuple(map(seal.copy, change.copies)),
+    )
+
+
+class _Seal:
+    def __init__(self, key: Callable[[], bytes | None]) -> None:
+        self._key = key
+
+    def checkpoint(self, one: Checkpoint) -> Checkpoint:
+        body = self.value(one.body, _place(one.key))
+        return replace(one, body=body, metadata=self._metadata(one.metadata, one.key))
+
+    def copy(self, one: CopyOfCheckpoint) -> CopyOfCheckpoint:
+        body = self.value(one.body, _place(one.source))
+        return replace(one, body=body, metadata=self._metadata(one.metadata, one.source))
+
+    def _metadata(self, value: TypedBytes | None, key: CheckpointKey) -> TypedBytes | None:
+        if value is None or not value.encrypted:
+            return value
+        place = _place(key, "metadata")
+        return sealed_metadata(value, lambda one: self.given(replace(one, encrypted=True), place))
+
+    def value(self, value: TypedBytes | None, place: str) -> TypedBytes | None:
+        return None if value is None else self.given(value, place)
+
+    def given(self, value: TypedBytes, place: str) -> TypedBytes:
+        """Return a value encrypted, if its original is and it is not yet."""
+        if not value.encrypted or is_encrypted(value) or value.type == "empty":
+            return value
+        key = self._key()
+        if key is None:
+            raise Unsupported(f"cannot change values that are {NO_KEY}")
+        return TypedBytes(f"{value.type}+aes", encrypted(value.data, key, place))
+
+
+def _place(key: CheckpointKey, *more: str) -> str:
+    return "\0".join((key.thread_id, key.checkpoint_ns, key.checkpoint_id, *more))

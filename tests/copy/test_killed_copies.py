@@ -1,0 +1,114 @@
+"""Killed at any moment, a copy leaves each thread whole or absent, and the next run finishes."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckpt_backends.testing.filling import quiet
+from ckpt_backends.testing.harness import Harness
+from ckpt_backends.testing.library import graph_of
+from ckpt_backends.testing.scenarios import truth
+from tests.copy.conftest import Places
+from tests.copy.pairs import PYTHON
+from tests.copy.test_pairs import can_be_made
+from tests.harness.sqlite import SqliteHarness
+from tests.retention.killing import run_and_kill, seconds_of
+from tests.support import ckpt, later
+
+THREADS = [f"t{number}" for number in range(30)]
+TRANSACTIONS = {"sqlite", "postgres", "mysql", "langgraph-dev"}
+"""Where a thread is added in one transaction. Elsewhere, its head is stored last."""
+ENGINES = ("postgres", "mysql", "langgraph-dev", "mongodb", "redis", "valkey")
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteHarness]:
+    """A file with some threads, each of which waits for an answer."""
+    with SqliteHarness(tmp_path_factory.mktemp("killed")) as harness, quiet():
+        graph = graph_of(harness.kept_saver)
+        asking = graph_of(harness.kept_saver, asks=True)
+        for thread_id in THREADS:
+            config: Any = {"configurable": {"thread_id": thread_id}}
+            graph.invoke({"items": ["x" * 20_000]}, config)
+            asking.invoke({"items": ["y"]}, config)
+        yield harness
+
+
+def read(harness: Harness, thread_id: str) -> tuple[str, str]:
+    """Return what the saver lists of a thread, and what it loads. `[]` and `null` if nothing."""
+    saver = harness.corrected_saver(harness.kept_saver)
+    config = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+    listed = [_plain(one) for one in saver.list(config)]
+    head = _plain(saver.get_tuple(config))
+    return json.dumps(listed, sort_keys=True), json.dumps(head, sort_keys=True)
+
+
+def _plain(found: Any) -> Any:
+    if found is None:
+        return None
+    # A value may be stored as a version without a value, or not at all.
+    body = {**found.checkpoint, "channel_values": sorted(found.checkpoint["channel_values"])}
+    writes = sorted(map(repr, found.pending_writes or ()))
+    return truth.encode([found.config, body, found.metadata, found.parent_config, writes])
+
+
+def check_round(source: Harness, target: Harness, dice: random.Random, longest: float) -> str:
+    """Kill a copy to an empty place, and run it again. Return how far it came."""
+    words: list[str | Path] = ["-s", source.url, "copy", "--all", "--to", target.url, "--yes"]
+    if can_be_made(target.name):
+        words.append("--create")
+    else:
+        target.kept_saver  # noqa: B018  (makes the store)
+    ended = run_and_kill(words, dice, longest)
+    whole = {one: read(source, one) for one in THREADS}
+    found = {one: read(target, one) for one in THREADS}
+    for one, (listed, head) in found.items():
+        assert head in {"null", whole[one][1]}, one
+        if target.name in TRANSACTIONS:
+            assert listed in {"[]", whole[one][0]}, one
+    again = ckpt(*words, "-o", "json").json
+    assert again["verified"]
+    assert (again["threads"], again["skipped"]) == (len(THREADS), [])
+    assert {one: read(target, one) for one in THREADS} == whole
+    copied = sum(head != "null" for _, head in found.values())
+    return "ended" if ended else "middle" if 0 < copied < len(THREADS) else "killed"
+
+
+def check_rounds(kind: type[Harness], source: Harness, places: Places, number: int) -> None:
+    """Kill some copies at random moments of the time that one takes."""
+    with places(kind) as target:
+        words: list[str | Path] = ["-s", source.url, "copy", "--all", "--to", target.url, "--yes"]
+        if can_be_made(kind.name):
+            words.append("--create")
+        else:
+            target.kept_saver  # noqa: B018
+        longest = seconds_of(words)
+    dice = random.Random(number)
+    outcomes = []
+    for _ in range(number):
+        with places(kind) as target:
+            outcomes.append(check_round(source, target, dice, longest))
+    assert set(outcomes) & {"killed", "middle"}, outcomes
+
+
+def test_a_killed_copy_is_finished_by_the_next_run(source: SqliteHarness, places: Places) -> None:
+    check_rounds(SqliteHarness, source, places, 8)
+
+
+@pytest.mark.parametrize("name", later(*ENGINES))
+def test_a_killed_copy_to_an_engine_is_finished(
+    name: str, source: SqliteHarness, places: Places
+) -> None:
+    check_rounds(PYTHON[name], source, places, 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sqlite", *ENGINES])
+def test_many_killed_copies_are_finished(name: str, source: SqliteHarness, places: Places) -> None:
+    check_rounds(PYTHON[name], source, places, 120)

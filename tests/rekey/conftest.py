@@ -1,0 +1,47 @@
+"""Empty stores for the tests of encryption."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from ckpt_backends.testing.harness import Harness
+from tests.harness.opening import empty_store
+from tests.rekey.encrypted import KEY, NEW
+
+Places: TypeAlias = Callable[[type[Harness]], Harness]
+
+
+@pytest.fixture
+def places(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Places]:
+    """Return a function that opens an empty store of a layout, until the test ends."""
+    with ExitStack() as stack:
+
+        def place(kind: type[Harness]) -> Harness:
+            folder = tmp_path_factory.mktemp("store")
+            return stack.enter_context(empty_store(kind, request, folder))
+
+        yield place
+
+
+@pytest.fixture
+def old_key(tmp_path: Path) -> Path:
+    """The file of the key that the stores have."""
+    return _file(tmp_path / "old.key", KEY)
+
+
+@pytest.fixture
+def new_key(tmp_path: Path) -> Path:
+    """The file of another key."""
+    return _file(tmp_path / "new.key", NEW)
+
+
+def _file(path: Path, key: bytes) -> Path:
+    path.write_bytes(key)
+    return path
