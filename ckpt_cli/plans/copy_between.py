@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.protocol import Store
@@ -16,11 +17,23 @@ from ckpt_cli.core.copying.outcomes import CopiedThread, CopyStep
 from ckpt_cli.core.copying.part_counts import PartCounts
 
 
+class ThreadRows(Protocol):
+    """Where the rows of threads come from: a store, or an archive."""
+
+    def rows(self, thread_id: str) -> Iterator[Row]:
+        """All rows of a thread."""
+        ...
+
+    def refresh(self) -> None:
+        """Make later reads see later changes."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class CopySides:
     """Both stores of a copy, with the conversion between them."""
 
-    source: Store
+    source: ThreadRows
     """With rows as stored: neither decrypted nor redacted."""
     source_layout: str
     target: Store | None

@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
-from langgraph.checkpoint.redis import RedisSaver, ShallowRedisSaver
+from langgraph.checkpoint.redis import RedisSaver
 
-from ckpt_backends.errors import StoreChanged
-from ckpt_backends.redis.engine import receiving
-from ckpt_backends.registry import open_store
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.scenarios.running import ScenarioRun
-from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.parts import Arrival, CheckpointPart
 from tests.copy.round_trip import (
     check_round_trip,
-    half,
-    in_order,
-    parts_for,
-    receive,
-    stored_parts,
-    sum_of,
 )
 from tests.plugin import redis_of_its_own
-from tests.redis_savers import dump
 
 SCENES = (
     "chat",
