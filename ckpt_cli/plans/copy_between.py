@@ -17,7 +17,7 @@ from ckpt_cli.core.copying.outcomes import CopiedThread, CopyStep
 from ckpt_cli.core.copying.part_counts import PartCounts
 
 
-class ThreadRows(Protocol):
+class RowSource(Protocol):
     """Where the rows of threads come from: a store, or an archive."""
 
     def rows(self, thread_id: str) -> Iterator[Row]:
@@ -33,7 +33,7 @@ class ThreadRows(Protocol):
 class CopySides:
     """Both stores of a copy, with the conversion between them."""
 
-    source: ThreadRows
+    source: RowSource
     """With rows as stored: neither decrypted nor redacted."""
     source_layout: str
     target: Store | None
