@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.protocol import Store
@@ -27,11 +28,23 @@ _ROWS_AT_ONCE, _BYTES_AT_ONCE = 100, 1 << 20
 """Rows and bytes after which the progress is told."""
 
 
+class RowSource(Protocol):
+    """Where the rows of threads come from: a store, or an archive."""
+
+    def rows(self, thread_id: str) -> Iterator[Row]:
+        """All rows of a thread."""
+        ...
+
+    def refresh(self) -> None:
+        """Make later reads see later changes."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class CopySides:
     """Both stores of a copy, with the conversion between them."""
 
-    source: Store
+    source: RowSource
     """With rows as stored: neither decrypted nor redacted."""
     source_layout: str
     target: Store | None
