@@ -84,7 +84,7 @@ class ThreadCopier:
         if found.step is CopyStep.PRESENT:
             return CopiedThread(thread_id, found.step, found.counts, is_verified=True)
         if found.step is CopyStep.REPLACE:
-            if not self._replace:
+            if not (self._replace or found.is_behind):
                 return diverged(found)
             self._remove(thread_id)
             made = self._new(thread_id)

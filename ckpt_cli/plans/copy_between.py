@@ -17,8 +17,9 @@ from ckpt_backends.transfer.digests import (
     stored_digest,
 )
 from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart
+from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
 from ckpt_backends.transfer.routes import parts_of_rows
+from ckpt_cli.core.copying.answers import went_on
 from ckpt_cli.core.copying.outcomes import CopiedThread, CopyStep
 from ckpt_cli.core.copying.part_counts import PartCounts
 
@@ -151,6 +152,8 @@ class ThreadComparison:
     """By namespace, the newest checkpoint in the target."""
     kept: PartCounts
     """What the target has of the thread now."""
+    is_behind: bool = False
+    """Whether the target only has answers and questions that the source has replaced since."""
 
 
 def equal_counts(
@@ -177,6 +180,7 @@ def compare_thread(sides: CopySides, thread_id: str) -> ThreadComparison:
     counts, total = PartCounts(), PartsSum()
     missing: set[bytes] = set()
     conflict = ""
+    replaced: list[WritePart] = []
     for part in sides.converted(thread_id):
         key, digest = key_digest(part), part_digest(part)
         counts.add(part)
@@ -184,17 +188,30 @@ def compare_thread(sides: CopySides, thread_id: str) -> ThreadComparison:
         known = left.pop(key, None)
         if known is None:
             missing.add(key)
+        elif known != digest and isinstance(part, WritePart) and part.idx < 0:
+            replaced.append(part)
         elif known != digest and not conflict:
             conflict = f"{_words(part)} differs"
     if left and not conflict:
         conflict = f"it has {len(left)} rows that the source does not have"
+    is_behind = False
+    if replaced and not conflict:
+        conflict = f"{_words(replaced[0])} differs"
+        before = {key_digest(part) for part in replaced}
+        stored_now = sides.stored(thread_id)
+        old = [
+            one for one in stored_now if isinstance(one, WritePart) and key_digest(one) in before
+        ]
+        is_behind = went_on(old, replaced, has_more=bool(missing))
     step = CopyStep.ADD if missing else CopyStep.PRESENT
     if conflict:
         step = CopyStep.REPLACE
     elif not stored.digests:
         step = CopyStep.COPY
     heads = sides.heads(thread_id) if stored.digests else {}
-    return ThreadComparison(thread_id, step, counts, total, missing, conflict, heads, kept)
+    return ThreadComparison(
+        thread_id, step, counts, total, missing, conflict, heads, kept, is_behind
+    )
 
 
 def planned_copy(sides: CopySides, thread_id: str, *, replace: bool) -> CopiedThread:
@@ -203,7 +220,7 @@ def planned_copy(sides: CopySides, thread_id: str, *, replace: bool) -> CopiedTh
         found = compare_thread(sides, thread_id)
     except CannotHold as error:
         return CopiedThread(thread_id, CopyStep.SKIP, reason=error.message)
-    if found.step is CopyStep.REPLACE and not replace:
+    if found.step is CopyStep.REPLACE and not (replace or found.is_behind):
         return diverged(found)
     added = found.counts.parts if found.step is CopyStep.REPLACE else len(found.missing)
     removed = found.kept if found.step is CopyStep.REPLACE else PartCounts()

@@ -11,6 +11,7 @@ from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
 from ckpt_backends.transfer.bodies import version_text
+from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
 
 
@@ -73,12 +74,16 @@ def _checkpoint(cells: Mapping[str, Cell], key: CheckpointKey) -> CheckpointPart
 
 
 def _write(cells: Mapping[str, Cell], key: CheckpointKey) -> WritePart:
+    """A write. Raises `CannotHold` if its number is none."""
     value = cells["value"] if "value" in cells else cells["blob"]
+    number = 0 if cells["idx"] is None else cells["idx"]
+    if not isinstance(number, int):
+        raise CannotHold(f"a write of task '{_text(cells['task_id'])}' has no number")
     return WritePart(
         key,
         _text(cells["task_id"]),
         _text(cells.get("task_path")),
-        int(cells["idx"] or 0),
+        number,
         _text(cells["channel"]),
         TypedBytes(_text(cells["type"]), _bytes(value)),
     )

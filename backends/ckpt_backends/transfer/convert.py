@@ -334,7 +334,7 @@ class _Thread:
 
     def is_new(self, place: _Place, value: TypedBytes, named: str) -> bool:
         """Whether a value is new. Raises `CannotHold` if its version has another value."""
-        data = value.type.encode() + b"\0" + without_order(value)
+        data = value.type.encode("utf-8", "surrogatepass") + b"\0" + without_order(value)
         digest = blake2b(data, digest_size=8).digest()
         known = self.seen.setdefault(place, digest)
         if known is digest:

@@ -38,7 +38,7 @@ def part_digest(part: Part) -> bytes:
     for text in (*part_key(part), *fields):
         _add(digest, text.encode("utf-8", "surrogatepass"))
     for value in values:
-        _add(digest, value.type.encode())
+        _add(digest, value.type.encode("utf-8", "surrogatepass"))
         _add(digest, _canonical(value))
     return digest.digest()
 
