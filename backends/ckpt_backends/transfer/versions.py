@@ -56,6 +56,8 @@ def converted_version(
     version: Any, target: Form, where: str, value: TypedBytes | None = None
 ) -> Any:
     """One version in the form of a layout. Raises `CannotHold`."""
+    if version.__class__ is str and not target.counts_with_integers and "." in version:
+        return version
     if target.language is not Language.PYTHON:
         return version
     is_number = isinstance(version, float) and version.is_integer()
