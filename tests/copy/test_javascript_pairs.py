@@ -35,6 +35,10 @@ KINDS: dict[str, type[Harness]] = {
     "redis-js": JavaScriptRedisHarness,
     "redis-js-shallow": ShallowJavaScriptRedisHarness,
 }
+TWO_BRANCHES = ("fork-", "delta-fork-")
+"""LangGraph.js gives equal versions to the values of two branches, which only bodies can hold."""
+NOT_AS_JSON = {"zoo-bytes", "zoo-undefined", "zoo-numbers", "delta-often"}
+"""Values that not every store of LangGraph.js has in the same form."""
 # LangGraph.js takes the answer to one of two questions for the task's output.
 KNOWN = Known(waiting={"interrupt-second": ["ask"]})
 Filled: TypeAlias = Callable[[str], AbstractContextManager[tuple[str, dict[str, Any]]]]
@@ -81,14 +85,20 @@ def test_a_thread_of_javascript_reads_as_it_was(
         report = json.loads(done.out)
         assert report["verified"]
         skipped = {one["thread_id"]: one["reason"] for one in report["skipped"]}
-        # LangGraph.js gives equal versions to the values of two branches, which only bodies can hold.
-        assert all(one.startswith(("fork-", "delta-fork-")) for one in skipped), skipped
+        lacking = {
+            one
+            for one in skipped
+            if place.accepts_thread_id(one) and not one.startswith(TWO_BRANCHES)
+        }
+        assert lacking <= NOT_AS_JSON | place.skipped_scenarios, skipped
         failures: list[str] = []
+        # The order in which parallel writes arrived is not stored elsewhere, nor are earlier writes.
+        loses_order = KINDS[source].writes_by_arrival
         with open_store(place.url) as store:
             assert store.describe().layout == target
             inference = TriggerInference(store)
             for thread_id, thread in truth.items():
-                if thread_id in skipped or (thread_id not in FEW and "delta" in thread_id):
+                if thread_id in skipped or (loses_order and "delta" in thread_id):
                     continue
                 try:
                     check_thread(store, thread_id, thread, KNOWN, inference)
