@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from ckpt_backends.codec import decode_checkpoint
 from ckpt_backends.protocol import Store
 from ckpt_backends.transfer.form import Language
+from ckpt_backends.transfer.parts import CheckpointPart
 from ckpt_cli.core.state import read_body
 
 
@@ -14,3 +16,11 @@ def language_of(store: Store) -> Language | None:
         for found in store.checkpoints(thread.thread_id, checkpoint_ids=wanted, body=True):
             return Language.JAVASCRIPT if read_body(found).is_javascript else Language.PYTHON
     return None
+
+
+def language_of_part(part: CheckpointPart) -> Language:
+    """Return which of them wrote a checkpoint, by the form of its time."""
+    body = decode_checkpoint(part.body)
+    ts = body.get("ts") if isinstance(body, dict) else None
+    is_javascript = isinstance(ts, str) and ts.endswith("Z")
+    return Language.JAVASCRIPT if is_javascript else Language.PYTHON
