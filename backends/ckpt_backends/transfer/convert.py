@@ -26,6 +26,7 @@ from ckpt_backends.transfer.sealing import (
 from ckpt_backends.transfer.unordered import without_order
 from ckpt_backends.transfer.values import apart_type, as_type, converted_value, is_snapshot
 from ckpt_backends.transfer.versions import convert_versions, converted_version
+from ckpt_backends.transfer.write_order import ArrivalOrder
 
 _Place: TypeAlias = tuple[str, str, str]
 """Namespace, channel and version."""
@@ -43,6 +44,7 @@ class Conversion:
         self._sealing = sealing
         self.unexpiring = 0
         """Parts so far that expire in the source, and never in the target."""
+        self._loses_order = source.keeps_write_order and target.has_task_paths
         self._keeps_bodies = (
             source.serializer is target.serializer
             and source.values is target.values
@@ -65,6 +67,7 @@ class Conversion:
                     case ValuePart():
                         yield from self._value(part, thread)
                     case WritePart():
+                        thread.order.add(part)
                         yield self._write(part)
                     case CheckpointPart():
                         yield from self._checkpoint(part, thread)
@@ -130,11 +133,14 @@ class Conversion:
         metadata = self._metadata(part, where)
         expires_at = self._expiry(part)
         made = replace(part, metadata=metadata, expires_at=expires_at)
-        if self._keeps_bodies:
+        loses_order = self._loses_order and thread.order.may_matter(part)
+        if self._keeps_bodies and not loses_order:
             yield self._resealed(made, where)
             return
         body = self._sealing.opened(part.body, f"the body of {where}")
         found = open_body(body, where)
+        if loses_order:
+            thread.order.check(part, found)
         was_encrypted = body.encrypted
         if self._source.values is not Place.BODY:
             was_encrypted |= self._gather(part, found, thread)
@@ -262,6 +268,7 @@ class _Thread:
 
     def __init__(self, kept: KeptValues) -> None:
         self.kept = kept
+        self.order = ArrivalOrder()
         self.seen: dict[_Place, bytes] = {}
         """By namespace, channel and version, the digest of the value."""
         self._absent: dict[_Place, str] = {}
