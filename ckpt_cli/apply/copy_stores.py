@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ckpt_backends.discovery import backend_of
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout, UsageError
@@ -36,10 +36,14 @@ class CopyTerms:
     create: bool = False
     replace: bool = False
 
-    def prepare(self) -> None:
-        """Make the target if it is to be made. Raises `Refused` if something else is there."""
-        if self.create:
-            create_store(self.target, self.language)
+    def prepared(self) -> CopyTerms:
+        """Make the target if it is to be made; return the terms with the URL that opens it.
+
+        Raises `Refused` if something else is there.
+        """
+        if not self.create:
+            return self
+        return replace(self, target=create_store(self.target, self.language))
 
 
 @contextmanager

@@ -7,15 +7,18 @@ because engines such as PostgreSQL store them parsed.
 from __future__ import annotations
 
 import json
+import marshal
 from dataclasses import dataclass, field
+from decimal import Decimal
 from hashlib import blake2b
 from typing import Any
 
 from ckpt_backends.codec.values import JSON_TYPES
-from ckpt_backends.model import TypedBytes
+from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart, part_key
 
 _BYTES = 16
+_LONG = 1 << 16
 _EXACT = 1 << 53
 """Integers up to this size are equal as floats, too."""
 
@@ -35,9 +38,41 @@ def part_digest(part: Part) -> bytes:
     for text in (*part_key(part), *fields):
         _add(digest, text.encode("utf-8", "surrogatepass"))
     for value in values:
-        _add(digest, value.type.encode())
+        _add(digest, value.type.encode("utf-8", "surrogatepass"))
         _add(digest, _canonical(value))
     return digest.digest()
+
+
+def stored_digest(part: Part) -> bytes:
+    """As `part_digest`, but of JSON texts as they are spelled.
+
+    It takes a tenth of the time. Different digests need not mean different parts.
+    """
+    match part:
+        case WritePart():
+            place = "w", *_place(part.key), part.task_id, part.idx, part.task_path, part.channel
+            values = (part.value.type, _bounded(part.value.data))
+        case CheckpointPart():
+            place = "c", *_place(part.key), part.parent
+            body, metadata = part.body, part.metadata
+            values = (
+                *(body.type, _bounded(body.data)),
+                *(metadata.type, _bounded(metadata.data)),
+            )
+        case ValuePart():
+            place = "v", part.checkpoint_ns, part.channel, part.version
+            values = (part.value.type, _bounded(part.value.data))
+    # In version 2, equal objects have equal bytes.
+    return blake2b(marshal.dumps((place, values), 2), digest_size=_BYTES).digest()
+
+
+def _place(key: CheckpointKey) -> tuple[str, str]:
+    return key.checkpoint_ns, key.checkpoint_id
+
+
+def _bounded(data: bytes) -> bytes:
+    """A value, or the digest of a long one, so that no long one is copied."""
+    return data if len(data) <= _LONG else blake2b(data).digest()
 
 
 def _add(digest: Any, data: bytes) -> None:
@@ -61,7 +96,8 @@ def _integer(text: str) -> int | float:
     if len(text) < 16 or abs(number := int(text)) <= _EXACT:
         return int(text)
     try:
-        same = int(float(number)) == number
+        # PostgreSQL writes the digits of 1.5e300 and zeros, which are not exactly the float.
+        same = number in (int(float(number)), int(Decimal(repr(float(number)))))
     except OverflowError:
         return number
     return float(number) if same else number
