@@ -92,7 +92,7 @@ def test_a_thread_of_javascript_reads_as_it_was(
         }
         assert lacking <= NOT_AS_JSON | place.skipped_scenarios, skipped
         failures: list[str] = []
-        # The order in which parallel writes arrived is not stored elsewhere, nor are earlier writes.
+        # No other store has the order in which parallel writes arrived.
         loses_order = KINDS[source].writes_by_arrival
         with open_store(place.url) as store:
             assert store.describe().layout == target
