@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import cast
 
-from ckpt_backends.discovery import known_backends, load
-from ckpt_backends.errors import Unsupported
+from ckpt_backends.discovery import known_backends
+from ckpt_backends.errors import UnknownLayout, Unsupported
 from ckpt_backends.memory.protocol import EditableMemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import WritableStore
-from ckpt_backends.registry import call_facet, opening, titles
+from ckpt_backends.registry import call_facet, open_store, opening, titles
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.url import StoreUrl
 
@@ -41,10 +41,11 @@ def open_editable_memory(url: StoreUrl) -> EditableMemoryStore:
         return cast("EditableMemoryStore", call_facet(backend, backend.memory_edits, url))
 
 
-def create_store(url: StoreUrl, language: Language) -> None:
+def create_store(url: StoreUrl, language: Language) -> StoreUrl:
     """Make an empty store for threads of a language, unless one is there.
 
-    Raises `Unsupported`, and `Refused` if anything else is in its place.
+    Returns the URL that opens it: with the layout, if nothing in an empty store shows it. Raises
+    `Unsupported`, and `Refused` if anything else is in its place.
     """
     with opening(url) as backend:
         if not backend.create or language not in backend.creates:
@@ -53,7 +54,12 @@ def create_store(url: StoreUrl, language: Language) -> None:
                 f"cannot make a store in '{url}'",
                 hint=f"--create works for {titles(makers)}; here, run setup() of the saver once",
             )
-        load(backend.create)(url, language)
+        call_facet(backend, backend.create, url, language)
+    try:
+        open_store(url).close()
+    except UnknownLayout:
+        return url.with_params({"layout": backend.creates[language]})
+    return url
 
 
 def create_memory(url: StoreUrl) -> None:

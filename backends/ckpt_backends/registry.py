@@ -139,7 +139,7 @@ def _is_unclaimed(url: StoreUrl) -> bool:
     return is_path and exists(url.path) and backend_claiming(url.path) is None
 
 
-def call_facet(backend: Backend, place: str, url: StoreUrl) -> Any:
+def call_facet(backend: Backend, place: str, url: StoreUrl, *more: object) -> Any:
     """Call `module:function`. Raises `MissingDependency` if the driver is not installed."""
     if backend.driver:
         try:
@@ -159,7 +159,7 @@ def call_facet(backend: Backend, place: str, url: StoreUrl) -> Any:
             f"cannot open '{url}': backend '{backend.title}' of package {package} cannot be loaded:"
             f" {error_line(error)}"
         ) from error
-    return function(url)
+    return function(url, *more)
 
 
 def driver_requirement(backend: Backend) -> str:

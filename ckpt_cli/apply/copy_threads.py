@@ -13,7 +13,7 @@ from ckpt_cli.plans.copy_between import planned_copy
 from ckpt_cli.threads.opening import Opening
 from ckpt_cli.threads.parallel import of_threads
 
-_THREADS_AT_ONCE = 50
+_THREADS_AT_ONCE = 200
 
 
 def plan_threads(
@@ -36,7 +36,7 @@ def copy_threads(
     `watch` is told the number of bytes that are done: of each row, or with several jobs of each
     thread.
     """
-    terms.prepare()
+    terms = terms.prepared()
     if jobs == 1:
         with copying(terms, watch) as copy_some:
             for some in _parts(thread_ids):

@@ -360,8 +360,8 @@ def test_an_encrypted_thread_is_read_copied_and_resumed(
     monkeypatch.setenv("LANGGRAPH_AES_KEY", key)
     shown = ckpt("-s", redis_url, "show", "trip", "-o", "json").json
     assert shown["values"]["items"] == ["in trip", "from a", "from b"]
-    # The id inside the body is encrypted too, in all layouts.
-    assert ckpt("-s", redis_url, "rollback", "trip", "~1", "--yes").code == 4
+    assert ckpt("-s", redis_url, "rollback", "trip", "~1", "--yes").code == 0
+    assert ckpt("-s", redis_url, "undo", "trip", "--yes").code == 0
     done = ckpt("-s", redis_url, "fork", "trip", "~1", "--to", "new", "--yes", "-o", "json")
     assert done.code == 0, done.err
     stored = client(redis_url).get(name_of(redis_url, "checkpoint", "new"))
@@ -370,6 +370,10 @@ def test_an_encrypted_thread_is_read_copied_and_resumed(
     saver = saver_of(redis_url, serde=serde)
     went_on = graph(saver).invoke(None, {"configurable": done.json["configurable"]})
     assert went_on["items"] == ["in trip", "from a", "from b"]
+    # The body of the new checkpoint has a new id, and is encrypted again.
+    assert ckpt("-s", redis_url, "rollback", "trip", "~1", "--yes").code == 0
+    assert b'"msgpack+aes"' in client(redis_url).get(name_of(redis_url, "checkpoint"))
+    assert items(redis_url, "trip", serde=serde) == ["in trip", "from a"]
 
 
 DEEP, NESTED = "[" * 50_000, "[" * 900 + "]" * 900

@@ -35,7 +35,9 @@ def sqlite_source(path: Path, names: Iterable[str] = SCENES) -> Path:
         saver.setup()
         for name in names:
             one = SCENARIOS[name]
-            one.drive(ScenarioRun(one.build(saver), one.thread_config(), {}))
+            # Otherwise LangGraph may store a value of the next step, if that runs while it stores.
+            options = {"durability": "sync"}
+            one.drive(ScenarioRun(one.build(saver), one.thread_config(), options))
     return path
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 from pathlib import Path
 
 from ckpt_backends.errors import Refused, StoreUnavailable
@@ -14,8 +13,8 @@ from ckpt_backends.langgraph_dev.server import QUIET_SECONDS, SERVERS_FILES, run
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.url import StoreUrl
 
-_EMPTY = pickle.dumps({}, 2)
-"""What `PersistentDict.sync` writes for an empty dict."""
+_EMPTY = b"\x80\x02}q\x00."
+"""What `PersistentDict.sync` writes for an empty dict: a pickle of protocol 2."""
 
 
 def create_store(url: StoreUrl, language: Language) -> None:  # noqa: ARG001 - Python only

@@ -35,7 +35,7 @@ _BSON_LEVELS = 90
 def converted_metadata(metadata: TypedBytes, source: Form, target: Form, where: str) -> TypedBytes:
     """Metadata in the form of another layout. Raises `CannotHold`."""
     tag = target.metadata_type
-    if tag in (source.metadata_type, metadata.type):
+    if tag == metadata.type:
         return metadata
     try:
         entries = _load(metadata)

@@ -38,6 +38,8 @@ class WritePart:
     channel: str
     value: TypedBytes
     expires_at: int | None = None
+    order: str = field(default="", compare=False, repr=False)
+    """The task path in the source, for a layout that stores only the order that it gives."""
 
 
 @dataclass(slots=True)

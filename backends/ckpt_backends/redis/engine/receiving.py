@@ -26,7 +26,7 @@ from ckpt_backends.transfer.parts import Arrival, Part
 _AT_ONCE = 4 << 20
 """Bytes of documents that are sent together; a thread with more is not added directly."""
 _NAMES_AT_ONCE = 1000
-_STAGED = b"ckpt-copy:"
+STAGED = b"ckpt-copy:"
 """The beginning of the names of documents that do not yet have their own. It keeps the slot."""
 _A_DAY = 86_400_000
 
@@ -40,6 +40,15 @@ class NewDocument:
     """JSON."""
     expires_at: int | None
     """Milliseconds since 1970."""
+    is_string: bool = False
+    """Whether it is stored as a string, for which RedisJSON is not needed."""
+
+    def command(self, start: bytes = b"", *words: str) -> Command:
+        """The command that creates it under its name behind `start`."""
+        name = start + self.name
+        if self.is_string:
+            return ("SET", name, self.data, *words)
+        return ("JSON.SET", name, "$", self.data, *words)
 
 
 class ListOfWrites:
@@ -77,6 +86,10 @@ class Reception(ABC):
     def documents(self, part: Part) -> Iterator[NewDocument]:
         """The documents of a part. Raises `CannotHold`."""
 
+    def rest(self) -> Iterator[NewDocument]:
+        """The documents that are known only after all parts. Raises `CannotHold`."""
+        yield from ()
+
     @abstractmethod
     def watched(self) -> Sequence[bytes]:
         """Keys that a saver touches when it adds a checkpoint. Called after all parts."""
@@ -91,20 +104,26 @@ def receive_thread(connection: RedisConnection, reception: Reception) -> None:
     made: list[NewDocument] = []
     staged: list[tuple[bytes, int | None]] = []
     size = 0
-    for part in reception.arrival.parts:
-        for one in reception.documents(part):
+    for one in _documents(reception):
+        if not one.is_string:
             check_json(one.data, one.name)
-            made.append(one)
-            size += len(one.data)
-            if size > _AT_ONCE:
-                staged += _stage(connection, made)
-                made, size = [], 0
+        made.append(one)
+        size += len(one.data)
+        if size > _AT_ONCE:
+            staged += _stage(connection, made)
+            made, size = [], 0
     if staged:
         staged += _stage(connection, made)
         names = [name for name, _ in staged]
         _finish(connection, reception, names, lambda: _renaming(staged))
     else:
         _finish(connection, reception, [one.name for one in made], lambda: _creating(made))
+
+
+def _documents(reception: Reception) -> Iterator[NewDocument]:
+    for part in reception.arrival.parts:
+        yield from reception.documents(part)
+    yield from reception.rest()
 
 
 def _stage(
@@ -116,21 +135,21 @@ def _stage(
     connection.check_together(one.name for one in some)
     with connection.client_of(some[0].name).pipeline(transaction=False) as pipe:
         for one in some:
-            pipe.execute_command("JSON.SET", _STAGED + one.name, "$", one.data)
-            pipe.execute_command("PEXPIRE", _STAGED + one.name, _A_DAY)
+            pipe.execute_command(*one.command(STAGED))
+            pipe.execute_command("PEXPIRE", STAGED + one.name, _A_DAY)
         pipe.execute()
     return [(one.name, one.expires_at) for one in some]
 
 
 def _renaming(staged: Iterable[tuple[bytes, int | None]]) -> Iterator[Command]:
     for name, expires_at in staged:
-        yield ("RENAMENX", _STAGED + name, name)
+        yield ("RENAMENX", STAGED + name, name)
         yield ("PERSIST", name) if expires_at is None else ("PEXPIREAT", name, expires_at)
 
 
 def _creating(made: Iterable[NewDocument]) -> Iterator[Command]:
     for one in made:
-        yield ("JSON.SET", one.name, "$", one.data, "NX")
+        yield one.command(b"", "NX")
         yield from expiring_at(one.name, one.expires_at)
 
 

@@ -42,6 +42,7 @@ from ckpt_backends.redis.engine.layout import RedisLayout
 from ckpt_backends.redis.engine.thread_faults import ThreadKey
 from ckpt_backends.redis.engine.thread_listing import namespaces_by_name
 from ckpt_backends.redis.valkey.declaration import BACKEND
+from ckpt_backends.redis.valkey.key_names import THREADS, WRITES, key_of
 from ckpt_backends.redis.valkey.list_faults import list_faults
 from ckpt_backends.redis.valkey.stored_values import (
     ESCAPED,
@@ -54,8 +55,6 @@ from ckpt_backends.redis.valkey.stored_values import (
     stored_writes,
 )
 
-WRITES, THREADS = "writes", "thread"
-"""The kinds of the keys of writes and of lists, and their beginnings."""
 _AT_ONCE = 500
 _UNLISTED = float("-inf")
 _FIRST = 0.0
@@ -338,21 +337,6 @@ def _list_of(name: bytes) -> bytes:
 def _checkpoint_of(name: bytes) -> bytes:
     """The key of the checkpoint to which the writes with this key belong."""
     return raw(CHECKPOINT) + name[name.index(b":") :]
-
-
-def key_of(name: bytes, thread_id: str | None) -> CheckpointKey | None:
-    """The checkpoint of a key `KIND:{THREAD}:NS:ID`; None if it has another form.
-
-    `thread_id` is what the checkpoint says. It is used if the key can be read that way; otherwise
-    the thread ends at the last `}:`, since namespaces do not contain it.
-    """
-    place, colon, own = text(name.partition(b"{")[2]).rpartition(":")
-    if not colon:
-        return None
-    if thread_id is not None and place.startswith(f"{thread_id}}}:"):
-        return CheckpointKey(thread_id, place[len(thread_id) + 2 :], own)
-    thread, mark, ns = place.rpartition("}:")
-    return CheckpointKey(thread, ns, own) if mark else None
 
 
 def _may_be_of(rest: bytes, thread_ids: Collection[str]) -> bool:

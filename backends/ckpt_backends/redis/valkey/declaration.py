@@ -3,6 +3,7 @@
 from ckpt_backends.declaration import LAST_STORED, Backend
 from ckpt_backends.model import Capability
 from ckpt_backends.redis.engine.url_params import PARAMS
+from ckpt_backends.transfer.form import Form, Language
 
 BACKEND = Backend(
     title="Valkey",
@@ -22,6 +23,10 @@ BACKEND = Backend(
     # Savers for Redis run on Valkey too, so its URLs open their layouts, with their parameters.
     params=PARAMS,
     engine_faults=("index-stale", "ttl-partial"),
+    forms={"valkey": (Form(has_task_paths=False, keeps_write_order=True, expires=True),)},
+    parts="ckpt_backends.redis.valkey.parts:parts_of",
+    creates={Language.PYTHON: "valkey"},
+    create="ckpt_backends.redis.valkey.create:create_store",
     checkpoints="ckpt_backends.redis.opening:open_store",
     changes="ckpt_backends.redis.opening:open_writable",
     memory="ckpt_backends.redis.opening:open_memory",

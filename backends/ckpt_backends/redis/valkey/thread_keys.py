@@ -28,13 +28,8 @@ from ckpt_backends.redis.engine.keyspace import (
 )
 from ckpt_backends.redis.engine.layout import KeyFinder
 from ckpt_backends.redis.engine.thread_removal import Step, unlink
-from ckpt_backends.redis.valkey.contents import (
-    THREADS,
-    WRITES,
-    ValkeyContents,
-    ValkeyThreadKeys,
-    key_of,
-)
+from ckpt_backends.redis.valkey.contents import ValkeyContents, ValkeyThreadKeys
+from ckpt_backends.redis.valkey.key_names import THREADS, WRITES, key_of
 from ckpt_backends.redis.valkey.stored_values import stored_checkpoint
 
 

@@ -1,0 +1,247 @@
+"""What only ValkeySaver has when threads are copied to or from it."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+from ckpt_backends.errors import Refused, StoreChanged
+from ckpt_backends.open_for_writing import create_store
+from ckpt_backends.redis.engine import receiving
+from ckpt_backends.registry import open_store
+from ckpt_backends.testing.scenarios.catalog import SCENARIOS
+from ckpt_backends.transfer.errors import CannotHold
+from ckpt_backends.transfer.form import Language
+from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart
+from ckpt_backends.url import parse_url
+from tests.copy.round_trip import (
+    check_round_trip,
+    half,
+    in_order,
+    parts_for,
+    receive,
+    sqlite_source,
+    stored_parts,
+)
+from tests.harness.opening import empty_store
+from tests.harness.valkey import ValkeyHarness
+from tests.support import ckpt
+
+pytestmark = pytest.mark.engines
+
+THREAD = "fanout-send"
+START = "{fanout-send}:"
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return sqlite_source(tmp_path_factory.mktemp("source") / "agent.db")
+
+
+@pytest.fixture(scope="module")
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ValkeyHarness]:
+    with empty_store(ValkeyHarness, request, tmp_path_factory.mktemp("valkey")) as made:
+        yield made
+
+
+@pytest.fixture
+def place(server: ValkeyHarness) -> ValkeyHarness:
+    """An empty server."""
+    server.client.flushall()
+    return server
+
+
+def url_of(place: ValkeyHarness) -> str:
+    """The URL of a store that may be empty."""
+    return f"{place.url}?layout=valkey"
+
+
+def parts_from(source: Path, thread_id: str = THREAD) -> list[Part]:
+    with open_store(str(source)) as store:
+        return parts_for(store, "valkey", thread_id)
+
+
+def test_what_is_received_is_read_back_part_for_part(source: Path, place: ValkeyHarness) -> None:
+    names = check_round_trip(source, url_of(place), "valkey")
+    for name in names:
+        config: Any = {"configurable": {"thread_id": name}}
+        with place.saver() as saver:
+            assert SCENARIOS[name].build(saver).get_state(config).values, name
+        # The lists are as the saver would have made them.
+        for ns in place._namespaces(name):
+            ids = place._ids(name, ns)
+            assert ids == sorted(ids, reverse=True)
+
+
+def test_a_copy_is_made_in_an_empty_database_only(source: Path, place: ValkeyHarness) -> None:
+    words = ("-s", source, "copy", THREAD, "--yes", "--to")
+    assert ckpt(*words, place.url).code == 4
+    assert ckpt(*words, place.url, "--create").code == 0
+    assert ckpt(*words, place.url, "--create").code == 0
+    assert ckpt("-s", place.url, "threads", "list", "-o", "json").json[0]["thread_id"] == THREAD
+    place.client.flushall()
+    place.client.set("session:1", "x")
+    with pytest.raises(Refused, match="has other keys"):
+        create_store(parse_url(place.url), Language.PYTHON)
+    assert place.client.dbsize() == 1
+
+
+def test_writes_are_in_the_order_of_the_tasks(source: Path, place: ValkeyHarness) -> None:
+    """The saver stores no paths. So the order in which it returns writes is that of the paths."""
+    parts = parts_from(source)
+    random.Random(2).shuffle(parts)
+    receive(url_of(place), Arrival(THREAD, parts))
+    with open_store(str(source)) as store:
+        wanted: dict[str, list[tuple[str, int]]] = {}
+        for one in store.writes(THREAD):
+            wanted.setdefault(one.key.checkpoint_id, []).append((one.task_id, one.idx))
+    assert any(len({task for task, _ in some}) > 1 for some in wanted.values())
+    for own, some in wanted.items():
+        stored = json.loads(place.client.get(f"writes:{START}:{own}"))
+        assert [(one["task_id"], one["idx"]) for one in stored] == some
+
+
+def test_times_to_live_are_kept(source: Path, place: ValkeyHarness) -> None:
+    ends = round(time.time() + 3600) * 1000
+    parts = [replace(one, expires_at=ends) for one in parts_from(source)]
+    receive(url_of(place), Arrival(THREAD, parts))
+    assert {place.client.pexpiretime(name) for name in place.client.scan_iter()} == {ends}
+    with open_store(place.url) as store:
+        assert {one.expires_at for one in stored_parts(store, THREAD)} == {ends}
+    next(one for one in parts if isinstance(one, CheckpointPart)).expires_at = None
+    place.client.flushall()
+    receive(url_of(place), Arrival(THREAD, parts))
+    assert place.client.pttl(f"thread:{START}") == -1
+
+
+def test_a_thread_that_went_on_gets_the_rest_and_only_that(
+    source: Path, place: ValkeyHarness
+) -> None:
+    parts = parts_from(source)
+    early, late = half(parts)
+    newest = max(one.key.checkpoint_id for one in early if isinstance(one, CheckpointPart))
+    # A task that ended since the first copy, at a checkpoint that is there with other writes.
+    writes = [one for one in early if isinstance(one, WritePart)]
+    again = next(one for one in writes if [other.key for other in writes].count(one.key) > 1)
+    early.remove(again)
+    late.append(again)
+    receive(url_of(place), Arrival(THREAD, early))
+    for heads in ({}, {"": "another"}):
+        with pytest.raises(StoreChanged):
+            receive(place.url, Arrival(THREAD, late, heads))
+    receive(place.url, Arrival(THREAD, late, {"": newest}))
+    with open_store(place.url) as store:
+        assert in_order(stored_parts(store, THREAD)) == in_order(parts)
+        thread = store.thread(THREAD)
+    assert thread is not None
+    assert thread.head is not None
+    assert thread.head > newest
+    with pytest.raises(StoreChanged):
+        receive(place.url, Arrival(THREAD, [again], {"": thread.head}))
+
+
+def test_a_large_thread_becomes_visible_at_once(
+    source: Path, place: ValkeyHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiving, "_AT_ONCE", 2000)
+    parts = parts_from(source)
+    unfit = replace(parts[-1], expires_at=None)
+    assert isinstance(unfit, CheckpointPart)
+    unfit.metadata = replace(unfit.metadata, data=b'{"score": NaN}')
+    with pytest.raises(CannotHold, match="NaN"):
+        receive(url_of(place), Arrival(THREAD, [*parts[:-1], unfit]))
+    left = place.client.keys()
+    assert left
+    assert all(one.startswith(b"ckpt-copy:") and place.client.ttl(one) > 0 for one in left)
+    receive(url_of(place), Arrival(THREAD, parts))
+    assert not place.client.keys("ckpt-copy:*")
+    with open_store(place.url) as store:
+        assert in_order(stored_parts(store, THREAD)) == in_order(parts)
+
+
+@pytest.mark.parametrize("data", [b'{"score": NaN}', b'{"n": 18446744073709551616}', rb'"\ud800"'])
+def test_metadata_that_the_saver_cannot_read_is_refused(
+    data: bytes, source: Path, place: ValkeyHarness
+) -> None:
+    parts = parts_from(source)
+    one = next(part for part in parts if isinstance(part, CheckpointPart))
+    one.metadata = replace(one.metadata, data=data)
+    with pytest.raises(CannotHold, match="metadata of checkpoint"):
+        receive(url_of(place), Arrival(THREAD, parts))
+    assert place.client.dbsize() == 0
+
+
+@pytest.mark.parametrize("ns", ["b}:c", "\ud800"])
+def test_keys_of_other_threads_are_refused(ns: str, source: Path, place: ValkeyHarness) -> None:
+    parts = [replace(one) for one in parts_from(source)]
+    for one in parts:
+        one.key = replace(one.key, checkpoint_ns=ns)  # type: ignore[union-attr]
+    with pytest.raises(CannotHold):
+        receive(url_of(place), Arrival(THREAD, parts))
+    assert place.client.dbsize() == 0
+
+
+def test_a_list_in_another_order_is_refused(source: Path, place: ValkeyHarness) -> None:
+    """The saver loads another head than those of other layouts would."""
+    receive(url_of(place), Arrival(THREAD, parts_from(source)))
+    newest = place.client.lpop(f"thread:{START}")
+    place.client.rpush(f"thread:{START}", newest)
+    with open_store(place.url) as store, pytest.raises(CannotHold, match="order of their ids"):
+        stored_parts(store, THREAD)
+    place.client.lpush(f"thread:{START}", newest)
+    place.client.delete(f"checkpoint:{START}:{newest.decode()}")
+    with open_store(place.url) as store, pytest.raises(CannotHold, match="has expired"):
+        stored_parts(store, THREAD)
+
+
+def test_a_thread_goes_there_and_back_and_on(
+    source: Path, place: ValkeyHarness, tmp_path: Path
+) -> None:
+    back = sqlite_source(tmp_path / "back.db", ())
+    words = ("--to", place.url, "--create", "--yes", "-o", "json")
+    assert ckpt("-s", source, "copy", "--all", *words).json["skipped"] == []
+    assert ckpt("-s", source, "copy", "--all", *words).json["added"] == 0
+    done = ckpt("-s", place.url, "copy", "--all", "--to", back, "--yes", "-o", "json")
+    # Without task paths, SQLite would order these writes by the ids of the tasks.
+    assert {one["thread_id"] for one in done.json["skipped"]} <= {"delta-often"}
+    name = "interrupt-nested"
+    config: Any = {"configurable": {"thread_id": name}}
+    with place.saver() as theirs, SqliteSaver.from_conn_string(str(back)) as ours:
+        here, there = (SCENARIOS[name].build(saver).get_state(config) for saver in (ours, theirs))
+        assert (here.values, here.next, here.interrupts) == (
+            there.values,
+            there.next,
+            there.interrupts,
+        )
+
+
+def test_an_order_that_another_layout_would_change_is_refused(
+    place: ValkeyHarness, tmp_path: Path
+) -> None:
+    """The saver keeps the order of arrival; a DeltaChannel is rebuilt in this order."""
+    name = "delta-rarely"
+    parts = parts_from(sqlite_source(tmp_path / "delta.db", [name]), name)
+    receive(url_of(place), Arrival(name, parts))
+    with open_store(place.url) as store:
+        assert parts_for(store, "sqlite", name)
+    turned = 0
+    for key in place.client.scan_iter("writes:*"):
+        stored = json.loads(place.client.get(key))
+        stored.sort(key=lambda one: (one["task_id"], one["idx"]), reverse=True)
+        place.client.set(key, json.dumps(stored))
+        turned += len({one["task_id"] for one in stored if one["channel"] == "items"}) > 1
+    assert turned
+    with open_store(place.url) as store:
+        assert parts_for(store, "valkey", name)
+        with pytest.raises(CannotHold, match="parallel tasks wrote to channel 'items'"):
+            parts_for(store, "sqlite", name)
