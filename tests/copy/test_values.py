@@ -33,6 +33,7 @@ from langchain_core.messages import (
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Command, Interrupt, Overwrite, Send, TimeoutPolicy
 
+from ckpt_backends.codec import decode
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.exact_floats import exact_floats
@@ -445,3 +446,13 @@ def test_only_values_that_no_engine_changes_stay_in_the_body(value: Any, stays: 
         back = from_plain_json(made)
         assert back is not None
         assert same(read_typed(back), value)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00\xff"], ids=repr)
+def test_bytes_of_langgraph_js_become_part_of_a_body_and_come_back(data: bytes) -> None:
+    stored = TypedBytes("bytes", data)
+    made = as_type(stored, "json", WHERE, Serializer.JAVASCRIPT)
+    assert decode(made) == data
+    assert apart_type(made) == stored
+    spaced = TypedBytes("json", json.dumps(json.loads(made.data)).encode())
+    assert apart_type(spaced) == stored

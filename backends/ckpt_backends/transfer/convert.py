@@ -249,7 +249,7 @@ class Conversion:
             named = f"channel '{channel}' of {where}"
             plain = from_plain_json(value) if tag == "msgpack" else None
             moved = plain or converted_value(value, source, target, named, in_body=True)
-            found.values[channel] = as_type(moved, tag, named)
+            found.values[channel] = as_type(moved, tag, named, target)
         return self._closed(found, tag, where)
 
     def _parted(

@@ -8,6 +8,8 @@ the values in a document must become JSON, which `as_type` does.
 
 from __future__ import annotations
 
+import json
+
 from ckpt_backends.codec.msgpack.lossless import pack_lossless
 from ckpt_backends.codec.values import REDIS_JSON
 from ckpt_backends.model import TypedBytes
@@ -20,6 +22,12 @@ _EXT = {bytes([0xD4 + n]): 1 for n in range(5)} | {b"\xc7": 2, b"\xc8": 3, b"\xc
 _SNAPSHOT = 7
 _OF_BOTH = frozenset({"msgpack", "null", "bytes", "bytearray"})
 """Types that `JsonPlusSerializer` and `JsonPlusRedisSerializer` read alike."""
+_UINT8_ARRAY = (
+    b'{"lc":2,"type":"constructor","id":["Uint8Array"],"method":"from","args":[[%b]],"kwargs":{}}'
+)
+"""What LangGraph.js writes for bytes in a body: `_encodeConstructorArgs` in `serde/jsonplus.js`."""
+_UINT8_NAME_WITHIN = 80
+"""The name stands within so many bytes, also if the text has spaces."""
 _MSGPACK_NONE = b"\xc0"
 
 
@@ -41,7 +49,9 @@ def converted_value(
     raise CannotHold(f"{where} has the type '{value.type}', which cannot be converted")
 
 
-def as_type(value: TypedBytes, tag: str, where: str) -> TypedBytes:
+def as_type(
+    value: TypedBytes, tag: str, where: str, serializer: Serializer = Serializer.TYPED
+) -> TypedBytes:
     """A value of the same serializer with the type of the body that it becomes a part of.
 
     Raises `CannotHold` if this type has no equal value: for example, msgpack has no `bytearray`.
@@ -50,6 +60,8 @@ def as_type(value: TypedBytes, tag: str, where: str) -> TypedBytes:
         return value
     if tag == "json" and value.type == "null":
         return TypedBytes(tag, b"null")
+    if tag == "json" and value.type == "bytes" and serializer is Serializer.JAVASCRIPT:
+        return TypedBytes(tag, _UINT8_ARRAY % b",".join(b"%d" % byte for byte in value.data))
     if tag in ("msgpack", REDIS_JSON):
         data = _body_msgpack(value, where)
         if data is not None and tag == "msgpack":
@@ -99,8 +111,12 @@ def _redis_json(data: bytes, where: str) -> bytes:
 def apart_type(value: TypedBytes) -> TypedBytes:
     """A value that was a part of a body, as its serializer stores it by itself.
 
-    `JsonPlusSerializer` has types of its own for None and for bytes.
+    `JsonPlusSerializer` has types of its own for None and for bytes, LangGraph.js for bytes.
     """
+    if value.type == "json" and b'"Uint8Array"' in value.data[:_UINT8_NAME_WITHIN]:
+        match json.loads(value.data):
+            case {"lc": 2, "id": ["Uint8Array"], "method": "from", "args": [[*items]]}:
+                return TypedBytes("bytes", bytes(items))
     if value.type == "msgpack":
         if value.data == _MSGPACK_NONE:
             return TypedBytes("null", b"")
