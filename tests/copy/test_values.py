@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import re
 from collections import deque
 from datetime import UTC, date, datetime, time, timedelta, timezone
@@ -16,6 +17,7 @@ from zoneinfo import ZoneInfo
 
 import numpy
 import pytest
+import redis
 import zoo_types
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -456,3 +458,26 @@ def test_bytes_of_langgraph_js_become_part_of_a_body_and_come_back(data: bytes) 
     assert apart_type(made) == stored
     spaced = TypedBytes("json", json.dumps(json.loads(made.data)).encode())
     assert apart_type(spaced) == stored
+
+
+def test_an_exception_on_redis_is_what_its_saver_gives_back() -> None:
+    """It keeps the class and the notes, and gives them back as a dict."""
+    noted = zoo_types.Unserializable("x", [1])
+    vars(noted)["__notes__"] = ["During task 'a'"]
+    for value in (ValueError("x"), noted):
+        stored = redis_write(value)
+        made = converted_value(stored, Serializer.REDIS_JSON, Serializer.TYPED, WHERE)
+        assert same(read_typed(made), read_redis_write(stored))
+
+
+def test_redis_keeps_what_is_written(redis_stack_url: str) -> None:
+    """RedisJSON parses documents and writes them out again."""
+    rng = random.Random(20)
+    floats = [rng.uniform(-1, 1) * 10.0 ** rng.randint(-300, 300) for _ in range(2000)]
+    made = [one for one in (_held(typed(value)) for value in [*HELD, *floats]) if one is not None]
+    assert len(made) > len(HELD) + 0.98 * len(floats)
+    with redis.Redis.from_url(redis_stack_url) as client:
+        text = b"[" + b",".join(one.data for one in made) + b"]"
+        client.execute_command("JSON.SET", "document", "$", text)
+        kept = client.execute_command("JSON.GET", "document")
+    assert same(json.loads(kept), [json.loads(one.data) for one in made])
