@@ -240,8 +240,8 @@ class Conversion:
         """A body with all values in it."""
         tag = self._target.body_types[0]
         kinds = {value.type for value in found.values.values()}
-        if "msgpack" not in kinds and "json" in kinds and "json" in self._target.body_types:
-            # Old releases wrote values as JSON, whose objects have no equal form in msgpack.
+        if kinds <= {"json", "null"} and "json" in self._target.body_types:
+            # Old releases wrote values as JSON. Some of its objects have no equal form in msgpack.
             objects = any(value.data[:1] in (b"{", b"[") for value in found.values.values())
             tag = "json" if objects else tag
         source, target = self._source.serializer, self._target.serializer

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 
-from ckpt_backends.codec.msgpack.lossless import pack_lossless
+from ckpt_backends.codec.msgpack.lossless import Ext, pack_lossless, unpack_lossless
 from ckpt_backends.codec.values import REDIS_JSON
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.errors import CannotHold
@@ -19,7 +19,11 @@ from ckpt_backends.transfer.unfit import NoEqualForm
 
 _EXT = {bytes([0xD4 + n]): 1 for n in range(5)} | {b"\xc7": 2, b"\xc8": 3, b"\xc9": 5}
 """By first byte of msgpack's ext types, the place of the code."""
-_SNAPSHOT = 7
+_ONE_ARGUMENT, _SNAPSHOT = 0, 7
+_BYTEARRAY = "builtins", "bytearray"
+_BYTEARRAY_CALL = b"\x00\x93" + pack_lossless(_BYTEARRAY[0]) + pack_lossless(_BYTEARRAY[1])
+"""The beginning of the ext type that calls `bytearray`, which msgpack does not have."""
+_BYTEARRAY_WITHIN = 8 + len(_BYTEARRAY_CALL)
 _OF_BOTH = frozenset({"msgpack", "null", "bytes", "bytearray"})
 """Types that `JsonPlusSerializer` and `JsonPlusRedisSerializer` read alike."""
 _UINT8_ARRAY = (
@@ -54,7 +58,7 @@ def as_type(
 ) -> TypedBytes:
     """A value of the same serializer with the type of the body that it becomes a part of.
 
-    Raises `CannotHold` if this type has no equal value: for example, msgpack has no `bytearray`.
+    Raises `CannotHold` if this type has no equal value.
     """
     if value.type == tag:
         return value
@@ -80,6 +84,8 @@ def _body_msgpack(value: TypedBytes, where: str) -> bytes | None:
             return _MSGPACK_NONE
         case "bytes":
             return pack_lossless(value.data)
+        case "bytearray":
+            return pack_lossless(Ext(_ONE_ARGUMENT, pack_lossless([*_BYTEARRAY, value.data])))
         case "json" | "pickle":
             return _msgpack(value, where)
     return None
@@ -123,6 +129,10 @@ def apart_type(value: TypedBytes) -> TypedBytes:
         if value.data[:1] in (b"\xc4", b"\xc5", b"\xc6"):
             width = 1 << (value.data[0] - 0xC4)
             return TypedBytes("bytes", value.data[1 + width :])
+        if _BYTEARRAY_CALL in value.data[:_BYTEARRAY_WITHIN]:
+            match unpack_lossless(value.data):
+                case Ext(0, data):
+                    return TypedBytes("bytearray", unpack_lossless(data)[2])
     return value
 
 
