@@ -2,8 +2,9 @@
 
 What fits into one transaction is added in one. Anything larger, and all on a server without
 transactions, is stored first where no saver finds it (see `staging`). Then only the `thread_id` of
-its documents is changed: in one transaction, or else writes first and the root graph's checkpoints
-last, within moments.
+its documents is changed: in one transaction if that can be, or else writes first and the root
+graph's checkpoints last, newest first. A server needs seconds for that if a thread has 100,000
+documents.
 """
 
 from __future__ import annotations
@@ -37,9 +38,13 @@ _MOST = 16 << 20
 """MongoDB's limit for a document, in bytes."""
 _ABOUT = 400
 """Bytes of a document besides its values, about."""
-_TOO_LARGE = {251, 257, 290, 388}
-"""NoSuchTransaction, TransactionTooLarge, TransactionExceededLifetimeLimitSeconds,
-TransactionTooLargeForCache."""
+_MOST_TURNED, _MOST_BYTES_TURNED = 2000, 64 << 20
+"""Documents, and their bytes, that may be turned in one transaction. The server keeps all that a
+transaction changes in memory, and aborts it after 60 seconds."""
+_TRANSIENT = "TransientTransactionError"
+_TOO_LARGE = {257, 388}
+"""TransactionTooLarge, TransactionTooLargeForCache. Other errors of a transaction that is too large
+are transient."""
 
 Document: TypeAlias = dict[str, Any]
 MakeDocument: TypeAlias = Callable[[Part], tuple[str, Document]]
@@ -61,6 +66,8 @@ class Receiver:
         self._run = ObjectId()
         self._staged: Counter[tuple[str, str]] = Counter()
         """By table and thread, the number of documents on their way."""
+        self._bytes = 0
+        """The bytes of all documents that were inserted."""
         self._known: set[str] = set()
         """The threads of which the store has something."""
 
@@ -127,6 +134,7 @@ class Receiver:
                 self._staged[table, thread_id] += 1
                 document["thread_id"] = staged_id(self._run, thread_id)
             raw = _encoded(document)
+            self._bytes += len(raw.raw)
             batches.setdefault(table, []).append(raw)
             sizes[table] += len(raw.raw)
             if sizes[table] > _PER_COMMAND:
@@ -143,7 +151,8 @@ class Receiver:
 
     def _publish(self, listed: Sequence[Arrival]) -> None:
         """Give all documents on their way their thread ids."""
-        if self._connection.has_transactions:
+        fits = self._staged.total() <= _MOST_TURNED and self._bytes <= _MOST_BYTES_TURNED
+        if fits and self._connection.has_transactions:
             try:
                 with self._connection.transaction() as session:
                     self._begin(listed, session)
@@ -151,7 +160,7 @@ class Receiver:
                     self._check_heads(listed, None)
                 return
             except OperationFailure as error:
-                if error.code not in _TOO_LARGE:
+                if error.code not in _TOO_LARGE and not error.has_error_label(_TRANSIENT):
                     raise
         self._check_staged(listed)
         self._check_heads(listed, None)
