@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from ckpt_backends.changes.bundle import bundle_name, make_folder, write_bundle
 from ckpt_backends.changes.signatures import SigningKey
 from ckpt_backends.errors import UsageError
+from ckpt_cli import __version__
 from ckpt_cli.api.thread import ThreadHandle
 from ckpt_cli.apply.archives import archive_header
 from ckpt_cli.commands.signatures import SignKey, signing_key
@@ -75,10 +76,10 @@ def _bundles(
     key: SigningKey | None, session: Session, threads: Iterator[ThreadHandle], folder: Path
 ) -> Iterator[dict[str, Any]]:
     info, made_at = session.rows.describe(), iso(session.now)
-    language = language_of(session.rows)
     for thread in threads:
+        language = language_of(session.rows, thread.id)
         path = folder / bundle_name(thread.id, made_at)
-        header = archive_header(thread.id, info, made_at, language)
+        header = archive_header(thread.id, info, made_at, language, __version__)
         counts = write_bundle(path, header, session.rows.rows(thread.id), key)
         yield _record(thread.id, path, sum(counts.values()))
 

@@ -129,7 +129,7 @@ complete -c ckpt -n '__ckpt_at "memory" 0' -a edit -d 'Edit a fact or a section 
 complete -c ckpt -n '__ckpt_at "memory edit" 0' -a '(__ckpt_ask item argument)'
 complete -c ckpt -n '__ckpt_at "memory" 0' -a delete -d 'Delete items and their vectors.'
 complete -c ckpt -n '__ckpt_at "memory delete" 0 9999' -a '(__ckpt_ask item argument)'
-complete -c ckpt -n '__ckpt_at "memory" 0' -a copy -d 'Copy items to another Store.'
+complete -c ckpt -n '__ckpt_at "memory" 0' -a copy -d 'Copy items to another Store of LangGraph.'
 complete -c ckpt -n '__ckpt_at "memory" 0' -a import -d 'Restore archived items.'
 complete -c ckpt -n '__ckpt_at "memory import" 0 9999' -F
 complete -c ckpt -n '__ckpt_at "" 0' -a replay -d 'Verify checkpoints against recorded writes.'
