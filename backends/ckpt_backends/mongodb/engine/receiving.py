@@ -9,6 +9,7 @@ documents.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -41,6 +42,10 @@ _ABOUT = 400
 _MOST_TURNED, _MOST_BYTES_TURNED = 2000, 64 << 20
 """Documents, and their bytes, that may be turned in one transaction. The server keeps all that a
 transaction changes in memory, and aborts it after 60 seconds."""
+_PATIENCE, _PAUSE = 75.0, 0.25
+"""Seconds for trying again after conflicts, and the pause between two attempts."""
+_CONFLICT = 112
+"""WriteConflict."""
 _TRANSIENT = "TransientTransactionError"
 _TOO_LARGE = {257, 388}
 """TransactionTooLarge, TransactionTooLargeForCache. Other errors of a transaction that is too large
@@ -76,7 +81,7 @@ class Receiver:
         listed = list(arrivals)
         ids = [one.thread_id for one in listed]
         self._check_ids(ids)
-        remove_staged(self._connection, self._layout, ids)
+        self._patiently(lambda: remove_staged(self._connection, self._layout, ids))
         self._check_heads(listed, None)
         self._known = self._there(ids)
         documents = (self._make(part) for one in listed for part in one.parts)
@@ -106,13 +111,29 @@ class Receiver:
             if size > _AT_ONCE:
                 break
         if size <= _AT_ONCE and self._connection.has_transactions:
-            with self._connection.transaction() as session:
-                self._begin(listed, session)
-                self._insert(first, session)
-                self._check_heads(listed, None)
+            self._patiently(lambda: self._add_at_once(listed, first))
             return
         self._insert(chain(_taken(first), documents), None)
         self._publish(listed)
+
+    def _add_at_once(
+        self, listed: Sequence[Arrival], documents: Iterable[tuple[str, Document]]
+    ) -> None:
+        with self._connection.transaction() as session:
+            self._begin(listed, session)
+            self._insert(documents, session)
+            self._check_heads(listed, None)
+
+    def _patiently(self, act: Callable[[], None]) -> None:
+        """Try again after conflicts: the server keeps the transaction of a killed run a minute."""
+        until = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return act()
+            except PyMongoError as error:
+                if not _is_conflict(error) or time.monotonic() > until:
+                    raise
+            time.sleep(_PAUSE)
 
     def _begin(self, listed: Sequence[Arrival], session: ClientSession) -> None:
         for one in listed:
@@ -220,6 +241,11 @@ class Receiver:
 
     def _collection(self, table: str) -> Any:
         return self._connection.raw(self._layout.collections[table])
+
+
+def _is_conflict(error: PyMongoError) -> bool:
+    is_conflict = isinstance(error, OperationFailure) and error.code == _CONFLICT
+    return is_conflict or error.has_error_label(_TRANSIENT)
 
 
 def _taken(listed: list[Any]) -> Iterator[Any]:
