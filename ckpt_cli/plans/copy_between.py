@@ -104,6 +104,9 @@ class CopySides:
         sums = {thread_id: PartsSum() for thread_id in thread_ids}
         if self.target is None:
             return sums
+        if not self.target.batches_rows:
+            # The parts of most layouts can be read from the rows of one thread only.
+            return {one: self.stored_sum(one, stored_digest) for one in thread_ids}
         for part in parts_of_rows(self.target_layout, self.target.rows_of(thread_ids)):
             thread_id = part.thread_id if isinstance(part, ValuePart) else part.key.thread_id
             sums[thread_id].add(part, stored_digest(part))

@@ -281,6 +281,8 @@ class Conversion:
                 # The first value of a channel, which no step has set. LangGraph.js makes it anew,
                 # and its own savers that store values apart leave it out.
                 continue
+            if channel not in versions and target.language is Language.JAVASCRIPT:
+                continue  # LangGraph.js stores the start value of a channel that nobody has written
             if channel not in versions:
                 raise CannotHold(f"{named} has a value, but no version")
             was_plain = from_plain_json(stored) if source.values is Place.APART_BUT_PLAIN else None
