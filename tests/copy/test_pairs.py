@@ -18,7 +18,7 @@ from ckpt_backends.transfer.parts import part_key
 from ckpt_backends.transfer.routes import parts_of_rows
 from tests.copy.conftest import Places, Sources
 from tests.copy.differing import difference
-from tests.copy.official import numbers, what_follows, what_is_read
+from tests.copy.official import PLAIN, what_follows, what_is_read
 from tests.copy.pairs import PAIRS, CopyPair
 from tests.support import ckpt
 
@@ -73,10 +73,13 @@ def can_be_made(layout: str) -> bool:
 
 
 def may_be_skipped(source: Harness, target: Harness) -> frozenset[str]:
-    """The threads that the official saver of the target cannot store either.
+    """The threads that the official saver of the target cannot store either, or would change.
 
-    In a body, a bytearray becomes bytes.
+    In a body, a bytearray becomes bytes. Only pickles have tuples, such as a message that was given
+    as a role and a text.
     """
+    if source.stores_pickles:
+        return frozenset({"chat", "chat-edited", "fork-chat", "root-messages"} | PLAIN)
     apart = form_of(source.name).values is not Place.BODY
     changed = apart and form_of(target.name).values is Place.BODY
     bytearrays = frozenset({"zoo-bytes"} if changed else ())
@@ -104,22 +107,20 @@ def _check_answers(source: Harness, target: Harness, name: str) -> None:
         theirs, ours = (
             ckpt("-s", one.url, *words, "-o", "json", "--", name) for one in (source, target)
         )
-        assert (ours.code, ours.err) == (theirs.code, theirs.err), (words, name)
+        assert ours.code == theirs.code, (words, name)
         if ours.code in {0, 1}:
-            theirs, ours = (_comparable(one.json) for one in (theirs, ours))
-            assert difference(ours, theirs, f"{words} {name}: ") == ""
+            without = {"values"} if source.omits_defaults or target.omits_defaults else set()
+            left = [_without(without, one.json) for one in (ours, theirs)]
+            assert difference(*left, f"{words} {name}: ") == ""
+        else:
+            assert ours.err == theirs.err
 
 
-def _comparable(answer: Any) -> Any:
-    """An answer without the random parts of versions."""
-    if isinstance(answer, list):
-        return [_comparable(one) for one in answer]
+def _without(names: set[str], answer: Any) -> Any:
+    """An answer without some fields. RedisSaver stores objects without their default values."""
     if not isinstance(answer, dict):
         return answer
-    found = {name: _comparable(one) for name, one in answer.items()}
-    if isinstance(found.get("versions"), dict) and "checkpoint_id" in found:
-        found["versions"] = numbers(found["versions"])
-    return found
+    return {name: value for name, value in answer.items() if name not in names}
 
 
 def _check_the_way_back(source: Harness, target: Harness, names: list[str], places: Places) -> None:
@@ -139,7 +140,7 @@ def _check_the_way_back(source: Harness, target: Harness, names: list[str], plac
             # PostgreSQL and MySQL store the snapshot of a DeltaChannel with all checkpoints of its
             # version, and bodies with only one of them.
             if is_same and not name.startswith("delta"):
-                assert difference(stored(back, name), stored(source, name), name) == ""
+                assert difference(stored(back, name), stored(source, name), name, exact=True) == ""
             else:
                 assert difference(what_is_read(back, name), what_is_read(source, name), name) == ""
 

@@ -12,7 +12,7 @@ from ckpt_backends.encryption import is_encrypted
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.transfer.bodies import OpenBody, close_body, open_body
 from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.form import Form, Place, Serializer
+from ckpt_backends.transfer.form import Form, Language, Place, Serializer
 from ckpt_backends.transfer.kept_values import KeptValues
 from ckpt_backends.transfer.metadata import converted_metadata
 from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
@@ -68,7 +68,7 @@ class Conversion:
             yield from parts
             return
         with closing(KeptValues()) as kept:
-            thread = _Thread(kept)
+            thread = _Thread(kept, self._target)
             for part in parts:
                 if isinstance(part, WritePart):
                     if part.channel == TASKS:
@@ -280,6 +280,8 @@ class Conversion:
                 # The first value of a channel, which no step has set. LangGraph.js makes it anew,
                 # and its own savers that store values apart leave it out.
                 continue
+            if channel not in versions and target.language is Language.JAVASCRIPT:
+                continue  # LangGraph.js stores the start value of a channel that nobody has written
             if channel not in versions:
                 raise CannotHold(f"{named} has a value, but no version")
             was_plain = from_plain_json(stored) if source.values is Place.APART_BUT_PLAIN else None
@@ -324,13 +326,16 @@ class _LastValues:
 class _Thread:
     """What was seen of a thread so far."""
 
-    def __init__(self, kept: KeptValues) -> None:
+    def __init__(self, kept: KeptValues, target: Form) -> None:
         self.kept = kept
+        self._is_javascript = target.language is Language.JAVASCRIPT
         self.sends = PendingSends(kept)
         self._last: dict[str, _LastValues] = {}
         self.order = ArrivalOrder()
         self.seen: dict[_Place, bytes] = {}
         """By namespace, channel and version, the digest of the value."""
+        self._plain: set[_Place] = set()
+        """Versions of LangGraph.js that have a value. Branches may use the same numbers."""
         self._absent: dict[_Place, str] = {}
         """By namespace, channel and version of a channel without a value, the thread's id."""
 
@@ -344,6 +349,10 @@ class _Thread:
         digest = blake2b(data, digest_size=8).digest()
         known = self.seen.setdefault(place, digest)
         if known is digest:
+            if self._is_javascript and place in self._absent and not _is_delta(value):
+                raise CannotHold(f"{named} has a value, but version '{place[2]}' elsewhere none")
+            if self._is_javascript and not _is_delta(value):
+                self._plain.add(place)
             return True
         if known not in (digest, _APART):
             raise CannotHold(f"{named} has another value than version '{place[2]}' elsewhere")
@@ -353,7 +362,13 @@ class _Thread:
         """Remember the channels of a body that have a version, but no value in the body."""
         for channel, version in found.versions.items():
             if channel not in found.values:
-                self._absent[key.checkpoint_ns, channel, version] = key.thread_id
+                place = key.checkpoint_ns, channel, version
+                self._absent[place] = key.thread_id
+                if self._is_javascript and place in self._plain:
+                    raise CannotHold(
+                        f"channel '{channel}' of {_named(key)} has no value, but version"
+                        f" '{version}' elsewhere"
+                    )
 
     def end(self, target: Form) -> Iterator[ValuePart]:
         """The marks of channels without a value, which are known at the end only.
@@ -369,3 +384,11 @@ class _Thread:
 
 def _named(key: CheckpointKey) -> str:
     return f"checkpoint '{key.checkpoint_id}'"
+
+
+def _is_delta(value: TypedBytes) -> bool:
+    """Whether a value is the snapshot of a DeltaChannel of LangGraph.js.
+
+    It is stored with one of the checkpoints of its version, and is right for all of them.
+    """
+    return b'"DeltaSnapshot"' in value.data[:64]
