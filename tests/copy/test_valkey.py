@@ -232,16 +232,18 @@ def test_an_order_that_another_layout_would_change_is_refused(
     name = "delta-rarely"
     parts = parts_from(sqlite_source(tmp_path / "delta.db", [name]), name)
     receive(url_of(place), Arrival(name, parts))
-    with open_store(place.url) as store:
-        assert parts_for(store, "sqlite", name)
-    turned = 0
-    for key in place.client.scan_iter("writes:*"):
-        stored = json.loads(place.client.get(key))
-        stored.sort(key=lambda one: (one["task_id"], one["idx"]), reverse=True)
-        place.client.set(key, json.dumps(stored))
-        turned += len({one["task_id"] for one in stored if one["channel"] == "items"}) > 1
-    assert turned
-    with open_store(place.url) as store:
-        assert parts_for(store, "valkey", name)
-        with pytest.raises(CannotHold, match="parallel tasks wrote to channel 'items'"):
-            parts_for(store, "sqlite", name)
+    for is_turned in (False, True):
+        several = 0
+        for key in place.client.scan_iter("writes:*"):
+            stored = json.loads(place.client.get(key))
+            stored.sort(key=lambda one: (one["task_id"], one["idx"]), reverse=is_turned)
+            place.client.set(key, json.dumps(stored))
+            several += len({one["task_id"] for one in stored if one["channel"] == "items"}) > 1
+        assert several
+        with open_store(place.url) as store:
+            assert parts_for(store, "valkey", name)
+            if not is_turned:
+                assert parts_for(store, "sqlite", name)
+                continue
+            with pytest.raises(CannotHold, match="parallel tasks wrote to channel 'items'"):
+                parts_for(store, "sqlite", name)
