@@ -71,7 +71,9 @@ COMMANDS = {
     ),
     "gc": CommandRef("gc:gc", "Delete orphaned rows.", CLEAN),
     "export": CommandRef("export:export", "Write threads to archive files, or as JSON.", CLEAN),
-    "import": CommandRef("import_:import_", "Restore archived threads, row for row.", CLEAN),
+    "import": CommandRef(
+        "import_:import_", "Restore archived threads, into a store of any layout.", CLEAN
+    ),
     "copy": CommandRef("copy:copy", "Copy threads to another store, of any layout.", MOVE),
     "rekey": CommandRef("rekey:rekey", "Encrypt threads with another key, or decrypt them.", MOVE),
     "du": CommandRef("du:du", "Show disk usage by thread, channel and type.", STORES),

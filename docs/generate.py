@@ -1,7 +1,8 @@
 """Writes all that the documents quote from the program.
 
 That is docs/cli.md, the console blocks in README.md and docs/tour.md, the matrix in docs/stores.md,
-the codes and their matrix in docs/doctor.md, and the keys in docs/tui.md. Run it after a change of
+the codes and their matrix in docs/doctor.md, the keys in docs/tui.md, and the matrices in
+docs/copy.md. Run it after a change of
 an option or of printed text: `python docs/generate.py`. A test compares each of them with what the
 program prints.
 """
@@ -21,11 +22,13 @@ from pathlib import Path
 from unittest.mock import patch
 
 from ckpt_backends.discovery import bundled, layouts
+from ckpt_backends.transfer.form import Language
 from ckpt_cli.app import COMMANDS
 from ckpt_cli.commands.memory import COMMANDS as MEMORY
 from ckpt_cli.commands.repair import COMMANDS as REPAIR
 from ckpt_cli.commands.sessions import COMMANDS as SESSIONS
 from ckpt_cli.commands.threads import COMMANDS as THREADS
+from ckpt_cli.core.copying.route_matrix import route_matrix
 from ckpt_cli.core.doctor import occurrence
 from ckpt_cli.core.doctor.codes import CODES
 from ckpt_cli.core.support_matrix import matrix
@@ -38,6 +41,7 @@ DOCS = Path(__file__).parent
 TARGET = DOCS / "cli.md"
 STORES = DOCS / "stores.md"
 CHECKS = DOCS / "doctor.md"
+COPIES = DOCS / "copy.md"
 SCREEN = DOCS / "tui.md"
 TOURS = (DOCS.parent / "README.md", DOCS / "tour.md")
 """Documents with console blocks, whose `$ ckpt` lines are run on the sample store."""
@@ -80,6 +84,26 @@ def checks(text: str) -> str:
     body = [[f"`{code}`", *found] for code, *found in cells]
     notes = "\n".join(reasons)
     return _between("<!-- occurrence -->\n", f"{_table([*head, *body])}\n{notes}\n", renewed)
+
+
+def copies(text: str) -> str:
+    """The text of docs/copy.md with the matrix of each language made anew."""
+    for language in Language:
+        text = _between(f"<!-- {language.value} -->\n", _routes(language), text)
+    return text
+
+
+def _routes(language: Language) -> str:
+    found = route_matrix(layouts(), language)
+    head = [["from \\ to", *(f"`{name}`" for name in found.targets)]]
+    rows = [[f"`{name}`", *cells] for name, *cells in found.rows]
+    table = _table([*head, ["---"] * (len(found.targets) + 1), *rows])
+    notes = "".join(f"{reason}\n" for reason in found.reasons)
+    closed = "".join(
+        f"Only sources are {', '.join(f'`{name}`' for name in names)}: {why}.\n"
+        for why, names in found.closed.items()
+    )
+    return "\n".join(filter(None, (table, notes, closed)))
 
 
 def _table(rows: Iterable[Iterable[str]]) -> str:
@@ -182,6 +206,6 @@ def _help(words: list[str]) -> str:
 
 if __name__ == "__main__":
     TARGET.write_text(reference(), "utf-8")
-    marked = ((STORES, stores), (CHECKS, checks), (SCREEN, screen))
+    marked = ((STORES, stores), (CHECKS, checks), (SCREEN, screen), (COPIES, copies))
     for path, renewed in (*marked, *((one, tour) for one in TOURS)):
         path.write_text(renewed(path.read_text("utf-8")), "utf-8")

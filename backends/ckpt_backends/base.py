@@ -60,6 +60,7 @@ class BaseStore(Store):
     """A `Store` that needs five queries. Their promises are those of `ckpt_backends.protocol`."""
 
     sums_sizes: bool = False
+    batches_rows: bool = False
     keys_expire: bool = False
     columns: Mapping[str, Collection[str]] = MappingProxyType({})
     """By table, the columns that `rows` returns, with `thread_id` in each table. Archives can bring
@@ -92,6 +93,13 @@ class BaseStore(Store):
 
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
         return [self.size(one) for one in thread_ids]
+
+    def rows_of(self, thread_ids: Sequence[str]) -> Iterator[Row]:
+        for one in thread_ids:
+            yield from self.rows(one)
+
+    def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
+        return {one for one in thread_ids if any(True for _ in self.rows(one))}
 
     def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
         for one in self.checkpoints(thread_id, body=True, metadata=True):

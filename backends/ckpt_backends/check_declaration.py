@@ -160,7 +160,9 @@ def _wrong_names(backend: Backend) -> Iterator[str]:
     for name in backend.layouts:
         if not _LAYOUT.fullmatch(name):
             yield f"layout '{name}' must consist of a-z, 0-9, - and _"
-    for name in (*backend.forms, *backend.creates.values()):
+    # The layouts of an engine may be declared by others.
+    made = backend.creates.values() if backend.layouts else ()
+    for name in (*backend.forms, *made):
         if name not in backend.layouts:
             yield f"'{name}' in forms or creates is not among the layouts"
     for name in backend.schemes:

@@ -115,6 +115,8 @@ class Store(Closing, Protocol):
 
     sums_sizes: bool
     """Whether the engine adds up the size of a thread in one query."""
+    batches_rows: bool
+    """Whether `rows_of` needs fewer queries than `rows` of each thread."""
     keys_expire: bool
     """Whether checkpoints may have a time to live; otherwise `expiries` is empty."""
     lists_by_scan: bool
@@ -283,6 +285,17 @@ class Store(Closing, Protocol):
 
         Rows that other rows depend on come first; checkpoints come last.
         """
+        ...
+
+    def rows_of(self, thread_ids: Sequence[str]) -> Iterator[Row]:
+        """All rows of some threads, which may be in memory at once.
+
+        Those of one thread come in the order of `rows`; those of several threads may be mixed.
+        """
+        ...
+
+    def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
+        """Those of these threads that have any row."""
         ...
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:

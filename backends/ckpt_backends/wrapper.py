@@ -33,6 +33,7 @@ class WrappedStore(Closing):
     def __init__(self, inner: Store) -> None:
         self.inner = inner
         self.sums_sizes = inner.sums_sizes
+        self.batches_rows = False
         self.keys_expire = inner.keys_expire
         self.lists_by_scan = inner.lists_by_scan
 
@@ -106,6 +107,13 @@ class WrappedStore(Closing):
 
     def rows(self, thread_id: str) -> Iterator[Row]:
         return self.inner.rows(thread_id)
+
+    def rows_of(self, thread_ids: Sequence[str]) -> Iterator[Row]:
+        for one in thread_ids:
+            yield from self.rows(one)
+
+    def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
+        return self.inner.threads_with_rows(thread_ids)
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
         return self.inner.own_rows(thread_id, rows)

@@ -10,19 +10,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from ckpt_backends.changes.removal import Removal
+from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import StoreChanged, Unreadable
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.transfer.convert import Conversion
-from ckpt_backends.transfer.digests import PartsSum, key_digest, part_digest
+from ckpt_backends.transfer.digests import PartsSum, key_digest, part_digest, stored_digest
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.parts import Arrival, Part
 from ckpt_cli.core.copying.outcomes import CopiedThread, CopyStep
 from ckpt_cli.core.copying.part_counts import PartCounts
-from ckpt_cli.plans.copy_between import CopySides, compare_thread, diverged, is_in_target
+from ckpt_cli.plans.copy_between import CopySides, compare_thread, diverged, equal_counts
 
 _BATCH_BYTES = 8 << 20
 """Converted parts in memory; a thread with more is streamed."""
-_BATCH_THREADS = 100
+_BATCH_THREADS = 200
 
 
 class ThreadCopier:
@@ -45,9 +46,13 @@ class ThreadCopier:
         batch: list[_Converted] = []
         size = 0
         self._refresh()
-        for thread_id in thread_ids:
+        there = self._target.threads_with_rows(thread_ids)
+        for thread_id, rows in self._sides.read_together(thread_ids):
             try:
-                one = self._started(thread_id)
+                if thread_id in there:
+                    one = self._continued(thread_id, rows)
+                else:
+                    one = self._new(thread_id, rows)
             except CannotHold as error:
                 yield CopiedThread(thread_id, CopyStep.SKIP, reason=error.message)
                 continue
@@ -65,22 +70,24 @@ class ThreadCopier:
         if batch:
             yield from self._deliver(batch)
 
-    def _started(self, thread_id: str) -> _Converted | CopiedThread:
-        """Convert a thread, or its first part if it is large; or say why it is not copied."""
-        if not is_in_target(self._sides, thread_id):
-            return _Converted.of(
-                thread_id, self._sides.converted(thread_id), self._sides.conversion
-            )
+    def _new(self, thread_id: str, rows: Iterable[Row] | None = None) -> _Converted:
+        """Convert a thread, or its first part if it is large."""
+        parts = self._sides.converted(thread_id, rows)
+        return _Converted.of(thread_id, parts, self._sides.conversion)
+
+    def _continued(self, thread_id: str, rows: Sequence[Row] | None) -> _Converted | CopiedThread:
+        """Convert what the target does not have of a thread; or say why it is not copied."""
+        counts = equal_counts(self._sides, thread_id, rows)
+        if counts is not None:
+            return CopiedThread(thread_id, CopyStep.PRESENT, counts, is_verified=True)
         found = compare_thread(self._sides, thread_id)
         if found.step is CopyStep.PRESENT:
             return CopiedThread(thread_id, found.step, found.counts, is_verified=True)
         if found.step is CopyStep.REPLACE:
-            if not self._replace:
+            if not (self._replace or found.is_behind):
                 return diverged(found)
             self._remove(thread_id)
-            made = _Converted.of(
-                thread_id, self._sides.converted(thread_id), self._sides.conversion
-            )
+            made = self._new(thread_id)
             made.step, made.removed = CopyStep.REPLACE, found.kept
             return made
         missing = found.missing
@@ -118,8 +125,12 @@ class ThreadCopier:
                 yield from self._deliver([one])
             return
         self._target.refresh()
+        small = [one.thread_id for one in batch if one.rest is None and one.whole is None]
+        stored = self._sides.stored_sums(small)
         for one in batch:
-            yield self._verified(one)
+            if stored.get(one.thread_id) != one.sum:
+                self._verify(one)
+            yield one.copied()
 
     def _failed(self, one: _Converted, error: StoreChanged | CannotHold) -> CopiedThread:
         """Return the outcome for a thread that could not be added.
@@ -127,21 +138,17 @@ class ThreadCopier:
         An engine without transactions may have added it with others, before one of them failed.
         """
         self._target.refresh()
-        if isinstance(error, StoreChanged) and self._sum_there(one) == (one.whole or one.sum):
-            return self._verified(one)
+        if not isinstance(error, StoreChanged) or one.rest is not None:
+            return CopiedThread(one.thread_id, CopyStep.SKIP, reason=error.message)
+        if self._sides.stored_sum(one.thread_id, part_digest) == one.exact_sum():
+            return one.copied()
         return CopiedThread(one.thread_id, CopyStep.SKIP, reason=error.message)
 
-    def _sum_there(self, one: _Converted) -> PartsSum:
-        """Return the sum of what the target has of a thread."""
-        found = PartsSum()
-        for part in self._sides.stored(one.thread_id):
-            found.add(part, part_digest(part))
-        return found
-
-    def _verified(self, one: _Converted) -> CopiedThread:
+    def _verify(self, one: _Converted) -> None:
         """Read a thread back. Raises `Unreadable` if it is not what was sent."""
-        wanted = one.whole or one.sum
-        found = self._sum_there(one)
+        if one.rest is not None and self._sides.stored_sum(one.thread_id, stored_digest) == one.sum:
+            return
+        found, wanted = self._sides.stored_sum(one.thread_id, part_digest), one.exact_sum()
         if found != wanted:
             raise Unreadable(
                 f"thread '{one.thread_id}' is not the same in the target: {found.checkpoints}"
@@ -149,16 +156,6 @@ class ThreadCopier:
                 f" {wanted.checkpoints}, {wanted.writes} and {wanted.values}",
                 hint="the source still has it; compare both with `ckpt doctor --deep`",
             )
-        counts = one.whole_counts or one.counts
-        return CopiedThread(
-            one.thread_id,
-            one.step,
-            counts,
-            one.counts.parts,
-            is_verified=True,
-            removed=one.removed,
-            unexpiring=one.unexpiring,
-        )
 
 
 class _Converted:
@@ -173,6 +170,9 @@ class _Converted:
         self.counts = PartCounts()
         """Of the parts that were converted so far."""
         self.sum = PartsSum()
+        """Of these parts, by `stored_digest`."""
+        self._exact = PartsSum()
+        """Of the rest, by `part_digest`."""
         self.step = CopyStep.COPY
         self.removed = PartCounts()
         self.heads: dict[str, str] = {}
@@ -195,6 +195,26 @@ class _Converted:
         made.unexpiring = conversion.unexpiring - before
         return made
 
+    def exact_sum(self) -> PartsSum:
+        """The sum that the target has to have, by `part_digest`."""
+        if self.whole is not None:
+            return self.whole
+        for part in self.parts:
+            self._exact.add(part, part_digest(part))
+        return self._exact
+
+    def copied(self) -> CopiedThread:
+        """The outcome after the thread was read back."""
+        return CopiedThread(
+            self.thread_id,
+            self.step,
+            self.whole_counts or self.counts,
+            self.counts.parts,
+            is_verified=True,
+            removed=self.removed,
+            unexpiring=self.unexpiring,
+        )
+
     def arrival(self) -> Arrival:
         """The thread for the target, read once."""
         counted = (self._counted(part) for part in self.rest or ())
@@ -202,8 +222,9 @@ class _Converted:
 
     def _counted(self, part: Part) -> Part:
         self._count(part)
+        self._exact.add(part, part_digest(part))
         return part
 
     def _count(self, part: Part) -> None:
         self.counts.add(part)
-        self.sum.add(part, part_digest(part))
+        self.sum.add(part, stored_digest(part))

@@ -8,13 +8,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from ckpt_backends.discovery import backend_of
-from ckpt_backends.errors import StoreUnavailable, UnknownLayout, Unsupported, UsageError
+from ckpt_backends.errors import StoreUnavailable, UnknownLayout, UsageError
 from ckpt_backends.open_for_writing import create_store, open_writable
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_backends.transfer.convert import Conversion
 from ckpt_backends.transfer.form import Language
-from ckpt_backends.transfer.routes import route
+from ckpt_backends.transfer.routes import created_layout, route
 from ckpt_backends.transfer.sealing import Sealing
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.apply.copy_between import ThreadCopier
@@ -58,9 +58,9 @@ def opened_sides(
     with ExitStack() as stack:
         source = stack.enter_context(open_store(terms.source))
         here = source.describe()
-        target = _opened_target(terms)
+        target = opened_target(terms.target, create=terms.create)
         if target is None:
-            layout = _created_layout(terms)
+            layout = created_layout(terms.target, terms.language)
         else:
             layout = stack.enter_context(target).describe().layout
         way = route(here.layout, layout, terms.language)
@@ -78,30 +78,28 @@ def _check_different(terms: CopyTerms) -> None:
         raise UsageError("the source and the target are the same store")
 
 
-def _opened_target(terms: CopyTerms) -> Store | None:
+def opened_target(url: StoreUrl, *, create: bool) -> Store | None:
     """Return the target; None if it is not there yet and would be made."""
     try:
-        return open_store(terms.target)
+        return open_store(url)
     except (UnknownLayout, StoreUnavailable) as error:
-        backend = backend_of(terms.target.scheme)
+        backend = backend_of(url.scheme)
         if backend is None or not backend.create:
             raise
         is_missing = isinstance(error, UnknownLayout) or (
-            backend.is_local and not os.path.exists(terms.target.path)
+            backend.is_local and not os.path.exists(url.path)
         )
-        if terms.create and is_missing:
+        if create and is_missing:
             return None
-        if not terms.create:
+        if not create:
             error.hint = "; ".join(filter(None, (error.hint, _CREATE)))
         raise
 
 
-def _created_layout(terms: CopyTerms) -> str:
-    backend = backend_of(terms.target.scheme)
-    assert backend is not None  # noqa: S101 - `_opened_target` found it
-    if terms.language not in backend.creates:
-        raise Unsupported(f"cannot make a store for {terms.language} threads in '{terms.target}'")
-    return backend.creates[terms.language]
+def make_target(url: StoreUrl, language: Language) -> Store:
+    """Make an empty store and open it. Raises `Refused` if something else is there."""
+    create_store(url, language)
+    return open_store(url)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from ckpt_cli.plans.copy_between import planned_copy
 from ckpt_cli.threads.opening import Opening
 from ckpt_cli.threads.parallel import of_threads
 
-_THREADS_AT_ONCE = 50
+_THREADS_AT_ONCE = 200
 
 
 def plan_threads(

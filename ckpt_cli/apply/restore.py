@@ -9,9 +9,11 @@ from ckpt_backends.changes.bundle import Bundle
 from ckpt_backends.changes.rows import Restored
 from ckpt_backends.errors import CkptError, PartlyDone
 from ckpt_backends.open_for_writing import open_writable_memory
-from ckpt_backends.protocol import Store
+from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.url import StoreUrl
+from ckpt_cli.apply.copy_between import ThreadCopier
 from ckpt_cli.apply.writable import refuse_copy, writable_store
+from ckpt_cli.plans.archived_thread import ArchiveSides, restored_of
 
 
 @dataclass(slots=True)
@@ -48,14 +50,38 @@ class RestoreReport:
 
 
 def restore_threads(
-    url: StoreUrl, bundles: Iterable[Bundle], readers: Iterable[Store]
+    url: StoreUrl,
+    bundles: Iterable[Bundle],
+    readers: Iterable[Store],
+    sides_of: Callable[[Bundle], ArchiveSides | None],
 ) -> RestoreReport:
-    """Restore archived threads row for row. Raises what `open_writable` raises."""
+    """Restore archived threads. Raises what `open_writable` raises.
+
+    `sides_of` returns None for an archive of the store's own layout, which is restored row for row.
+    """
     report = RestoreReport()
     with writable_store(url, readers) as writable:
+
+        def restore(bundle: Bundle) -> Restored:
+            sides = sides_of(bundle)
+            if sides is None:
+                return writable.restore(bundle.rows())
+            return _converted(bundle, sides, writable)
+
         for one in bundles:
-            report.add(one, lambda bundle: writable.restore(bundle.rows()))
+            report.add(one, restore)
     return report
+
+
+def _converted(bundle: Bundle, sides: ArchiveSides, writable: WritableStore) -> Restored:
+    """Restore the archive of another layout."""
+    if sides.target is None:
+        raise ValueError("the target is made before archives are restored")
+    if sides.has_expired:
+        return Restored(0, 0, bundle.size)
+    copier = ThreadCopier(sides, sides.target, writable, replace=False)
+    (done,) = copier.copy([bundle.header.thread_id or ""])
+    return restored_of(done)
 
 
 def restore_memory(url: StoreUrl, bundles: Iterable[Bundle]) -> RestoreReport:

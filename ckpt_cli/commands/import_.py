@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 from ckpt_backends import shell
-from ckpt_backends.changes.bundle import Bundle, Header, bundles_in, read_header
-from ckpt_backends.changes.rows import Restored, Row, compare
-from ckpt_backends.errors import NotFound, PartlyDone, Refused, Unsupported
-from ckpt_backends.model import StoreInfo
+from ckpt_backends.changes.bundle import Bundle, bundles_in, read_header
+from ckpt_backends.changes.rows import Restored
+from ckpt_backends.errors import NotFound, PartlyDone
+from ckpt_backends.transfer.form import Language
+from ckpt_cli.apply.copy_stores import make_target, opened_target
 from ckpt_cli.apply.restore import RestoreReport, restore_threads
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.signatures import AllowPickle, Trust, TrustedKeys, signed_by
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import DryRun, Yes, argument
+from ckpt_cli.options import DryRun, Yes, argument, flag, option, takes
+from ckpt_cli.plans.import_target import ArchiveChecks, ImportTarget
 from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
@@ -33,19 +36,31 @@ _COLUMNS = (
 )
 
 
-def import_(
-    session: Session,
-    files: Annotated[list[Path], argument("FILE...", "Bundles, or folders of bundles.")],
-    trusted_key: TrustedKeys = None,
-    allow_pickle: AllowPickle = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-) -> None:
-    """Restore archived threads, row for row.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOptions:
+    """The arguments and options of `ckpt import`."""
+
+    files: Annotated[list[Path], argument("FILE...", "Bundles, or folders of bundles.")]
+    to: Annotated[
+        str | None, option("STORE", "Restore into this file, URL or profile, not that of -s.")
+    ] = None
+    create: Annotated[bool, flag("Make the store if nothing is there.", "--create")] = False
+    trusted_key: TrustedKeys = None
+    allow_pickle: AllowPickle = False
+    dry_run: DryRun = False
+    yes: Yes = False
+
+
+@takes(ImportOptions)
+def import_(session: Session, options: ImportOptions) -> None:
+    """Restore archived threads, into a store of any layout.
 
     Checks every bundle before anything is written, and restores each in one transaction. Rows
     that exist already are left alone. If one exists with different contents, nothing of that
     bundle is restored. An interrupted import can be run again.
+
+    A bundle of the store's own layout is restored row for row. A bundle of another layout is
+    converted as by `ckpt copy`, and refused where `copy` would skip the thread.
 
     A pickle runs code in the agent that loads it. Archives that hold one are refused unless
     --allow-pickle is given. A note says who signed an archive; anyone can make a key, so this
@@ -57,32 +72,32 @@ def import_(
     \b
       ckpt -s agent.db import backups --dry-run
       ckpt -s agent.db import backups/user-42-*.ckpt.gz --yes
+      ckpt import backups --to postgresql://db/agents --create
       ckpt -s agent.db import backups --trusted-key backup-key.pub --yes
     """
-    if not dry_run:
-        refuse_copy(session.names.store_url)
-    info = session.store.describe()
-    paths = list(_paths(session, files))
-    trust = Trust.of(trusted_key, allow_pickle=allow_pickle)
-    checked = partial(_checked, session, info, trust)
-    bundles = list(map(checked, progress(paths, total=len(paths), label="checking")))
-    trust.report(session, bundles)
-    label = "comparing" if dry_run else "restoring"
-    seen = progress(bundles, total=len(bundles), label=label)
-    if dry_run:
-        report = RestoreReport()
-        for one in seen:
-            report.add(one, partial(_compared, session, [before for before, _ in report.done]))
-    else:
-        if not yes:
-            rows = counted(sum(one.size for one in bundles), "row")
-            confirm(f"Restore {counted(len(bundles), 'thread')} ({rows}) into '{info.url}'?")
-        report = restore_threads(session.names.store_url, seen, (session.store, session.rows))
+    names = session.names
+    url = names.store_url if options.to is None else names.url_of(options.to)
+    if not options.dry_run:
+        refuse_copy(url)
+    with ExitStack() as stack:
+        if options.to is None and not options.create:
+            target = ImportTarget(url, session.store, session.rows)
+        else:
+            opened = opened_target(url, create=options.create)
+            found = opened if opened is None else stack.enter_context(opened)
+            target = ImportTarget(url, found, found)
+        paths = list(_paths(session, options.files))
+        trust = Trust.of(options.trusted_key, allow_pickle=options.allow_pickle)
+        checks = ArchiveChecks(target)
+        checked = partial(_checked, trust, checks)
+        bundles = list(map(checked, progress(paths, total=len(paths), label="checking")))
+        trust.report(session, bundles)
+        report = _restored(options, checks, bundles, stack)
     # Everything is written before anything is printed, so that a closed pipe stops nothing.
     session.output.records((_record(*one) for one in report.done), _COLUMNS)
-    if dry_run:
+    if options.dry_run:
         session.note("dry run: nothing was written")
-    report.raise_failures("bundles", "would not be" if dry_run else "were not")
+    report.raise_failures("bundles", "would not be" if options.dry_run else "were not")
     if report.expired:
         raise PartlyDone(
             f"{counted(report.expired, 'row')} left out: their time to live has passed",
@@ -110,40 +125,36 @@ def _paths(session: Session, files: Iterable[Path]) -> Iterator[Path]:
                 yield one
 
 
-def _checked(session: Session, info: StoreInfo, trust: Trust, path: Path) -> Bundle:
+def _checked(trust: Trust, checks: ArchiveChecks, path: Path) -> Bundle:
     """A bundle that is complete, fits the store and is accepted."""
-    return trust.checked(path, partial(_fitting, path, session, info))
+    return trust.checked(path, partial(checks.fitting, path))
 
 
-def _fitting(
-    path: Path, session: Session, info: StoreInfo, header: Header, rows: Iterator[Row]
-) -> Iterator[Row]:
-    """The rows of a bundle that fits the store, if all belong to its thread."""
-    if header.thread_id is None:
-        raise Refused(
-            f"cannot import '{path}': it holds long-term memory",
-            hint=shell.command("ckpt", "memory", "import", ids=[str(path)]),
-        )
-    if header.layout != info.layout:
-        raise Refused(
-            f"cannot import '{path}': its layout is '{header.layout}',"
-            f" '{info.url}' has '{info.layout}'",
-            hint="import it into a store of the same layout",
-        )
-    try:
-        yield from session.store.own_rows(header.thread_id, rows)
-    except (Refused, Unsupported) as error:
-        error.message = f"cannot import '{path}': {error.message}"
-        error.hint = error.hint or f"look at its rows: zcat {shell.word(str(path))} | less"
-        raise
-
-
-def _compared(session: Session, before: Sequence[Bundle], bundle: Bundle) -> Restored:
-    """What an import would do after other bundles. Raises what it would raise."""
-    store, thread_id = session.rows, bundle.header.thread_id
-    same = [one.rows() for one in before if one.header.thread_id == thread_id]
-    stored = chain(store.rows(thread_id or ""), *same)
-    return compare(bundle.rows(), stored, store.row_key)
+def _restored(
+    options: ImportOptions,
+    checks: ArchiveChecks,
+    bundles: Sequence[Bundle],
+    stack: ExitStack,
+) -> RestoreReport:
+    """Restore the bundles, or compare them with the store."""
+    target = checks.target
+    label = "comparing" if options.dry_run else "restoring"
+    seen = progress(bundles, total=len(bundles), label=label)
+    if options.dry_run:
+        report = RestoreReport()
+        for one in seen:
+            report.add(one, partial(checks.compared, [before for before, _ in report.done]))
+        return report
+    if not options.yes:
+        rows = counted(sum(one.size for one in bundles), "row")
+        made = "Make the store, and restore" if target.rows is None else "Restore"
+        confirm(f"{made} {counted(len(bundles), 'thread')} ({rows}) into '{target.url}'?")
+    if target.rows is None:
+        languages = [checks.language_of(one) for one in bundles]
+        made_store = make_target(target.url, languages[0] if languages else Language.PYTHON)
+        checks.is_made(stack.enter_context(made_store))
+    readers = [one for one in (target.store, target.rows) if one is not None]
+    return restore_threads(target.url, seen, readers, checks.sides_of)
 
 
 def _record(bundle: Bundle, done: Restored) -> dict[str, Any]:

@@ -40,7 +40,7 @@ COMMANDS = {
     "export": CommandRef("memory:export", "Export items with their values as JSON."),
     "edit": CommandRef("memory_edit:edit", "Edit a fact or a section of DeerFlow's memory."),
     "delete": CommandRef("memory_delete:delete", "Delete items and their vectors."),
-    "copy": CommandRef("memory_copy:copy", "Copy items to another Store."),
+    "copy": CommandRef("memory_copy:copy", "Copy items to another Store of LangGraph."),
     "import": CommandRef("memory_import:import_", "Restore archived items."),
 }
 

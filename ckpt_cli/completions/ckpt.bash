@@ -143,6 +143,7 @@ _ckpt_answer() {
             *" --scope") kind="words:blobs writes calls all" ;;
             *" --format") kind="words:bundle jsonl" ;;
             "export --to") kind="file" ;;
+            "import --to") kind="store" ;;
             "copy --to") kind="store" ;;
             *" --new-key-file") kind="file" ;;
             *" --by") kind="words:thread channel ns type table" ;;
@@ -183,7 +184,7 @@ _ckpt_answer() {
             purge) kind="words:--older-than --expired --match --where --status --keep-last --keep-within --keep-tips --protect --include-interrupted --include-pending --include-error --archive --sign-key --plan-out --plan --max-duration --batch --sleep --vacuum --memory --dry-run --yes" ;;
             gc) kind="words:--scope --grace --archive --sign-key --batch --dry-run --yes" ;;
             export) kind="words:--format --to --sign-key" ;;
-            import) kind="words:--trusted-key --allow-pickle --dry-run --yes" ;;
+            import) kind="words:--to --create --trusted-key --allow-pickle --dry-run --yes" ;;
             copy) kind="words:--to --match --where --all --create --replace --new-key-file --encrypt --decrypt --jobs --dry-run --yes" ;;
             rekey) kind="words:--match --where --all --new-key-file --encrypt --decrypt --vacuum --dry-run --yes" ;;
             du) kind="words:--by --top" ;;

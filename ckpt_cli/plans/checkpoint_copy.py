@@ -133,6 +133,7 @@ def add_copy(
     original = whole(made.store, stored.key)
     body = read_body(original)
     check_body(stored.key, body)
+    _check_values(original)
     form, why = form_of(body, _delta_writes(reader, stored), sibling=root.sibling)
     edited = edit_copy_of(reader, made.store, stored, key, root.edits, root.edges, root.known)
     kept = null_writes(stored.writes)
@@ -194,6 +195,15 @@ def edit_copy_of(
     elif numbered and not found.blobs:
         raise_version(found, original, body, key.checkpoint_ns, version)
     return found
+
+
+def _check_values(original: Checkpoint) -> None:
+    """Raise `Unsupported` if the store cannot find the values that an encrypted body names."""
+    if original.body is not None and original.body.encrypted and original.blobs is not None:
+        raise Unsupported(
+            f"cannot copy checkpoint '{original.key.checkpoint_id}': its body is encrypted",
+            hint="it names its values; decrypt the thread first: `ckpt rekey THREAD --decrypt`",
+        )
 
 
 def _check_open(stored: Moment) -> None:

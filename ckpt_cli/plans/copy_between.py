@@ -2,25 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from ckpt_backends.changes.rows import Row
+from ckpt_backends.model import ThreadSize
 from ckpt_backends.protocol import Store
 from ckpt_backends.transfer.convert import Conversion
-from ckpt_backends.transfer.digests import PartsSum, StoredParts, key_digest, part_digest
+from ckpt_backends.transfer.digests import (
+    PartsSum,
+    StoredParts,
+    key_digest,
+    part_digest,
+    stored_digest,
+)
 from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart
+from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
 from ckpt_backends.transfer.routes import parts_of_rows
+from ckpt_cli.core.copying.answers import went_on
 from ckpt_cli.core.copying.outcomes import CopiedThread, CopyStep
 from ckpt_cli.core.copying.part_counts import PartCounts
+
+_TOGETHER = 8 << 20
+"""Bytes of small threads that are read together."""
+_ROWS_AT_ONCE, _BYTES_AT_ONCE = 100, 1 << 20
+"""Rows and bytes after which the progress is told."""
+
+
+class RowSource(Protocol):
+    """Where the rows of threads come from: a store, or an archive."""
+
+    def rows(self, thread_id: str) -> Iterator[Row]:
+        """All rows of a thread."""
+        ...
+
+    def refresh(self) -> None:
+        """Make later reads see later changes."""
+        ...
+
+
+@runtime_checkable
+class TogetherSource(RowSource, Protocol):
+    """A source that may read the rows of several threads with one query."""
+
+    batches_rows: bool
+
+    def rows_of(self, thread_ids: Sequence[str]) -> Iterator[Row]:
+        """All rows of some threads."""
+        ...
+
+    def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
+        """The sizes of some threads, in the given order."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class CopySides:
     """Both stores of a copy, with the conversion between them."""
 
-    source: Store
+    source: RowSource
     """With rows as stored: neither decrypted nor redacted."""
     source_layout: str
     target: Store | None
@@ -28,12 +69,45 @@ class CopySides:
     target_layout: str
     conversion: Conversion
     watch: Callable[[int], None] = lambda _: None
-    """Is told the number of bytes of each row that was read from the source."""
+    """Is told the bytes of rows that were read from the source."""
 
-    def converted(self, thread_id: str) -> Iterator[Part]:
-        """Yield the parts of a thread in the form of the target. Raises `CannotHold`."""
-        rows = self._watched(self.source.rows(thread_id))
-        yield from self.conversion.of_thread(parts_of_rows(self.source_layout, rows))
+    def converted(self, thread_id: str, rows: Iterable[Row] | None = None) -> Iterator[Part]:
+        """Yield the parts of a thread in the form of the target. Raises `CannotHold`.
+
+        `rows` is the thread's rows, if they are read.
+        """
+        watched = self._watched(self.source.rows(thread_id) if rows is None else rows)
+        yield from self.conversion.of_thread(parts_of_rows(self.source_layout, watched))
+
+    def read_together(self, thread_ids: Sequence[str]) -> Iterator[tuple[str, list[Row] | None]]:
+        """Yield threads with their rows, small ones read together; None if they are not read."""
+        source = self.source
+        if not (isinstance(source, TogetherSource) and source.batches_rows):
+            yield from ((thread_id, None) for thread_id in thread_ids)
+            return
+        some: list[str] = []
+        total = 0
+        sizes = source.sizes(thread_ids)
+        for thread_id, size in zip(thread_ids, sizes, strict=True):
+            if size.bytes > _TOGETHER:
+                yield thread_id, None
+                continue
+            if total + size.bytes > _TOGETHER:
+                yield from _rows_of(source, some)
+                some, total = [], 0
+            some.append(thread_id)
+            total += size.bytes
+        yield from _rows_of(source, some)
+
+    def stored_sums(self, thread_ids: Sequence[str]) -> dict[str, PartsSum]:
+        """Return the sums of what the target has of some small threads, by `stored_digest`."""
+        sums = {thread_id: PartsSum() for thread_id in thread_ids}
+        if self.target is None:
+            return sums
+        for part in parts_of_rows(self.target_layout, self.target.rows_of(thread_ids)):
+            thread_id = part.thread_id if isinstance(part, ValuePart) else part.key.thread_id
+            sums[thread_id].add(part, stored_digest(part))
+        return sums
 
     def stored(self, thread_id: str) -> Iterator[Part]:
         """Yield the parts of a thread that the target has."""
@@ -41,10 +115,25 @@ class CopySides:
             return
         yield from parts_of_rows(self.target_layout, self.target.rows(thread_id))
 
+    def stored_sum(self, thread_id: str, digest: Callable[[Part], bytes]) -> PartsSum:
+        """Return the sum of what the target has of a thread of any size."""
+        total = PartsSum()
+        for part in self.stored(thread_id):
+            total.add(part, digest(part))
+        return total
+
     def _watched(self, rows: Iterable[Row]) -> Iterator[Row]:
+        size = number = 0
         for row in rows:
-            self.watch(sum(len(c) for c in row.cells.values() if isinstance(c, bytes | str)))
+            for cell in row.cells.values():
+                if isinstance(cell, bytes | str):
+                    size += len(cell)
+            number += 1
+            if number == _ROWS_AT_ONCE or size > _BYTES_AT_ONCE:
+                self.watch(size)
+                size = number = 0
             yield row
+        self.watch(size)
 
     def heads(self, thread_id: str) -> dict[str, str]:
         """Return, by namespace, the newest checkpoint that the target has of a thread."""
@@ -52,6 +141,14 @@ class CopySides:
         for one in () if self.target is None else self.target.checkpoints(thread_id):
             heads.setdefault(one.key.checkpoint_ns, one.key.checkpoint_id)
         return heads
+
+
+def _rows_of(source: TogetherSource, thread_ids: Sequence[str]) -> Iterator[tuple[str, list[Row]]]:
+    found: dict[object, list[Row]] = {thread_id: [] for thread_id in thread_ids}
+    for row in source.rows_of(thread_ids):
+        found[row.cells["thread_id"]].append(row)
+    for thread_id in thread_ids:
+        yield thread_id, found.pop(thread_id)
 
 
 @dataclass(slots=True)
@@ -73,11 +170,22 @@ class ThreadComparison:
     """By namespace, the newest checkpoint in the target."""
     kept: PartCounts
     """What the target has of the thread now."""
+    is_behind: bool = False
+    """Whether the target only has answers and questions that the source has replaced since."""
 
 
-def is_in_target(sides: CopySides, thread_id: str) -> bool:
-    """Return whether the target has any row of a thread."""
-    return sides.target is not None and any(True for _ in sides.target.rows(thread_id))
+def equal_counts(
+    sides: CopySides, thread_id: str, rows: Iterable[Row] | None = None
+) -> PartCounts | None:
+    """Return the counts of a thread if the target has all of it in the same spelling, else None.
+
+    `rows` is the thread's rows, if they are read. Raises `CannotHold`.
+    """
+    counts, total = PartCounts(), PartsSum()
+    for part in sides.converted(thread_id, rows):
+        counts.add(part)
+        total.add(part, stored_digest(part))
+    return counts if sides.stored_sum(thread_id, stored_digest) == total else None
 
 
 def compare_thread(sides: CopySides, thread_id: str) -> ThreadComparison:
@@ -90,6 +198,7 @@ def compare_thread(sides: CopySides, thread_id: str) -> ThreadComparison:
     counts, total = PartCounts(), PartsSum()
     missing: set[bytes] = set()
     conflict = ""
+    replaced: list[WritePart] = []
     for part in sides.converted(thread_id):
         key, digest = key_digest(part), part_digest(part)
         counts.add(part)
@@ -97,17 +206,30 @@ def compare_thread(sides: CopySides, thread_id: str) -> ThreadComparison:
         known = left.pop(key, None)
         if known is None:
             missing.add(key)
+        elif known != digest and isinstance(part, WritePart) and part.idx < 0:
+            replaced.append(part)
         elif known != digest and not conflict:
             conflict = f"{_words(part)} differs"
     if left and not conflict:
         conflict = f"it has {len(left)} rows that the source does not have"
+    is_behind = False
+    if replaced and not conflict:
+        conflict = f"{_words(replaced[0])} differs"
+        before = {key_digest(part) for part in replaced}
+        stored_now = sides.stored(thread_id)
+        old = [
+            one for one in stored_now if isinstance(one, WritePart) and key_digest(one) in before
+        ]
+        is_behind = went_on(old, replaced, has_more=bool(missing))
     step = CopyStep.ADD if missing else CopyStep.PRESENT
     if conflict:
         step = CopyStep.REPLACE
     elif not stored.digests:
         step = CopyStep.COPY
     heads = sides.heads(thread_id) if stored.digests else {}
-    return ThreadComparison(thread_id, step, counts, total, missing, conflict, heads, kept)
+    return ThreadComparison(
+        thread_id, step, counts, total, missing, conflict, heads, kept, is_behind
+    )
 
 
 def planned_copy(sides: CopySides, thread_id: str, *, replace: bool) -> CopiedThread:
@@ -116,7 +238,7 @@ def planned_copy(sides: CopySides, thread_id: str, *, replace: bool) -> CopiedTh
         found = compare_thread(sides, thread_id)
     except CannotHold as error:
         return CopiedThread(thread_id, CopyStep.SKIP, reason=error.message)
-    if found.step is CopyStep.REPLACE and not replace:
+    if found.step is CopyStep.REPLACE and not (replace or found.is_behind):
         return diverged(found)
     added = found.counts.parts if found.step is CopyStep.REPLACE else len(found.missing)
     removed = found.kept if found.step is CopyStep.REPLACE else PartCounts()

@@ -360,6 +360,8 @@ def test_an_encrypted_thread_is_read_copied_and_resumed(
     monkeypatch.setenv("LANGGRAPH_AES_KEY", key)
     shown = ckpt("-s", redis_url, "show", "trip", "-o", "json").json
     assert shown["values"]["items"] == ["in trip", "from a", "from b"]
+    assert ckpt("-s", redis_url, "rollback", "trip", "~1", "--yes").code == 0
+    assert ckpt("-s", redis_url, "undo", "trip", "--yes").code == 0
     done = ckpt("-s", redis_url, "fork", "trip", "~1", "--to", "new", "--yes", "-o", "json")
     assert done.code == 0, done.err
     stored = client(redis_url).get(name_of(redis_url, "checkpoint", "new"))

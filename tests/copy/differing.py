@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 _LONG = 300
 
 
+_VERSION = re.compile(r"(\d{32})\.[\d.]+")
+"""A version of a channel that a saver counts as a text."""
+
+
 def difference(ours: Any, theirs: Any, where: str = "") -> str:
-    """Return the first place where two values differ, with both; `''` if they are equal."""
+    """Return the first place where two values differ, with both; `''` if they are equal.
+
+    Some savers count versions as texts, others as integers.
+    """
+    ours, theirs = _version(ours), _version(theirs)
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for name in ours.keys() | theirs.keys():
             if name not in ours or name not in theirs:
-                return f"{where}/{name} is {'there' if name in ours else 'missing'}"
+                return f"{where}/{name}: {str(ours)[:_LONG]} is not {str(theirs)[:_LONG]}"
             if found := difference(ours[name], theirs[name], f"{where}/{name}"):
                 return found
         return ""
@@ -25,3 +34,8 @@ def difference(ours: Any, theirs: Any, where: str = "") -> str:
     if json.dumps(ours, default=repr) == json.dumps(theirs, default=repr):  # 1 is not 1.0
         return ""
     return f"{where}: {str(ours)[:_LONG]} is not {str(theirs)[:_LONG]}"
+
+
+def _version(value: Any) -> Any:
+    found = _VERSION.fullmatch(value) if isinstance(value, str) else None
+    return value if found is None else int(found[1])

@@ -26,7 +26,7 @@ from tests.support import ROOT, ckpt
 @contextmanager
 def working_agent(path: Path) -> Iterator[subprocess.Popen[str]]:
     """Start the agent, and wait for its first turns."""
-    words = [sys.executable, "-m", "tests.copy.working_agent", path]
+    words = [sys.executable, "-m", "tests.copy.working_agent", str(path)]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -13,12 +13,12 @@ from ckpt_backends.model import TypedBytes
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.transfer.bodies import open_body
-from ckpt_backends.transfer.form import Form, Language
+from ckpt_backends.transfer.form import Form, Language, Place
 from ckpt_backends.transfer.parts import part_key
 from ckpt_backends.transfer.routes import parts_of_rows
 from tests.copy.conftest import Places, Sources
 from tests.copy.differing import difference
-from tests.copy.official import what_follows, what_is_read
+from tests.copy.official import numbers, what_follows, what_is_read
 from tests.copy.pairs import PAIRS, CopyPair
 from tests.support import ckpt
 
@@ -31,7 +31,7 @@ def test_a_copied_thread_is_the_same(pair: CopyPair, sources: Sources, places: P
     source = sources(pair.source, pair.only)
     with places(pair.target) as target:
         skipped = copy_all(source.harness, target)
-        assert skipped.keys() <= may_be_skipped(target), skipped
+        assert skipped.keys() <= may_be_skipped(source.harness, target), skipped
         names = [name for name in source.read if name not in skipped]
         assert names
         for name in names:
@@ -45,6 +45,8 @@ def test_a_copied_thread_is_the_same(pair: CopyPair, sources: Sources, places: P
                 continue
             given = source.inputs[name]
             follows = what_follows(target, name, name, given)
+            if is_replayed_in_another_order(source.harness, name):
+                continue
             assert difference(follows, source.resumed[name], name) == ""
 
 
@@ -70,9 +72,23 @@ def can_be_made(layout: str) -> bool:
     return any(layout in backend.creates.values() for backend in known_backends())
 
 
-def may_be_skipped(target: Harness) -> frozenset[str]:
-    """The threads that the official saver of the target cannot store either."""
-    return target.failing_scenarios | target.skipped_scenarios
+def may_be_skipped(source: Harness, target: Harness) -> frozenset[str]:
+    """The threads that the official saver of the target cannot store either.
+
+    In a body, a bytearray becomes bytes.
+    """
+    apart = form_of(source.name).values is not Place.BODY
+    changed = apart and form_of(target.name).values is Place.BODY
+    bytearrays = frozenset({"zoo-bytes"} if changed else ())
+    return target.failing_scenarios | target.skipped_scenarios | bytearrays
+
+
+def is_replayed_in_another_order(source: Harness, name: str) -> bool:
+    """Return whether the source's saver replays parallel writes in an order of its own.
+
+    Without task paths, it has the order of task ids or of arrival.
+    """
+    return name.startswith("delta") and not source.has_task_paths
 
 
 def loses_deltas(source: Harness, name: str) -> bool:
@@ -90,7 +106,20 @@ def _check_answers(source: Harness, target: Harness, name: str) -> None:
         )
         assert (ours.code, ours.err) == (theirs.code, theirs.err), (words, name)
         if ours.code in {0, 1}:
-            assert difference(ours.json, theirs.json, f"{words} {name}: ") == ""
+            theirs, ours = (_comparable(one.json) for one in (theirs, ours))
+            assert difference(ours, theirs, f"{words} {name}: ") == ""
+
+
+def _comparable(answer: Any) -> Any:
+    """An answer without the random parts of versions."""
+    if isinstance(answer, list):
+        return [_comparable(one) for one in answer]
+    if not isinstance(answer, dict):
+        return answer
+    found = {name: _comparable(one) for name, one in answer.items()}
+    if isinstance(found.get("versions"), dict) and "checkpoint_id" in found:
+        found["versions"] = numbers(found["versions"])
+    return found
 
 
 def _check_the_way_back(source: Harness, target: Harness, names: list[str], places: Places) -> None:
@@ -100,12 +129,16 @@ def _check_the_way_back(source: Harness, target: Harness, names: list[str], plac
     here, there = form_of(source.name), form_of(target.name)
     if not here.receives or there.why_not:
         return
+    is_same = (
+        here.serializer is there.serializer
+        and here.counts_with_integers is there.counts_with_integers
+    )
     with places(type(source)) as back:
         assert copy_all(target, back) == {}
         for name in names:
             # PostgreSQL and MySQL store the snapshot of a DeltaChannel with all checkpoints of its
             # version, and bodies with only one of them.
-            if here.serializer is there.serializer and not name.startswith("delta"):
+            if is_same and not name.startswith("delta"):
                 assert difference(stored(back, name), stored(source, name), name) == ""
             else:
                 assert difference(what_is_read(back, name), what_is_read(source, name), name) == ""

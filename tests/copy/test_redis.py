@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import redis
 from langgraph.checkpoint.redis import RedisSaver, ShallowRedisSaver
+from langgraph.types import Command
 
-from ckpt_backends.errors import StoreChanged
+from ckpt_backends.changes.rows import Row
+from ckpt_backends.errors import Refused, StoreChanged, Unsupported
+from ckpt_backends.model import CheckpointKey, TypedBytes
+from ckpt_backends.open_for_writing import create_store
 from ckpt_backends.redis.engine import receiving
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.scenarios.running import ScenarioRun
 from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.parts import Arrival, CheckpointPart
+from ckpt_backends.transfer.form import Language
+from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart
+from ckpt_backends.transfer.routes import parts_of_rows
+from ckpt_backends.url import parse_url
 from tests.copy.round_trip import (
     check_round_trip,
     half,
@@ -29,6 +37,8 @@ from tests.copy.round_trip import (
 )
 from tests.plugin import redis_of_its_own
 from tests.redis_savers import dump
+from tests.restore import restore_keys
+from tests.support import FIXTURES
 
 SCENES = (
     "chat",
@@ -60,19 +70,247 @@ def target(redis_stack_url: str) -> str:
     return f"{redis_stack_url}?layout=redis"
 
 
+def client_url(url: str) -> str:
+    return url.partition("?")[0]
+
+
 def client(url: str) -> Any:
-    return redis.Redis.from_url(url.partition("?")[0], protocol=2)
+    return redis.Redis.from_url(client_url(url), protocol=2)
 
 
 def test_what_is_read_back_equals_what_was_sent(source: str, target: str) -> None:
     assert len(check_round_trip(source, target, "redis")) == len(SCENES)
 
 
-def test_the_documents_are_those_of_the_saver(source: str, target: str) -> None:
+def test_the_keys_are_those_of_the_saver(source: str, target: str) -> None:
     check_round_trip(source, target, "redis")
-    here, there = (contents(url) for url in (source, target))
-    assert here == there
+    assert contents(target) == contents(source)
 
 
 def contents(url: str) -> dict[bytes, Any]:
-    return {}
+    """The contents of all keys that the saver wrote, without times and the flag of writes."""
+    found: dict[bytes, Any] = {}
+    for name, (value, expires_at) in dump(url.partition("?")[0]).items():
+        if name.startswith(b"checkpoint:"):
+            fields = json.loads(value)
+            del fields["has_writes"], fields["checkpoint_ts"]
+            found[name] = fields, expires_at
+        elif name.startswith(b"checkpoint_write:"):
+            found[name] = json.loads(value), expires_at
+        elif name.startswith(b"write_keys_zset:"):
+            found[name] = {member for member, _ in value}, expires_at
+        else:
+            found[name] = value, expires_at
+    return found
+
+
+def test_the_saver_lists_copied_threads_and_goes_on(source: str, target: str) -> None:
+    check_round_trip(source, target, "redis")
+    config: Any = {"configurable": {"thread_id": "interrupt-nested"}}
+    with RedisSaver.from_conn_string(client_url(target)) as saver:
+        saver.setup()
+        graph = SCENARIOS["interrupt-nested"].build(saver)
+        asked = graph.get_state(config).interrupts
+        assert asked
+        before = {one.config["configurable"]["checkpoint_id"] for one in saver.list(config)}
+        graph.invoke(Command(resume={one.id: "yes" for one in asked}), config)
+        assert graph.get_state(config).interrupts != asked
+    with open_store(target) as store:
+        assert {one.key.checkpoint_id for one in store.checkpoints("interrupt-nested")} > before
+
+
+def test_a_large_thread_comes_in_one_piece_too(
+    source: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiving, "_AT_ONCE", 2000)
+    check_round_trip(source, target, "redis")
+    # Nothing is left of the names that documents had first, nor of their times to live.
+    assert contents(target) == contents(source)
+    assert listed(target) == listed(source)
+
+
+def listed(url: str) -> set[str]:
+    """The checkpoints that RedisSaver lists."""
+    with RedisSaver.from_conn_string(client_url(url)) as saver:
+        saver.setup()
+        found = [one.config["configurable"] for one in saver.list(None)]
+    return {f"{one['thread_id']} {one['checkpoint_ns']} {one['checkpoint_id']}" for one in found}
+
+
+def test_a_stopped_copy_of_a_large_thread_shows_nothing(
+    source: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiving, "_AT_ONCE", 2000)
+    with open_store(source) as store:
+        parts = parts_for(store, "redis", "chat")
+
+    def stopping() -> Iterator[Part]:
+        yield from parts[:-2]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        receive(target, Arrival("chat", stopping()))
+    with open_store(target) as store:
+        assert store.thread("chat") is None
+        assert stored_parts(store, "chat") == []
+    with client(target) as connected:
+        left = list(connected.scan_iter())
+        assert left
+        assert all(connected.pttl(name) > 0 for name in left)
+    # What is left is not in the way of the next run.
+    receive(target, Arrival("chat", parts))
+    with open_store(target) as store:
+        assert sum_of(stored_parts(store, "chat")) == sum_of(parts)
+    with client(target) as connected:
+        assert not list(connected.scan_iter("ckpt-copy:*"))
+
+
+def test_a_second_run_adds_what_is_new_and_moves_the_pointer(source: str, target: str) -> None:
+    with open_store(source) as store:
+        parts = parts_for(store, "redis", "chat")
+    early, late = half(parts)
+    receive(target, Arrival("chat", early))
+    first = contents(target)
+    with open_store(target) as store:
+        heads = {"": max(one.key.checkpoint_id for one in store.checkpoints("chat"))}
+    receive(target, Arrival("chat", late, heads))
+    with open_store(target) as store:
+        assert in_order(stored_parts(store, "chat")) == in_order(parts)
+    pointer = b"checkpoint_latest:chat:__empty__"
+    newest = max(one.key.checkpoint_id for one in late if isinstance(one, CheckpointPart))
+    assert contents(target)[pointer][0].endswith(newest.encode())
+    assert first[pointer] != contents(target)[pointer]
+
+
+def test_a_thread_that_changed_is_left_alone(source: str, target: str) -> None:
+    with open_store(source) as store:
+        parts = parts_for(store, "redis", "chat")
+    early, late = half(parts)
+    receive(target, Arrival("chat", early))
+    before = dump(client_url(target))
+    with pytest.raises(StoreChanged):
+        receive(target, Arrival("chat", late, {"": "another"}))
+    with pytest.raises(StoreChanged):
+        receive(target, Arrival("chat", parts))
+    assert dump(client_url(target)) == before
+
+
+def test_all_keys_of_a_thread_expire_if_its_parts_do(source: str, target: str) -> None:
+    at = 4_000_000_000_000
+    with open_store(source) as store:
+        parts = [replace(one, expires_at=at) for one in parts_for(store, "redis", "fanout-send")]
+    receive(target, Arrival("fanout-send", parts))
+    with client(target) as connected:
+        names = list(connected.scan_iter())
+        assert {connected.execute_command("PEXPIRETIME", name) for name in names} == {at}
+    with open_store(target) as store:
+        assert in_order(stored_parts(store, "fanout-send")) == in_order(parts)
+        assert list(store.thread_faults("fanout-send")) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (b"[" * 120 + b"]" * 120, "127 levels"),
+        (b"18446744073709551616", "64 bits"),
+        (b'"\\ud800"', "surrogate"),
+    ],
+)
+def test_what_the_engine_would_change_is_refused(target: str, value: bytes, words: str) -> None:
+    key = CheckpointKey("t", "", "1f1e5ee4-fcba-6c9b-8002-111938b50809")
+    deep = value * 1 if value[:1] != b"[" else b"[" * 8 + value + b"]" * 8
+    body = TypedBytes("redis-json", b'{"v":4,"channel_values":{"x":' + deep + b"}}")
+    part = CheckpointPart(key, None, body, TypedBytes("redis-json", b"{}"))
+    with pytest.raises(CannotHold, match=words):
+        receive(target, Arrival("t", [part]))
+    with client(target) as connected:
+        assert not list(connected.scan_iter())
+
+
+@pytest.mark.parametrize("era", ["lg-0.4.10", "lg-0.6.11", "lg-1.0.3", "lg-1.0.10"])
+@pytest.mark.engines
+def test_parts_of_older_releases_are_what_the_store_tells(redis_stack_url: str, era: str) -> None:
+    restore_keys(FIXTURES / "redis" / era / "store.jsonl.gz", redis_stack_url)
+    with open_store(redis_stack_url) as store:
+        for name in [one.thread_id for one in store.threads()]:
+            parts = stored_parts(store, name)
+            found = {one.key: one for one in parts if isinstance(one, CheckpointPart)}
+            told = list(store.checkpoints(name, body=True, metadata=True))
+            assert found.keys() == {one.key for one in told}
+            for one in told:
+                part = found[one.key]
+                assert part.parent == one.parent_checkpoint_id
+                assert one.body is not None
+                assert json.loads(part.body.data) == json.loads(one.body.data)
+                assert part.metadata == one.metadata
+            writes = {
+                (one.key, one.task_id, one.task_path, one.idx, one.channel, one.value)
+                for one in parts
+                if isinstance(one, WritePart)
+            }
+            assert writes == {
+                (one.key, one.task_id, one.task_path, one.idx, one.channel, one.value)
+                for one in store.writes(name, values=True)
+            }
+
+
+def test_a_thread_without_history_has_one_checkpoint_and_its_writes(redis_stack_url: str) -> None:
+    with quiet(), ShallowRedisSaver.from_conn_string(redis_stack_url) as saver:
+        saver.setup()
+        one = SCENARIOS["interrupt-nested"]
+        one.drive(ScenarioRun(one.build(saver), one.thread_config(), {}))
+    with open_store(redis_stack_url) as store:
+        parts = stored_parts(store, "interrupt-nested")
+        told = list(store.checkpoints("interrupt-nested"))
+        heads = {one.key for one in told}
+        assert {one.key for one in parts if isinstance(one, CheckpointPart)} == heads
+        writes = [one for one in parts if isinstance(one, WritePart)]
+        assert writes
+        assert {one.key for one in writes} <= heads
+        stored = list(store.writes("interrupt-nested"))
+        assert len(writes) == sum(one.key in heads for one in stored)
+
+
+def test_a_field_without_a_place_is_refused() -> None:
+    cells = {"key": "checkpoint:t:__empty__:1", "type": "ReJSON-RL", "expires_at": None}
+    document: dict[str, Any] = {"thread_id": "t", "checkpoint_ns": "__empty__"}
+    document |= {"checkpoint_id": "1", "checkpoint": {}, "metadata": "{}", "has_writes": False}
+    for extra in ({"tenant": "a"}, {"run_id": "r1"}):
+        row = Row("checkpoint", {**cells, "value": json.dumps({**document, **extra})})
+        with pytest.raises(CannotHold, match=r"tenant|run id"):
+            list(parts_of_rows("redis", [row]))
+
+
+def test_new_indexes_are_those_of_the_saver(redis_stack_url: str, source: str) -> None:
+    create_store(parse_url(redis_stack_url), Language.PYTHON)
+    assert indexes(redis_stack_url) == indexes(source)
+    with open_store(redis_stack_url) as store:
+        assert store.describe().layout == "redis"
+        assert list(store.threads()) == []
+    create_store(parse_url(redis_stack_url), Language.PYTHON)
+    check_round_trip(source, redis_stack_url, "redis")
+    create_store(parse_url(redis_stack_url), Language.PYTHON)
+    with pytest.raises(Refused, match="layout 'redis'"):
+        create_store(parse_url(redis_stack_url), Language.JAVASCRIPT)
+
+
+def indexes(url: str) -> dict[bytes, Any]:
+    """The definition and the fields of each search index."""
+    with client(url) as connected:
+        return {
+            name: connected.execute_command("FT.INFO", name)[2:8]
+            for name in connected.execute_command("FT._LIST")
+        }
+
+
+def test_no_indexes_are_made_beside_other_keys(redis_stack_url: str) -> None:
+    with client(redis_stack_url) as connected:
+        connected.set("session:1", "x")
+        with pytest.raises(Refused, match="not empty"):
+            create_store(parse_url(redis_stack_url), Language.PYTHON)
+        assert connected.execute_command("FT._LIST") == []
+
+
+def test_without_a_search_module_no_store_is_made(redis_url: str) -> None:
+    with pytest.raises(Unsupported, match="RediSearch"):
+        create_store(parse_url(redis_url), Language.PYTHON)

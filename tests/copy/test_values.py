@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections import deque
 from datetime import UTC, date, datetime, time, timedelta, timezone
@@ -12,7 +14,11 @@ from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+import numpy
 import pytest
+import zoo_types
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_core.messages import (
     AIMessage,
@@ -27,11 +33,19 @@ from langchain_core.messages import (
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Command, Interrupt, Overwrite, Send, TimeoutPolicy
 
+from ckpt_backends.model import TypedBytes
+from ckpt_backends.transfer.errors import CannotHold
+from ckpt_backends.transfer.exact_floats import exact_floats
 from ckpt_backends.transfer.form import Serializer
-from ckpt_backends.transfer.values import as_type, converted_value
+from ckpt_backends.transfer.plain_values import from_plain_json, plain_json
+from ckpt_backends.transfer.unfit import NoEqualForm
+from ckpt_backends.transfer.values import apart_type, as_type, converted_value
 from tests.copy.official_readers import (
     read_redis_value,
+    read_redis_write,
     read_typed,
+    redis_value,
+    redis_write,
     same,
     typed,
 )
@@ -110,3 +124,324 @@ def test_a_value_is_the_same_object_in_a_redis_document(value: Any) -> None:
     assert same(read_redis_value(made), read_typed(stored))
     back = converted_value(made, Serializer.REDIS_JSON, Serializer.TYPED, WHERE, in_body=True)
     assert same(read_typed(back), read_typed(stored))
+
+
+_TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
+_MARKS = ["lc", "type", "id", "kwargs", "args", "value", "node", "arg"]
+_MARKS += ["__bytes__", "__send__", "__interrupt__", "__delta_snapshot__", "__set_items__"]
+_KEYS = _TEXTS | st.sampled_from(_MARKS)
+_SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False)
+    | _TEXTS
+    | st.sampled_from(
+        [1, 2, "constructor", "aGk=", ["builtins", "set"], ["langgraph", "types", "Send"]]
+    )
+)
+_ZONES = st.none() | st.integers(-1439, 1439).map(lambda m: timezone(timedelta(minutes=m)))
+_HASHABLE = (
+    st.integers(-9, 9)
+    | _TEXTS
+    | st.datetimes(timezones=_ZONES)
+    | st.dates()
+    | st.times()
+    | st.timedeltas()
+    | st.uuids()
+    | st.decimals(allow_nan=False)
+    | st.ip_addresses()
+    | st.sampled_from([Path("a/b"), re.compile("a"), zoo_types.Color.RED, (1, 2)])
+    | st.frozensets(st.integers(0, 3), max_size=2)
+)
+
+
+def _containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    dicts = st.dictionaries(_KEYS, inner, max_size=4)
+    return (
+        st.lists(inner, max_size=3)
+        | dicts
+        | st.dictionaries(st.integers(-9, 9) | _TEXTS, inner, max_size=2)
+        | st.lists(inner, max_size=3).map(deque)
+        | inner.map(lambda one: Send("node", one))
+        | inner.map(lambda one: Interrupt(one, id="i"))
+        | inner.map(lambda one: Command(update=one, goto=["a"]))
+        | inner.map(_DeltaSnapshot)
+        | dicts.map(lambda one: HumanMessage("x", additional_kwargs=one))
+        | dicts.map(lambda one: AIMessage("x", tool_calls=[{"name": "f", "args": one, "id": "1"}]))
+        | inner.map(lambda one: ToolMessage("x", tool_call_id="1", artifact=one))
+        | inner.map(lambda one: Document("x", metadata={"a": one}))
+        | inner.map(lambda one: zoo_types.Address("s", one))
+        | inner.map(lambda one: zoo_types.Point(1, one))
+    )
+
+
+_VALUES = st.recursive(
+    _SCALARS | st.binary(max_size=3) | _HASHABLE | st.sets(_HASHABLE, max_size=3),
+    _containers,
+    max_leaves=8,
+)
+
+
+def _held(stored: TypedBytes) -> TypedBytes | None:
+    try:
+        return as_type(stored, REDIS_JSON, WHERE)
+    except CannotHold:
+        return None
+
+
+@settings(max_examples=60, deadline=None)
+@given(_VALUES)
+def test_any_value_is_the_same_object_in_a_redis_document_or_refused(value: Any) -> None:
+    stored = typed(value)
+    if (made := _held(stored)) is not None:
+        assert same(read_redis_value(made), read_typed(stored))
+        back = converted_value(made, Serializer.REDIS_JSON, Serializer.TYPED, WHERE, in_body=True)
+        assert same(read_typed(back), read_typed(stored))
+
+
+@settings(max_examples=60, deadline=None)
+@given(_VALUES)
+def test_any_value_of_a_redis_document_is_the_same_object_in_msgpack_or_refused(value: Any) -> None:
+    try:
+        stored = redis_value(value)
+        before = read_redis_value(stored)
+    except Exception:  # RedisSaver itself cannot store or read this
+        return
+    try:
+        made = converted_value(stored, Serializer.REDIS_JSON, Serializer.TYPED, WHERE, in_body=True)
+    except CannotHold:
+        return
+    assert same(read_typed(made), before)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_VALUES)
+def test_any_write_of_redis_is_the_same_object_in_msgpack_or_refused(value: Any) -> None:
+    try:
+        stored = redis_write(value)
+        before = read_redis_write(stored)
+    except Exception:  # RedisSaver itself cannot store or read this
+        return
+    try:
+        made = converted_value(stored, Serializer.REDIS_JSON, Serializer.TYPED, WHERE)
+    except CannotHold:
+        return
+    assert same(read_typed(made), before)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_VALUES)
+def test_any_write_keeps_its_bytes_on_the_way_to_redis(value: Any) -> None:
+    stored = typed(value)
+    made = converted_value(stored, Serializer.TYPED, Serializer.REDIS_JSON, WHERE)
+    assert made == stored
+    assert same(read_redis_write(made), read_typed(stored))
+
+
+_JSON = st.recursive(
+    _SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=5),
+    max_leaves=10,
+)
+_ENVELOPES = st.fixed_dictionaries(
+    {
+        "lc": st.sampled_from([1, 2, 1.0, True]),
+        "type": st.sampled_from(["constructor", "secret", "not_implemented"]),
+        "id": st.sampled_from(
+            [
+                ["langchain", "schema", "messages", "HumanMessage"],
+                ["langchain", "schema", "messages", "ToolMessage"],
+                ["langchain_core", "messages", "ai", "AIMessage"],
+                ["langchain_core", "documents", "base", "Document"],
+                ["builtins", "set"],
+                ["datetime", "datetime"],
+                ["uuid", "UUID"],
+                ["langgraph", "types", "Send"],
+                ["langgraph", "types", "Interrupt"],
+                ["zoo_types", "Address"],
+                ["zoo_types", "Item"],
+                "text",
+                None,
+            ]
+        ),
+    },
+    optional={
+        "args": st.sampled_from([None, [], [[1, "a"]], ["a", 1], [2026, 1, 2], ["0" * 32]]),
+        "kwargs": st.dictionaries(
+            st.sampled_from(["content", "tool_call_id", "value", "node", "arg", "id"]),
+            _JSON,
+            max_size=4,
+        ),
+        "method": st.sampled_from([None, "fromisoformat", [None, "construct"]]),
+    },
+)
+_WITH_ENVELOPES = st.recursive(
+    _ENVELOPES | _JSON,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_WITH_ENVELOPES, st.sampled_from(["document", "write", "typed"]))
+def test_any_json_is_the_same_object_in_msgpack_or_refused(value: Any, place: str) -> None:
+    tag = "json" if place == "typed" else REDIS_JSON
+    stored = TypedBytes(tag, json.dumps(value).encode())
+    reader = {"document": read_redis_value, "write": read_redis_write, "typed": read_typed}[place]
+    try:
+        if place == "typed":
+            made = as_type(stored, "msgpack", WHERE)
+        else:
+            source, target = Serializer.REDIS_JSON, Serializer.TYPED
+            made = converted_value(stored, source, target, WHERE, in_body=place == "document")
+    except CannotHold:
+        return
+    assert same(read_typed(made), reader(stored))
+
+
+def nested(levels: int) -> list[Any]:
+    found: list[Any] = []
+    for _ in range(levels):
+        found = [found]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (
+            zoo_types.Customer("A", zoo_types.Address("s", "c"), []),
+            "'zoo_types.Address': if it is not a dataclass",
+        ),
+        (zoo_types.Order(number=1, items=[]), "'zoo_types.Order'"),
+        ([zoo_types.Color.RED], "'zoo_types.Color'"),
+        ({"a": {1: "x"}}, "cannot become JSON"),
+        ([float("nan")], "cannot become JSON"),
+        ({"a": {"__bytes__": "x"}}, "would take for an object"),
+        ([{"lc": 1, "type": "constructor", "id": ["a", "b"]}], "would take for an object"),
+        ({"__send__": True, "node": "a", "arg": 1}, "would take for an object"),
+        (HumanMessage("x", additional_kwargs={"raw": b"x"}), "bytes inside"),
+        ({(1, 2)}, "items that a set cannot have"),
+        (numpy.array([1]), "an array of numpy"),
+        (0.23566079292726638, "RedisJSON does not store exactly"),
+        (AIMessage.model_construct(content=None), "unusual fields"),
+        (nested(130), "levels deep"),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+def test_what_redis_would_give_back_as_something_else_is_refused(value: Any, reason: str) -> None:
+    with pytest.raises(CannotHold, match=f"{WHERE} .*{reason}"):
+        as_type(typed(value), REDIS_JSON, WHERE)
+
+
+@pytest.mark.parametrize(
+    ("stored", "tag"),
+    [
+        (TypedBytes("bytearray", b"x"), "msgpack"),
+        (TypedBytes("bytearray", b"x"), REDIS_JSON),
+        (TypedBytes("bytes", b"x"), "json"),
+        (TypedBytes("msgpack", b"\x01"), "json"),
+        (TypedBytes("msgpack+aes", b"x"), REDIS_JSON),
+        (TypedBytes("msgpack", b"\x92\x01"), REDIS_JSON),
+        (TypedBytes("json", b"{"), "msgpack"),
+    ],
+)
+def test_a_type_without_a_form_in_a_body_is_refused(stored: TypedBytes, tag: str) -> None:
+    with pytest.raises(CannotHold, match=WHERE):
+        as_type(stored, tag, WHERE)
+
+
+@pytest.mark.parametrize("value", [None, b"\x00\xff", b""], ids=repr)
+@pytest.mark.parametrize("tag", ["msgpack", REDIS_JSON])
+def test_types_of_their_own_become_part_of_a_body(value: Any, tag: str) -> None:
+    made = as_type(typed(value), tag, WHERE)
+    read = read_redis_value if tag == REDIS_JSON else read_typed
+    assert made.type == tag
+    assert same(read(made), value)
+    if tag == "msgpack":
+        assert apart_type(made) == typed(value)
+
+
+def test_values_of_old_releases_become_msgpack() -> None:
+    """The JSON of langgraph-checkpoint 1 and 2, as the newest release reads it."""
+    texts = [
+        '{"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages",'
+        ' "HumanMessage"], "kwargs": {"content": "x", "type": "human", "id": "1"}}',
+        '{"lc": 2, "type": "constructor", "id": ["uuid", "UUID"], "args": ["' + "0" * 32 + '"]}',
+        '{"lc": 2, "type": "constructor", "id": ["langgraph", "types", "Interrupt"],'
+        ' "kwargs": {"value": 1, "resumable": true, "ns": ["a:1"], "when": "during"}}',
+        '[{"a": null, "b": [1.5, "\\u00e9"]}]',
+    ]
+    for text in texts:
+        stored = TypedBytes("json", text.encode())
+        made = as_type(stored, "msgpack", WHERE)
+        assert same(read_typed(made), read_typed(stored))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"lc": 2, "type": "constructor", "id": ["zoo_types", "Order"], "kwargs": {"number": 1}}',
+        '{"lc": 2, "type": "constructor", "id": ["datetime", "datetime"],'
+        ' "method": "fromisoformat", "args": ["2026-01-01T00:00:00"]}',
+        '{"lc": 1, "type": "constructor", "id": ["os", "system"], "kwargs": {}}',
+        "[123456789012345678901234567890]",
+        "[NaN]",
+    ],
+)
+def test_json_that_langgraph_reads_in_another_way_is_refused(text: str) -> None:
+    with pytest.raises(CannotHold, match=WHERE):
+        as_type(TypedBytes("json", text.encode()), "msgpack", WHERE)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_floats_are_spelled_as_every_parser_reads_them(number: float) -> None:
+    try:
+        text = exact_floats(json.dumps({"1.2345678901234567": number}))
+    except NoEqualForm:
+        return
+    assert same(json.loads(text), {"1.2345678901234567": number})
+    assert serde_json(text.partition(":")[2].strip(" }")) == number
+
+
+def serde_json(token: str) -> float:
+    """The float that serde_json reads without its feature `float_roundtrip`."""
+    mantissa, _, exponent = token.lstrip("-").partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    found, power = float(int(whole + fraction)), int(exponent or 0) - len(fraction)
+    while power < -308:
+        found, power = found / 1e308, power + 308
+    found = found * float(f"1e{power}") if power >= 0 else found / float(f"1e{-power}")
+    return -found if token.startswith("-") else found
+
+
+@pytest.mark.parametrize(
+    ("value", "stays"),
+    [
+        (None, True),
+        (True, True),
+        (2**64 - 1, True),
+        (0.1, True),
+        (-1.0, True),
+        (123456789012.345, True),
+        ("é 🌏", True),
+        (0.1234567890123456, False),
+        (1e16, False),
+        (-0.0, False),
+        (math.inf, False),
+        ("nul\0", False),
+        ("x" * (17 << 20), False),
+        ([1], False),
+        (b"x", False),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_only_values_that_no_engine_changes_stay_in_the_body(value: Any, stays: bool) -> None:
+    made = plain_json(typed(value))
+    assert (made is not None) == stays
+    if made is not None:
+        assert same(json.loads(made.data), value)
+        back = from_plain_json(made)
+        assert back is not None
+        assert same(read_typed(back), value)

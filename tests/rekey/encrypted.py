@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
@@ -19,27 +18,17 @@ NEW = b"another key with thirty-two byte"
 
 @contextmanager
 def key_of(harness: Harness, key: bytes | None) -> Iterator[None]:
-    """Let the savers of a harness encrypt with a key, or not at all."""
-    plain = harness.saver
-
-    @contextmanager
-    def saver() -> Iterator[Any]:
-        with plain() as opened:
-            yield opened if key is None else encrypting(opened, key)
-
-    harness.saver = saver  # type: ignore[method-assign]
+    """Let the saver of a harness encrypt with a key, or not at all."""
+    saver = harness.kept_saver
+    # The saver of DynamoDB has it in a part of its own.
+    holder = saver.serializer if hasattr(saver, "serializer") else saver
+    plain = holder.serde
+    if key is not None:
+        holder.serde = EncryptedSerializer.from_pycryptodome_aes(plain, key=key)
     try:
         yield
     finally:
-        harness.saver = plain  # type: ignore[method-assign]
-
-
-def encrypting(saver: Any, key: bytes) -> Any:
-    """Return a saver that encrypts with a key."""
-    # The savers of langgraph-checkpoint-aws keep it in a part of theirs.
-    holder = saver.serializer if hasattr(saver, "serializer") else saver
-    holder.serde = EncryptedSerializer.from_pycryptodome_aes(holder.serde, key=key)
-    return saver
+        holder.serde = plain
 
 
 def types_of(url: str, thread_id: str) -> set[str]:

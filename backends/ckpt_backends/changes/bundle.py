@@ -13,6 +13,9 @@ The signature is optional, see `signing`. Numbers, text and NULL are as in JSON;
 `{"$bytes": BASE64}`, text that is not UTF-8 is `{"$text": BASE64}`, and a number that JSON lacks is
 `{"$float": "inf"}`.
 
+The header names the layout, so that a bundle can be restored into a store of any layout to which
+`ckpt copy` copies.
+
 A bundle may come from a stranger. It is read twice, for checking and for restoring, and its digest
 ensures that both see the same rows.
 """
@@ -63,6 +66,10 @@ class Header:
     """Where the rows were, without a password."""
     made_at: str
     """ISO 8601, UTC."""
+    language: str = ""
+    """Whose saver wrote the thread: `python` or `javascript`; `''` if it is not told."""
+    ckpt: str = ""
+    """The version of ckpt that wrote the bundle; `''` if it is not told."""
 
 
 def bundle_name(thread_id: str, made_at: str, suffix: str = SUFFIX) -> str:
@@ -141,6 +148,8 @@ def write_to(
             "store": header.store,
             "thread_id": _to_json(header.thread_id),
             "made_at": header.made_at,
+            **({"language": header.language} if header.language else {}),
+            **({"ckpt": header.ckpt} if header.ckpt else {}),
         }
     )
     for row in rows:
@@ -278,6 +287,8 @@ def _header(path: Path, line: bytes) -> Header:
     if "thread_id" not in record or not isinstance(thread_id, str | None):
         raise _damaged(path, "no thread id in its header")
     texts = {name: record.get(name) for name in ("layout", "saver", "store", "made_at")}
+    # Bundles of earlier releases lack these.
+    texts |= {name: record.get(name, "") for name in ("language", "ckpt")}
     return Header(thread_id, **{name: _text(path, text) for name, text in texts.items()})
 
 

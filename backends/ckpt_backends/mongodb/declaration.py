@@ -30,7 +30,7 @@ BACKEND = Backend(
     checkpoints="ckpt_backends.mongodb.opening:open_store",
     changes="ckpt_backends.mongodb.opening:open_writable",
     forms={
-        "mongodb": (Form(metadata_type="bson", encrypts_metadata=True),),
+        "mongodb": (Form(metadata_type="bson", encrypts_metadata=True, counts_with_integers=True),),
         "mongodb-js": (
             Form(
                 language=Language.JAVASCRIPT,

@@ -20,7 +20,8 @@ from ckpt_backends.mongodb.engine.receiving import Receiver
 from ckpt_backends.mongodb.engine.staging import remove_staged
 from ckpt_backends.mongodb.engine.write import Document, MongoChanges, metadata_document
 from ckpt_backends.mongodb.part_documents import PartDocuments
-from ckpt_backends.transfer.parts import Arrival
+from ckpt_backends.mongodb.rewriting import Rewriter
+from ckpt_backends.transfer.parts import Arrival, PartRewrite
 
 
 class WritableMongoStore(MongoChanges):
@@ -50,6 +51,11 @@ class WritableMongoStore(MongoChanges):
             documents = PartDocuments(self._layout, self._stamped())
             receiver = Receiver(self._connection, self._layout, documents.of_part, self._lock)
             receiver.receive(arrivals)
+
+    def rewrite(self, thread_id: str, rewrites: Iterable[PartRewrite]) -> None:
+        self._need_writes()
+        with explained_change(self._url):
+            Rewriter(self._connection, self._layout, self._lock).rewrite(thread_id, rewrites)
 
     def _remove_staged(self, thread_ids: Sequence[str]) -> None:
         with explained_change(self._url):

@@ -6,7 +6,9 @@ from ckpt_backends.declaration import NUMBER, SAVER, Backend
 from ckpt_backends.model import Capability
 from ckpt_backends.transfer.form import Form, Language, Place
 
-_FULL = Form(values=Place.APART_BUT_PLAIN, body_types=("json",), encrypts_body=False)
+_FULL = Form(
+    values=Place.APART_BUT_PLAIN, body_types=("json",), encrypts_body=False, parses_json=True
+)
 _SHALLOW = Capability.WRITES | Capability.TASK_PATH
 
 BACKEND = Backend(

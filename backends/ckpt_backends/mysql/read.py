@@ -43,6 +43,8 @@ _SHALLOW_ID = "JSON_UNQUOTE(JSON_EXTRACT(checkpoint, '$.id'))"
 class MySQLStore(SqlStore):
     """A MySQL or MariaDB database, opened for reading."""
 
+    batches_rows = True
+
     _MOST = SMALL
 
     def __init__(self, connection: MySQLConnection, url: StoreUrl, layout: MySQLLayout) -> None:

@@ -6,7 +6,9 @@ from ckpt_backends.declaration import NAME, NUMBER, SAVER, WORD, Backend
 from ckpt_backends.model import Capability
 from ckpt_backends.transfer.form import Form, Language, Place, Serializer
 
-_FULL = Form(values=Place.APART_BUT_PLAIN, body_types=("json",), encrypts_body=False)
+_FULL = Form(
+    values=Place.APART_BUT_PLAIN, body_types=("json",), encrypts_body=False, parses_json=True
+)
 _SHALLOW = Capability.WRITES | Capability.TASK_PATH
 
 BACKEND = Backend(
@@ -34,6 +36,7 @@ BACKEND = Backend(
                 body_types=("json",),
                 marks_absent=True,
                 encrypts_body=False,
+                parses_json=True,
             ),
         ),
         "postgres-shallow": (replace(_FULL, values=Place.APART, receives=False),),

@@ -43,6 +43,8 @@ _parts = attrgetter("thread_id", "checkpoint_ns", "checkpoint_id")
 class PostgresStore(SqlStore):
     """A PostgreSQL database, opened for reading. The caller has begun the first transaction."""
 
+    batches_rows = True
+
     def __init__(
         self, connection: PostgresConnection, url: StoreUrl, layout: PostgresLayout
     ) -> None:

@@ -2,6 +2,7 @@
 
 from ckpt_backends.declaration import Backend
 from ckpt_backends.redis.engine.url_params import PARAMS
+from ckpt_backends.transfer.form import Language
 
 BACKEND = Backend(
     title="Redis",
@@ -11,6 +12,8 @@ BACKEND = Backend(
     params=PARAMS,
     checkpoints="ckpt_backends.redis.opening:open_store",
     changes="ckpt_backends.redis.opening:open_writable",
+    creates={Language.PYTHON: "redis", Language.JAVASCRIPT: "redis-js"},
+    create="ckpt_backends.redis.creating:create_store",
     memory="ckpt_backends.redis.opening:open_memory",
     memory_changes="ckpt_backends.redis.opening:open_writable_memory",
     memory_create="ckpt_backends.redis.official.create_memory:create_memory",

@@ -46,6 +46,8 @@ STORE = (
     "writes_at",
     "blobs",
     "rows",
+    "rows_of",
+    "threads_with_rows",
 )
 """The methods of `Store` that read."""
 CHANGES = ("apply", "remove")
@@ -100,11 +102,29 @@ def _test(hint: Any) -> _Test:
 def _inside(origin: type, parts: tuple[Any, ...]) -> _Test:
     """The test for what a collection contains."""
     tests = [_test(part) for part in parts if part is not ...]
+    if issubclass(origin, Mapping) and all(map(_is_told_by_type, parts)):
+        return _of_plain_mapping(tests)
     if issubclass(origin, Mapping):
         return lambda value: all(tests[0](name) and tests[1](one) for name, one in value.items())
     if origin is tuple and parts[-1] is not ...:
         return lambda value: len(value) == len(tests) and all(map(_call, tests, value))
     return lambda value: all(map(tests[0], value))
+
+
+def _of_plain_mapping(tests: list[_Test]) -> _Test:
+    """The test for a mapping whose names and values are told by their types."""
+    right: set[tuple[frozenset[type], frozenset[type]]] = set()
+    """Types that names and values had before. Their tests cost too much for each row."""
+
+    def test(value: Any) -> bool:
+        types = frozenset(map(type, value)), frozenset(map(type, value.values()))
+        if types not in right:
+            if not all(tests[0](name) and tests[1](one) for name, one in value.items()):
+                return False
+            right.add(types)
+        return True
+
+    return test
 
 
 def _call(test: _Test, value: object) -> bool:

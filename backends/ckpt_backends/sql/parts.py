@@ -11,6 +11,7 @@ from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
 from ckpt_backends.transfer.bodies import version_text
+from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
 
 
@@ -19,20 +20,20 @@ def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:
     if layout.endswith("-shallow"):
         yield from _shallow(rows)
         return
+    key = CheckpointKey("", "", "")
     for row in rows:
-        yield _part(row)
-
-
-def _part(row: Row) -> Part:
-    cells = row.cells
-    match row.table:
-        case "checkpoints":
-            return _checkpoint(cells, _key(cells))
-        case "writes" | "checkpoint_writes":
-            return _write(cells)
-        case "checkpoint_blobs":
-            return _value(cells, str(cells["version"]))
-    raise Unsupported(f"a row of the unknown table '{row.table}'")
+        cells = row.cells
+        match row.table:
+            case "writes" | "checkpoint_writes":
+                # Writes of one checkpoint come together.
+                key = _key(cells, key)
+                yield _write(cells, key)
+            case "checkpoints":
+                yield _checkpoint(cells, _key(cells, key))
+            case "checkpoint_blobs":
+                yield _value(cells, str(cells["version"]))
+            case other:
+                raise Unsupported(f"a row of the unknown table '{other}'")
 
 
 def _shallow(rows: Iterable[Row]) -> Iterator[Part]:
@@ -55,7 +56,7 @@ def _shallow(rows: Iterable[Row]) -> Iterator[Part]:
         if row.table == BLOBS and (version := versions.get(row.cells["channel"])) is not None:
             yield _value(row.cells, version_text(version))
         elif row.table == WRITES and row.cells["checkpoint_id"] == key.checkpoint_id:
-            yield _write(row.cells)
+            yield _write(row.cells, key)
     for key, cells, _ in heads.values():
         yield _checkpoint(cells, key)
 
@@ -72,13 +73,17 @@ def _checkpoint(cells: Mapping[str, Cell], key: CheckpointKey) -> CheckpointPart
     )
 
 
-def _write(cells: Mapping[str, Cell]) -> WritePart:
+def _write(cells: Mapping[str, Cell], key: CheckpointKey) -> WritePart:
+    """A write. Raises `CannotHold` if its number is none."""
     value = cells["value"] if "value" in cells else cells["blob"]
+    number = 0 if cells["idx"] is None else cells["idx"]
+    if not isinstance(number, int):
+        raise CannotHold(f"a write of task '{_text(cells['task_id'])}' has no number")
     return WritePart(
-        _key(cells),
+        key,
         _text(cells["task_id"]),
         _text(cells.get("task_path")),
-        int(cells["idx"] or 0),
+        number,
         _text(cells["channel"]),
         TypedBytes(_text(cells["type"]), _bytes(value)),
     )
@@ -94,8 +99,17 @@ def _value(cells: Mapping[str, Cell], version: str) -> ValuePart:
     )
 
 
-def _key(cells: Mapping[str, Cell]) -> CheckpointKey:
-    return CheckpointKey(_text(cells["thread_id"]), _ns(cells), _text(cells["checkpoint_id"]))
+def _key(cells: Mapping[str, Cell], last: CheckpointKey) -> CheckpointKey:
+    """The key of a row; the last one if they are equal."""
+    checkpoint_id = _text(cells["checkpoint_id"])
+    thread_id, ns = _text(cells["thread_id"]), _ns(cells)
+    if (
+        checkpoint_id == last.checkpoint_id
+        and thread_id == last.thread_id
+        and ns == last.checkpoint_ns
+    ):
+        return last
+    return CheckpointKey(thread_id, ns, checkpoint_id)
 
 
 def _ns(cells: Mapping[str, Cell]) -> str:
@@ -103,6 +117,8 @@ def _ns(cells: Mapping[str, Cell]) -> str:
 
 
 def _text(cell: Cell) -> str:
+    if cell.__class__ is str:  # as most cells are
+        return cell
     if isinstance(cell, bytes):
         return cell.decode("utf-8", "surrogateescape")
     return "" if cell is None else str(cell)

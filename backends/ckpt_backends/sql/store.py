@@ -363,6 +363,34 @@ class SqlStore(BaseStore):
             for row in self._stored_rows(table, thread_id):
                 yield Row(table.name, dict(zip(table.columns, row, strict=True)))
 
+    def rows_of(self, thread_ids: Sequence[str]) -> Iterator[Row]:
+        if not self.batches_rows:
+            yield from super().rows_of(thread_ids)
+            return
+        for table, where, values in self._tables_with(thread_ids):
+            columns = table.columns
+            query = f"SELECT {', '.join(columns.values())} FROM {table.sql} c WHERE {where}"
+            for row in self._database.rows(query, values):
+                yield Row(table.name, dict(zip(columns, row, strict=True)))
+
+    def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
+        thread = self._database.exact("c.thread_id")
+        found: set[str] = set()
+        for table, where, values in self._tables_with(thread_ids):
+            query = f"SELECT DISTINCT {thread} FROM {table.sql} c WHERE {where}"
+            found.update(self._text(one) for (one,) in self._database.rows(query, values))
+        return found
+
+    def _tables_with(
+        self, thread_ids: Sequence[str]
+    ) -> Iterator[tuple[SqlTable, str, dict[str, object]]]:
+        """The tables, checkpoints last, each with the condition for rows of these threads."""
+        asked = [one for one in thread_ids if self._database.storable(one)]
+        for some in in_chunks(asked, _TEXTS_PER_QUERY):
+            where, values = self._database.among("c.thread_id", "t", some)
+            for table in self._tables.all:
+                yield table, where, values
+
     def _stored_rows(self, table: SqlTable, thread_id: str) -> Iterator[Sequence[Any]]:
         """The rows of a thread with all stored columns."""
         query = (

@@ -98,7 +98,8 @@ class WritableSqlStore(BaseWritableStore):
                 table, old = self._cells(one.stored)
                 new = self._cells(one.new)[1]
                 changed = {name: cell for name, cell in new.items() if cell != old[name]}
-                where = {**self._key_cells(one.stored), **{name: old[name] for name in changed}}
+                as_read = {self._database.quoted(name): old[name] for name in changed}
+                where = {**self._key_cells(one.stored), **as_read}
                 if changed and self._rows.replace(table, changed, where) != 1:
                     raise moved(Change(thread_id, {}))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from ckpt_backends.codec.limits import PastLimit
@@ -18,6 +19,7 @@ from ckpt_backends.codec.msgpack.lossless import pack_lossless, unpack_lossless
 from ckpt_backends.codec.values import CHANNELS, JSON_TYPES, REDIS_JSON
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.errors import CannotHold
+from ckpt_backends.transfer.spelling import by_length, spelled, spelled_name
 
 _ORDER = (
     *("v", "ts", "id", CHANNELS, "channel_versions", "versions_seen"),
@@ -57,11 +59,17 @@ def version_text(version: object) -> str:
     return str(version)
 
 
-def open_body(body: TypedBytes, where: str) -> OpenBody:
-    """Take a body apart. Raises `CannotHold`, with `where` in the message."""
+def open_body(
+    body: TypedBytes, where: str, like: Mapping[str, TypedBytes] = MappingProxyType({})
+) -> OpenBody:
+    """Take a body apart. Raises `CannotHold`, with `where` in the message.
+
+    `like` has values of an earlier body by channel. Equal values of this body are the same objects,
+    and are found without a look at each of their parts.
+    """
     try:
         if body.type == "msgpack":
-            return _open_msgpack(body)
+            return _open_msgpack(body, like)
         if body.type in JSON_TYPES:
             return _open_json(body)
         if body.type == "pickle":
@@ -71,21 +79,47 @@ def open_body(body: TypedBytes, where: str) -> OpenBody:
     raise CannotHold(f"the body of {where} has the type '{body.type}', which cannot be taken apart")
 
 
-def _open_msgpack(body: TypedBytes) -> OpenBody:
+def _open_msgpack(body: TypedBytes, like: Mapping[str, TypedBytes]) -> OpenBody:
     cursor = Cursor(body.data)
     fields: dict[str, Any] = {}
     values: dict[str, TypedBytes] = {}
-    for _ in range(cursor.enter(MAP)):
+    left = cursor.enter(MAP)
+    while left:
+        left -= 1
         name = cursor.text("surrogatepass")
         if name != CHANNELS:
             fields[name] = unpack_lossless(cursor.take())
-        elif cursor.kind() == MAP:
-            for _ in range(cursor.enter(MAP)):
-                channel = cursor.text("surrogatepass")
-                values[channel] = TypedBytes("msgpack", cursor.take())
-        else:
+            continue
+        if cursor.kind() != MAP:
             raise ValueError("its channel values are no map")
+        values = _channel_values(cursor, like)
+        if rest := _rest(cursor, left):
+            fields |= rest
+            break
     return OpenBody(fields, values)
+
+
+def _channel_values(cursor: Cursor, like: Mapping[str, TypedBytes]) -> dict[str, TypedBytes]:
+    values: dict[str, TypedBytes] = {}
+    for _ in range(cursor.enter(MAP)):
+        channel = cursor.text("surrogatepass")
+        known = like.get(channel)
+        # Msgpack says at its beginning where it ends, so the value is the known one.
+        if known is not None and known.data and cursor.data.startswith(known.data, cursor.pos):
+            cursor.pos += len(known.data)
+            values[channel] = known
+        else:
+            values[channel] = TypedBytes("msgpack", cursor.take())
+    return values
+
+
+def _rest(cursor: Cursor, number: int) -> dict[str, Any] | None:
+    """The fields up to the end of a body, decoded at once; None if that is not possible."""
+    try:
+        fields = unpack_lossless(write_header(MAP, number) + cursor.data[cursor.pos :])
+    except ValueError:  # for example a lone surrogate in a name
+        return None
+    return fields if len(fields) == number and CHANNELS not in fields else None
 
 
 def _open_pickle(body: TypedBytes) -> OpenBody:
@@ -122,10 +156,13 @@ def _dump_like(data: bytes) -> Any:
     return dump
 
 
-def close_body(found: OpenBody, tag: str, where: str, *, has_values: bool = True) -> TypedBytes:
+def close_body(
+    found: OpenBody, tag: str, where: str, *, has_values: bool = True, in_order: bool = False
+) -> TypedBytes:
     """Join a body of this type; each of its values has this type, too.
 
-    Without `has_values`, the body has no entry for values. Raises `CannotHold` if a field has no
+    Without `has_values`, the body has no entry for values. With `in_order`, its JSON has the order
+    of engines that parse it; see `transfer.spelling`. Raises `CannotHold` if a field has no
     such form.
     """
     names = [name for name in _ORDER if name in found.fields or (name == CHANNELS and has_values)]
@@ -136,6 +173,8 @@ def close_body(found: OpenBody, tag: str, where: str, *, has_values: bool = True
     try:
         if tag == "msgpack":
             return TypedBytes(tag, _close_msgpack(found, names))
+        if in_order:
+            return TypedBytes(tag, _close_in_order(found, names))
         if tag == REDIS_JSON:
             found = OpenBody({_TYPE: "json", _SENDS: []} | found.fields, found.values)
             names = [_TYPE, *(name for name in names if name not in {_TYPE, _SENDS}), _SENDS]
@@ -168,6 +207,20 @@ def _close_json(found: OpenBody, names: list[str]) -> bytes:
         else:
             out.append(_json(name) + b": " + _json(found.fields[name]))
     return b"{" + b", ".join(out) + b"}"
+
+
+def _close_in_order(found: OpenBody, names: list[str]) -> bytes:
+    names = sorted(names, key=by_length)
+    at = names.index(CHANNELS) if CHANNELS in names else len(names)
+    out = [spelled({name: found.fields[name] for name in names[:at]})[1:-1]]
+    if at < len(names):
+        values = found.values
+        inner = b", ".join(
+            [spelled_name(one) + values[one].data for one in sorted(values, key=by_length)]
+        )
+        out.append(spelled_name(CHANNELS) + b"{" + inner + b"}")
+        out.append(spelled({name: found.fields[name] for name in names[at + 1 :]})[1:-1])
+    return b"{" + b", ".join(filter(None, out)) + b"}"
 
 
 def _json(value: Any) -> bytes:

@@ -16,6 +16,7 @@ from ckpt_backends.transfer.form import Form, Place, Serializer
 from ckpt_backends.transfer.kept_values import KeptValues
 from ckpt_backends.transfer.metadata import converted_metadata
 from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
+from ckpt_backends.transfer.pending_sends import PendingSends
 from ckpt_backends.transfer.plain_values import from_plain_json, plain_json
 from ckpt_backends.transfer.sealing import (
     Sealing,
@@ -23,6 +24,7 @@ from ckpt_backends.transfer.sealing import (
     place_of,
     sealed_metadata,
 )
+from ckpt_backends.transfer.spelling import respelled
 from ckpt_backends.transfer.unordered import without_order
 from ckpt_backends.transfer.values import apart_type, as_type, converted_value, is_snapshot
 from ckpt_backends.transfer.versions import convert_versions, converted_version
@@ -44,6 +46,11 @@ class Conversion:
         self._sealing = sealing
         self.unexpiring = 0
         """Parts so far that expire in the source, and never in the target."""
+        self._keeps_writes = (
+            source.serializer is target.serializer
+            and target.has_task_paths
+            and not sealing.changes()
+        )
         self._loses_order = source.keeps_write_order and target.has_task_paths
         self._keeps_bodies = (
             source.serializer is target.serializer
@@ -67,6 +74,7 @@ class Conversion:
                     case ValuePart():
                         yield from self._value(part, thread)
                     case WritePart():
+                        thread.sends.note(part)
                         thread.order.add(part)
                         yield self._write(part)
                     case CheckpointPart():
@@ -74,6 +82,8 @@ class Conversion:
             yield from thread.end(self._target)
 
     def _write(self, part: WritePart) -> WritePart:
+        if self._keeps_writes and part.expires_at is None:
+            return part
         where = f"the write to '{part.channel}' at {_named(part.key)}"
         has_path = self._target.has_task_paths
         if part.task_path and not has_path and not self._target.keeps_write_order:
@@ -132,13 +142,14 @@ class Conversion:
         where = _named(part.key)
         metadata = self._metadata(part, where)
         expires_at = self._expiry(part)
-        made = replace(part, metadata=metadata, expires_at=expires_at)
         loses_order = self._loses_order and thread.order.may_matter(part)
         if self._keeps_bodies and not loses_order:
+            made = CheckpointPart(part.key, part.parent, part.body, metadata, expires_at)
             yield self._resealed(made, where)
             return
         body = self._sealing.opened(part.body, f"the body of {where}")
-        found = open_body(body, where)
+        known = thread.values_of(part.key.checkpoint_ns)
+        found = open_body(body, where, known.stored)
         if loses_order:
             thread.order.check(part, found)
         was_encrypted = body.encrypted
@@ -146,6 +157,7 @@ class Conversion:
             was_encrypted |= self._gather(part, found, thread)
         is_parted = self._source.values is Place.BODY and self._target.values is not Place.BODY
         convert_versions(found, self._target, where, by_value=is_parted)
+        self._move_sends(part, found, thread, where)
         thread.note_absent(part.key, found)
         if self._target.values is Place.BODY:
             closed = self._joined(found, where)
@@ -153,12 +165,25 @@ class Conversion:
             for value in self._parted(part, found, thread, where):
                 sealed = self._sealed(value.value, value, where, was_encrypted=was_encrypted)
                 yield replace(value, value=sealed)
-            tag = self._target.body_types[0]
-            has_values = self._target.values is Place.APART_BUT_PLAIN
-            closed = close_body(found, tag, where, has_values=has_values)
+            closed = self._closed(found, self._target.body_types[0], where)
         if self._target.encrypts_body:
             closed = self._sealed(closed, part, where, was_encrypted=was_encrypted)
-        yield replace(made, body=closed)
+        yield CheckpointPart(part.key, part.parent, closed, metadata, expires_at)
+
+    def _closed(self, found: OpenBody, tag: str, where: str) -> TypedBytes:
+        target = self._target
+        has_values = target.values is not Place.APART
+        in_order = target.parses_json
+        return close_body(found, tag, where, has_values=has_values, in_order=in_order)
+
+    def _move_sends(
+        self, part: CheckpointPart, found: OpenBody, thread: _Thread, where: str
+    ) -> None:
+        source, target = self._source, self._target
+        is_typed = source.serializer is target.serializer is Serializer.TYPED
+        if is_typed and (source.values is Place.BODY) != (target.values is Place.BODY):
+            move = thread.sends.put_in if target.values is Place.BODY else thread.sends.leave_out
+            move(part, found, where)
 
     def _resealed(self, part: CheckpointPart, where: str) -> CheckpointPart:
         """A checkpoint whose body fits as it is, encrypted or decrypted if it is to be."""
@@ -181,7 +206,9 @@ class Conversion:
             return part.metadata
         named = f"the metadata of {where}"
         stored = opened_metadata(part.metadata, lambda one: self._sealing.opened(one, named))
-        converted = converted_metadata(stored, source, target, where)
+        converted = converted_metadata(stored, target, where)
+        if target.parses_json and not source.parses_json and converted.type == "json":
+            converted = TypedBytes("json", respelled(converted.data))
         if not target.encrypts_metadata:
             return converted
         was = stored.encrypted or is_encrypted(part.body)
@@ -223,7 +250,7 @@ class Conversion:
             plain = from_plain_json(value) if tag == "msgpack" else None
             moved = plain or converted_value(value, source, target, named, in_body=True)
             found.values[channel] = as_type(moved, tag, named)
-        return close_body(found, tag, where)
+        return self._closed(found, tag, where)
 
     def _parted(
         self, part: CheckpointPart, found: OpenBody, thread: _Thread, where: str
@@ -235,7 +262,12 @@ class Conversion:
         stays: dict[str, TypedBytes] = {}
         versions = found.versions
         source, target = self._source, self._target
+        known = thread.values_of(part.key.checkpoint_ns)
         for channel, stored in found.values.items():
+            if known.is_same(channel, stored, versions.get(channel)):
+                if (stayed := known.stays[channel]) is not None:
+                    stays[channel] = stayed
+                continue
             named = f"channel '{channel}' of {where}"
             place = (part.key.checkpoint_ns, channel, versions.get(channel, ""))
             plain = plain_json(stored) if target.values is Place.APART_BUT_PLAIN else None
@@ -243,6 +275,11 @@ class Conversion:
                 stays[channel] = plain
                 if channel in versions:
                     thread.is_new(place, plain, named)
+                    known.note(channel, stored, versions[channel], plain)
+                continue
+            if channel not in versions and source.serializer is Serializer.JAVASCRIPT:
+                # The first value of a channel, which no step has set. LangGraph.js makes it anew,
+                # and its own savers that store values apart leave it out.
                 continue
             if channel not in versions:
                 raise CannotHold(f"{named} has a value, but no version")
@@ -260,7 +297,29 @@ class Conversion:
                 )
             if is_snapshot(value) and target.values is Place.APART_BUT_PLAIN:
                 stays[channel] = TypedBytes("json", b"true")
+            known.note(channel, stored, versions[channel], stays.get(channel))
         found.values = stays
+
+
+class _LastValues:
+    """The last value of each channel of a namespace, and what became of it."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, TypedBytes] = {}
+        self.stays: dict[str, TypedBytes | None] = {}
+        """By channel, the value that stays in the body."""
+        self._versions: dict[str, str] = {}
+
+    def is_same(self, channel: str, stored: TypedBytes, version: str | None) -> bool:
+        """Whether the last value is the same object with the same version."""
+        return self.stored.get(channel) is stored and self._versions[channel] == version
+
+    def note(
+        self, channel: str, stored: TypedBytes, version: str, stays: TypedBytes | None
+    ) -> None:
+        """Remember a value."""
+        self.stored[channel], self.stays[channel] = stored, stays
+        self._versions[channel] = version
 
 
 class _Thread:
@@ -268,15 +327,21 @@ class _Thread:
 
     def __init__(self, kept: KeptValues) -> None:
         self.kept = kept
+        self.sends = PendingSends(kept)
+        self._last: dict[str, _LastValues] = {}
         self.order = ArrivalOrder()
         self.seen: dict[_Place, bytes] = {}
         """By namespace, channel and version, the digest of the value."""
         self._absent: dict[_Place, str] = {}
         """By namespace, channel and version of a channel without a value, the thread's id."""
 
+    def values_of(self, checkpoint_ns: str) -> _LastValues:
+        """The last values of a namespace."""
+        return self._last.setdefault(checkpoint_ns, _LastValues())
+
     def is_new(self, place: _Place, value: TypedBytes, named: str) -> bool:
         """Whether a value is new. Raises `CannotHold` if its version has another value."""
-        data = value.type.encode() + b"\0" + without_order(value)
+        data = value.type.encode("utf-8", "surrogatepass") + b"\0" + without_order(value)
         digest = blake2b(data, digest_size=8).digest()
         known = self.seen.setdefault(place, digest)
         if known is digest:

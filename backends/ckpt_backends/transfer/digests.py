@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from decimal import Decimal
 from hashlib import blake2b
 from typing import Any
 
 from ckpt_backends.codec.values import JSON_TYPES
-from ckpt_backends.model import TypedBytes
+from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart, part_key
 
 _BYTES = 16
@@ -35,9 +36,37 @@ def part_digest(part: Part) -> bytes:
     for text in (*part_key(part), *fields):
         _add(digest, text.encode("utf-8", "surrogatepass"))
     for value in values:
-        _add(digest, value.type.encode())
+        _add(digest, value.type.encode("utf-8", "surrogatepass"))
         _add(digest, _canonical(value))
     return digest.digest()
+
+
+def stored_digest(part: Part) -> bytes:
+    """As `part_digest`, but of JSON texts as they are spelled.
+
+    It takes a tenth of the time. Different digests need not mean different parts.
+    """
+    place: tuple[object, ...]
+    values: tuple[TypedBytes, ...]
+    match part:
+        case WritePart():
+            place = *_place(part.key), part.task_id, part.idx, part.task_path, part.channel
+            values = (part.value,)
+        case CheckpointPart():
+            place = *_place(part.key), part.parent
+            values = part.body, part.metadata
+        case ValuePart():
+            place = part.checkpoint_ns, part.channel, part.version
+            values = (part.value,)
+    sizes = [(value.type, len(value.data)) for value in values]
+    digest = blake2b(repr((place, sizes)).encode("ascii", "backslashreplace"), digest_size=_BYTES)
+    for value in values:
+        digest.update(value.data)
+    return digest.digest()
+
+
+def _place(key: CheckpointKey) -> tuple[str, str]:
+    return key.checkpoint_ns, key.checkpoint_id
 
 
 def _add(digest: Any, data: bytes) -> None:
@@ -61,7 +90,8 @@ def _integer(text: str) -> int | float:
     if len(text) < 16 or abs(number := int(text)) <= _EXACT:
         return int(text)
     try:
-        same = int(float(number)) == number
+        # PostgreSQL writes the digits of 1.5e300 and zeros, which are not exactly the float.
+        same = number in (int(float(number)), int(Decimal(repr(float(number)))))
     except OverflowError:
         return number
     return float(number) if same else number

@@ -8,6 +8,7 @@ both this and an exact parser read as the same float.
 
 from __future__ import annotations
 
+import math
 import re
 from fractions import Fraction
 
@@ -16,7 +17,6 @@ from ckpt_backends.transfer.unfit import NoEqualForm
 _NUMBER = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|-?\d++(?:\.\d++)?(?:e[+-]?\d++)?', re.DOTALL)
 _SURE_DIGITS = 15
 _MOST = 1 << 64
-_TRIES = 64
 
 
 def exact_floats(text: str) -> str:
@@ -48,7 +48,10 @@ def _parts(token: str) -> tuple[int, int]:
 
 def _read(digits: int, power: int) -> float:
     """The float that serde_json reads."""
-    found = float(digits)
+    return _scaled(float(digits), power)
+
+
+def _scaled(found: float, power: int) -> float:
     while power < -308:
         found /= 1e308
         power += 308
@@ -56,17 +59,19 @@ def _read(digits: int, power: int) -> float:
 
 
 def _other_digits(number: float) -> str:
-    exact = Fraction(number)
     estimate = int(f"{number:e}".partition("e")[2])
-    for count in range(19, 15, -1):
+    for count in (19, 18, 20, 17, 16):
         power = estimate - count + 1
-        scale = Fraction(10) ** -power
-        middle = round(exact * scale)
-        step = max(1, middle >> 60)
-        for offset in range(_TRIES):
-            for digits in (middle + offset * step, middle - offset * step):
-                if 0 < digits < _MOST and _read(digits, power) == number:
-                    text = f"{digits}e{power}"
-                    if float(text) == number:
-                        return text
+        exact = Fraction(number) / Fraction(10) ** power
+        near = float(exact)
+        for rounded in (near, math.nextafter(near, 0), math.nextafter(near, math.inf)):
+            if not 0 < rounded < _MOST or _scaled(rounded, power) != number:
+                continue
+            # All integers around the middle are rounded to it.
+            room = int(math.ulp(rounded) / 2.5)
+            middle = int(rounded)
+            digits = min(max(round(exact), middle - room), middle + room)
+            text = f"{digits}e{power}"
+            if digits < _MOST and _read(digits, power) == number == float(text):
+                return text
     raise NoEqualForm(f"holds the number {number!r}, which RedisJSON does not store exactly")

@@ -54,6 +54,8 @@ class Form:
     """Whether `EncryptedSerializer` encrypts bodies; it always encrypts values and writes."""
     encrypts_metadata: bool = False
     """Whether `EncryptedSerializer` encrypts metadata, too."""
+    parses_json: bool = False
+    """Whether the engine stores JSON parsed and spells it anew; see `transfer.spelling`."""
     has_task_paths: bool = True
     keeps_write_order: bool = False
     """Whether writes stay in the order in which they come, so that they need no task paths."""

@@ -177,7 +177,8 @@ def _of_call(name: TypeName, args: Any, kwargs: Any, reader: JsonReader) -> Ext:
         if len(args) == 1 and not kwargs and call_works(name, args[0]):
             return _call(_ONE, name, args[0])
     elif name in COLLECTIONS:
-        if len(args) < 2 and not kwargs and all(isinstance(one, list) for one in args):
+        few = (1,) if reader.is_redis and name == SET else (0, 1)
+        if len(args) in few and not kwargs and all(isinstance(one, list) for one in args):
             return _collection(name, args[0] if args else [])
     elif name in ARGUMENTS:
         if not kwargs and isinstance(args, list) and _arguments_fit(name, args):

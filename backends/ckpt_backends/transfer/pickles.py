@@ -47,6 +47,7 @@ _NODES_PER_BYTE = 8
 _FEWEST_NODES = 1_000_000
 _DEEPEST = 200
 _PYDANTIC_MARKS = ("__pydantic_fields_set__", _PYDANTIC_2), ("__fields_set__", _PYDANTIC_1)
+_BYTEARRAY = Global("builtins", "bytearray")
 _DELTA = "langgraph.checkpoint.serde.types", "_DeltaSnapshot"
 _STANDARD = ONE_ARGUMENT | ARGUMENTS | {DATETIME, ("datetime", "time"), ("re", "_compile")}
 
@@ -155,6 +156,8 @@ class _Converter:
         return _call(_ONE, ("builtins", name), [self.value(node) for node in nodes])
 
     def _object(self, node: Object) -> Any:
+        if node.callee == _BYTEARRAY:
+            raise NoEqualForm(f"holds {_OTHERS[bytearray]}")
         if isinstance(node.callee, Object):
             # `getattr(cls, "name")`: only that of `ZoneInfo` is known.
             match node.callee:
@@ -285,12 +288,22 @@ def _ext_of(found: Value) -> Ext:
             return _call(_FIELDS, name, made)
         if name == TIMEZONE and isinstance(payload, list):
             return _call(_ARGUMENTS, name, [_ext_of(payload[0]), *payload[1:]])
+        if module == "ipaddress" and isinstance(payload, int):
+            payload = _address(cls, payload)
         if name in ONE_ARGUMENT and isinstance(payload, str):
             return _call(_ONE, name, payload)
         if name in ARGUMENTS and isinstance(payload, list):
             return _call(_ARGUMENTS, name, payload)
         raise NoEqualForm(f"holds a {_words(name)} of an unknown form")
     raise NoEqualForm("holds an object of an unknown form")
+
+
+def _address(cls: str, number: int) -> str:
+    """The text of an address that is pickled as a number."""
+    import ipaddress  # loaded when needed
+
+    kind = ipaddress.IPv4Address if cls == "IPv4Address" else ipaddress.IPv6Address
+    return str(kind(number))
 
 
 def _call(code: int, name: TypeName, content: Any) -> Ext:

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 
 from ckpt_backends.codec.values import JSON_TYPES
 from ckpt_backends.model import TypedBytes
 
 _CONTAINERS = (*range(0x80, 0xA0), *range(0xC4, 0xCA), *range(0xD4, 0xD9), *range(0xDC, 0xE0))
 """First bytes of msgpack's maps, arrays, bytes and ext types."""
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_INTEGERS = range(-(1 << 63), 1 << 64)
+"""MySQL stores larger integers as floats."""
+_DIGITS = 15
+"""MySQL may read floats with more digits as their neighbour."""
+_LONGEST = 16 << 20
+"""Bytes. PostgreSQL allows 256 MiB in a JSON document, and all values of a body share them."""
 
 
 def plain_json(value: TypedBytes) -> TypedBytes | None:
@@ -19,28 +29,35 @@ def plain_json(value: TypedBytes) -> TypedBytes | None:
     """
     if value.type == "null":
         return TypedBytes("json", b"null")
-    if value.type == "msgpack":
-        if not value.data or value.data[0] in _CONTAINERS:
-            return None
-        from ckpt_backends.codec.msgpack.lossless import unpack_lossless
-
-        try:
-            found = unpack_lossless(value.data)
-        except ValueError:
-            return None
-    elif value.type in JSON_TYPES and value.data[:1] not in (b"{", b"["):
-        found = json.loads(value.data)
-    else:
+    if len(value.data) > _LONGEST:
         return None
-    if isinstance(found, str):
-        keeps = "\0" not in found and not any("\ud800" <= one <= "\udfff" for one in found)
-    elif isinstance(found, float):
-        keeps = "e" not in (text := repr(found)) and "n" not in text and text != "-0.0"
-    else:
-        keeps = found is None or isinstance(found, int)
-    if not keeps:
+    try:
+        if value.type == "msgpack":
+            if not value.data or value.data[0] in _CONTAINERS:
+                return None
+            from ckpt_backends.codec.msgpack.lossless import unpack_lossless
+
+            found = unpack_lossless(value.data)
+        elif value.type in JSON_TYPES and value.data[:1] not in (b"{", b"["):
+            found = json.loads(value.data)
+        else:
+            return None
+    except ValueError:
+        return None
+    if not _is_kept(found):
         return None
     return TypedBytes("json", json.dumps(found, ensure_ascii=False).encode())
+
+
+def _is_kept(value: object) -> bool:
+    """Whether any engine stores a value unchanged in JSON."""
+    if isinstance(value, str):
+        return "\0" not in value and not _SURROGATE.search(value)
+    if isinstance(value, float):
+        text = repr(value)
+        sure = text.replace("-", "").replace(".", "")
+        return sure.isdecimal() and len(sure.lstrip("0")) <= _DIGITS and text != "-0.0"
+    return value is None or (isinstance(value, int) and value in _INTEGERS)
 
 
 def from_plain_json(value: TypedBytes) -> TypedBytes | None:
@@ -49,4 +66,7 @@ def from_plain_json(value: TypedBytes) -> TypedBytes | None:
         return None
     from ckpt_backends.codec.msgpack.lossless import pack_lossless
 
-    return TypedBytes("msgpack", pack_lossless(json.loads(value.data)))
+    try:
+        return TypedBytes("msgpack", pack_lossless(json.loads(value.data)))
+    except (ValueError, TypeError):
+        return None

@@ -8,10 +8,11 @@ from typing import cast
 
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.declaration import Backend
-from ckpt_backends.discovery import known_backends, load
+from ckpt_backends.discovery import backend_of, known_backends, load
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.transfer.form import Form, Language
 from ckpt_backends.transfer.parts import Part, PartsOfRows
+from ckpt_backends.url import StoreUrl
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,14 @@ def languages_of(layout: str) -> tuple[Language, ...]:
 def form_of(layout: str, language: Language) -> Form | None:
     """The form in which a layout stores the threads of a language; None if it has none."""
     return _forms(layout).get(language)
+
+
+def created_layout(url: StoreUrl, language: Language) -> str:
+    """The layout that is made at a URL for threads of a language. Raises `Unsupported`."""
+    backend = backend_of(url.scheme)
+    if backend is None or language not in backend.creates:
+        raise Unsupported(f"cannot make a store for threads of {_TITLES[language]} in '{url}'")
+    return backend.creates[language]
 
 
 _TITLES = {Language.PYTHON: "LangGraph for Python", Language.JAVASCRIPT: "LangGraph.js"}

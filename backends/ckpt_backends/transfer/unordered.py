@@ -6,9 +6,11 @@ a channel can have other bytes in each body.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from ckpt_backends.codec.msgpack.lossless import Ext, pack_lossless, unpack_lossless
+from ckpt_backends.codec.values import JSON_TYPES
 from ckpt_backends.model import TypedBytes
 
 _SINGLE_ARGUMENT = 0
@@ -18,12 +20,33 @@ _SETS = frozenset({"set", "frozenset"})
 
 def without_order(value: TypedBytes) -> bytes:
     """The bytes of a value with the members of all its sets sorted."""
-    if value.type != "msgpack" or b"builtins" not in value.data:
+    if b"builtins" not in value.data:
+        return value.data
+    if value.type in JSON_TYPES:
+        return _json_without_order(value.data)
+    if value.type != "msgpack":
         return value.data
     try:
         return pack_lossless(_sorted(unpack_lossless(value.data)))
     except (ValueError, TypeError, RecursionError):
         return value.data
+
+
+def _json_without_order(data: bytes) -> bytes:
+    """As `without_order`, of values that releases before msgpack wrote."""
+
+    def of_object(found: dict[str, Any]) -> dict[str, Any]:
+        match found:
+            case {"type": "constructor", "id": ["builtins", name], "args": [[*members]]} if (
+                name in _SETS
+            ):
+                return {**found, "args": [sorted(members, key=json.dumps)]}
+        return found
+
+    try:
+        return json.dumps(json.loads(data, object_hook=of_object)).encode()
+    except (ValueError, RecursionError):
+        return data
 
 
 def _sorted(value: Any) -> Any:

@@ -56,6 +56,8 @@ def converted_version(
     version: Any, target: Form, where: str, value: TypedBytes | None = None
 ) -> Any:
     """One version in the form of a layout. Raises `CannotHold`."""
+    if version.__class__ is str and not target.counts_with_integers and "." in version:
+        return version
     if target.language is not Language.PYTHON:
         return version
     is_number = isinstance(version, float) and version.is_integer()
@@ -78,5 +80,6 @@ def _fraction(value: TypedBytes | None) -> int:
     """Sixteen digits that follow from a value, in place of the random number of a saver."""
     if value is None:
         return 0
-    digest = blake2b(value.type.encode() + b"\0" + value.data, digest_size=8)
+    digest = blake2b(value.type.encode("utf-8", "surrogatepass"), digest_size=8)
+    digest.update(b"\0" + value.data)
     return int.from_bytes(digest.digest(), "big") % _DIGITS

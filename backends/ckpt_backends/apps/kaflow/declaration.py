@@ -22,6 +22,7 @@ BACKEND = Backend(
                 body_types=("pickle",),
                 encrypts_body=False,
                 has_task_paths=False,
+                counts_with_integers=True,
                 receives=False,
             ),
         )

@@ -2,6 +2,7 @@
 
 from ckpt_backends.declaration import LAST_STORED, Backend
 from ckpt_backends.model import Capability
+from ckpt_backends.transfer.form import Form, Place
 
 BACKEND = Backend(
     title="langgraph-checkpoint-plainredis",
@@ -14,5 +15,19 @@ BACKEND = Backend(
     engine="redis",
     impossible_faults={"id-not-increasing": LAST_STORED},
     engine_faults=("index-stale", "ttl-partial"),
+    forms={
+        "redis-plain": (
+            Form(
+                values=Place.APART,
+                body_types=("msgpack",),
+                metadata_type="msgpack",
+                marks_absent=True,
+                has_task_paths=False,
+                counts_with_integers=True,
+                receives=False,
+            ),
+        )
+    },
+    parts="ckpt_backends.apps.plainredis.parts:parts_of",
     recognise="ckpt_backends.apps.plainredis.layout:PlainRecogniser",
 )

@@ -14,13 +14,8 @@ from typing import Any
 
 from redis import exceptions
 
-from ckpt_backends.apps.plainredis.thread_keys import (
-    BLOBS,
-    THREADS,
-    WRITES,
-    PlainKeyFinder,
-    PlainKeysByCheckpoint,
-)
+from ckpt_backends.apps.plainredis.parts import BLOBS, THREADS, WRITES
+from ckpt_backends.apps.plainredis.thread_keys import PlainKeyFinder, PlainKeysByCheckpoint
 from ckpt_backends.changes.removal import Inside
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.redis.engine.connection import Command

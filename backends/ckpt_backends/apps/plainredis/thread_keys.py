@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ckpt_backends.apps.plainredis.contents import PlainContents, PlainThreadKeys
+from ckpt_backends.apps.plainredis.parts import BLOBS, THREADS, TIMELINE, WRITES
 from ckpt_backends.apps.plainredis.timelines import timeline_of
 from ckpt_backends.changes.rows import Cell, Row, not_of
 from ckpt_backends.errors import Refused
@@ -34,7 +35,6 @@ from ckpt_backends.redis.engine.keyspace import (
 from ckpt_backends.redis.engine.layout import KeyFinder
 from ckpt_backends.redis.engine.row_cells import MEMBER
 
-BLOBS, WRITES, TIMELINE, THREADS = "checkpoint_blobs", "writes", "idx", "threads"
 _BY_FIELD = frozenset({WRITES, THREADS})
 """Kinds for which a row is one field of a hash."""
 _Item = tuple[str, bytes, bytes]
@@ -100,14 +100,15 @@ class PlainKeyFinder(KeyFinder[PlainContents]):
                     yield Row(kind, {**about, **self._cells(kind, own, answer)})
 
     def _items(self, keys: PlainKeysByCheckpoint) -> Iterator[_Item]:
+        # First, because `parts` tells other keys apart by them.
+        for one in keys.found.timelines:
+            yield TIMELINE, one.name, b""
+            yield THREADS, self.layout.threads, one.name
         yield from ((BLOBS, one.name, b"") for one in keys.found.blob_places)
         names = sorted({name for one in keys.groups.values() for name in one.names[WRITES]})
         found = self.connection.ask_all(("HKEYS", name) for name in names)
         for name, own in zip(names, found, strict=True):
             yield from ((WRITES, name, one) for one in sorted(own or ()))
-        for one in keys.found.timelines:
-            yield TIMELINE, one.name, b""
-            yield THREADS, self.layout.threads, one.name
         # In the order of storing, so that each head comes last.
         for place in sorted(keys.places, key=lambda one: (not one.key.checkpoint_ns, one.rank)):
             yield CHECKPOINT, place.name, b""

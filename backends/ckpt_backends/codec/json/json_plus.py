@@ -25,6 +25,7 @@ _MAX_DIGITS = 4000
 
 _LISTS = frozenset({"re.compile", "datetime.timedelta", "datetime.date", "datetime.timezone"})
 """Types with a list as payload even if they have only one argument. `pathlib` types have too."""
+_DATETIME = "datetime.datetime"
 _TIME = ("hour", "minute", "second", "microsecond", "tzinfo")
 
 
@@ -136,6 +137,8 @@ def _constructor(name: str, fields: dict[Value, Value]) -> Value:
         return fields
     if name == "datetime.time" and len(args) <= len(_TIME):
         return Tagged(name, {**dict(zip(_TIME, args, strict=False)), **kwargs})
+    if name == _DATETIME and method is None and (found := _of_numbers(args)) is not None:
+        return found
     if args and kwargs:
         return fields
     if kwargs:
@@ -152,6 +155,25 @@ def _constructor(name: str, fields: dict[Value, Value]) -> Value:
     if len(args) == 1 and name not in _LISTS and not name.startswith("pathlib."):
         return Tagged(name, args[0])
     return Tagged(name, args)
+
+
+def _of_numbers(args: list[Any]) -> Tagged | None:
+    """A datetime that is stored as its numbers, perhaps with a fixed offset from UTC."""
+    from datetime import datetime, timedelta, timezone
+
+    offset: list[Any] = []
+    match args:
+        case [*numbers, Tagged("datetime.timezone", [Tagged("datetime.timedelta", [*offset])])]:
+            pass
+        case [*numbers]:
+            pass
+    if not 3 <= len(numbers) <= 7 or not all(type(one) is int for one in (*numbers, *offset)):
+        return None
+    try:
+        at = datetime(*numbers, tzinfo=timezone(timedelta(*offset)) if offset else None)  # type: ignore[misc]
+        return Tagged(_DATETIME, at.isoformat())
+    except (ValueError, TypeError, OverflowError):
+        return None
 
 
 def _from_hex(name: str, text: Value, fields: dict[Value, Value]) -> Value:

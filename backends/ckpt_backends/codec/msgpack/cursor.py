@@ -129,6 +129,34 @@ def skip(data: bytes, pos: int, limits: Limits | None = None) -> Span:
             left -= skipped
 
 
+def end_of(data: bytes, pos: int) -> int:
+    """The end of the value that starts at `pos`. Enters no ext type, so it is faster than `skip`.
+
+    Raises ValueError if the value is cut off.
+    """
+    end, left = len(data), 1
+    try:
+        while left:
+            left -= 1
+            size = _SIZES[data[pos]]
+            if size >= 0:
+                pos += 1 + size
+                continue
+            kind, pos, length = read_header(data, pos)
+            if kind in (ARRAY, MAP):
+                left += length << (kind == MAP)
+                if left >= _WORTH_A_RUN:
+                    skipped, pos = _skip_run(data, pos, end, left)
+                    left -= skipped
+            else:
+                pos += length + (kind == EXT)
+    except IndexError:
+        raise ValueError(_CUT_OFF) from None
+    if pos > end:
+        raise ValueError(_CUT_OFF)
+    return pos
+
+
 def _skip_run(data: bytes, pos: int, end: int, left: int) -> tuple[int, int]:
     """The number of one-byte values or floats at `pos` that can be skipped, and their end."""
     if run := _ONE_BYTE_RUN.match(data, pos, min(end, pos + left)):
@@ -212,7 +240,8 @@ class Cursor:
     def take(self) -> bytes:
         """The bytes of the next value."""
         start = self.pos
-        return self.data[start : self.skip().end]
+        self.pos = end_of(self.data, start)
+        return self.data[start : self.pos]
 
     def _header(self) -> tuple[int, int, int]:
         try:

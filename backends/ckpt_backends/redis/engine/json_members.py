@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 
 _SCANNER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -37,3 +38,11 @@ def _past(text: str, at: int, mark: str) -> int:
 def _space(text: str, at: int) -> int:
     found = _SPACE.match(text, at)
     return at if found is None else found.end()
+
+
+def joined(members: Mapping[str, str]) -> str:
+    """The text of an object with these members."""
+    inside = ", ".join(
+        f"{json.dumps(name, ensure_ascii=False)}: {text}" for name, text in members.items()
+    )
+    return "{" + inside + "}"

@@ -26,7 +26,7 @@ from ckpt_backends.transfer.parts import Arrival, Part
 _AT_ONCE = 4 << 20
 """Bytes of documents that are sent together; a thread with more is not added directly."""
 _NAMES_AT_ONCE = 1000
-_STAGED = b"ckpt-copy:"
+STAGED = b"ckpt-copy:"
 """The beginning of the names of documents that do not yet have their own. It keeps the slot."""
 _A_DAY = 86_400_000
 
@@ -135,15 +135,15 @@ def _stage(
     connection.check_together(one.name for one in some)
     with connection.client_of(some[0].name).pipeline(transaction=False) as pipe:
         for one in some:
-            pipe.execute_command(*one.command(_STAGED))
-            pipe.execute_command("PEXPIRE", _STAGED + one.name, _A_DAY)
+            pipe.execute_command(*one.command(STAGED))
+            pipe.execute_command("PEXPIRE", STAGED + one.name, _A_DAY)
         pipe.execute()
     return [(one.name, one.expires_at) for one in some]
 
 
 def _renaming(staged: Iterable[tuple[bytes, int | None]]) -> Iterator[Command]:
     for name, expires_at in staged:
-        yield ("RENAMENX", _STAGED + name, name)
+        yield ("RENAMENX", STAGED + name, name)
         yield ("PERSIST", name) if expires_at is None else ("PEXPIREAT", name, expires_at)
 
 

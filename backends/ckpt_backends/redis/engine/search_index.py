@@ -101,6 +101,11 @@ def prefixes_of(connection: RedisConnection) -> list[tuple[str, set[str]]] | Non
     return found
 
 
+def is_of_javascript(indexed: list[tuple[str, set[str]]]) -> bool:
+    """Whether these prefixes and fields are those of LangGraph.js, whose values have an index."""
+    return any(tags >= {"checkpoint_id", "channel", "version"} for _, tags in indexed)
+
+
 @dataclass(frozen=True, slots=True)
 class IndexFacts:
     """What FT.INFO tells about an index of JSON documents."""

@@ -1,13 +1,18 @@
-"""Finds JSON texts that RedisJSON would refuse or change."""
+"""Finds JSON texts that RedisJSON would refuse or change, and spells numbers as it needs them."""
 
 from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
+from ckpt_backends.model import TypedBytes
 from ckpt_backends.redis.engine.keyspace import text
 from ckpt_backends.transfer.errors import CannotHold
+from ckpt_backends.transfer.unfit import NoEqualForm
 
+_FLOAT = re.compile(rb"[:,\[]\s*-?(?:[0-9.]{15,}|[0-9.]+[eE])")
+"""Found before each number that RedisJSON might not read exactly."""
 _DEEPEST = 127
 _LARGE = re.compile(rb"[0-9]{19}")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
@@ -29,6 +34,19 @@ def check_json(data: bytes, name: bytes) -> None:
             _as_text(data).encode()
         except UnicodeEncodeError:
             raise CannotHold(f"'{text(name)}' would have a lone surrogate") from None
+
+
+def exact_json(value: TypedBytes, where: str) -> TypedBytes:
+    """The same JSON, spelled so that RedisJSON reads its numbers exactly. Raises `CannotHold`."""
+    if not _FLOAT.search(b"," + value.data):
+        return value
+    from ckpt_backends.transfer.exact_floats import exact_floats  # rarely needed
+
+    try:
+        spelled = exact_floats(value.data.decode("utf-8", "surrogatepass"))
+    except NoEqualForm as problem:
+        raise CannotHold(f"{where} {problem}") from None
+    return replace(value, data=spelled.encode("utf-8", "surrogatepass"))
 
 
 def _as_text(data: bytes) -> str:

@@ -25,7 +25,7 @@ from ckpt_backends.redis.engine.layout import RedisLayout
 from ckpt_backends.redis.engine.purge_lock import purge_lock
 from ckpt_backends.redis.engine.receiving import receive_thread
 from ckpt_backends.redis.engine.restoring import restore_rows
-from ckpt_backends.transfer.parts import Arrival
+from ckpt_backends.transfer.parts import Arrival, PartRewrite
 from ckpt_backends.url import StoreUrl
 
 
@@ -90,6 +90,10 @@ class WritableRedisStore(BaseWritableStore):
             outcome = f"nothing of thread '{arrival.thread_id}' was added"
             with explained_change(self._url, outcome):
                 receive_thread(self._connection, self._layout.reception(arrival))
+
+    def rewrite(self, thread_id: str, rewrites: Iterable[PartRewrite]) -> None:
+        with explained_change(self._url, f"thread '{thread_id}' was changed in part"):
+            self._layout.rewrite(thread_id, rewrites)
 
     def vacuum(self) -> None:
         raise Unsupported(

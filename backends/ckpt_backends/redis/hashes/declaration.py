@@ -2,6 +2,7 @@
 
 from ckpt_backends.declaration import Backend
 from ckpt_backends.model import Capability
+from ckpt_backends.transfer.form import Form
 
 _ANY = (
     Capability.HISTORY
@@ -10,11 +11,14 @@ _ANY = (
     | Capability.INLINE_VALUES
     | Capability.SESSIONS
 )
+_FORM = Form(has_task_paths=False, counts_with_integers=True, encrypts_body=True, receives=False)
 
 BACKEND = Backend(
     title="Redis",
     layouts={"redis-hash": _ANY, "redis-hash-colon": _ANY},
     engine="redis",
     engine_faults=("ttl-partial",),
+    forms={"redis-hash": (_FORM,), "redis-hash-colon": (_FORM,)},
+    parts="ckpt_backends.redis.hashes.parts:parts_of",
     recognise="ckpt_backends.redis.hashes.layout:HashRecogniser",
 )

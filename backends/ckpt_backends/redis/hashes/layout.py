@@ -13,7 +13,6 @@ bytes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -28,7 +27,6 @@ from ckpt_backends.redis.engine.archived_keys import row_name
 from ckpt_backends.redis.engine.connection import RedisConnection, in_chunks
 from ckpt_backends.redis.engine.key_removal import KeyRemoval
 from ckpt_backends.redis.engine.keyspace import (
-    CALL,
     CHECKPOINT,
     HASH,
     CheckpointEntry,
@@ -49,12 +47,16 @@ from ckpt_backends.redis.engine.row_cells import MEMBER
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.redis.engine.thread_listing import namespaces_by_name
 from ckpt_backends.redis.hashes.declaration import BACKEND
-from ckpt_backends.redis.hashes.write import WRITES, HashPlan
+from ckpt_backends.redis.hashes.keys import (
+    COLON,
+    DOLLAR,
+    WRITES,
+    parsed_checkpoint,
+    parsed_write,
+)
+from ckpt_backends.redis.hashes.write import HashPlan
 from ckpt_backends.url import StoreUrl
 
-DOLLAR, COLON = "$", ":"
-_CALLS = re.compile(rf"(.*?):({CALL})", re.DOTALL)
-"""Thread, colon, and the namespace of a subgraph's call. Such a namespace contains colons."""
 _AT_ONCE = 1000
 _PARTS_OF_WRITE = 3
 """Parts at the end of a write's key: checkpoint id, task id, idx. They contain no separator."""
@@ -167,25 +169,10 @@ class Hashes(RedisLayout):
                 yield CheckpointEntry(key, name, text(answer[0] or b"") or None)
 
     def _parse(self, name: bytes) -> CheckpointKey | None:
-        """Parse the key of a checkpoint. A thread id may contain the separator, an id never."""
-        return self._place(name[len(self._start(CHECKPOINT)) :])
+        return parsed_checkpoint(name, self.separator)
 
     def _parse_write(self, name: bytes) -> tuple[CheckpointKey, str, int] | None:
-        parts = text(name[len(self._start(WRITES)) :]).rsplit(self.separator, 2)
-        if len(parts) != 3 or not re.fullmatch(r"-?\d+", parts[2]):
-            return None
-        key = self._place(raw(parts[0]))
-        return None if key is None else (key, parts[1], int(parts[2]))
-
-    def _place(self, rest: bytes) -> CheckpointKey | None:
-        parts = text(rest).rsplit(self.separator, 1)
-        if len(parts) != 2:
-            return None
-        place, checkpoint_id = parts
-        if self.separator == COLON and (found := _CALLS.fullmatch(place)):
-            return CheckpointKey(found[1], found[2], checkpoint_id)
-        thread_id, separator, ns = place.rpartition(self.separator)
-        return CheckpointKey(thread_id, ns, checkpoint_id) if separator else None
+        return parsed_write(name, self.separator)
 
     def checkpoints(
         self, places: Sequence[CheckpointEntry], asked: CheckpointQuery

@@ -10,9 +10,7 @@ from ckpt_backends.redis.engine.connection import Command
 from ckpt_backends.redis.engine.key_plan import KeyPlan
 from ckpt_backends.redis.engine.keyspace import raw
 from ckpt_backends.redis.engine.layout import RedisLayout
-
-WRITES = "writes"
-"""The kind of the keys of writes, and their beginning."""
+from ckpt_backends.redis.hashes.keys import WRITES
 
 
 class HashPlan(KeyPlan[RedisLayout]):

@@ -1,9 +1,20 @@
 """Declares the JSON documents of LangGraph.js' savers for Redis."""
 
+from dataclasses import replace
+
 from ckpt_backends.declaration import Backend
 from ckpt_backends.model import Capability
+from ckpt_backends.transfer.form import Form, Language, Serializer
 
 _ANY = Capability.WRITES | Capability.SESSIONS
+_FULL = Form(
+    language=Language.JAVASCRIPT,
+    serializer=Serializer.JAVASCRIPT,
+    body_types=("json",),
+    encrypts_body=False,
+    has_task_paths=False,
+    expires=True,
+)
 
 BACKEND = Backend(
     title="Redis",
@@ -19,5 +30,7 @@ BACKEND = Backend(
         "plaintext-among-encrypted": "LangGraph.js does not encrypt",
         "branches-share-value": "checkpoints also store the values that they changed",
     },
+    forms={"redis-js": (_FULL,), "redis-js-shallow": (replace(_FULL, receives=False),)},
+    parts="ckpt_backends.redis.javascript.parts:parts_of",
     recognise="ckpt_backends.redis.javascript.documents:JavaScriptRecogniser",
 )

@@ -28,7 +28,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.changes.change import Change
 from ckpt_backends.channel_names import is_read
@@ -59,17 +59,21 @@ from ckpt_backends.redis.engine.keyspace import (
     quoted,
     raw,
 )
+from ckpt_backends.redis.engine.layout import RedisLayout
 from ckpt_backends.redis.engine.purge_lock import PurgeLock
 from ckpt_backends.redis.engine.recognition import RecognisedStore, Recogniser, Sample
+from ckpt_backends.redis.engine.search_index import is_of_javascript, prefixes_of
 from ckpt_backends.redis.engine.thread_listing import namespaces_of
 from ckpt_backends.redis.javascript.declaration import BACKEND
-from ckpt_backends.redis.javascript.stored_values import blob_name, part_of, versions_of
+from ckpt_backends.redis.javascript.stored_values import UNDEFINED, blob_name, part_of, versions_of
 from ckpt_backends.redis.javascript.write import JavaScriptPlan, JavaScriptRemoval
+
+if TYPE_CHECKING:
+    from ckpt_backends.redis.engine.receiving import Reception
+    from ckpt_backends.transfer.parts import Arrival
 
 BLOBS = f"{APART}:*"
 _JSON = "json"
-_UNDEFINED = TypedBytes(_JSON, b'{"lc":2,"type":"undefined"}')
-"""The value of a document without `value`: JSON omits members that are undefined in JavaScript."""
 _KEY = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id")
 _WRITE = (*_KEY, "$.task_id", "$.idx", "$.channel", "$.task_path")
 _BLOB = ("$.thread_id", "$.checkpoint_ns", "$.channel", "$.version")
@@ -96,6 +100,11 @@ class JavaScriptDocuments(JsonDocuments):
 
     def plan(self, change: Change) -> JavaScriptPlan:
         return JavaScriptPlan(self, change)
+
+    def reception(self, arrival: Arrival) -> Reception:
+        from ckpt_backends.redis.javascript.receiving import JavaScriptReception
+
+        return JavaScriptReception(self, arrival)
 
     def removals(self, lock: PurgeLock, thread_ids: Sequence[str]) -> Iterator[KeyRemoval]:
         finder = self.finder()
@@ -195,6 +204,9 @@ class ShallowJavaScriptDocuments(JavaScriptDocuments):
         super().__init__(connection)
         self._kinds, self.tables = self._kinds[:-1], self.tables[:-1]
 
+    def reception(self, arrival: Arrival) -> Reception:
+        return RedisLayout.reception(self, arrival)
+
     def checkpoint_name(self, key: CheckpointKey) -> bytes:
         parts = (self.prefixes.checkpoint, key.thread_id, key.checkpoint_ns, "shallow")
         return raw(":".join(parts))
@@ -247,7 +259,7 @@ def _number(answer: Any) -> float:
 def _only(answer: Any) -> TypedBytes:
     """The value from the answer of JSON.GET with one path, with the server's exact bytes."""
     data = bytes(answer or b"")[1:-1]
-    return TypedBytes(_JSON, data) if data else _UNDEFINED
+    return TypedBytes(_JSON, data) if data else TypedBytes(_JSON, UNDEFINED)
 
 
 def _write(
@@ -279,6 +291,11 @@ class JavaScriptRecogniser(Recogniser):
         for one in sample.documents:
             if isinstance(one.has_writes, str):
                 yield one.name, self.layouts[one.name.endswith(b":shallow")]
+
+    def stores_if_alone(self) -> list[RecognisedStore]:
+        """A store without threads has the saver's search indexes."""
+        indexed = prefixes_of(self.connection) or []
+        return [self.named(self.layouts[0], None, None)] if is_of_javascript(indexed) else []
 
     def named(self, layout: str, prefix: str | None, write_prefix: str | None) -> RecognisedStore:  # noqa: ARG002
         is_full = layout == JavaScriptDocuments.name

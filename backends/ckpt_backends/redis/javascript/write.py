@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,17 +16,21 @@ from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_backends.redis.engine.command_plan import expiring
 from ckpt_backends.redis.engine.connection import Command
-from ckpt_backends.redis.engine.document_fields import document, source_and_step, stored_ns
 from ckpt_backends.redis.engine.json_documents import JsonDocuments
 from ckpt_backends.redis.engine.json_plan import JsonPlan
 from ckpt_backends.redis.engine.key_plan import AddedWrite
 from ckpt_backends.redis.engine.key_removal import KeyRemoval
 from ckpt_backends.redis.engine.keyspace import APART
 from ckpt_backends.redis.engine.thread_removal import KEYS_AT_ONCE, run, unlink
-from ckpt_backends.redis.javascript.stored_values import blob_name, versions_of
-
-_REFUSED = re.compile(r"[*?[\]\\]")
-"""Characters that the saver refuses in ids. Source: `assertSafeKeyComponent` in its `utils.js`."""
+from ckpt_backends.redis.javascript.stored_values import (
+    REFUSED,
+    blob_name,
+    checkpoint_document,
+    value_document,
+    versions_of,
+    write_document,
+)
+from ckpt_backends.transfer.parts import CheckpointPart, WritePart
 
 
 class JavaScriptPlan(JsonPlan):
@@ -36,7 +39,7 @@ class JavaScriptPlan(JsonPlan):
     def __init__(self, layout: JsonDocuments, change: Change) -> None:
         super().__init__(layout, change)
         thread_id = change.thread_id
-        if _REFUSED.search(thread_id):
+        if REFUSED.search(thread_id):
             raise Unsupported(
                 f"LangGraph.js rejects the thread id '{thread_id}' on Redis",
                 hint="use an id without * ? [ ] and \\",
@@ -57,38 +60,23 @@ class JavaScriptPlan(JsonPlan):
         return metadata.data
 
     def add(self, one: Checkpoint, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
-        first = {
-            "thread_id": one.key.thread_id,
-            "checkpoint_ns": stored_ns(one.key.checkpoint_ns),
-            "checkpoint_id": one.key.checkpoint_id,
-            "parent_checkpoint_id": one.parent_checkpoint_id,
-        }
-        parts = {
-            "checkpoint": one.body.data if one.body is not None else b"{}",
-            "metadata": one.metadata.data if one.metadata is not None else b"{}",
-        }
-        last = {"checkpoint_ts": time.time_ns() // 1_000_000, "has_writes": self.flag(writes)}
+        part = CheckpointPart(
+            one.key,
+            one.parent_checkpoint_id,
+            one.body or TypedBytes("json", b"{}"),
+            one.metadata or TypedBytes("json", b"{}"),
+        )
+        now = time.time_ns() // 1_000_000
         name = self._layout.checkpoint_name(one.key)
-        last |= source_and_step(one.metadata)
-        yield ("JSON.SET", name, "$", document(first, parts, last))
+        yield ("JSON.SET", name, "$", checkpoint_document(part, now, has_writes=writes > 0))
 
     def add_write(self, write: Write) -> Iterator[Command]:
         value = write.value or TypedBytes("json", b"null")
         # The saver's clock starts at 0 with its process, so this time sorts after its writes.
         now = time.time() * 1e6
-        fields = {
-            "thread_id": write.key.thread_id,
-            "checkpoint_ns": write.key.checkpoint_ns,
-            "checkpoint_id": write.key.checkpoint_id,
-            "task_id": write.task_id,
-            "idx": write.idx,
-            "channel": write.channel,
-            "type": "json" if value.data[:1] in {b"{", b"[", b"n"} else "string",
-            "timestamp": now,
-            "global_idx": now + write.idx,
-        }
         name = self.write_name(write.key, write.task_id, write.idx)
-        yield ("JSON.SET", name, "$", document(fields, {"value": value.data}, {}))
+        part = WritePart(write.key, write.task_id, "", write.idx, write.channel, value)
+        yield ("JSON.SET", name, "$", write_document(part, now + write.idx))
 
     def values(self) -> Iterator[Command]:
         change, thread_id = self._change, self._change.thread_id
@@ -151,15 +139,8 @@ class JavaScriptPlan(JsonPlan):
         return CheckpointKey(change.thread_id, blob.checkpoint_ns, head)
 
     def _added(self, name: bytes, owner: CheckpointKey, blob: NewBlob) -> Command:
-        fields = {
-            "thread_id": owner.thread_id,
-            "checkpoint_ns": stored_ns(owner.checkpoint_ns),
-            "checkpoint_id": owner.checkpoint_id,
-            "channel": blob.channel,
-            "version": blob.version,
-            "type": "json",
-        }
-        return ("JSON.SET", name, "$", document(fields, {"value": blob.value.data}, {}))
+        stored = value_document(owner, blob.channel, blob.version, blob.value.data)
+        return ("JSON.SET", name, "$", stored)
 
 
 class JavaScriptRemoval(KeyRemoval):

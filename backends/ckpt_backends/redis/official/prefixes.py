@@ -32,8 +32,9 @@ from ckpt_backends.redis.official.shallow import ShallowDocuments
 
 _KEY = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id")
 _SAMPLED = 20
-_OF_CHECKPOINT = {"thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id"}
-_OF_WRITE = {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "channel"}
+OF_CHECKPOINT = {"thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id"}
+OF_WRITE = {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "channel"}
+"""What the indexes of checkpoints and of writes have at least."""
 
 
 @dataclass(slots=True)
@@ -57,9 +58,9 @@ def known_prefixes(connection: RedisConnection) -> KnownPrefixes:
         _add_from_keys(connection, known)
         return known
     for prefix, tags in indexed:
-        if tags >= _OF_WRITE:
+        if tags >= OF_WRITE:
             known.writes.add(prefix)
-        elif tags >= _OF_CHECKPOINT:
+        elif tags >= OF_CHECKPOINT:
             known.checkpoints.add(prefix)
     return known
 

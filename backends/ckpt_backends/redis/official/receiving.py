@@ -8,6 +8,7 @@ it or later. RedisSaver finds the head of a thread by its pointer.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec.values import REDIS_JSON
@@ -16,6 +17,7 @@ from ckpt_backends.redis.engine.connection import Command
 from ckpt_backends.redis.engine.document_fields import meant_id, meant_ns
 from ckpt_backends.redis.engine.json_documents import JsonDocuments
 from ckpt_backends.redis.engine.receiving import ListOfWrites, NewDocument, Reception, expiring_at
+from ckpt_backends.redis.engine.unfit_json import exact_json
 from ckpt_backends.redis.official.stored_values import checkpoint_document, write_document
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart
@@ -51,9 +53,10 @@ class DocumentReception(Reception):
         known = self._heads.get(key.checkpoint_ns)
         if known is None or known[0] < key:
             self._heads[key.checkpoint_ns] = key, part.expires_at
+        exact = replace(part, body=exact_json(part.body, f"checkpoint '{key.checkpoint_id}'"))
         at = time_of(key.checkpoint_id)
         stored = checkpoint_document(
-            part, 0.0 if at is None else at.timestamp() * 1000, has_writes=True
+            exact, 0.0 if at is None else at.timestamp() * 1000, has_writes=True
         )
         return NewDocument(self._documents.checkpoint_name(key), stored, part.expires_at)
 

@@ -8,9 +8,12 @@ from functools import cached_property
 from ckpt_backends.redis.engine.document_fields import USUAL, Prefixes
 from ckpt_backends.redis.engine.layout import RedisLayout
 from ckpt_backends.redis.engine.recognition import RecognisedStore, Recogniser, Sample
+from ckpt_backends.redis.engine.search_index import is_of_javascript, prefixes_of
 from ckpt_backends.redis.official.documents import Documents
 from ckpt_backends.redis.official.old_documents import OldDocuments
 from ckpt_backends.redis.official.prefixes import (
+    OF_CHECKPOINT,
+    OF_WRITE,
     KnownPrefixes,
     known_prefixes,
     listed_prefixes,
@@ -62,6 +65,21 @@ class DocumentRecogniser(Recogniser):
         asked = self.database.prefix
         found = self._paired(self._sampled(self._known.checkpoints if asked is None else {asked}))
         return [self.named(*store, one) for store, writes in found.items() for one in writes]
+
+    def stores_if_alone(self) -> list[RecognisedStore]:
+        """A store without threads has the saver's search indexes."""
+        indexed = prefixes_of(self.connection) or []
+        if is_of_javascript(indexed):
+            return []
+        asked, asked_writes = self.database.prefix, self.database.write_prefix
+        checkpoints = [one for one, tags in indexed if tags >= OF_CHECKPOINT]
+        writes = [one for one, tags in indexed if tags >= OF_WRITE]
+        return [
+            self.named(Documents.name, prefix, writing)
+            for prefix in checkpoints
+            for writing in writes
+            if asked in {None, prefix} and asked_writes in {None, writing}
+        ]
 
     def _sampled(self, prefixes: set[str]) -> _Samples:
         return {

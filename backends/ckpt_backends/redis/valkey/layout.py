@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ckpt_backends.changes.change import Change
 from ckpt_backends.protocol import Store
@@ -11,10 +11,11 @@ from ckpt_backends.redis.engine.recognition import RecognisedStore, Recogniser, 
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.redis.valkey.contents import ValkeyContents
 from ckpt_backends.redis.valkey.receiving import ValkeyReception
+from ckpt_backends.redis.valkey.rewriting import ValkeyRewriting
 from ckpt_backends.redis.valkey.stored_values import START_BYTES
 from ckpt_backends.redis.valkey.thread_keys import ValkeyKeyFinder, ValkeyRemoval
 from ckpt_backends.redis.valkey.write import ValkeyPlan
-from ckpt_backends.transfer.parts import Arrival
+from ckpt_backends.transfer.parts import Arrival, PartRewrite
 from ckpt_backends.url import StoreUrl
 
 _BEGINNING = b"checkpoint:{"
@@ -34,6 +35,9 @@ class ValkeyStrings(ValkeyContents):
 
     def reception(self, arrival: Arrival) -> ValkeyReception:
         return ValkeyReception(self, arrival)
+
+    def rewrite(self, thread_id: str, rewrites: Iterable[PartRewrite]) -> None:
+        ValkeyRewriting(self, thread_id).run(rewrites)
 
     def removals(self, lock: PurgeLock, thread_ids: Sequence[str]) -> Iterator[ValkeyRemoval]:
         finder = self.finder()

@@ -182,9 +182,13 @@ def write_fields(write: Write) -> dict[str, Any]:
         "task_id": write.task_id,
         "idx": write.idx,
         "channel": write.channel,
-        "type": value.type,
-        "value": b64encode(value.data).decode(),
+        **value_fields(value),
     }
+
+
+def value_fields(value: TypedBytes) -> dict[str, str]:
+    """The fields of a write's value."""
+    return {"type": value.type, "value": b64encode(value.data).decode()}
 
 
 def writes_text(elements: Iterable[Any]) -> bytes:

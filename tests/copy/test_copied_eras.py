@@ -1,0 +1,90 @@
+"""Threads of older releases are copied into stores of the newest, which reads the same there."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ckpt_backends.registry import open_store
+from ckpt_backends.testing.filling import quiet
+from ckpt_backends.testing.harness import Harness
+from ckpt_backends.testing.scenarios import truth
+from tests.copy.conftest import Places
+from tests.copy.differing import difference
+from tests.copy.pairs import PYTHON
+from tests.copy.test_pairs import copy_all
+from tests.harness.postgres import PostgresHarness, ShallowPostgresHarness
+from tests.harness.sqlite import SqliteHarness
+from tests.restore import restore
+from tests.support import FIXTURES, ckpt, copy_store
+
+ON_SQLITE = ("lg-0.2.14-json", "lg-0.2.14", "lg-0.2.70", "lg-0.6.11", "lg-1.0.10", "lg-1.2.22")
+ON_POSTGRES = ("lg-0.2.14-json", "lg-0.2.70", "lg-0.6.11", "lg-0.6.11-shallow", "lg-1.0.10")
+REFUSED = {"postgres": {"zoo-floats", "zoo-text"}, "mysql": {"zoo-floats"}}
+"""Threads whose metadata or plain values a target cannot store."""
+
+
+def check_copied(source: Harness, target: Harness) -> None:
+    """Copy a store. What the newest saver reads of the source, it reads of the target."""
+    skipped = copy_all(source, target)
+    assert skipped.keys() <= REFUSED.get(target.name, set()), skipped
+    with open_store(source.url) as store:
+        names = [one.thread_id for one in store.threads() if one.thread_id not in skipped]
+    assert len(names) > 50
+    with quiet():
+        for name in names:
+            try:
+                expected = read(source, name)
+            except Exception:  # the newest saver cannot read this thread of an older one
+                continue
+            assert difference(read(target, name), expected, name) == ""
+    for name in ("chat", "interrupt-nested", "subgraph", "fanout-send"):
+        for words in (["history"], ["messages"]):
+            answers = [
+                ckpt("-s", one.url, *words, "-o", "json", "--", name) for one in (source, target)
+            ]
+            assert answers[0].raw == answers[1].raw, (name, words)
+
+
+def read(harness: Harness, thread_id: str) -> Any:
+    """What the newest saver reads of a thread."""
+    saver = harness.corrected_saver(harness.kept_saver)
+    found = []
+    for one in saver.list({"configurable": {"thread_id": thread_id}}):
+        body = dict(one.checkpoint)
+        values = body.pop("channel_values")
+        place = one.config["configurable"]
+        found.append(
+            {
+                "id": place["checkpoint_id"],
+                "ns": place["checkpoint_ns"],
+                "parent": (one.parent_config or {}).get("configurable", {}).get("checkpoint_id"),
+                "metadata": truth.encode(one.metadata),
+                "values": {name: truth.encode(value) for name, value in values.items()},
+                "versions": {name: str(one) for name, one in body["channel_versions"].items()},
+                "writes": sorted(json.dumps(truth.encode(one)) for one in one.pending_writes or ()),
+            }
+        )
+    return sorted(found, key=lambda one: (one["ns"], one["id"]))
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("target", ["postgres", "langgraph-dev"])
+@pytest.mark.parametrize("era", ON_SQLITE)
+def test_a_file_of_an_older_era_is_copied(
+    era: str, target: str, places: Places, tmp_path: Any
+) -> None:
+    store = copy_store(FIXTURES / era / "store.db", tmp_path)
+    with SqliteHarness.at(str(store)) as source, places(PYTHON[target]) as place:
+        check_copied(source, place)
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("era", ON_POSTGRES)
+def test_a_database_of_an_older_era_is_copied(era: str, places: Places, postgres_url: str) -> None:
+    restore(FIXTURES / "postgres" / era / "store.sql.gz", postgres_url)
+    kind = ShallowPostgresHarness if era.endswith("shallow") else PostgresHarness
+    with kind.at(postgres_url) as source, places(SqliteHarness) as place:
+        check_copied(source, place)

@@ -1,0 +1,78 @@
+"""Hostile threads are copied as they are or skipped; nothing in them is run or breaks a line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ckpt_backends.registry import open_store
+from tests.copy.conftest import Places
+from tests.copy.pairs import PYTHON
+from tests.copy.test_pairs import can_be_made
+from tests.security.corpus import build_odd_store, build_store, hostile_rows
+from tests.security.watched import FORBIDDEN
+from tests.support import CommandResult, ckpt, first_now
+
+ENGINES = ("postgres", "mysql", "mongodb", "redis")
+
+LACKING = {
+    *("write: no type", "write: no value", "write: neither"),
+    *("body: no type", "body: no body", "body: neither", "metadata: empty", "metadata: none"),
+}
+"""Rows without a type, a value or metadata, which become empty ones."""
+
+
+def check(answer: CommandResult, marker: Path) -> None:
+    assert answer.code in {0, 4, 5, 7}, answer.err
+    assert "Traceback" not in answer.err
+    for text in (answer.out, answer.err):
+        assert FORBIDDEN.search(text) is None
+    assert not marker.exists()
+
+
+def copy(source: Path, target: str, marker: Path, *words: str) -> CommandResult:
+    answer = ckpt("-s", source, "copy", "--all", "--to", target, "--yes", *words)
+    check(answer, marker)
+    return answer
+
+
+@pytest.mark.parametrize("step", first_now([7, 1]))
+def test_the_same_layout_takes_hostile_threads_as_they_are(step: int, tmp_path: Path) -> None:
+    marker, source, target = tmp_path / "ran", tmp_path / "source.db", tmp_path / "target.db"
+    threads = build_store(source, hostile_rows(marker)[::step])
+    done = copy(source, str(target), marker, "--create", "-o", "json")
+    assert done.code == 0
+    with open_store(str(source)) as here, open_store(str(target)) as there:
+        for thread_id in threads:
+            if thread_id.removeprefix("hostile ") in LACKING:
+                continue
+            rows = [
+                sorted(repr(sorted(row.cells.items())) for row in store.rows(thread_id))
+                for store in (here, there)
+            ]
+            assert rows[0] == rows[1]
+    assert ckpt("-s", source, "copy", "--all", "--to", target, "--yes").code == 0
+
+
+@pytest.mark.parametrize("form", first_now(["table", "json", "tsv"]))
+def test_rows_of_wrong_types_are_copied_or_skipped(tmp_path: Path, form: str) -> None:
+    build_odd_store(tmp_path / "odd.db")
+    target = tmp_path / "target.db"
+    copy(tmp_path / "odd.db", str(target), tmp_path / "ran", "--create", "-o", form)
+    copy(tmp_path / "odd.db", str(target), tmp_path / "ran", "--dry-run", "-o", form)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["langgraph-dev", *(pytest.param(one, marks=pytest.mark.engines) for one in ENGINES)],
+)
+def test_other_layouts_take_what_they_can_hold(name: str, places: Places, tmp_path: Path) -> None:
+    marker, source = tmp_path / "ran", tmp_path / "source.db"
+    build_store(source, hostile_rows(marker)[:: 7 if name == "langgraph-dev" else 1])
+    with places(PYTHON[name]) as target:
+        words = ["--create"] if can_be_made(name) else []
+        if not words:
+            target.kept_saver  # noqa: B018
+        copy(source, target.url, marker, *words, "-o", "table")
+        copy(source, target.url, marker, "-o", "json")

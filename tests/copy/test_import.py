@@ -1,0 +1,222 @@
+"""Archives are portable: `ckpt import` restores them into a store of another layout."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ckpt_backends.changes.bundle import check_bundle, write_bundle
+from ckpt_backends.changes.rows import Cell, Row
+from ckpt_backends.discovery import known_backends
+from ckpt_backends.testing.harness import Harness
+from tests.copy.conftest import Places, Sources
+from tests.copy.official import Source, what_follows, what_is_read
+from tests.harness import HARNESSES
+from tests.support import CommandResult, ckpt
+
+_KINDS = {one.name: one for one in HARNESSES}
+FILES = _KINDS["sqlite"]
+FEW = frozenset({"chat", "interrupt-parallel", "subgraph", "fork-update"})
+
+
+def exported(source: Source, folder: Path) -> Path:
+    """Write archives of all threads of a store."""
+    done = ckpt("-s", source.harness.url, "export", *source.read, "--to", folder)
+    assert done.code == 0, done.err
+    return folder
+
+
+def imported(archives: Path, harness: Harness, *words: str) -> CommandResult:
+    return ckpt("import", archives, "--to", harness.url, "--yes", "-o", "json", *words)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param(FILES, _KINDS[name], id=f"sqlite to {name}", marks=marks)
+        for name, marks in (
+            ("postgres", ()),
+            ("mysql", pytest.mark.engines),
+            ("mongodb", pytest.mark.engines),
+            ("redis", pytest.mark.engines),
+            ("langgraph-dev", pytest.mark.engines),
+        )
+        if name in _KINDS
+    ]
+    + [
+        pytest.param(_KINDS[name], FILES, id=f"{name} to sqlite", marks=marks)
+        for name, marks in (
+            ("postgres", ()),
+            ("mongodb", pytest.mark.engines),
+            ("redis", pytest.mark.engines),
+        )
+        if name in _KINDS
+    ],
+)
+def test_a_fresh_store_of_another_layout_holds_the_same_threads(
+    one: type[Harness], other: type[Harness], sources: Sources, places: Places, tmp_path: Path
+) -> None:
+    source = sources(one, FEW)
+    archives = exported(source, tmp_path / "archives")
+    with places(other) as target:
+        words = []
+        if any(target.name in one.creates.values() for one in known_backends()):
+            words = ["--create"]
+        else:
+            with target.saver():
+                pass
+        planned = imported(archives, target, *words, "--dry-run")
+        assert planned.code == 0, planned.err
+        done = imported(archives, target, *words)
+        assert done.code == 0, done.err
+        added = {row["thread_id"]: row["added"] for row in done.json}
+        assert added == {row["thread_id"]: row["added"] for row in planned.json}
+        for name, wanted in source.read.items():
+            assert what_is_read(target, name) == wanted
+        again = imported(archives, target)
+        assert again.code == 0, again.err
+        assert all(row["added"] == 0 and row["there"] for row in again.json)
+        for name, wanted in source.resumed.items():
+            assert what_follows(target, name, name, source.inputs[name]) == wanted
+
+
+@pytest.fixture(scope="module")
+def archive(sources: Sources, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archive of a thread of PostgreSQL."""
+    source = sources(_KINDS["postgres"], FEW)
+    folder = exported(source, tmp_path_factory.mktemp("archives"))
+    (found,) = folder.glob("interrupt-parallel-*")
+    return found
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> str:
+    """A file that is not there yet."""
+    return str(tmp_path / "target.db")
+
+
+def restored(path: Path, target: str, *words: str) -> CommandResult:
+    return ckpt("import", path, "--to", target, "--create", "--yes", *words)
+
+
+def test_the_header_tells_what_is_needed_elsewhere(archive: Path) -> None:
+    header = check_bundle(archive).header
+    assert (header.layout, header.language) == ("postgres", "python")
+    assert header.saver
+    assert header.ckpt
+
+
+def test_an_archive_of_an_earlier_release_is_restored(
+    archive: Path, target: str, tmp_path: Path
+) -> None:
+    bundle = check_bundle(archive)
+    path = tmp_path / "old.ckpt.gz"
+    write_bundle(path, replace(bundle.header, language="", ckpt=""), bundle.rows())
+    assert check_bundle(path).header.ckpt == ""
+    assert restored(path, target).code == 0
+
+
+def test_a_thread_that_went_on_is_left_alone(archive: Path, target: str) -> None:
+    assert restored(archive, target).code == 0
+    with closing(sqlite3.connect(target)) as db, db:
+        db.execute("UPDATE checkpoints SET metadata = '{}'")
+    before = Path(target).read_bytes()
+    for words in ([], ["--dry-run"]):
+        refused = restored(archive, target, *words)
+        assert refused.code == 6
+        assert "went its own way" in refused.err
+    assert Path(target).read_bytes() == before
+
+
+def test_a_layout_without_a_way_is_refused_with_the_reason(
+    archive: Path, target: str, tmp_path: Path
+) -> None:
+    bundle = check_bundle(archive)
+    assert restored(archive, target).code == 0
+    without = [name for one in known_backends() for name in one.layouts if not one.forms.get(name)]
+    for layout in (*without[:1], "unheard-of"):
+        path = tmp_path / f"{layout}.ckpt.gz"
+        write_bundle(path, replace(bundle.header, layout=layout), bundle.rows())
+        refused = restored(path, target)
+        assert refused.code == 5
+        assert f"its layout is '{layout}'" in refused.err
+
+
+def test_nothing_is_made_for_an_archive_that_is_refused(
+    archive: Path, target: str, tmp_path: Path
+) -> None:
+    bundle = check_bundle(archive)
+    path = tmp_path / "foreign.ckpt.gz"
+    write_bundle(path, replace(bundle.header, thread_id="other"), bundle.rows())
+    refused = restored(path, target)
+    assert refused.code == 5
+    assert "belongs to thread 'interrupt-parallel', not to 'other'" in refused.err
+    assert not Path(target).exists()
+    asked = ckpt("import", archive, "--to", target, "--create")
+    assert asked.code == 5
+    assert not Path(target).exists()
+
+
+def test_a_pickle_in_the_archive_of_another_layout_needs_permission(
+    archive: Path, target: str, tmp_path: Path
+) -> None:
+    bundle = check_bundle(archive)
+    rows = [
+        Row(one.table, {**one.cells, "type": "pickle", "blob": b"\x80\x04K\x01."})
+        if "blob" in one.cells
+        else one
+        for one in bundle.rows()
+    ]
+    path = tmp_path / "pickled.ckpt.gz"
+    write_bundle(path, bundle.header, rows)
+    refused = restored(path, target)
+    assert refused.code == 5
+    assert "--allow-pickle" in refused.err
+
+
+def test_damage_in_each_cell_ends_in_a_clear_error(
+    archive: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    bundle = check_bundle(archive)
+    rows = list(bundle.rows())
+    folder = tmp_path_factory.mktemp("damaged")
+    cells = st.sampled_from(
+        [
+            *(None, 0, -1, 2**62, 1.5, True, "", "{}", "[]", "null", '{"id": 1}', "\x00"),
+            *('{"channel_values": 7}', "[" * 3000, b"", b"\xff", b"\xc1", b"\x91" * 3000),
+            b"\xdd\xff\xff\xff\xff",
+        ]
+    )
+    places = st.sampled_from(
+        [(number, name) for number, row in enumerate(rows) for name in row.cells]
+    )
+
+    def check(damage: list[tuple[tuple[int, str], Any]]) -> None:
+        changed = list(rows)
+        for (number, name), cell in damage:
+            made: dict[str, Cell] = {**changed[number].cells, name: cell}
+            if cell is True:
+                del made[name]
+            changed[number] = Row(changed[number].table, made)
+        path, target = folder / "one.ckpt.gz", folder / "one.db"
+        target.unlink(missing_ok=True)
+        write_bundle(path, bundle.header, changed)
+        done = restored(path, str(target), "--allow-pickle")
+        assert done.code in {0, 4, 5, 6}, done.err
+        assert "Traceback" not in done.err
+        assert "internal error" not in done.err
+
+    settings(
+        max_examples=40,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )(given(st.lists(st.tuples(places, cells), min_size=1, max_size=2))(check))()

@@ -1,0 +1,128 @@
+"""`ckpt copy` from KaFlow's collection, whose checkpoints are pickles."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+from ckpt_backends.registry import open_store
+from ckpt_backends.transfer.errors import CannotHold
+from ckpt_backends.transfer.parts import CheckpointPart, Part
+from ckpt_backends.transfer.routes import parts_of_rows
+from ckpt_backends.url import parse_url
+from tests.backends.test_mongodb import Place, config, graph
+from tests.kaflow import InTime, MongoDBCheckpointer
+from tests.servers import Server, mongodb_database
+from tests.support import ckpt
+
+TRIP = "anna_4f0c_agent"
+
+
+@pytest.fixture
+def place(mongodb_server: Server) -> Iterator[Place]:
+    """A database of KaFlow with a thread of two runs."""
+    with mongodb_database(mongodb_server) as url:
+        found = Place(url)
+        saver = MongoDBCheckpointer(url, found.name)
+        found.fill(TRIP, TRIP, saver=saver)
+        yield found
+        saver.client.close()
+        found.client.close()
+
+
+def parts(place: Place, thread_id: str = TRIP) -> list[Part]:
+    with open_store(parse_url(place.url)) as store:
+        return list(parts_of_rows("kaflow", store.rows(thread_id)))
+
+
+def copied(place: Place, target: str, *words: str) -> Any:
+    answer = ckpt(
+        "-s", place.url, "copy", TRIP, "--to", target, "--create", "--yes", "-o", "json", *words
+    )
+    return answer.code, json.loads(answer.out)
+
+
+def history(saver: Any) -> list[Any]:
+    return [
+        (one.values, one.next, one.metadata, one.created_at, one.config, one.parent_config)
+        for one in graph(saver).get_state_history(config(TRIP))
+    ]
+
+
+def test_each_checkpoint_has_a_parent_but_the_first(place: Place) -> None:
+    found = parts(place)
+    with open_store(parse_url(place.url)) as store:
+        read = {one.key: one.parent_checkpoint_id for one in store.checkpoints(TRIP)}
+    assert all(isinstance(one, CheckpointPart) for one in found)
+    assert {one.key: one.parent for one in found if isinstance(one, CheckpointPart)} == read
+    assert [one for one in read.values() if one is None] == [None]
+
+
+def test_a_thread_goes_on_in_another_store(place: Place, tmp_path: Path) -> None:
+    file = tmp_path / "new.db"
+    code, report = copied(place, str(file))
+    assert code == 0, report
+    assert report["verified"]
+    assert report["writes"] == 0
+    source = MongoDBCheckpointer(place.url, place.name)
+    with SqliteSaver.from_conn_string(str(file)) as saver:
+        assert history(saver) == history(InTime(source))
+        again = graph(saver).invoke({"items": ["more"]}, config(TRIP))
+    wanted = graph(source).invoke({"items": ["more"]}, config(TRIP))
+    source.client.close()
+    assert again["items"] == wanted["items"]
+    assert len(again["messages"]) == len(wanted["messages"]) == 3
+
+
+@pytest.mark.engines
+def test_a_thread_goes_on_in_the_collections_of_langgraph(place: Place, mongodb_url: str) -> None:
+    code, report = copied(place, mongodb_url)
+    assert code == 0, report
+    target = Place(mongodb_url)
+    source = MongoDBCheckpointer(place.url, place.name)
+    assert history(target.saver()) == history(InTime(source))
+    graph(source).invoke({"items": ["more"]}, config(TRIP))
+    code, report = copied(place, mongodb_url)
+    assert code == 0, report
+    assert history(target.saver()) == history(InTime(source))
+    source.client.close()
+    target.client.close()
+
+
+def test_a_user_that_the_thread_id_does_not_name(place: Place) -> None:
+    place.database["checkpoints"].update_one({}, {"$set": {"username": "bert"}})
+    with pytest.raises(CannotHold, match="its user 'bert' is not part of the thread id"):
+        parts(place)
+
+
+def test_a_head_that_no_other_layout_would_load(place: Place, tmp_path: Path) -> None:
+    checkpoints = place.database["checkpoints"]
+    newest = checkpoints.find_one({}, sort=[("created_at", -1)])
+    oldest = checkpoints.find_one({}, sort=[("created_at", 1)])
+    later = newest["created_at"] + timedelta(seconds=1)
+    checkpoints.update_one({"_id": oldest["_id"]}, {"$set": {"created_at": later}})
+    with pytest.raises(CannotHold, match=rf"newest checkpoint '{oldest['checkpoint_id']}' has"):
+        parts(place)
+    code, report = copied(place, str(tmp_path / "new.db"))
+    assert code == 4
+    assert "which other layouts would load" in report["skipped"][0]["reason"]
+
+
+def test_metadata_that_is_no_json(place: Place) -> None:
+    change = {"$set": {"metadata.at": place.database["checkpoints"].find_one()["created_at"]}}
+    place.database["checkpoints"].update_one({}, change)
+    with pytest.raises(CannotHold, match="not plain JSON"):
+        parts(place)
+
+
+def test_rows_of_an_archive_in_another_order(place: Place) -> None:
+    with open_store(parse_url(place.url)) as store:
+        rows = list(store.rows(TRIP))
+    with pytest.raises(CannotHold, match="older than the one before it"):
+        list(parts_of_rows("kaflow", reversed(rows)))

@@ -1,0 +1,100 @@
+"""`ckpt copy` keeps values encrypted, gives them another key, encrypts or decrypts them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckpt_backends.testing.harness import Harness
+from tests.copy.official import Source, fill, what_follows, what_is_read
+from tests.harness.postgres import PostgresHarness
+from tests.harness.sqlite import SqliteHarness
+from tests.rekey.conftest import Places
+from tests.rekey.encrypted import KEY, NEW, key_of, types_of
+from tests.rekey.test_layouts import fails
+from tests.support import ckpt
+
+SCENARIOS = frozenset({"chat", "interrupt-parallel", "delta-rarely"})
+TARGETS = [SqliteHarness, pytest.param(PostgresHarness, marks=pytest.mark.engines)]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Source]:
+    """A file with encrypted threads."""
+    with SqliteHarness(tmp_path_factory.mktemp("source")) as harness, key_of(harness, KEY):
+        yield fill(harness, SCENARIOS)
+
+
+def copied(source: str, target: Harness, *more: str | Path) -> Any:
+    """Copy all threads; return the answer."""
+    words = ("--all", "--to", target.url, "--create", "--yes", "-o", "json")
+    done = ckpt("-s", source, "copy", *words, *more)
+    assert done.code == 0, done.err
+    assert done.json["verified"]
+    assert done.json["threads"] == len(SCENARIOS)
+    return done.json
+
+
+def check(target: Harness, source: Source, key: bytes | None) -> None:
+    """Check that the library reads all threads with a key, and goes on with them."""
+    with key_of(target, key):
+        for name in SCENARIOS:
+            assert what_is_read(target, name) == source.read[name]
+            assert what_follows(target, name, name, source.inputs[name]) == source.resumed[name]
+
+
+def test_encrypted_values_keep_their_key(source: Source, places: Places, old_key: Path) -> None:
+    harness = places(PostgresHarness)
+    first = copied(source.harness.url, harness, "--aes-key-file", old_key)
+    again = copied(source.harness.url, harness, "--aes-key-file", old_key)
+    assert (again["added"], again["present"]) == (0, first["added"])
+    assert any(tag.endswith("+aes") for tag in types_of(harness.url, "chat"))
+    for name in SCENARIOS:
+        assert fails(harness, name, NEW)
+    check(harness, source, KEY)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_copy_has_another_key(
+    source: Source, places: Places, old_key: Path, new_key: Path, target: type[Harness]
+) -> None:
+    harness = places(target)
+    keys = ("--aes-key-file", old_key)
+    words = ("copy", "--all", "--to", harness.url, "--new-key-file", new_key, "--create", "--yes")
+    done = ckpt("-s", source.harness.url, *keys, *words, "--jobs", "2", "-o", "json")
+    assert done.code == 0, done.err
+    again = ckpt("-s", source.harness.url, *keys, *words, "-o", "json").json
+    assert (again["added"], again["present"]) == (0, done.json["added"])
+    for name in SCENARIOS:
+        assert fails(harness, name, KEY)
+    check(harness, source, NEW)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_copy_is_decrypted_and_its_copy_encrypted(
+    source: Source, places: Places, old_key: Path, target: type[Harness]
+) -> None:
+    plain, sealed = places(target), places(SqliteHarness)
+    copied(source.harness.url, plain, "--aes-key-file", old_key, "--decrypt")
+    for name in SCENARIOS:
+        assert not any(tag.endswith("+aes") for tag in types_of(plain.url, name))
+    copied(plain.url, sealed, "--aes-key-file", old_key, "--encrypt")
+    for name in SCENARIOS:
+        assert all(tag.endswith("+aes") for tag in types_of(sealed.url, name))
+    check(sealed, source, KEY)
+    check(plain, source, None)
+
+
+def test_without_the_key_a_thread_is_skipped_if_its_form_changes(
+    source: Source, places: Places
+) -> None:
+    same, other = places(SqliteHarness), places(PostgresHarness)
+    copied(source.harness.url, same)
+    words = ("-s", source.harness.url, "copy", "--all", "--to", other.url, "--create", "--yes")
+    refused = ckpt(*words)
+    assert refused.code == 4
+    assert "set LANGGRAPH_AES_KEY or add --aes-key-file FILE" in refused.err
+    check(same, source, KEY)

@@ -1,0 +1,91 @@
+"""Killed at any moment, `ckpt rekey` leaves each thread with one key, and the next run finishes."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckpt_backends.testing.filling import quiet
+from ckpt_backends.testing.library import graph_of
+from tests.harness.sqlite import SqliteHarness
+from tests.rekey.encrypted import KEY, NEW, key_of
+from tests.retention.killing import run_and_kill, seconds_of
+from tests.support import ckpt
+
+THREADS = [f"t{number}" for number in range(30)]
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A file with encrypted threads."""
+    with SqliteHarness(tmp_path_factory.mktemp("killed")) as harness, key_of(harness, KEY), quiet():
+        graph = graph_of(harness.kept_saver)
+        for thread_id in THREADS:
+            config: Any = {"configurable": {"thread_id": thread_id}}
+            graph.invoke({"items": ["x" * 20_000, thread_id]}, config)
+        harness.kept_saver.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        yield harness.path
+
+
+def keys_of(path: Path) -> list[set[bytes]]:
+    """Return for each thread the keys with which the library loads all of it."""
+    with SqliteHarness.at(str(path)) as harness:
+        return [_keys_of(harness, one) for one in THREADS]
+
+
+def _keys_of(harness: SqliteHarness, thread_id: str) -> set[bytes]:
+    found = set()
+    config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+    for key in (KEY, NEW):
+        with key_of(harness, key):
+            try:
+                history = list(harness.kept_saver.list(config))
+            except ValueError:  # The tag of the ciphertext is wrong.
+                continue
+            assert history[0].checkpoint["channel_values"]["items"][1] == thread_id
+            found.add(key)
+    return found
+
+
+def check_rounds(filled: Path, folder: Path, old_key: Path, new_key: Path, number: int) -> None:
+    """Kill some runs at random moments of the time that one takes."""
+    path = folder / "store.db"
+    words: list[str | Path] = ["-s", path, "--aes-key-file", old_key, "rekey", "--all"]
+    words += ["--new-key-file", new_key, "--yes"]
+    shutil.copy(filled, path)
+    longest = seconds_of(words)
+    dice = random.Random(number)
+    middles = 0
+    for _ in range(number):
+        for one in folder.glob("store.db*"):
+            one.unlink()
+        shutil.copy(filled, path)
+        run_and_kill(words, dice, longest)
+        found = keys_of(path)
+        assert all(len(one) == 1 for one in found)
+        done = found.count({NEW})
+        middles += 0 < done < len(THREADS)
+        again = ckpt(*words, "-o", "json").json
+        assert (again["threads"], again["skipped"]) == (len(THREADS), [])
+        assert again["done_before"] * len(THREADS) == again["values"] * done
+        assert again["rekeyed"] + again["done_before"] == again["values"]
+        assert keys_of(path) == [{NEW}] * len(THREADS)
+    assert middles
+
+
+def test_a_killed_run_is_finished_by_the_next(
+    filled: Path, tmp_path: Path, old_key: Path, new_key: Path
+) -> None:
+    check_rounds(filled, tmp_path, old_key, new_key, 10)
+
+
+@pytest.mark.slow
+def test_many_killed_runs_are_finished(
+    filled: Path, tmp_path: Path, old_key: Path, new_key: Path
+) -> None:
+    check_rounds(filled, tmp_path, old_key, new_key, 200)
