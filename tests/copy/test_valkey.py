@@ -213,7 +213,7 @@ def test_a_thread_goes_there_and_back_and_on(
     assert ckpt("-s", source, "copy", "--all", *words).json["added"] == 0
     done = ckpt("-s", place.url, "copy", "--all", "--to", back, "--yes", "-o", "json")
     # Without task paths, SQLite would order these writes by the ids of the tasks.
-    assert {one["thread_id"] for one in done.json["skipped"]} <= {"delta-often"}
+    assert {one["thread_id"] for one in json.loads(done.out)["skipped"]} <= {"delta-often"}
     name = "interrupt-nested"
     config: Any = {"configurable": {"thread_id": name}}
     with place.saver() as theirs, SqliteSaver.from_conn_string(str(back)) as ours:
