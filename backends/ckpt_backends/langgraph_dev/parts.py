@@ -23,13 +23,17 @@ def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:  # noqa: ARG00
     form that later releases store. Raises `CannotHold` if there is no such form.
     """
     for _, of_thread in groupby(rows, lambda row: row.cells["thread_id"]):
-        first = next(of_thread)
-        parts = map(_part, chain([first], of_thread))
-        # Values come first, and each thread of a later release has some.
-        if first.table == BLOBS:
-            yield from parts
-        else:
-            yield from Conversion(OLD_FORM, FORM, AsStored()).of_thread(parts)
+        yield from _of_thread(of_thread)
+
+
+def _of_thread(rows: Iterator[Row]) -> Iterator[Part]:
+    first = next(rows)
+    parts = map(_part, chain([first], rows))
+    # Values come first, and each thread of a later release has some.
+    if first.table == BLOBS:
+        yield from parts
+    else:
+        yield from Conversion(OLD_FORM, FORM, AsStored()).of_thread(parts)
 
 
 def _part(row: Row) -> Part:
