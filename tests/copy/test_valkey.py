@@ -247,3 +247,18 @@ def test_an_order_that_another_layout_would_change_is_refused(
                 continue
             with pytest.raises(CannotHold, match="parallel tasks wrote to channel 'items'"):
                 parts_for(store, "sqlite", name)
+
+
+def test_a_thread_is_copied_to_a_cluster(
+    source: Path, cluster_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All keys of a thread are in one slot."""
+    url = f"{cluster_url.replace('redis://', 'valkey://')}?layout=valkey"
+    parts = parts_from(source)
+    early, late = half(parts)
+    newest = max(one.key.checkpoint_id for one in early if isinstance(one, CheckpointPart))
+    receive(url, Arrival(THREAD, early))
+    monkeypatch.setattr(receiving, "_AT_ONCE", 100)
+    receive(url, Arrival(THREAD, late, {"": newest}))
+    with open_store(url) as store:
+        assert in_order(stored_parts(store, THREAD)) == in_order(parts)
