@@ -12,6 +12,7 @@ from ckpt_backends.discovery import known_backends
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
+from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.transfer.bodies import open_body
 from ckpt_backends.transfer.form import Form, Language, Place
 from ckpt_backends.transfer.parts import part_key
@@ -31,7 +32,8 @@ def test_a_copied_thread_is_the_same(pair: CopyPair, sources: Sources, places: P
     source = sources(pair.source, pair.only)
     with places(pair.target) as target:
         skipped = copy_all(source.harness, target)
-        assert skipped.keys() <= may_be_skipped(source.harness, target), skipped
+        allowed = may_be_skipped(source.harness, target) | in_lost_order(source.harness, target)
+        assert skipped.keys() <= allowed, skipped
         names = [name for name in source.read if name not in skipped]
         assert names
         for name in names:
@@ -45,7 +47,8 @@ def test_a_copied_thread_is_the_same(pair: CopyPair, sources: Sources, places: P
                 continue
             given = source.inputs[name]
             follows = what_follows(target, name, name, given)
-            if is_replayed_in_another_order(source.harness, name):
+            both = (source.harness, target)
+            if any(is_replayed_in_another_order(one, name) for one in both):
                 continue
             assert difference(follows, source.resumed[name], name) == ""
 
@@ -94,6 +97,13 @@ def is_replayed_in_another_order(source: Harness, name: str) -> bool:
     return name.startswith("delta") and not source.has_task_paths
 
 
+def in_lost_order(source: Harness, target: Harness) -> frozenset[str]:
+    """The threads whose writes are stored in an order of arrival that the target does not keep."""
+    if not source.writes_by_arrival or target.writes_by_arrival:
+        return frozenset()
+    return frozenset(name for name in SCENARIOS if name.startswith("delta"))
+
+
 def loses_deltas(source: Harness, name: str) -> bool:
     """Return whether each step of a thread loses the earlier writes of its DeltaChannels."""
     return name.startswith("delta") and not source.has_history
@@ -104,6 +114,8 @@ def _check_answers(source: Harness, target: Harness, name: str) -> None:
     for words in COMMANDS:
         if words == ["show"] and loses_deltas(source, name):
             continue  # The source says that a value is lost. The copy does not know that.
+        if name.startswith("functional") and source.has_task_paths and not target.has_task_paths:
+            continue  # The tasks of an entrypoint are only known by their paths.
         theirs, ours = (
             ckpt("-s", one.url, *words, "-o", "json", "--", name) for one in (source, target)
         )
@@ -133,10 +145,12 @@ def _check_the_way_back(source: Harness, target: Harness, names: list[str], plac
     is_same = (
         here.serializer is there.serializer
         and here.counts_with_integers is there.counts_with_integers
+        and there.has_task_paths >= here.has_task_paths
     )
     with places(type(source)) as back:
-        assert copy_all(target, back) == {}
-        for name in names:
+        skipped = copy_all(target, back)
+        assert skipped.keys() <= in_lost_order(target, back), skipped
+        for name in [one for one in names if one not in skipped]:
             # PostgreSQL and MySQL store the snapshot of a DeltaChannel with all checkpoints of its
             # version, and bodies with only one of them.
             if is_same and not name.startswith("delta"):
