@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -19,7 +19,7 @@ from ckpt_backends.transfer.digests import (
 )
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
-from ckpt_backends.transfer.routes import parts_of_rows
+from ckpt_backends.transfer.routes import keeps_history, parts_of_rows
 from ckpt_cli.core.copying.answers import went_on
 from ckpt_cli.core.copying.outcomes import CopiedThread, CopyStep
 from ckpt_cli.core.copying.part_counts import PartCounts
@@ -174,7 +174,8 @@ class ThreadComparison:
     kept: PartCounts
     """What the target has of the thread now."""
     is_behind: bool = False
-    """Whether the target only has answers and questions that the source has replaced since."""
+    """Whether the target only has answers and questions that the source has replaced since, or an
+    older state of a thread without history."""
 
 
 def equal_counts(
@@ -202,10 +203,13 @@ def compare_thread(sides: CopySides, thread_id: str) -> ThreadComparison:
     missing: set[bytes] = set()
     conflict = ""
     replaced: list[WritePart] = []
+    newest: dict[str, str] = {}
     for part in sides.converted(thread_id):
         key, digest = key_digest(part), part_digest(part)
         counts.add(part)
         total.add(part, digest)
+        if isinstance(part, CheckpointPart):
+            newest[part.key.checkpoint_ns] = part.key.checkpoint_id
         known = left.pop(key, None)
         if known is None:
             missing.add(key)
@@ -213,9 +217,10 @@ def compare_thread(sides: CopySides, thread_id: str) -> ThreadComparison:
             replaced.append(part)
         elif known != digest and not conflict:
             conflict = f"{_words(part)} differs"
+    is_behind = False
     if left and not conflict:
         conflict = f"it has {len(left)} rows that the source does not have"
-    is_behind = False
+        is_behind = _has_older_state(sides, thread_id, newest)
     if replaced and not conflict:
         conflict = f"{_words(replaced[0])} differs"
         before = {key_digest(part) for part in replaced}
@@ -232,6 +237,18 @@ def compare_thread(sides: CopySides, thread_id: str) -> ThreadComparison:
     heads = sides.heads(thread_id) if stored.digests else {}
     return ThreadComparison(
         thread_id, step, counts, total, missing, conflict, heads, kept, is_behind
+    )
+
+
+def _has_older_state(sides: CopySides, thread_id: str, newest: Mapping[str, str]) -> bool:
+    """Return whether the target has one state of a thread, and a source without history a newer
+    one. `newest` has the id of the source's checkpoint in each namespace.
+    """
+    if sides.target is None or keeps_history(sides.source_layout):
+        return False
+    found = [one.key for one in sides.target.checkpoints(thread_id)]
+    return len({key.checkpoint_ns for key in found}) == len(found) and all(
+        key.checkpoint_id <= newest.get(key.checkpoint_ns, key.checkpoint_id) for key in found
     )
 
 

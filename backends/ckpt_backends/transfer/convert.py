@@ -16,7 +16,7 @@ from ckpt_backends.transfer.form import Form, Language, Place, Serializer
 from ckpt_backends.transfer.kept_values import KeptValues
 from ckpt_backends.transfer.metadata import converted_metadata
 from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
-from ckpt_backends.transfer.pending_sends import PendingSends
+from ckpt_backends.transfer.pending_sends import TASKS, PendingSends
 from ckpt_backends.transfer.plain_values import from_plain_json, plain_json
 from ckpt_backends.transfer.sealing import (
     Sealing,
@@ -68,17 +68,16 @@ class Conversion:
             yield from parts
             return
         with closing(KeptValues()) as kept:
-            thread = _Thread(kept)
+            thread = _Thread(kept, self._target)
             for part in parts:
-                match part:
-                    case ValuePart():
-                        yield from self._value(part, thread)
-                    case WritePart():
+                if isinstance(part, WritePart):
+                    if part.channel == TASKS:
                         thread.sends.note(part)
-                        thread.order.add(part)
-                        yield self._write(part)
-                    case CheckpointPart():
-                        yield from self._checkpoint(part, thread)
+                    yield self._write(part)
+                elif isinstance(part, ValuePart):
+                    yield from self._value(part, thread)
+                else:
+                    yield from self._checkpoint(part, thread)
             yield from thread.end(self._target)
 
     def _write(self, part: WritePart) -> WritePart:
@@ -164,7 +163,7 @@ class Conversion:
         else:
             for value in self._parted(part, found, thread, where):
                 sealed = self._sealed(value.value, value, where, was_encrypted=was_encrypted)
-                yield replace(value, value=sealed)
+                yield value if sealed is value.value else replace(value, value=sealed)
             closed = self._closed(found, self._target.body_types[0], where)
         if self._target.encrypts_body:
             closed = self._sealed(closed, part, where, was_encrypted=was_encrypted)
@@ -240,8 +239,8 @@ class Conversion:
         """A body with all values in it."""
         tag = self._target.body_types[0]
         kinds = {value.type for value in found.values.values()}
-        if "msgpack" not in kinds and "json" in kinds and "json" in self._target.body_types:
-            # Old releases wrote values as JSON, whose objects have no equal form in msgpack.
+        if kinds <= {"json", "null"} and "json" in self._target.body_types:
+            # Old releases wrote values as JSON. Some of its objects have no equal form in msgpack.
             objects = any(value.data[:1] in (b"{", b"[") for value in found.values.values())
             tag = "json" if objects else tag
         source, target = self._source.serializer, self._target.serializer
@@ -249,7 +248,7 @@ class Conversion:
             named = f"channel '{channel}' of {where}"
             plain = from_plain_json(value) if tag == "msgpack" else None
             moved = plain or converted_value(value, source, target, named, in_body=True)
-            found.values[channel] = as_type(moved, tag, named)
+            found.values[channel] = as_type(moved, tag, named, target)
         return self._closed(found, tag, where)
 
     def _parted(
@@ -327,13 +326,16 @@ class _LastValues:
 class _Thread:
     """What was seen of a thread so far."""
 
-    def __init__(self, kept: KeptValues) -> None:
+    def __init__(self, kept: KeptValues, target: Form) -> None:
         self.kept = kept
+        self._is_javascript = target.language is Language.JAVASCRIPT
         self.sends = PendingSends(kept)
         self._last: dict[str, _LastValues] = {}
         self.order = ArrivalOrder()
         self.seen: dict[_Place, bytes] = {}
         """By namespace, channel and version, the digest of the value."""
+        self._plain: set[_Place] = set()
+        """Versions of LangGraph.js that have a value. Branches may use the same numbers."""
         self._absent: dict[_Place, str] = {}
         """By namespace, channel and version of a channel without a value, the thread's id."""
 
@@ -347,6 +349,10 @@ class _Thread:
         digest = blake2b(data, digest_size=8).digest()
         known = self.seen.setdefault(place, digest)
         if known is digest:
+            if self._is_javascript and place in self._absent and not _is_delta(value):
+                raise CannotHold(f"{named} has a value, but version '{place[2]}' elsewhere none")
+            if self._is_javascript and not _is_delta(value):
+                self._plain.add(place)
             return True
         if known not in (digest, _APART):
             raise CannotHold(f"{named} has another value than version '{place[2]}' elsewhere")
@@ -356,7 +362,13 @@ class _Thread:
         """Remember the channels of a body that have a version, but no value in the body."""
         for channel, version in found.versions.items():
             if channel not in found.values:
-                self._absent[key.checkpoint_ns, channel, version] = key.thread_id
+                place = key.checkpoint_ns, channel, version
+                self._absent[place] = key.thread_id
+                if self._is_javascript and place in self._plain:
+                    raise CannotHold(
+                        f"channel '{channel}' of {_named(key)} has no value, but version"
+                        f" '{version}' elsewhere"
+                    )
 
     def end(self, target: Form) -> Iterator[ValuePart]:
         """The marks of channels without a value, which are known at the end only.
@@ -372,3 +384,11 @@ class _Thread:
 
 def _named(key: CheckpointKey) -> str:
     return f"checkpoint '{key.checkpoint_id}'"
+
+
+def _is_delta(value: TypedBytes) -> bool:
+    """Whether a value is the snapshot of a DeltaChannel of LangGraph.js.
+
+    It is stored with one of the checkpoints of its version, and is right for all of them.
+    """
+    return b'"DeltaSnapshot"' in value.data[:64]
