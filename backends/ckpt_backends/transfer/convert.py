@@ -70,7 +70,7 @@ class Conversion:
             yield from parts
             return
         with closing(KeptValues()) as kept:
-            thread = _Thread(kept)
+            thread = _Thread(kept, self._sealing)
             for part in parts:
                 match part:
                     case ValuePart():
@@ -343,9 +343,9 @@ class _LastValues:
 class _Thread:
     """What was seen of a thread so far."""
 
-    def __init__(self, kept: KeptValues) -> None:
+    def __init__(self, kept: KeptValues, sealing: Sealing) -> None:
         self.kept = kept
-        self.sends = PendingSends(kept)
+        self.sends = PendingSends(kept, sealing.opened)
         self._last: dict[str, _LastValues] = {}
         self.order = ArrivalOrder()
         self.seen: dict[_Place, bytes] = {}
