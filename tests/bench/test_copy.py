@@ -105,7 +105,7 @@ def test_to_postgresql(
             with postgres_database(postgres_server) as target:
                 if name == "COPY":
                     create_store(parse_url(target), Language.PYTHON)
-                    raw = [sys.executable, "-c", TO_POSTGRES, source, target, tmp_path]
+                    raw: Command = [sys.executable, "-c", TO_POSTGRES, source, target, tmp_path]
                     found.setdefault(name, []).append(run(raw))
                 else:
                     words = ("--jobs", "2") if "jobs" in name else ()
@@ -122,7 +122,7 @@ def test_to_sqlite(source: Path, copied: str, tmp_path: Path, figures: list[Figu
         found.setdefault("copy", []).append(run(_copy(copied, target)))
         target = tmp_path / f"raw {n}.db"
         create_store(parse_url(str(target)), Language.PYTHON)
-        raw = [sys.executable, "-c", TO_SQLITE, copied, target, ready]
+        raw: Command = [sys.executable, "-c", TO_SQLITE, copied, target, ready]
         found.setdefault("executemany", []).append(run(raw))
     _report(figures, "PostgreSQL to SQLite", found, "executemany", _checkpoints(source))
 

@@ -190,7 +190,7 @@ def source(tmp_path: Path) -> Path:
 def add(path: Path, thread_id: str, ns: str = "", **changed: Any) -> None:
     """Add a thread with one checkpoint and one write to a file."""
     checkpoint_id = f"1f1e6072-59e0-6ab0-8003-{zlib.crc32(bind(thread_id)):012x}"
-    cells = {"values": {}, "metadata": b"{}", "task_path": "", "channel": "seen"}
+    cells: dict[str, Any] = {"values": {}, "metadata": b"{}", "task_path": "", "channel": "seen"}
     cells |= changed
     key = (bind(thread_id), ns, checkpoint_id)
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -359,8 +359,8 @@ def test_a_large_thread_is_copied_in_little_memory(
             key = ("large", "", checkpoint_id)
             row = (*key, None, "msgpack", ormsgpack.packb(body), b"{}")
             connection.execute("INSERT INTO checkpoints VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-            row = (*key, "t", "", 0, "text", "bytes", random.randbytes(VALUE // 2))
-            connection.execute("INSERT INTO writes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+            write = (*key, "t", "", 0, "text", "bytes", random.randbytes(VALUE // 2))
+            connection.execute("INSERT INTO writes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", write)
     for one, other in ((str(source), target), (target, str(tmp_path / "back.db"))):
         done = run([CKPT, "-s", one, "copy", "--all", "--to", other, "--create", "--yes"])
         assert done.mib < MOST_MIB, (one, other)

@@ -224,7 +224,7 @@ class Conversion:
             return part.metadata
         named = f"the metadata of {where}"
         stored = opened_metadata(part.metadata, lambda one: self._sealing.opened(one, named))
-        converted = converted_metadata(stored, source, target, where)
+        converted = converted_metadata(stored, target, where)
         if target.parses_json and not source.parses_json and converted.type == "json":
             converted = TypedBytes("json", respelled(converted.data))
         if not target.encrypts_metadata or target.encrypts_together:
