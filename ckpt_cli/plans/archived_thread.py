@@ -6,7 +6,7 @@ The archive may come from a stranger, so its rows may be anything.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +80,7 @@ class ArchivedRows:
     """The rows of one archive, in the place of a store."""
 
     bundle: Bundle
+    batches_rows: bool = False
 
     def rows(self, thread_id: str) -> Iterator[Row]:  # noqa: ARG002 - it holds one thread
         """All rows."""
@@ -98,9 +99,9 @@ class ArchiveSides(CopySides):
     has_expired: bool = False
     """Whether the target would remove something of it at once."""
 
-    def converted(self, thread_id: str) -> Iterator[Part]:
+    def converted(self, thread_id: str, rows: Iterable[Row] | None = None) -> Iterator[Part]:
         with _no_traceback(self.path):
-            yield from CopySides.converted(self, thread_id)
+            yield from CopySides.converted(self, thread_id, rows)
 
 
 def archive_sides(
@@ -119,6 +120,8 @@ def archive_sides(
         target,
         layout,
         conversion,
+        # An import never removes anything.
+        replaces_answers=False,
         path=bundle.path,
         has_expired=has_expired,
     )

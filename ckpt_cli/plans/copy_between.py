@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.protocol import Store
@@ -32,6 +32,11 @@ _ROWS_AT_ONCE, _BYTES_AT_ONCE = 100, 1 << 20
 class RowSource(Protocol):
     """Where the rows of threads come from: a store, or an archive."""
 
+    @property
+    def batches_rows(self) -> bool:
+        """Whether it is a store that reads several threads at once."""
+        ...
+
     def rows(self, thread_id: str) -> Iterator[Row]:
         """All rows of a thread."""
         ...
@@ -54,6 +59,8 @@ class CopySides:
     conversion: Conversion
     watch: Callable[[int], None] = lambda _: None
     """Is told the bytes of rows that were read from the source."""
+    replaces_answers: bool = True
+    """Whether a thread of the target that only has older answers is replaced."""
 
     def converted(self, thread_id: str, rows: Iterable[Row] | None = None) -> Iterator[Part]:
         """Yield the parts of a thread in the form of the target. Raises `CannotHold`.
@@ -70,7 +77,7 @@ class CopySides:
             return
         some: list[str] = []
         total = 0
-        sizes = self.source.sizes(thread_ids)
+        sizes = cast("Store", self.source).sizes(thread_ids)
         for thread_id, size in zip(thread_ids, sizes, strict=True):
             if size.bytes > _TOGETHER:
                 yield thread_id, None
@@ -84,7 +91,7 @@ class CopySides:
 
     def _rows_of(self, thread_ids: Sequence[str]) -> Iterator[tuple[str, list[Row]]]:
         found: dict[object, list[Row]] = {thread_id: [] for thread_id in thread_ids}
-        for row in self.source.rows_of(thread_ids):
+        for row in cast("Store", self.source).rows_of(thread_ids):
             found[row.cells["thread_id"]].append(row)
         for thread_id in thread_ids:
             yield thread_id, found.pop(thread_id)
@@ -202,7 +209,7 @@ def compare_thread(sides: CopySides, thread_id: str) -> ThreadComparison:
         old = [
             one for one in stored_now if isinstance(one, WritePart) and key_digest(one) in before
         ]
-        is_behind = went_on(old, replaced, has_more=bool(missing))
+        is_behind = sides.replaces_answers and went_on(old, replaced, has_more=bool(missing))
     step = CopyStep.ADD if missing else CopyStep.PRESENT
     if conflict:
         step = CopyStep.REPLACE
