@@ -15,7 +15,6 @@ from ckpt_cli.apply.archives import archive_header
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import argument, option
-from ckpt_cli.queries.language import language_of
 from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.terminal.units import iso, size
 from ckpt_cli.session import Session
@@ -75,10 +74,9 @@ def _bundles(
     key: SigningKey | None, session: Session, threads: Iterator[ThreadHandle], folder: Path
 ) -> Iterator[dict[str, Any]]:
     info, made_at = session.rows.describe(), iso(session.now)
-    language = language_of(session.rows)
     for thread in threads:
         path = folder / bundle_name(thread.id, made_at)
-        header = archive_header(thread.id, info, made_at, language)
+        header = archive_header(session.rows, thread.id, info, made_at)
         counts = write_bundle(path, header, session.rows.rows(thread.id), key)
         yield _record(thread.id, path, sum(counts.values()))
 
