@@ -100,7 +100,7 @@ def _routes(language: Language) -> str:
     table = _table([*head, ["---"] * (len(found.targets) + 1), *rows])
     notes = "".join(f"{reason}\n" for reason in found.reasons)
     closed = "".join(
-        f"Only sources are {', '.join(f'`{name}`' for name in names)}: {why}.\n"
+        f"These are sources only: {', '.join(f'`{name}`' for name in names)}. The reason: {why}.\n"
         for why, names in found.closed.items()
     )
     return "\n".join(filter(None, (table, notes, closed)))

@@ -19,6 +19,7 @@ from ckpt_cli.apply.archives import archive_header
 from ckpt_cli.apply.stopping import collected_signals
 from ckpt_cli.apply.writable import writable_store
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval, PurgeReport
+from ckpt_cli.queries.language import language_of
 
 _ROWS_AT_ONCE = 5000
 """A batch ends early after this number of rows."""
@@ -50,13 +51,16 @@ class Archive:
     """The store without decryption or redaction, so that rows are written as stored."""
     info: StoreInfo
     made_at: str
+    version: str
+    """Of `ckpt`."""
     key: SigningKey | None = None
     """Signs the bundles."""
 
     def keep(self, thread_ids: Iterable[str]) -> None:
         """Write a bundle of each thread. Raises `StoreUnavailable`."""
         for thread_id in thread_ids:
-            header = archive_header(self.rows, thread_id, self.info, self.made_at)
+            language = language_of(self.rows, thread_id)
+            header = archive_header(thread_id, self.info, self.made_at, language, self.version)
             path = self.folder / bundle_name(thread_id, self.made_at)
             write_bundle(path, header, self.rows.rows(thread_id), self.key)
         # In a file that is not in WAL mode, an open read would block our own writer.

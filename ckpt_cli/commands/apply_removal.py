@@ -13,6 +13,7 @@ from typing import Any
 from ckpt_backends.changes.bundle import make_folder
 from ckpt_backends.changes.signatures import SigningKey
 from ckpt_backends.errors import PartlyDone
+from ckpt_cli import __version__
 from ckpt_cli.api.memories import memories_from
 from ckpt_cli.apply.purge import Archive, Pace, run_purge
 from ckpt_cli.apply.writable import refuse_copy
@@ -166,9 +167,8 @@ def _show_and_ask(session: Session, plan: PlanFile, memories: list[dict[str, Any
 def _remove(session: Session, plan: PlanFile, terms: RemovalTerms) -> PurgeReport:
     kept = None
     if terms.archive is not None:
-        kept = Archive(
-            terms.archive, session.rows, session.store.describe(), iso(session.now), terms.key
-        )
+        info, now = session.store.describe(), iso(session.now)
+        kept = Archive(terms.archive, session.rows, info, now, __version__, terms.key)
     report = run_purge(
         session.names.store_url,
         progress(plan.threads(), total=plan.going, label="purging"),

@@ -81,18 +81,19 @@ def copy(session: Session, options: CopyOptions) -> None:
     """
     options.check()
     keys = keys_of(session, options.new_key_file, encrypt=options.encrypt, decrypt=options.decrypt)
-    terms = CopyTerms(
-        session.names.store_url,
-        session.names.url_of(options.to),
-        language_of(session.store) or Language.PYTHON,
-        keys or AsStored(),
-        create=options.create,
-        replace=options.replace,
-    )
     threads = filtered_threads(
         session.store, options.threads or (), options.match, options.where or (), session.now
     )
     ids = [one.thread_id for one in threads]
+    language = language_of(session.store, ids[0]) if ids else None
+    terms = CopyTerms(
+        session.names.store_url,
+        session.names.url_of(options.to),
+        language or Language.PYTHON,
+        keys or AsStored(),
+        create=options.create,
+        replace=options.replace,
+    )
     size = _size(session.store, ids) if shows_progress() else None
     if options.dry_run or (options.replace and not options.yes):
         planned = _planned(terms, ids, size)

@@ -10,11 +10,13 @@ from typing import Annotated, Any
 from ckpt_backends.changes.bundle import bundle_name, make_folder, write_bundle
 from ckpt_backends.changes.signatures import SigningKey
 from ckpt_backends.errors import UsageError
+from ckpt_cli import __version__
 from ckpt_cli.api.thread import ThreadHandle
 from ckpt_cli.apply.archives import archive_header
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import argument, option
+from ckpt_cli.queries.language import language_of
 from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.terminal.units import iso, size
 from ckpt_cli.session import Session
@@ -75,8 +77,9 @@ def _bundles(
 ) -> Iterator[dict[str, Any]]:
     info, made_at = session.rows.describe(), iso(session.now)
     for thread in threads:
+        language = language_of(session.rows, thread.id)
         path = folder / bundle_name(thread.id, made_at)
-        header = archive_header(session.rows, thread.id, info, made_at)
+        header = archive_header(thread.id, info, made_at, language, __version__)
         counts = write_bundle(path, header, session.rows.rows(thread.id), key)
         yield _record(thread.id, path, sum(counts.values()))
 

@@ -103,7 +103,6 @@ class ArchivedRows:
     """The rows of one archive, in the place of a store."""
 
     bundle: Bundle
-    batches_rows: bool = False
 
     def rows(self, thread_id: str) -> Iterator[Row]:  # noqa: ARG002 - it holds one thread
         """All rows."""

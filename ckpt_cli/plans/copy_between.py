@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Protocol, runtime_checkable
 
 from ckpt_backends.changes.rows import Row
+from ckpt_backends.model import ThreadSize
 from ckpt_backends.protocol import Store
 from ckpt_backends.transfer.convert import Conversion
 from ckpt_backends.transfer.digests import (
@@ -32,17 +33,27 @@ _ROWS_AT_ONCE, _BYTES_AT_ONCE = 100, 1 << 20
 class RowSource(Protocol):
     """Where the rows of threads come from: a store, or an archive."""
 
-    @property
-    def batches_rows(self) -> bool:
-        """Whether it is a store that reads several threads at once."""
-        ...
-
     def rows(self, thread_id: str) -> Iterator[Row]:
         """All rows of a thread."""
         ...
 
     def refresh(self) -> None:
         """Make later reads see later changes."""
+        ...
+
+
+@runtime_checkable
+class TogetherSource(RowSource, Protocol):
+    """A source that may read the rows of several threads with one query."""
+
+    batches_rows: bool
+
+    def rows_of(self, thread_ids: Sequence[str]) -> Iterator[Row]:
+        """All rows of some threads."""
+        ...
+
+    def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
+        """The sizes of some threads, in the given order."""
         ...
 
 
@@ -72,29 +83,23 @@ class CopySides:
 
     def read_together(self, thread_ids: Sequence[str]) -> Iterator[tuple[str, list[Row] | None]]:
         """Yield threads with their rows, small ones read together; None if they are not read."""
-        if not self.source.batches_rows:
+        source = self.source
+        if not (isinstance(source, TogetherSource) and source.batches_rows):
             yield from ((thread_id, None) for thread_id in thread_ids)
             return
         some: list[str] = []
         total = 0
-        sizes = cast("Store", self.source).sizes(thread_ids)
+        sizes = source.sizes(thread_ids)
         for thread_id, size in zip(thread_ids, sizes, strict=True):
             if size.bytes > _TOGETHER:
                 yield thread_id, None
                 continue
             if total + size.bytes > _TOGETHER:
-                yield from self._rows_of(some)
+                yield from _rows_of(source, some)
                 some, total = [], 0
             some.append(thread_id)
             total += size.bytes
-        yield from self._rows_of(some)
-
-    def _rows_of(self, thread_ids: Sequence[str]) -> Iterator[tuple[str, list[Row]]]:
-        found: dict[object, list[Row]] = {thread_id: [] for thread_id in thread_ids}
-        for row in cast("Store", self.source).rows_of(thread_ids):
-            found[row.cells["thread_id"]].append(row)
-        for thread_id in thread_ids:
-            yield thread_id, found.pop(thread_id)
+        yield from _rows_of(source, some)
 
     def stored_sums(self, thread_ids: Sequence[str]) -> dict[str, PartsSum]:
         """Return the sums of what the target has of some small threads, by `stored_digest`."""
@@ -123,8 +128,8 @@ class CopySides:
         size = number = 0
         for row in rows:
             for cell in row.cells.values():
-                if cell.__class__ is bytes or cell.__class__ is str:
-                    size += len(cell)  # type: ignore[arg-type] - bytes or text
+                if isinstance(cell, bytes | str):
+                    size += len(cell)
             number += 1
             if number == _ROWS_AT_ONCE or size > _BYTES_AT_ONCE:
                 self.watch(size)
@@ -138,6 +143,14 @@ class CopySides:
         for one in () if self.target is None else self.target.checkpoints(thread_id):
             heads.setdefault(one.key.checkpoint_ns, one.key.checkpoint_id)
         return heads
+
+
+def _rows_of(source: TogetherSource, thread_ids: Sequence[str]) -> Iterator[tuple[str, list[Row]]]:
+    found: dict[object, list[Row]] = {thread_id: [] for thread_id in thread_ids}
+    for row in source.rows_of(thread_ids):
+        found[row.cells["thread_id"]].append(row)
+    for thread_id in thread_ids:
+        yield thread_id, found.pop(thread_id)
 
 
 @dataclass(slots=True)

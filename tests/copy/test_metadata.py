@@ -63,8 +63,8 @@ def read(metadata: TypedBytes) -> Any:
 
 
 def converted(metadata: TypedBytes, tag: str) -> TypedBytes:
-    source, target = Form(metadata_type=metadata.type), Form(metadata_type=tag)
-    return converted_metadata(metadata, source, target, WHERE)
+    target = Form(metadata_type=tag)
+    return converted_metadata(metadata, target, WHERE)
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)

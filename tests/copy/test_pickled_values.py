@@ -43,7 +43,7 @@ HELD = [
     ),
     [zoo_types.Color.BLUE, zoo_types.Level.HIGH, zoo_types.Point(1, 2)],
     [
-        datetime(2026, 4, 7, 10, 30, 15, 1),
+        datetime(2026, 4, 7, 10, 30, 15, 1),  # noqa: DTZ001
         datetime(2026, 4, 7, tzinfo=timezone(timedelta(hours=3))),
     ],
     [date(2026, 2, 28), time(23, 59, 58, 7), time(1, tzinfo=UTC), timedelta(-1, 5, 7)],

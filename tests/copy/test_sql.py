@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import json
+import random
 import re
 import sqlite3
+import sysconfig
 import warnings
+import zlib
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import ormsgpack
 import psycopg
 import pytest
 
 from ckpt_backends.errors import Refused
 from ckpt_backends.open_for_writing import create_store
+from ckpt_backends.registry import open_store
+from ckpt_backends.sqlite.binding import bind
+from ckpt_backends.testing.filling import quiet
+from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.url import parse_url
+from tests.bench.measure import run
 from tests.servers import mysql_connection
+from tests.support import FIXTURES, CommandResult, ckpt, copy_store
 
+CKPT = Path(sysconfig.get_path("scripts")) / "ckpt"
 PYTHON, JAVASCRIPT = Language.PYTHON, Language.JAVASCRIPT
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 
 def _sqlite_schema(path: Path) -> list[str]:
@@ -167,6 +178,192 @@ def test_new_tables_in_mysql_are_as_the_saver_sets_them_up(mysql_url: str) -> No
         ShallowPyMySQLSaver(connection).setup()
     with pytest.raises(Refused, match="shallow"):
         create_store(parse_url(mysql_url), PYTHON)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """An empty file that is not open."""
+    create_store(parse_url(str(tmp_path / "source.db")), PYTHON)
+    return tmp_path / "source.db"
+
+
+def add(path: Path, thread_id: str, ns: str = "", **changed: Any) -> None:
+    """Add a thread with one checkpoint and one write to a file."""
+    checkpoint_id = f"1f1e6072-59e0-6ab0-8003-{zlib.crc32(bind(thread_id)):012x}"
+    cells: dict[str, Any] = {"values": {}, "metadata": b"{}", "task_path": "", "channel": "seen"}
+    cells |= changed
+    key = (bind(thread_id), ns, checkpoint_id)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            "INSERT INTO checkpoints VALUES (CAST(? AS TEXT), ?, ?, NULL, 'msgpack', ?, ?)",
+            (*key, _body(checkpoint_id, cells["values"]), cells["metadata"]),
+        )
+        connection.execute(
+            "INSERT INTO writes VALUES (CAST(? AS TEXT), ?, ?, 't', ?, 0, ?, 'msgpack', x'01')",
+            (*key, cells["task_path"], cells["channel"]),
+        )
+
+
+def _body(checkpoint_id: str, values: dict[str, Any]) -> bytes:
+    version = "00000000000000000000000000000001.0.5"
+    return ormsgpack.packb(
+        {
+            **{"v": 4, "ts": "2026-11-21T23:56:19.547000+00:00", "id": checkpoint_id},
+            **{"channel_values": values, "channel_versions": dict.fromkeys(values, version)},
+            **{"versions_seen": {}, "updated_channels": None},
+        }
+    )
+
+
+def _copied(source: object, target: str, *words: str) -> Any:
+    """Copy all threads. Return the answer."""
+    done = ckpt("-s", str(source), "copy", "--all", "--to", target, "--yes", "-o", "json", *words)
+    return json.loads(done.raw) if done.out else {"error": done.err}
+
+
+def _reasons(answer: Any) -> dict[str, str]:
+    return {one["thread_id"]: one["reason"] for one in answer["skipped"]}
+
+
+def test_what_postgresql_cannot_hold_is_named(source: Path, postgres_url: str) -> None:
+    add(source, "fine")
+    add(source, "nul", metadata=rb'{"name": "a\u0000b"}')
+    add(source, "nan", metadata=b'{"x": NaN}')
+    add(source, "written nul", channel="a\0b")
+    add(source, "surrogate \udcff")
+    reasons = _reasons(_copied(source, postgres_url, "--create"))
+    assert reasons.keys() == {"nul", "nan", "written nul", "surrogate \udcff"}
+    for name in ("nul", "nan"):
+        assert "checkpoint '1f1e6072-" in reasons[name]
+        assert "metadata" in reasons[name]
+    assert "the write to 'a" in reasons["written nul"]
+    assert _ids(postgres_url) == ["fine"]
+
+
+def test_what_mysql_cannot_hold_is_named(source: Path, mysql_url: str) -> None:
+    add(source, "fine")
+    add(source, "Anna")
+    add(source, "anna")
+    add(source, "x" * 151)
+    add(source, "long", channel="c" * 151)
+    add(source, "nan", metadata=b'{"x": NaN}')
+    reasons = _reasons(_copied(source, mysql_url, "--create"))
+    assert reasons.keys() in [{one, "x" * 151, "long", "nan"} for one in ("anna", "Anna")]
+    (rival,) = reasons.keys() & {"anna", "Anna"}
+    assert "equal in the collation" in reasons[rival]
+    assert "'channel'" in reasons["long"]
+    assert "checkpoint '1f1e6072-" in reasons["nan"]
+
+
+def test_names_of_channels_that_mysql_takes_as_equal(source: Path, mysql_url: str) -> None:
+    add(source, "mixed", values={"Seen": [1], "seen": [2]})
+    add(source, "fine")
+    reasons = _reasons(_copied(source, mysql_url, "--create"))
+    assert "equal to another one in the collation" in reasons["mixed"]
+    assert _ids(mysql_url) == ["fine"]
+
+
+@pytest.mark.parametrize("is_deep", [False, True])
+def test_a_target_without_task_paths_is_refused(
+    source: Path, tmp_path: Path, *, is_deep: bool
+) -> None:
+    target = tmp_path / "old.db"
+    create_store(parse_url(str(target)), JAVASCRIPT)
+    add(source, "one", task_path="~__pregel_pull, ask" if is_deep else "")
+    answer = _copied(source, str(target))
+    if is_deep:
+        assert "no column for the task paths" in answer["error"]
+        assert "run setup()" in answer["error"]
+    else:
+        assert answer["verified"]
+
+
+def test_a_target_of_an_unknown_saver_is_refused(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "newer.db"
+    create_store(parse_url(str(target)), PYTHON)
+    with closing(sqlite3.connect(target)) as connection:
+        connection.execute("ALTER TABLE writes ADD COLUMN color TEXT")
+    add(source, "one")
+    assert "unknown columns: writes.color" in _copied(source, str(target))["error"]
+
+
+@pytest.mark.parametrize("name", ["interrupt-sends", "fanout-send"])
+@pytest.mark.parametrize("era", ["lg-0.2.14", "lg-0.2.70"])
+def test_pending_sends_of_old_checkpoints_move(
+    tmp_path: Path, postgres_url: str, era: str, name: str
+) -> None:
+    from langgraph.checkpoint.postgres import PostgresSaver
+    from langgraph.checkpoint.sqlite import SqliteSaver
+
+    old, back = copy_store(FIXTURES / era / "store.db", tmp_path), tmp_path / "back.db"
+    for source, target in ((str(old), postgres_url), (postgres_url, str(back))):
+        done = ckpt("-s", source, "copy", name, "--to", target, "--create", "--yes")
+        assert done.code == 0, done.err
+    found = []
+    for kind, url in ((SqliteSaver, old), (PostgresSaver, postgres_url), (SqliteSaver, back)):
+        with quiet(), kind.from_conn_string(str(url)) as saver:
+            graph = SCENARIOS[name].build(saver)
+            states = graph.get_state_history({"configurable": {"thread_id": name}})
+            found.append([(one.next, one.values, one.config) for one in states])
+    assert any(len(following) > 1 for following, _, _ in found[0])
+    assert found[0] == found[1] == found[2]
+
+
+def test_threads_of_langgraph_js_go_to_postgresql_and_back(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    source = copy_store(FIXTURES / "js-1.7.3" / "store.db", tmp_path)
+    there = _reasons(_copied(source, postgres_url, "--create"))
+    assert there.keys() == {
+        *("delta-fork-rarely", "delta-fork-often", "fork-chat", "fork-asking"),
+        *("fork-update-open", "fork-update"),
+    }
+    assert all("has another value than version" in one for one in there.values())
+    back = str(tmp_path / "back.db")
+    assert _copied(postgres_url, back, "--create")["verified"]
+    for name in ("linear", "interrupt-answered", "chat"):
+        shown = [ckpt("-s", one, "history", name, "-o", "json") for one in (source, back)]
+        assert [one.code for one in shown] == [0, 0]
+        assert _steps(shown[0]) == _steps(shown[1])
+
+
+def _steps(done: CommandResult) -> list[Any]:
+    return [(one["checkpoint_id"], one["next"], one["status"]) for one in done.json]
+
+
+def _ids(url: str) -> list[str]:
+    with open_store(url) as store:
+        return sorted(one.thread_id for one in store.threads())
+
+
+LARGE, VALUE = 32, 10 << 20
+"""Checkpoints of a large thread, and the bytes of the value in each."""
+MOST_MIB = 200
+"""Memory that a copy may use."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql"])
+def test_a_large_thread_is_copied_in_little_memory(
+    tmp_path: Path, request: pytest.FixtureRequest, kind: str
+) -> None:
+    source, target = tmp_path / "large.db", str(tmp_path / "target.db")
+    if kind != "sqlite":
+        target = request.getfixturevalue(f"{kind}_url")
+    create_store(parse_url(str(source)), PYTHON)
+    with closing(sqlite3.connect(source)) as connection, connection:
+        for n in range(LARGE):
+            checkpoint_id = f"1f1e6072-59e0-6ab0-8003-{n:012x}"
+            body = ormsgpack.unpackb(_body(checkpoint_id, {"text": random.randbytes(VALUE // 2)}))
+            body["channel_versions"] = {"text": f"{n:032}.0.5"}
+            key = ("large", "", checkpoint_id)
+            row = (*key, None, "msgpack", ormsgpack.packb(body), b"{}")
+            connection.execute("INSERT INTO checkpoints VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            write = (*key, "t", "", 0, "text", "bytes", random.randbytes(VALUE // 2))
+            connection.execute("INSERT INTO writes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", write)
+    for one, other in ((str(source), target), (target, str(tmp_path / "back.db"))):
+        done = run([CKPT, "-s", one, "copy", "--all", "--to", other, "--create", "--yes"])
+        assert done.mib < MOST_MIB, (one, other)
 
 
 def _empty(url: str) -> None:

@@ -211,7 +211,9 @@ def test_a_thread_goes_there_and_back_and_on(
     words = ("--to", place.url, "--create", "--yes", "-o", "json")
     assert ckpt("-s", source, "copy", "--all", *words).json["skipped"] == []
     assert ckpt("-s", source, "copy", "--all", *words).json["added"] == 0
-    assert ckpt("-s", place.url, "copy", "--all", "--to", back, "--yes").code == 0
+    done = ckpt("-s", place.url, "copy", "--all", "--to", back, "--yes", "-o", "json")
+    # Without task paths, SQLite would order these writes by the ids of the tasks.
+    assert {one["thread_id"] for one in done.json["skipped"]} <= {"delta-often"}
     name = "interrupt-nested"
     config: Any = {"configurable": {"thread_id": name}}
     with place.saver() as theirs, SqliteSaver.from_conn_string(str(back)) as ours:
@@ -221,3 +223,25 @@ def test_a_thread_goes_there_and_back_and_on(
             there.next,
             there.interrupts,
         )
+
+
+def test_an_order_that_another_layout_would_change_is_refused(
+    place: ValkeyHarness, tmp_path: Path
+) -> None:
+    """The saver keeps the order of arrival; a DeltaChannel is rebuilt in this order."""
+    name = "delta-rarely"
+    parts = parts_from(sqlite_source(tmp_path / "delta.db", [name]), name)
+    receive(url_of(place), Arrival(name, parts))
+    with open_store(place.url) as store:
+        assert parts_for(store, "sqlite", name)
+    turned = 0
+    for key in place.client.scan_iter("writes:*"):
+        stored = json.loads(place.client.get(key))
+        stored.sort(key=lambda one: (one["task_id"], one["idx"]), reverse=True)
+        place.client.set(key, json.dumps(stored))
+        turned += len({one["task_id"] for one in stored if one["channel"] == "items"}) > 1
+    assert turned
+    with open_store(place.url) as store:
+        assert parts_for(store, "valkey", name)
+        with pytest.raises(CannotHold, match="parallel tasks wrote to channel 'items'"):
+            parts_for(store, "sqlite", name)

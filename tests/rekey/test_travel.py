@@ -110,7 +110,7 @@ def test_without_the_key_nothing_is_edited(places: Places, new_key: Path) -> Non
         graph = fill(harness)
         before = harness.fingerprint()
         words = ["-s", harness.url, "fork", "trip", "~1", "--set", 'items=["new"]', "--yes"]
-        for more in ([], ["--aes-key-file", new_key]):
+        for more in ([], ["--aes-key-file", str(new_key)]):
             answer = ckpt(*words, *more)
             assert answer.code == 4
             assert "encrypted" in answer.err

@@ -8,7 +8,7 @@ from typing import Any
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.model import Thread
 from ckpt_backends.mongodb.engine.fields import text
-from ckpt_backends.mongodb.engine.pipelines import STAGED, Stage, length, of_threads
+from ckpt_backends.mongodb.engine.pipelines import Stage, length, of_threads
 
 
 def threads(match: Mapping[str, Any], limit: int | None) -> list[Stage]:
@@ -33,7 +33,8 @@ def threads(match: Mapping[str, Any], limit: int | None) -> list[Stage]:
                 "namespaces": {"$sum": 1},
             }
         },
-        {"$match": {f"_id.{STAGED}": {"$exists": False}}},
+        # Documents on their way; see `staging`. The server may do this first, over the index.
+        {"$match": {"$expr": {"$ne": [{"$type": "$_id"}, "object"]}}},
         {"$sort": {"newest": -1, "_id": 1}},
         *([{"$limit": limit}] if limit is not None else []),
     ]

@@ -118,7 +118,7 @@ def _ns(cells: Mapping[str, Cell]) -> str:
 
 def _text(cell: Cell) -> str:
     if cell.__class__ is str:  # as most cells are
-        return cell  # type: ignore[return-value]
+        return cell
     if isinstance(cell, bytes):
         return cell.decode("utf-8", "surrogateescape")
     return "" if cell is None else str(cell)

@@ -28,6 +28,7 @@ from ckpt_backends.transfer.spelling import respelled
 from ckpt_backends.transfer.unordered import without_order
 from ckpt_backends.transfer.values import apart_type, as_type, converted_value, is_snapshot
 from ckpt_backends.transfer.versions import convert_versions, converted_version
+from ckpt_backends.transfer.write_order import ArrivalOrder
 
 _Place: TypeAlias = tuple[str, str, str]
 """Namespace, channel and version."""
@@ -50,6 +51,7 @@ class Conversion:
             and target.has_task_paths
             and not sealing.changes()
         )
+        self._loses_order = source.keeps_write_order and target.has_task_paths
         self._keeps_bodies = (
             source.serializer is target.serializer
             and source.values is target.values
@@ -73,6 +75,7 @@ class Conversion:
                         yield from self._value(part, thread)
                     case WritePart():
                         thread.sends.note(part)
+                        thread.order.add(part)
                         yield self._write(part)
                     case CheckpointPart():
                         yield from self._checkpoint(part, thread)
@@ -139,13 +142,16 @@ class Conversion:
         where = _named(part.key)
         metadata = self._metadata(part, where)
         expires_at = self._expiry(part)
-        if self._keeps_bodies:
+        loses_order = self._loses_order and thread.order.may_matter(part)
+        if self._keeps_bodies and not loses_order:
             made = CheckpointPart(part.key, part.parent, part.body, metadata, expires_at)
             yield self._resealed(made, where)
             return
         body = self._sealing.opened(part.body, f"the body of {where}")
         known = thread.values_of(part.key.checkpoint_ns)
         found = open_body(body, where, known.stored)
+        if loses_order:
+            thread.order.check(part, found)
         was_encrypted = body.encrypted
         if self._source.values is not Place.BODY:
             was_encrypted |= self._gather(part, found, thread)
@@ -200,7 +206,7 @@ class Conversion:
             return part.metadata
         named = f"the metadata of {where}"
         stored = opened_metadata(part.metadata, lambda one: self._sealing.opened(one, named))
-        converted = converted_metadata(stored, source, target, where)
+        converted = converted_metadata(stored, target, where)
         if target.parses_json and not source.parses_json and converted.type == "json":
             converted = TypedBytes("json", respelled(converted.data))
         if not target.encrypts_metadata:
@@ -323,6 +329,7 @@ class _Thread:
         self.kept = kept
         self.sends = PendingSends(kept)
         self._last: dict[str, _LastValues] = {}
+        self.order = ArrivalOrder()
         self.seen: dict[_Place, bytes] = {}
         """By namespace, channel and version, the digest of the value."""
         self._absent: dict[_Place, str] = {}

@@ -65,5 +65,3 @@ class Form:
     """Whether the engine can remove checkpoints at a time that is stored with them."""
     receives: bool = True
     """Whether threads can be copied into this layout: it has `WritableStore.receive`."""
-    why_not: str = ""
-    """Why threads of this layout cannot be copied to any other; `''` if they can."""

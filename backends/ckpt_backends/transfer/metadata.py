@@ -32,7 +32,7 @@ _BSON_LEVELS = 90
 """Servers allow 100 levels in a document."""
 
 
-def converted_metadata(metadata: TypedBytes, source: Form, target: Form, where: str) -> TypedBytes:
+def converted_metadata(metadata: TypedBytes, target: Form, where: str) -> TypedBytes:
     """Metadata in the form of another layout. Raises `CannotHold`."""
     tag = target.metadata_type
     if tag == metadata.type:

@@ -10,6 +10,7 @@ from ckpt_backends.changes.rows import Row
 from ckpt_backends.declaration import Backend
 from ckpt_backends.discovery import backend_of, known_backends, load
 from ckpt_backends.errors import Unsupported
+from ckpt_backends.model import Capability
 from ckpt_backends.transfer.form import Form, Language
 from ckpt_backends.transfer.parts import Part, PartsOfRows
 from ckpt_backends.url import StoreUrl
@@ -37,11 +38,11 @@ def refusal(source: str, target: str, language: Language) -> str:
     """Why threads cannot be copied from one layout to another; `''` if they can."""
     here, there = _forms(source), _forms(target)
     if language not in here:
+        if Capability.VALUES_ONLY in _backend(source).layouts[source]:
+            return "it stores no channel versions and no metadata, which savers need to go on"
         if not here:
-            return "ckpt cannot read its rows apart from their store"
+            return "its adapter does not describe its rows"
         return f"it stores no threads of {_TITLES[language]}"
-    if here[language].why_not:
-        return here[language].why_not
     if not there:
         return "threads cannot be copied into this layout"
     if language not in there:

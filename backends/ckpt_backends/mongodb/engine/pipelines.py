@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 Stage = dict[str, Any]
-STAGED = "ckpt_copy"
-"""The first field of a `thread_id` that belongs to a document on its way; see `staging`."""
 
 
 def length(field: str) -> Stage:

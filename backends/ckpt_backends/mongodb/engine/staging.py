@@ -17,20 +17,19 @@ from bson import ObjectId
 from ckpt_backends.mongodb.engine.connect import BY_BYTES, MongoConnection
 from ckpt_backends.mongodb.engine.fields import storable_of
 from ckpt_backends.mongodb.engine.layout import MongoLayout
-from ckpt_backends.mongodb.engine.pipelines import STAGED
 
-_THREAD = "of"
+_STAGED, _THREAD = "ckpt_copy", "of"
 _LIFE = timedelta(hours=1)
 
 
 def staged_id(run: ObjectId, thread_id: str) -> dict[str, Any]:
     """The `thread_id` of documents on their way."""
-    return {STAGED: run, _THREAD: thread_id}
+    return {_STAGED: run, _THREAD: thread_id}
 
 
 def is_staged(thread_id: object) -> bool:
     """Whether a stored `thread_id` is that of documents on their way."""
-    return isinstance(thread_id, Mapping) and STAGED in thread_id
+    return isinstance(thread_id, Mapping) and _STAGED in thread_id
 
 
 def remove_staged(
@@ -38,7 +37,7 @@ def remove_staged(
 ) -> None:
     """Remove what broken runs left of these threads, and of all others if it is old."""
     old = ObjectId.from_datetime(datetime.now(UTC) - _LIFE)
-    path = f"thread_id.{STAGED}"
+    path = f"thread_id.{_STAGED}"
     left = [{f"thread_id.{_THREAD}": {"$in": storable_of(thread_ids)}}, {path: {"$lt": old}}]
     # The type lets the server find them in the index.
     match = {"thread_id": {"$type": "object"}, path: {"$exists": True}, "$or": left}
