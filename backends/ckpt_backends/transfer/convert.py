@@ -16,7 +16,7 @@ from ckpt_backends.transfer.form import Form, Place, Serializer
 from ckpt_backends.transfer.kept_values import KeptValues
 from ckpt_backends.transfer.metadata import converted_metadata
 from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
-from ckpt_backends.transfer.pending_sends import PendingSends
+from ckpt_backends.transfer.pending_sends import TASKS, PendingSends
 from ckpt_backends.transfer.plain_values import from_plain_json, plain_json
 from ckpt_backends.transfer.sealing import (
     Sealing,
@@ -70,15 +70,14 @@ class Conversion:
         with closing(KeptValues()) as kept:
             thread = _Thread(kept)
             for part in parts:
-                match part:
-                    case ValuePart():
-                        yield from self._value(part, thread)
-                    case WritePart():
+                if isinstance(part, WritePart):
+                    if part.channel == TASKS:
                         thread.sends.note(part)
-                        thread.order.add(part)
-                        yield self._write(part)
-                    case CheckpointPart():
-                        yield from self._checkpoint(part, thread)
+                    yield self._write(part)
+                elif isinstance(part, ValuePart):
+                    yield from self._value(part, thread)
+                else:
+                    yield from self._checkpoint(part, thread)
             yield from thread.end(self._target)
 
     def _write(self, part: WritePart) -> WritePart:
@@ -164,7 +163,7 @@ class Conversion:
         else:
             for value in self._parted(part, found, thread, where):
                 sealed = self._sealed(value.value, value, where, was_encrypted=was_encrypted)
-                yield replace(value, value=sealed)
+                yield value if sealed is value.value else replace(value, value=sealed)
             closed = self._closed(found, self._target.body_types[0], where)
         if self._target.encrypts_body:
             closed = self._sealed(closed, part, where, was_encrypted=was_encrypted)
