@@ -13,9 +13,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, TypedDict
+from typing import TYPE_CHECKING, Protocol, TypedDict
 
+from ckpt_backends.closing import Closing
 from ckpt_backends.model import (
     BlobKey,
     Checkpoint,
@@ -37,23 +37,6 @@ if TYPE_CHECKING:
     from ckpt_backends.transfer.parts import Arrival, PartRewrite
 
 
-class Closing(Protocol):
-    """An object that is closed at the end of a `with` block, also after an error."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Release all resources; closing twice is allowed."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class CheckpointOptions(TypedDict, total=False):

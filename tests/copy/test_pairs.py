@@ -12,13 +12,14 @@ from ckpt_backends.discovery import known_backends
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
+from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.transfer.bodies import open_body
 from ckpt_backends.transfer.form import Form, Language, Place
 from ckpt_backends.transfer.parts import part_key
 from ckpt_backends.transfer.routes import parts_of_rows
 from tests.copy.conftest import Places, Sources
 from tests.copy.differing import difference
-from tests.copy.official import numbers, what_follows, what_is_read
+from tests.copy.official import PLAIN, what_follows, what_is_read
 from tests.copy.pairs import PAIRS, CopyPair
 from tests.support import ckpt
 
@@ -31,7 +32,8 @@ def test_a_copied_thread_is_the_same(pair: CopyPair, sources: Sources, places: P
     source = sources(pair.source, pair.only)
     with places(pair.target) as target:
         skipped = copy_all(source.harness, target)
-        assert skipped.keys() <= may_be_skipped(source.harness, target), skipped
+        allowed = may_be_skipped(source.harness, target) | in_lost_order(source.harness, target)
+        assert skipped.keys() <= allowed, skipped
         names = [name for name in source.read if name not in skipped]
         assert names
         for name in names:
@@ -45,7 +47,8 @@ def test_a_copied_thread_is_the_same(pair: CopyPair, sources: Sources, places: P
                 continue
             given = source.inputs[name]
             follows = what_follows(target, name, name, given)
-            if is_replayed_in_another_order(source.harness, name):
+            both = (source.harness, target)
+            if any(is_replayed_in_another_order(one, name) for one in both):
                 continue
             assert difference(follows, source.resumed[name], name) == ""
 
@@ -73,10 +76,13 @@ def can_be_made(layout: str) -> bool:
 
 
 def may_be_skipped(source: Harness, target: Harness) -> frozenset[str]:
-    """The threads that the official saver of the target cannot store either.
+    """The threads that the official saver of the target cannot store either, or would change.
 
-    In a body, a bytearray becomes bytes.
+    In a body, a bytearray becomes bytes. Only pickles have tuples, such as a message that was given
+    as a role and a text.
     """
+    if source.stores_pickles:
+        return frozenset({"chat", "chat-edited", "fork-chat", "root-messages"} | PLAIN)
     apart = form_of(source.name).values is not Place.BODY
     changed = apart and form_of(target.name).values is Place.BODY
     bytearrays = frozenset({"zoo-bytes"} if changed else ())
@@ -91,6 +97,13 @@ def is_replayed_in_another_order(source: Harness, name: str) -> bool:
     return name.startswith("delta") and not source.has_task_paths
 
 
+def in_lost_order(source: Harness, target: Harness) -> frozenset[str]:
+    """The threads whose writes are stored in an order of arrival that the target does not keep."""
+    if not source.writes_by_arrival or target.writes_by_arrival:
+        return frozenset()
+    return frozenset(name for name in SCENARIOS if name.startswith("delta"))
+
+
 def loses_deltas(source: Harness, name: str) -> bool:
     """Return whether each step of a thread loses the earlier writes of its DeltaChannels."""
     return name.startswith("delta") and not source.has_history
@@ -101,25 +114,25 @@ def _check_answers(source: Harness, target: Harness, name: str) -> None:
     for words in COMMANDS:
         if words == ["show"] and loses_deltas(source, name):
             continue  # The source says that a value is lost. The copy does not know that.
+        if name.startswith("functional") and source.has_task_paths and not target.has_task_paths:
+            continue  # The tasks of an entrypoint are only known by their paths.
         theirs, ours = (
             ckpt("-s", one.url, *words, "-o", "json", "--", name) for one in (source, target)
         )
-        assert (ours.code, ours.err) == (theirs.code, theirs.err), (words, name)
+        assert ours.code == theirs.code, (words, name)
         if ours.code in {0, 1}:
-            theirs, ours = (_comparable(one.json) for one in (theirs, ours))
-            assert difference(ours, theirs, f"{words} {name}: ") == ""
+            without = {"values"} if source.omits_defaults or target.omits_defaults else set()
+            left = [_without(without, one.json) for one in (ours, theirs)]
+            assert difference(*left, f"{words} {name}: ") == ""
+        else:
+            assert ours.err == theirs.err
 
 
-def _comparable(answer: Any) -> Any:
-    """An answer without the random parts of versions."""
-    if isinstance(answer, list):
-        return [_comparable(one) for one in answer]
+def _without(names: set[str], answer: Any) -> Any:
+    """An answer without some fields. RedisSaver stores objects without their default values."""
     if not isinstance(answer, dict):
         return answer
-    found = {name: _comparable(one) for name, one in answer.items()}
-    if isinstance(found.get("versions"), dict) and "checkpoint_id" in found:
-        found["versions"] = numbers(found["versions"])
-    return found
+    return {name: value for name, value in answer.items() if name not in names}
 
 
 def _check_the_way_back(source: Harness, target: Harness, names: list[str], places: Places) -> None:
@@ -132,14 +145,16 @@ def _check_the_way_back(source: Harness, target: Harness, names: list[str], plac
     is_same = (
         here.serializer is there.serializer
         and here.counts_with_integers is there.counts_with_integers
+        and there.has_task_paths >= here.has_task_paths
     )
     with places(type(source)) as back:
-        assert copy_all(target, back) == {}
-        for name in names:
+        skipped = copy_all(target, back)
+        assert skipped.keys() <= in_lost_order(target, back), skipped
+        for name in [one for one in names if one not in skipped]:
             # PostgreSQL and MySQL store the snapshot of a DeltaChannel with all checkpoints of its
             # version, and bodies with only one of them.
             if is_same and not name.startswith("delta"):
-                assert difference(stored(back, name), stored(source, name), name) == ""
+                assert difference(stored(back, name), stored(source, name), name, exact=True) == ""
             else:
                 assert difference(what_is_read(back, name), what_is_read(source, name), name) == ""
 

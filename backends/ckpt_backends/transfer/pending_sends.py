@@ -20,7 +20,9 @@ from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.kept_values import KeptValues
 from ckpt_backends.transfer.parts import CheckpointPart, WritePart
 
-_TASKS, _FIELD = "__pregel_tasks", "pending_sends"
+TASKS = "__pregel_tasks"
+"""The channel of sends."""
+_FIELD = "pending_sends"
 _OLD = frozenset({1, 2, 3})
 _Order = tuple[str, str, int]
 """Task path, task id and idx: the order in which savers read the sends of a checkpoint."""
@@ -37,11 +39,10 @@ class PendingSends:
         """By namespace and checkpoint."""
 
     def note(self, part: WritePart) -> None:
-        """Remember a write if it is a send."""
-        if part.channel == _TASKS:
-            key, order = part.key, (part.task_path, part.task_id, part.idx)
-            self._orders.setdefault((key.checkpoint_ns, key.checkpoint_id), []).append(order)
-            self._kept.put(_place(key.checkpoint_ns, key.checkpoint_id, order), part.value)
+        """Remember a write to the channel `TASKS`."""
+        key, order = part.key, (part.task_path, part.task_id, part.idx)
+        self._orders.setdefault((key.checkpoint_ns, key.checkpoint_id), []).append(order)
+        self._kept.put(_place(key.checkpoint_ns, key.checkpoint_id, order), part.value)
 
     def leave_out(self, part: CheckpointPart, found: OpenBody, where: str) -> None:
         """Remove the sends from a body, for a saver that reads them from the parent's writes.
@@ -77,7 +78,7 @@ class PendingSends:
 
 def _place(ns: str, checkpoint_id: str, order: _Order) -> tuple[str, str, str]:
     """Where a send is kept. No channel has this name, and no version is a JSON list."""
-    return ns, _TASKS, json.dumps([checkpoint_id, *order])
+    return ns, TASKS, json.dumps([checkpoint_id, *order])
 
 
 def _decoded(value: TypedBytes) -> Any:
