@@ -184,7 +184,10 @@ class DecryptingStore(WrappedStore):
                 self._note(f"values are {problem}")
             return replace(value, encrypted=True, problem=problem)
         plain = TypedBytes(value.type.partition("+")[0], data, encrypted=True)
-        return part_of(plain, value.part) if value.part else plain
+        if not value.part:
+            return plain
+        # Kept, since a copy of it is encrypted together with the other parts.
+        return replace(part_of(plain, value.part), part=value.part)
 
 
 def part_of(whole: TypedBytes, name: str) -> TypedBytes:

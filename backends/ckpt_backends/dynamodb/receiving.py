@@ -19,9 +19,8 @@ from ckpt_backends.dynamodb.archive import CHECKPOINTS, WRITES, checked_rows
 from ckpt_backends.dynamodb.connect import DynamoConnection
 from ckpt_backends.dynamodb.index import heads_of, read_thread
 from ckpt_backends.dynamodb.items import GZIP, is_partition, partition_of
-from ckpt_backends.dynamodb.layers import BODY, METADATA
 from ckpt_backends.dynamodb.lease import change_lease
-from ckpt_backends.dynamodb.plan import LONGEST, cells_of, joined, placed_row
+from ckpt_backends.dynamodb.plan import LONGEST, cells_of, checkpoint_payload, placed_row
 from ckpt_backends.dynamodb.restoring import RowRestoring
 from ckpt_backends.errors import CkptError, Refused, StoreUnavailable, Unsupported
 from ckpt_backends.transfer.errors import CannotHold
@@ -86,10 +85,7 @@ def payload_of(part: Part) -> tuple[str, bytes]:
         raise _no_values()
     if isinstance(part, WritePart):
         return part.value.type, part.value.data
-    if part.body.part == BODY and part.metadata.part == METADATA:
-        # Encrypted together, as this layout stores them.
-        return part.body.type, part.body.data
-    return "msgpack", joined(part.body, part.metadata)
+    return checkpoint_payload(part.body, part.metadata)
 
 
 def _no_values() -> Unsupported:
