@@ -27,7 +27,8 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.protocol import ScanObserver, Store, WritableStore
+from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.scan_observer import ScanObserver
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:

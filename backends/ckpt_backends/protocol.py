@@ -33,22 +33,10 @@ if TYPE_CHECKING:
     from ckpt_backends.changes.change import Change
     from ckpt_backends.changes.removal import Removal, Removed
     from ckpt_backends.changes.rows import Restored, Row
+    from ckpt_backends.scan_observer import ScanObserver
     from ckpt_backends.transfer.parts import Arrival, PartRewrite
 
 
-class ScanObserver(Protocol):
-    """Is told about scans: reads of a whole table, which take time and may cost money.
-
-    All calls come from the thread that reads the store.
-    """
-
-    @abstractmethod
-    def scanning(self, label: str, done: int, total: int | None) -> None:
-        """A scan has read `done` rows of about `total`; `label` says of what, in a few words."""
-
-    @abstractmethod
-    def scanned(self, report: str) -> None:
-        """A scan has ended, also after an error; `report` says what it read and what it cost."""
 
 
 class CheckpointOptions(TypedDict, total=False):

@@ -21,10 +21,10 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.protocol import (
     CheckpointOptions,
-    ScanObserver,
     Store,
     WriteOptions,
 )
+from ckpt_backends.scan_observer import ScanObserver
 
 
 class WrappedStore(Closing):

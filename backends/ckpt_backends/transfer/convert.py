@@ -23,6 +23,7 @@ from ckpt_backends.transfer.sealing import (
     opened_metadata,
     place_of,
     sealed_metadata,
+    sealed_together,
 )
 from ckpt_backends.transfer.spelling import respelled
 from ckpt_backends.transfer.unordered import without_order
@@ -57,6 +58,7 @@ class Conversion:
             and source.values is target.values
             and source.counts_with_integers is target.counts_with_integers
             and set(source.body_types) <= set(target.body_types)
+            and source.encrypts_together is target.encrypts_together
         )
 
     def of_thread(self, parts: Iterable[Part]) -> Iterator[Part]:
@@ -68,11 +70,13 @@ class Conversion:
             yield from parts
             return
         with closing(KeptValues()) as kept:
-            thread = _Thread(kept, self._target)
+            thread = _Thread(kept, self._target, self._sealing)
             for part in parts:
                 if isinstance(part, WritePart):
                     if part.channel == TASKS:
                         thread.sends.note(part)
+                    if self._loses_order:
+                        thread.order.add(part)
                     yield self._write(part)
                 elif isinstance(part, ValuePart):
                     yield from self._value(part, thread)
@@ -165,9 +169,8 @@ class Conversion:
                 sealed = self._sealed(value.value, value, where, was_encrypted=was_encrypted)
                 yield value if sealed is value.value else replace(value, value=sealed)
             closed = self._closed(found, self._target.body_types[0], where)
-        if self._target.encrypts_body:
-            closed = self._sealed(closed, part, where, was_encrypted=was_encrypted)
-        yield CheckpointPart(part.key, part.parent, closed, metadata, expires_at)
+        made = CheckpointPart(part.key, part.parent, closed, metadata, expires_at)
+        yield self._sealed_body(made, where, was_encrypted=was_encrypted)
 
     def _closed(self, found: OpenBody, tag: str, where: str) -> TypedBytes:
         target = self._target
@@ -189,7 +192,23 @@ class Conversion:
         if not (self._sealing.changes() and self._target.encrypts_body):
             return part
         body = self._sealing.opened(part.body, f"the body of {where}")
-        return replace(part, body=self._sealed(body, part, where, was_encrypted=body.encrypted))
+        made = replace(part, body=body)
+        return self._sealed_body(made, where, was_encrypted=body.encrypted)
+
+    def _sealed_body(
+        self, part: CheckpointPart, where: str, *, was_encrypted: bool
+    ) -> CheckpointPart:
+        """A checkpoint with its body encrypted if it is to be."""
+        if not self._target.encrypts_body:
+            return part
+
+        def sealed(value: TypedBytes) -> TypedBytes:
+            return self._sealed(value, part, where, was_encrypted=was_encrypted)
+
+        if not self._target.encrypts_together:
+            return replace(part, body=sealed(part.body))
+        body, metadata = sealed_together(part.body, part.metadata, sealed)
+        return replace(part, body=body, metadata=metadata)
 
     def _expiry(self, part: Part) -> int | None:
         """When a part expires in the target, in milliseconds since 1970."""
@@ -201,6 +220,7 @@ class Conversion:
     def _metadata(self, part: CheckpointPart, where: str) -> TypedBytes:
         source, target = self._source, self._target
         fits = source.metadata_type == target.metadata_type and target.encrypts_metadata
+        fits &= source.encrypts_together is target.encrypts_together
         if fits and source.encrypts_metadata and not self._sealing.changes():
             return part.metadata
         named = f"the metadata of {where}"
@@ -208,7 +228,7 @@ class Conversion:
         converted = converted_metadata(stored, target, where)
         if target.parses_json and not source.parses_json and converted.type == "json":
             converted = TypedBytes("json", respelled(converted.data))
-        if not target.encrypts_metadata:
+        if not target.encrypts_metadata or target.encrypts_together:
             return converted
         was = stored.encrypted or is_encrypted(part.body)
         return sealed_metadata(
@@ -326,10 +346,10 @@ class _LastValues:
 class _Thread:
     """What was seen of a thread so far."""
 
-    def __init__(self, kept: KeptValues, target: Form) -> None:
+    def __init__(self, kept: KeptValues, target: Form, sealing: Sealing) -> None:
         self.kept = kept
         self._is_javascript = target.language is Language.JAVASCRIPT
-        self.sends = PendingSends(kept)
+        self.sends = PendingSends(kept, sealing.opened)
         self._last: dict[str, _LastValues] = {}
         self.order = ArrivalOrder()
         self.seen: dict[_Place, bytes] = {}

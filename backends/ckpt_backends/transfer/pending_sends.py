@@ -8,6 +8,7 @@ are the value of a channel.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from ckpt_backends.codec.json.lossless import load_lossless
@@ -30,8 +31,10 @@ _Order = tuple[str, str, int]
 class PendingSends:
     """The sends that the writes of a thread hold. Writes come before the checkpoints."""
 
-    def __init__(self, kept: KeptValues) -> None:
+    def __init__(self, kept: KeptValues, opened: Callable[[TypedBytes, str], TypedBytes]) -> None:
+        """`opened` decrypts a value; the text names it in messages."""
         self._kept = kept
+        self._opened = opened
         self._orders: dict[tuple[str, str], list[_Order]] = {}
         """By namespace and checkpoint."""
 
@@ -67,7 +70,8 @@ class PendingSends:
         orders = sorted(self._orders.get((ns, part.parent), ()))
         values = [self._kept.get(_place(ns, part.parent, order)) for order in orders]
         try:
-            return [_decoded(value) for value in values if value is not None]
+            named = f"a pending send of {where}"
+            return [_decoded(self._opened(one, named)) for one in values if one is not None]
         except ValueError as error:
             raise CannotHold(f"a pending send of {where} cannot be read: {error}") from None
 
