@@ -70,6 +70,8 @@ class CopySides:
     conversion: Conversion
     watch: Callable[[int], None] = lambda _: None
     """Is told the bytes of rows that were read from the source."""
+    replaces_answers: bool = True
+    """Whether a thread of the target that only has older answers is replaced."""
 
     def converted(self, thread_id: str, rows: Iterable[Row] | None = None) -> Iterator[Part]:
         """Yield the parts of a thread in the form of the target. Raises `CannotHold`.
@@ -228,7 +230,7 @@ def compare_thread(sides: CopySides, thread_id: str) -> ThreadComparison:
         old = [
             one for one in stored_now if isinstance(one, WritePart) and key_digest(one) in before
         ]
-        is_behind = went_on(old, replaced, has_more=bool(missing))
+        is_behind = sides.replaces_answers and went_on(old, replaced, has_more=bool(missing))
     step = CopyStep.ADD if missing else CopyStep.PRESENT
     if conflict:
         step = CopyStep.REPLACE

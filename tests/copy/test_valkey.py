@@ -213,7 +213,7 @@ def test_a_thread_goes_there_and_back_and_on(
     assert ckpt("-s", source, "copy", "--all", *words).json["added"] == 0
     done = ckpt("-s", place.url, "copy", "--all", "--to", back, "--yes", "-o", "json")
     # Without task paths, SQLite would order these writes by the ids of the tasks.
-    assert {one["thread_id"] for one in done.json["skipped"]} <= {"delta-often"}
+    assert {one["thread_id"] for one in json.loads(done.out)["skipped"]} <= {"delta-often"}
     name = "interrupt-nested"
     config: Any = {"configurable": {"thread_id": name}}
     with place.saver() as theirs, SqliteSaver.from_conn_string(str(back)) as ours:
@@ -232,16 +232,33 @@ def test_an_order_that_another_layout_would_change_is_refused(
     name = "delta-rarely"
     parts = parts_from(sqlite_source(tmp_path / "delta.db", [name]), name)
     receive(url_of(place), Arrival(name, parts))
-    with open_store(place.url) as store:
-        assert parts_for(store, "sqlite", name)
-    turned = 0
-    for key in place.client.scan_iter("writes:*"):
-        stored = json.loads(place.client.get(key))
-        stored.sort(key=lambda one: (one["task_id"], one["idx"]), reverse=True)
-        place.client.set(key, json.dumps(stored))
-        turned += len({one["task_id"] for one in stored if one["channel"] == "items"}) > 1
-    assert turned
-    with open_store(place.url) as store:
-        assert parts_for(store, "valkey", name)
-        with pytest.raises(CannotHold, match="parallel tasks wrote to channel 'items'"):
-            parts_for(store, "sqlite", name)
+    for is_turned in (False, True):
+        several = 0
+        for key in place.client.scan_iter("writes:*"):
+            stored = json.loads(place.client.get(key))
+            stored.sort(key=lambda one: (one["task_id"], one["idx"]), reverse=is_turned)
+            place.client.set(key, json.dumps(stored))
+            several += len({one["task_id"] for one in stored if one["channel"] == "items"}) > 1
+        assert several
+        with open_store(place.url) as store:
+            assert parts_for(store, "valkey", name)
+            if not is_turned:
+                assert parts_for(store, "sqlite", name)
+                continue
+            with pytest.raises(CannotHold, match="parallel tasks wrote to channel 'items'"):
+                parts_for(store, "sqlite", name)
+
+
+def test_a_thread_is_copied_to_a_cluster(
+    source: Path, cluster_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All keys of a thread are in one slot."""
+    url = f"{cluster_url.replace('redis://', 'valkey://')}?layout=valkey"
+    parts = parts_from(source)
+    early, late = half(parts)
+    newest = max(one.key.checkpoint_id for one in early if isinstance(one, CheckpointPart))
+    receive(url, Arrival(THREAD, early))
+    monkeypatch.setattr(receiving, "_AT_ONCE", 100)
+    receive(url, Arrival(THREAD, late, {"": newest}))
+    with open_store(url) as store:
+        assert in_order(stored_parts(store, THREAD)) == in_order(parts)

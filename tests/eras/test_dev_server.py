@@ -48,14 +48,32 @@ def test_the_server_resumes_a_fork_and_misses_what_was_removed(tmp_path: Path) -
     assert said["threads"][forked] == len(truth[forked]["history"])
 
 
-def resumed(folder: Path, thread_id: str) -> Any:
+def test_the_server_goes_on_with_a_copied_thread(tmp_path: Path) -> None:
+    source = Path(shutil.copytree(FIXTURES / "dev" / ERA, tmp_path / "source" / ".langgraph_api"))
+    truth = json.loads((source / "truth.json").read_text("utf-8"))["threads"]
+    asking = next(thread for thread, one in truth.items() if one["name"] == "asking")
+    through, folder = tmp_path / "agent.db", tmp_path / "target" / ".langgraph_api"
+    for here, there in ((source, through), (through, folder)):
+        assert ckpt("-s", here, "copy", "--all", "--to", there, "--create", "--yes").code == 0
+    said = resumed(folder, asking, "--adopt")
+    newest = truth[asking]["history"][0]
+    for name in ("values", "next", "tasks", "metadata", "interrupts", "checkpoint_id"):
+        assert said["state"][name] == newest[name]
+    assert said["ended"]["items"][-1] == "that"
+    there_now = {one["checkpoint_id"]: one["values"] for one in said["history"]}
+    before = {one["checkpoint_id"]: one["values"] for one in truth[asking]["history"]}
+    assert before.items() <= there_now.items()
+    assert said["threads"].keys() == {asking}
+
+
+def resumed(folder: Path, thread_id: str, *options: str) -> Any:
     """What the server says of a thread with which it went on."""
     default = Path("~/.cache/ckpt-eras").expanduser()
     venvs = Path(os.environ.get("CKPT_TEST_ERAS", default))
     if str(MAKE) not in sys.path:
         sys.path.insert(0, str(MAKE))
     python = import_module("make").environment(ERA, venvs, engine="dev")
-    line = [python, MAKE / "dev_server.py", folder, "--resume", thread_id, "that"]
+    line = [python, MAKE / "dev_server.py", folder, "--resume", thread_id, "that", *options]
     done = subprocess.run(line, check=False, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     return json.loads(done.stdout)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from itertools import chain, groupby
 from typing import cast
 
 from ckpt_backends.changes.rows import Cell, Row
@@ -17,16 +17,18 @@ from ckpt_backends.transfer.sealing import AsStored
 
 
 def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:  # noqa: ARG001 - one layout
-    """The parts that the rows of one thread hold.
+    """The parts that the rows of some threads hold, one thread after the other.
 
     Rows of langgraph-checkpoint before 2.1 have their values in the bodies. Their parts have the
     form that later releases store. Raises `CannotHold` if there is no such form.
     """
-    left = iter(rows)
-    first = next(left, None)
-    if first is None:
-        return
-    parts = map(_part, chain([first], left))
+    for _, of_thread in groupby(rows, lambda row: row.cells["thread_id"]):
+        yield from _of_thread(of_thread)
+
+
+def _of_thread(rows: Iterator[Row]) -> Iterator[Part]:
+    first = next(rows)
+    parts = map(_part, chain([first], rows))
     # Values come first, and each thread of a later release has some.
     if first.table == BLOBS:
         yield from parts

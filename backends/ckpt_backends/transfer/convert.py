@@ -16,13 +16,14 @@ from ckpt_backends.transfer.form import Form, Language, Place, Serializer
 from ckpt_backends.transfer.kept_values import KeptValues
 from ckpt_backends.transfer.metadata import converted_metadata
 from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
-from ckpt_backends.transfer.pending_sends import PendingSends
+from ckpt_backends.transfer.pending_sends import TASKS, PendingSends
 from ckpt_backends.transfer.plain_values import from_plain_json, plain_json
 from ckpt_backends.transfer.sealing import (
     Sealing,
     opened_metadata,
     place_of,
     sealed_metadata,
+    sealed_together,
 )
 from ckpt_backends.transfer.spelling import respelled
 from ckpt_backends.transfer.unordered import without_order
@@ -57,6 +58,7 @@ class Conversion:
             and source.values is target.values
             and source.counts_with_integers is target.counts_with_integers
             and set(source.body_types) <= set(target.body_types)
+            and source.encrypts_together is target.encrypts_together
         )
 
     def of_thread(self, parts: Iterable[Part]) -> Iterator[Part]:
@@ -68,17 +70,18 @@ class Conversion:
             yield from parts
             return
         with closing(KeptValues()) as kept:
-            thread = _Thread(kept, self._target)
+            thread = _Thread(kept, self._target, self._sealing)
             for part in parts:
-                match part:
-                    case ValuePart():
-                        yield from self._value(part, thread)
-                    case WritePart():
+                if isinstance(part, WritePart):
+                    if part.channel == TASKS:
                         thread.sends.note(part)
+                    if self._loses_order:
                         thread.order.add(part)
-                        yield self._write(part)
-                    case CheckpointPart():
-                        yield from self._checkpoint(part, thread)
+                    yield self._write(part)
+                elif isinstance(part, ValuePart):
+                    yield from self._value(part, thread)
+                else:
+                    yield from self._checkpoint(part, thread)
             yield from thread.end(self._target)
 
     def _write(self, part: WritePart) -> WritePart:
@@ -164,11 +167,10 @@ class Conversion:
         else:
             for value in self._parted(part, found, thread, where):
                 sealed = self._sealed(value.value, value, where, was_encrypted=was_encrypted)
-                yield replace(value, value=sealed)
+                yield value if sealed is value.value else replace(value, value=sealed)
             closed = self._closed(found, self._target.body_types[0], where)
-        if self._target.encrypts_body:
-            closed = self._sealed(closed, part, where, was_encrypted=was_encrypted)
-        yield CheckpointPart(part.key, part.parent, closed, metadata, expires_at)
+        made = CheckpointPart(part.key, part.parent, closed, metadata, expires_at)
+        yield self._sealed_body(made, where, was_encrypted=was_encrypted)
 
     def _closed(self, found: OpenBody, tag: str, where: str) -> TypedBytes:
         target = self._target
@@ -190,7 +192,23 @@ class Conversion:
         if not (self._sealing.changes() and self._target.encrypts_body):
             return part
         body = self._sealing.opened(part.body, f"the body of {where}")
-        return replace(part, body=self._sealed(body, part, where, was_encrypted=body.encrypted))
+        made = replace(part, body=body)
+        return self._sealed_body(made, where, was_encrypted=body.encrypted)
+
+    def _sealed_body(
+        self, part: CheckpointPart, where: str, *, was_encrypted: bool
+    ) -> CheckpointPart:
+        """A checkpoint with its body encrypted if it is to be."""
+        if not self._target.encrypts_body:
+            return part
+
+        def sealed(value: TypedBytes) -> TypedBytes:
+            return self._sealed(value, part, where, was_encrypted=was_encrypted)
+
+        if not self._target.encrypts_together:
+            return replace(part, body=sealed(part.body))
+        body, metadata = sealed_together(part.body, part.metadata, sealed)
+        return replace(part, body=body, metadata=metadata)
 
     def _expiry(self, part: Part) -> int | None:
         """When a part expires in the target, in milliseconds since 1970."""
@@ -202,6 +220,7 @@ class Conversion:
     def _metadata(self, part: CheckpointPart, where: str) -> TypedBytes:
         source, target = self._source, self._target
         fits = source.metadata_type == target.metadata_type and target.encrypts_metadata
+        fits &= source.encrypts_together is target.encrypts_together
         if fits and source.encrypts_metadata and not self._sealing.changes():
             return part.metadata
         named = f"the metadata of {where}"
@@ -209,7 +228,7 @@ class Conversion:
         converted = converted_metadata(stored, target, where)
         if target.parses_json and not source.parses_json and converted.type == "json":
             converted = TypedBytes("json", respelled(converted.data))
-        if not target.encrypts_metadata:
+        if not target.encrypts_metadata or target.encrypts_together:
             return converted
         was = stored.encrypted or is_encrypted(part.body)
         return sealed_metadata(
@@ -240,8 +259,8 @@ class Conversion:
         """A body with all values in it."""
         tag = self._target.body_types[0]
         kinds = {value.type for value in found.values.values()}
-        if "msgpack" not in kinds and "json" in kinds and "json" in self._target.body_types:
-            # Old releases wrote values as JSON, whose objects have no equal form in msgpack.
+        if kinds <= {"json", "null"} and "json" in self._target.body_types:
+            # Old releases wrote values as JSON. Some of its objects have no equal form in msgpack.
             objects = any(value.data[:1] in (b"{", b"[") for value in found.values.values())
             tag = "json" if objects else tag
         source, target = self._source.serializer, self._target.serializer
@@ -249,7 +268,7 @@ class Conversion:
             named = f"channel '{channel}' of {where}"
             plain = from_plain_json(value) if tag == "msgpack" else None
             moved = plain or converted_value(value, source, target, named, in_body=True)
-            found.values[channel] = as_type(moved, tag, named)
+            found.values[channel] = as_type(moved, tag, named, target)
         return self._closed(found, tag, where)
 
     def _parted(
@@ -327,10 +346,10 @@ class _LastValues:
 class _Thread:
     """What was seen of a thread so far."""
 
-    def __init__(self, kept: KeptValues, target: Form) -> None:
+    def __init__(self, kept: KeptValues, target: Form, sealing: Sealing) -> None:
         self.kept = kept
         self._is_javascript = target.language is Language.JAVASCRIPT
-        self.sends = PendingSends(kept)
+        self.sends = PendingSends(kept, sealing.opened)
         self._last: dict[str, _LastValues] = {}
         self.order = ArrivalOrder()
         self.seen: dict[_Place, bytes] = {}

@@ -260,6 +260,11 @@ class KeyFinder(ABC, Generic[LayoutT]):
             found.update(answer if isinstance(answer, list) else [answer] if answer else [])
         return found
 
+    def rows_of(self, thread_ids: Sequence[str]) -> Iterator[Row]:
+        """The rows of some threads, one thread after the other."""
+        for one in thread_ids:
+            yield from self.rows(one)
+
     def rows(self, thread_id: str) -> Iterator[Row]:
         """The rows of a thread. Keys that were removed meanwhile are left out."""
         for keys in self.find([thread_id]):

@@ -90,6 +90,11 @@ class Reception(ABC):
         """The documents that are known only after all parts. Raises `CannotHold`."""
         yield from ()
 
+    def heads(self) -> dict[str, str]:
+        """By namespace, the id of the head that the store has. Called after all parts."""
+        thread_id = self.arrival.thread_id
+        return heads_of(self.layout.find([thread_id])[thread_id].places.values())
+
     @abstractmethod
     def watched(self) -> Sequence[bytes]:
         """Keys that a saver touches when it adds a checkpoint. Called after all parts."""
@@ -174,12 +179,11 @@ def _finish(
         with connection.transaction(watched or names[:1]) as pipe:
             if watched:
                 pipe.watch(*watched)
-            found = reception.layout.find([arrival.thread_id])[arrival.thread_id]
             there = any(
                 connection.number_of(names[start : start + _NAMES_AT_ONCE])
                 for start in range(0, len(names), _NAMES_AT_ONCE)
             )
-            if there or heads_of(found.places.values()) != dict(arrival.heads):
+            if there or reception.heads() != dict(arrival.heads):
                 raise moved(change)
             last = list(reception.last())
             pipe.multi()

@@ -20,30 +20,32 @@ _FIELDS = frozenset(
 
 
 def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Part]:  # noqa: ARG001 - one layout
-    """The parts that the rows of one thread hold. Raises `CannotHold` and `Unsupported`.
+    """The parts that the rows of some threads hold. Raises `CannotHold` and `Unsupported`.
 
     Other layouts order checkpoints by their ids. So the lists must have this order, too.
     """
-    ids: dict[str, list[str]] = {}
-    """By namespace, the ids of the checkpoints that exist."""
-    lists: dict[str, list[str]] = {}
+    ids: dict[tuple[str, str], list[str]] = {}
+    """By thread and namespace, the ids of the checkpoints that exist."""
+    lists: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         name = str(row.cells["key"])
         match row.table:
             case "checkpoint":
                 part = _checkpoint(name, row.cells)
-                ids.setdefault(part.key.checkpoint_ns, []).append(part.key.checkpoint_id)
+                at = part.key.thread_id, part.key.checkpoint_ns
+                ids.setdefault(at, []).append(part.key.checkpoint_id)
                 yield part
             case "writes":
                 yield from _writes(name, row.cells)
             case "thread":
                 # A list has the form of a key without the id.
                 key = _key(f"{name}:", None)
-                lists[key.checkpoint_ns] = [text(_bytes(one)) for one in elements(row.cells)]
+                at = key.thread_id, key.checkpoint_ns
+                lists[at] = [text(_bytes(one)) for one in elements(row.cells)]
             case _:
                 raise Unsupported(f"a row of the unknown kind '{row.table}'")
-    for ns, listed in lists.items():
-        _check_order(listed, ids.get(ns, []))
+    for at, listed in lists.items():
+        _check_order(listed, ids.get(at, []))
 
 
 def _checkpoint(name: str, cells: Mapping[str, Cell]) -> CheckpointPart:

@@ -135,11 +135,21 @@ class ValkeyReception(Reception):
             self._file.seek(start)
             yield json.loads(self._file.read(size))
 
+    def heads(self) -> dict[str, str]:
+        # The lists tell them; finding all keys of a thread takes a SCAN over the database.
+        names = [self._list_name(ns) for ns in self._spaces()]
+        found = self._connection.ask_all(("LINDEX", name, 0) for name in names)
+        return {ns: text(own) for ns, own in zip(self._spaces(), found, strict=True) if own}
+
     def watched(self) -> Sequence[bytes]:
-        thread_id = self.arrival.thread_id
-        spaces = {*self.arrival.heads, *self._ids} or {""}
-        lists = [self._contents.list_name(thread_id, ns) for ns in sorted(spaces)]
+        lists = map(self._list_name, self._spaces())
         return [*lists, *map(self._contents.writes_name, self._merged)]
+
+    def _spaces(self) -> list[str]:
+        return sorted({*self.arrival.heads, *self._ids} or {""})
+
+    def _list_name(self, ns: str) -> bytes:
+        return self._contents.list_name(self.arrival.thread_id, ns)
 
     def last(self) -> Iterator[Command]:
         for key in self._merged:
@@ -159,7 +169,7 @@ class ValkeyReception(Reception):
 
     def _listing(self, ns: str) -> Iterator[Command]:
         """Put the new checkpoints into the list of a namespace, the newest in front."""
-        name = self._contents.list_name(self.arrival.thread_id, ns)
+        name = self._list_name(ns)
         new = sorted(self._ids[ns])
         stored = [text(one) for one in self._connection.ask("LRANGE", name, 0, -1) or []]
         if stored and new[0] < stored[0]:
