@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ckpt_cli.config.store_names import StoreNames
 
 if TYPE_CHECKING:
-    from ckpt_backends.protocol import ScanObserver, Store
+    from ckpt_backends.protocol import Store
+    from ckpt_backends.scan_observer import ScanObserver
     from ckpt_backends.url import StoreUrl
     from ckpt_cli.api.checkpoint import CheckpointHandle
     from ckpt_cli.api.store import StoreHandle

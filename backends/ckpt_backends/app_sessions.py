@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from ckpt_backends.closing import Closing
 from ckpt_backends.codec.values import Value
-from ckpt_backends.protocol import Closing
 
 NO_SESSIONS = "applications store no sessions in them"
 """Why a store has no sessions."""

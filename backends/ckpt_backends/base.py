@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ckpt_backends.changes.rows import Row, own_rows, sql_key
+from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreUnavailable, Unsupported
 from ckpt_backends.model import (
     BlobKey,
@@ -26,7 +27,8 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.protocol import Closing, ScanObserver, Store, WritableStore
+from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.scan_observer import ScanObserver
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:

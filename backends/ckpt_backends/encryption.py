@@ -184,11 +184,14 @@ class DecryptingStore(WrappedStore):
                 self._note(f"values are {problem}")
             return replace(value, encrypted=True, problem=problem)
         plain = TypedBytes(value.type.partition("+")[0], data, encrypted=True)
-        return _part(plain, value.part) if value.part else plain
+        if not value.part:
+            return plain
+        # Kept, since a copy of it is encrypted together with the other parts.
+        return replace(part_of(plain, value.part), part=value.part)
 
 
-def _part(whole: TypedBytes, name: str) -> TypedBytes:
-    """One entry of a map that was encrypted as a whole."""
+def part_of(whole: TypedBytes, name: str) -> TypedBytes:
+    """One entry of a map that was encrypted as a whole; with the problem if it is not there."""
     from ckpt_backends.codec.split import split
 
     try:

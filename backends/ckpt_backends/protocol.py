@@ -13,9 +13,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, TypedDict
+from typing import TYPE_CHECKING, Protocol, TypedDict
 
+from ckpt_backends.closing import Closing
 from ckpt_backends.model import (
     BlobKey,
     Checkpoint,
@@ -33,41 +33,10 @@ if TYPE_CHECKING:
     from ckpt_backends.changes.change import Change
     from ckpt_backends.changes.removal import Removal, Removed
     from ckpt_backends.changes.rows import Restored, Row
+    from ckpt_backends.scan_observer import ScanObserver
     from ckpt_backends.transfer.parts import Arrival, PartRewrite
 
 
-class Closing(Protocol):
-    """An object that is closed at the end of a `with` block, also after an error."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Release all resources; closing twice is allowed."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class ScanObserver(Protocol):
-    """Is told about scans: reads of a whole table, which take time and may cost money.
-
-    All calls come from the thread that reads the store.
-    """
-
-    @abstractmethod
-    def scanning(self, label: str, done: int, total: int | None) -> None:
-        """A scan has read `done` rows of about `total`; `label` says of what, in a few words."""
-
-    @abstractmethod
-    def scanned(self, report: str) -> None:
-        """A scan has ended, also after an error; `report` says what it read and what it cost."""
 
 
 class CheckpointOptions(TypedDict, total=False):

@@ -6,6 +6,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Unpack
 
 from ckpt_backends.changes.rows import Row
+from ckpt_backends.closing import Closing
 from ckpt_backends.model import (
     BlobKey,
     Checkpoint,
@@ -20,11 +21,10 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.protocol import (
     CheckpointOptions,
-    Closing,
-    ScanObserver,
     Store,
     WriteOptions,
 )
+from ckpt_backends.scan_observer import ScanObserver
 
 
 class WrappedStore(Closing):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ckpt_backends.protocol import Closing
+from ckpt_backends.closing import Closing
 from ckpt_cli.api.answer import Answer
 from ckpt_cli.api.surroundings import Surroundings, When, time_of
 from ckpt_cli.api.watch import Watcher, unwatched

@@ -10,7 +10,8 @@ from functools import cached_property
 from typing import Any
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
-from ckpt_backends.protocol import ScanObserver, Store
+from ckpt_backends.protocol import Store
+from ckpt_backends.scan_observer import ScanObserver
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.api.memory import MemoryHandle, opened_memory
 from ckpt_cli.api.store import StoreHandle

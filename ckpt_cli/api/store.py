@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ckpt_backends.closing import Closing
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import StoreInfo, Thread
-from ckpt_backends.protocol import Closing, Store
+from ckpt_backends.protocol import Store
 from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.api.checkpoint import CheckpointHandle
 from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text

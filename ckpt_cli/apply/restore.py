@@ -13,7 +13,7 @@ from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.apply.copy_between import ThreadCopier
 from ckpt_cli.apply.writable import refuse_copy, writable_store
-from ckpt_cli.plans.archived_thread import ArchiveSides, restored_of
+from ckpt_cli.plans.archived_thread import ArchiveSides, refusing_malformed, restored_of
 
 
 @dataclass(slots=True)
@@ -80,7 +80,8 @@ def _converted(bundle: Bundle, sides: ArchiveSides, writable: WritableStore) -> 
     if sides.has_expired:
         return Restored(0, 0, bundle.size)
     copier = ThreadCopier(sides, sides.target, writable, replace=False)
-    (done,) = copier.copy([bundle.header.thread_id or ""])
+    with refusing_malformed(bundle.path):
+        (done,) = copier.copy([bundle.header.thread_id or ""])
     return restored_of(done)
 
 

@@ -17,7 +17,7 @@ from ckpt_backends.errors import CkptError, StoreChanged, Unreadable, Unsupporte
 from ckpt_backends.protocol import Store
 from ckpt_backends.transfer.convert import Conversion
 from ckpt_backends.transfer.form import Language
-from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart
+from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
 from ckpt_backends.transfer.routes import parts_of_rows, route
 from ckpt_backends.transfer.sealing import AsStored
 from ckpt_cli.core.copying.outcomes import CopiedThread, CopyStep
@@ -45,8 +45,9 @@ class ArchivedParts:
         Raises `Refused` if something is of another thread, `Unreadable` if the rows have not the
         form of their layout, and `Unsupported` if it is not known.
         """
-        with _no_traceback(self._path):
+        with refusing_malformed(self._path):
             for part in parts_of_rows(header.layout, rows):
+                _check_form(part)
                 found = part.thread_id if isinstance(part, ValuePart) else part.key.thread_id
                 if found != header.thread_id:
                     raise not_of(type(part).__name__, found, str(header.thread_id))
@@ -60,8 +61,30 @@ class ArchivedParts:
         yield from ()
 
 
+def _check_form(part: Part) -> None:
+    """Raise TypeError for a part with cells of other types than a saver stores."""
+    match part:
+        case ValuePart():
+            texts, values = [part.checkpoint_ns, part.channel, part.version], [part.value]
+        case WritePart():
+            texts = [part.task_id, part.task_path, part.channel]
+            values = [part.value]
+            if type(part.idx) is not int:
+                raise TypeError("idx")
+        case CheckpointPart():
+            texts = [] if part.parent is None else [part.parent]
+            values = [part.body, part.metadata]
+    if not isinstance(part, ValuePart):
+        texts += [part.key.checkpoint_ns, part.key.checkpoint_id]
+    texts += [value.type for value in values]
+    if not all(isinstance(one, str) for one in texts):
+        raise TypeError("text")
+    if not all(isinstance(value.data, bytes) for value in values):
+        raise TypeError("value")
+
+
 @contextmanager
-def _no_traceback(path: Path) -> Iterator[None]:
+def refusing_malformed(path: Path) -> Iterator[None]:
     """Raise `Unreadable` for whatever goes wrong with rows that no saver wrote."""
     try:
         yield
@@ -99,7 +122,7 @@ class ArchiveSides(CopySides):
     """Whether the target would remove something of it at once."""
 
     def converted(self, thread_id: str, rows: Iterable[Row] | None = None) -> Iterator[Part]:
-        with _no_traceback(self.path):
+        with refusing_malformed(self.path):
             yield from CopySides.converted(self, thread_id, rows)
 
 
@@ -119,6 +142,8 @@ def archive_sides(
         target,
         layout,
         conversion,
+        # An import never removes anything.
+        replaces_answers=False,
         path=bundle.path,
         has_expired=has_expired,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -19,7 +19,7 @@ from ckpt_backends.transfer.digests import (
 )
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
-from ckpt_backends.transfer.routes import parts_of_rows
+from ckpt_backends.transfer.routes import keeps_history, parts_of_rows
 from ckpt_cli.core.copying.answers import went_on
 from ckpt_cli.core.copying.outcomes import CopiedThread, CopyStep
 from ckpt_cli.core.copying.part_counts import PartCounts
@@ -70,6 +70,8 @@ class CopySides:
     conversion: Conversion
     watch: Callable[[int], None] = lambda _: None
     """Is told the bytes of rows that were read from the source."""
+    replaces_answers: bool = True
+    """Whether a thread of the target that only has older answers is replaced."""
 
     def converted(self, thread_id: str, rows: Iterable[Row] | None = None) -> Iterator[Part]:
         """Yield the parts of a thread in the form of the target. Raises `CannotHold`.
@@ -104,6 +106,9 @@ class CopySides:
         sums = {thread_id: PartsSum() for thread_id in thread_ids}
         if self.target is None:
             return sums
+        if not self.target.batches_rows:
+            # The parts of most layouts can be read from the rows of one thread only.
+            return {one: self.stored_sum(one, stored_digest) for one in thread_ids}
         for part in parts_of_rows(self.target_layout, self.target.rows_of(thread_ids)):
             thread_id = part.thread_id if isinstance(part, ValuePart) else part.key.thread_id
             sums[thread_id].add(part, stored_digest(part))
@@ -171,7 +176,8 @@ class ThreadComparison:
     kept: PartCounts
     """What the target has of the thread now."""
     is_behind: bool = False
-    """Whether the target only has answers and questions that the source has replaced since."""
+    """Whether the target only has answers and questions that the source has replaced since, or an
+    older state of a thread without history."""
 
 
 def equal_counts(
@@ -199,10 +205,13 @@ def compare_thread(sides: CopySides, thread_id: str) -> ThreadComparison:
     missing: set[bytes] = set()
     conflict = ""
     replaced: list[WritePart] = []
+    newest: dict[str, str] = {}
     for part in sides.converted(thread_id):
         key, digest = key_digest(part), part_digest(part)
         counts.add(part)
         total.add(part, digest)
+        if isinstance(part, CheckpointPart):
+            newest[part.key.checkpoint_ns] = part.key.checkpoint_id
         known = left.pop(key, None)
         if known is None:
             missing.add(key)
@@ -210,9 +219,10 @@ def compare_thread(sides: CopySides, thread_id: str) -> ThreadComparison:
             replaced.append(part)
         elif known != digest and not conflict:
             conflict = f"{_words(part)} differs"
+    is_behind = False
     if left and not conflict:
         conflict = f"it has {len(left)} rows that the source does not have"
-    is_behind = False
+        is_behind = _has_older_state(sides, thread_id, newest)
     if replaced and not conflict:
         conflict = f"{_words(replaced[0])} differs"
         before = {key_digest(part) for part in replaced}
@@ -220,7 +230,7 @@ def compare_thread(sides: CopySides, thread_id: str) -> ThreadComparison:
         old = [
             one for one in stored_now if isinstance(one, WritePart) and key_digest(one) in before
         ]
-        is_behind = went_on(old, replaced, has_more=bool(missing))
+        is_behind = sides.replaces_answers and went_on(old, replaced, has_more=bool(missing))
     step = CopyStep.ADD if missing else CopyStep.PRESENT
     if conflict:
         step = CopyStep.REPLACE
@@ -229,6 +239,18 @@ def compare_thread(sides: CopySides, thread_id: str) -> ThreadComparison:
     heads = sides.heads(thread_id) if stored.digests else {}
     return ThreadComparison(
         thread_id, step, counts, total, missing, conflict, heads, kept, is_behind
+    )
+
+
+def _has_older_state(sides: CopySides, thread_id: str, newest: Mapping[str, str]) -> bool:
+    """Return whether the target has one state of a thread, and a source without history a newer
+    one. `newest` has the id of the source's checkpoint in each namespace.
+    """
+    if sides.target is None or keeps_history(sides.source_layout):
+        return False
+    found = [one.key for one in sides.target.checkpoints(thread_id)]
+    return len({key.checkpoint_ns for key in found}) == len(found) and all(
+        key.checkpoint_id <= newest.get(key.checkpoint_ns, key.checkpoint_id) for key in found
     )
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ckpt_backends.encryption import DecryptingStore, Key, key_of_environment, key_of_file
-from ckpt_backends.protocol import ScanObserver, Store
+from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
+from ckpt_backends.scan_observer import ScanObserver
 from ckpt_backends.url import StoreUrl
 
 

@@ -11,8 +11,9 @@ from time import monotonic
 from typing import Any
 
 from ckpt_backends.memory.protocol import MemoryStore
-from ckpt_backends.protocol import ScanObserver, Store
+from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory
+from ckpt_backends.scan_observer import ScanObserver
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.threads.opening import Opening
 from ckpt_cli.tui.check_rules import CheckRules

@@ -13,22 +13,24 @@ _VERSION = re.compile(r"(\d{32})\.[\d.]+")
 """A version of a channel that a saver counts as a text."""
 
 
-def difference(ours: Any, theirs: Any, where: str = "") -> str:
+def difference(ours: Any, theirs: Any, where: str = "", *, exact: bool = False) -> str:
     """Return the first place where two values differ, with both; `''` if they are equal.
 
-    Some savers count versions as texts, others as integers.
+    Some savers count versions as texts with a random part, others as integers. Unless `exact`, only
+    the numbers count.
     """
-    ours, theirs = _version(ours), _version(theirs)
+    if not exact:
+        ours, theirs = _version(ours), _version(theirs)
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for name in ours.keys() | theirs.keys():
             if name not in ours or name not in theirs:
                 return f"{where}/{name}: {str(ours)[:_LONG]} is not {str(theirs)[:_LONG]}"
-            if found := difference(ours[name], theirs[name], f"{where}/{name}"):
+            if found := difference(ours[name], theirs[name], f"{where}/{name}", exact=exact):
                 return found
         return ""
     if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
         for at, (one, other) in enumerate(zip(ours, theirs, strict=True)):
-            if found := difference(one, other, f"{where}[{at}]"):
+            if found := difference(one, other, f"{where}[{at}]", exact=exact):
                 return found
         return ""
     if json.dumps(ours, default=repr) == json.dumps(theirs, default=repr):  # 1 is not 1.0

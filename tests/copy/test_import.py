@@ -42,7 +42,7 @@ def imported(archives: Path, harness: Harness, *words: str) -> CommandResult:
     [
         pytest.param(FILES, _KINDS[name], id=f"sqlite to {name}", marks=marks)
         for name, marks in (
-            ("postgres", ()),
+            ("postgres", pytest.mark.engines),
             ("mysql", pytest.mark.engines),
             ("mongodb", pytest.mark.engines),
             ("redis", pytest.mark.engines),
@@ -181,28 +181,59 @@ def test_a_pickle_in_the_archive_of_another_layout_needs_permission(
     assert "--allow-pickle" in refused.err
 
 
+def spoiled(cell: Cell, place: int, byte: int) -> Cell:
+    """Return a cell with one byte changed, or cut off there."""
+    if cell is None or isinstance(cell, int | float) or not cell:
+        return byte
+    at = place % len(cell)
+    if isinstance(cell, bytes):
+        return cell[:at] + (b"" if byte == 0 else bytes([byte]) + cell[at + 1 :])
+    return cell[:at] + ("" if byte == 0 else chr(byte) + cell[at + 1 :])
+
+
+REPLACED = st.sampled_from(
+    [
+        *(None, 0, -1, 2**62, 1.5, True, "", "{}", "[]", "null", '{"id": 1}', "\x00"),
+        *('{"channel_values": 7}', "[" * 3000, b"", b"\xff", b"\xc1", b"\x91" * 3000),
+        b"\xdd\xff\xff\xff\xff",
+    ]
+)
+"""Cells in the place of others; True removes one."""
+SPOILED = st.tuples(st.integers(0, 9999), st.sampled_from([0, 1, 34, 44, 91, 125, 127, 128, 255]))
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        "postgres",
+        *(
+            pytest.param(one, marks=pytest.mark.engines)
+            for one in ("mongodb", "redis", "langgraph-dev", "kaflow")
+        ),
+    ],
+)
 def test_damage_in_each_cell_ends_in_a_clear_error(
-    archive: Path, tmp_path_factory: pytest.TempPathFactory
+    layout: str, sources: Sources, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    folder = tmp_path_factory.mktemp("damaged")
+    source = sources(_KINDS[layout], FEW)
+    name = next(one for one in ("interrupt-parallel", "chat") if one in source.read)
+    (archive,) = exported(source, folder / "archives").glob(f"{name}-*")
     bundle = check_bundle(archive)
     rows = list(bundle.rows())
-    folder = tmp_path_factory.mktemp("damaged")
-    cells = st.sampled_from(
-        [
-            *(None, 0, -1, 2**62, 1.5, True, "", "{}", "[]", "null", '{"id": 1}', "\x00"),
-            *('{"channel_values": 7}', "[" * 3000, b"", b"\xff", b"\xc1", b"\x91" * 3000),
-            b"\xdd\xff\xff\xff\xff",
-        ]
-    )
     places = st.sampled_from(
         [(number, name) for number, row in enumerate(rows) for name in row.cells]
     )
 
     def check(damage: list[tuple[tuple[int, str], Any]]) -> None:
         changed = list(rows)
-        for (number, name), cell in damage:
-            made: dict[str, Cell] = {**changed[number].cells, name: cell}
-            if cell is True:
+        for (number, name), how in damage:
+            cells = changed[number].cells
+            if name not in cells:
+                continue
+            made: dict[str, Cell] = {**cells}
+            made[name] = spoiled(cells[name], *how) if isinstance(how, tuple) else how
+            if how is True:
                 del made[name]
             changed[number] = Row(changed[number].table, made)
         path, target = folder / "one.ckpt.gz", folder / "one.db"
@@ -219,4 +250,4 @@ def test_damage_in_each_cell_ends_in_a_clear_error(
         database=None,
         deadline=None,
         suppress_health_check=list(HealthCheck),
-    )(given(st.lists(st.tuples(places, cells), min_size=1, max_size=2))(check))()
+    )(given(st.lists(st.tuples(places, REPLACED | SPOILED), min_size=1, max_size=2))(check))()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -479,6 +480,21 @@ def test_two_copies_of_a_thread_at_once(
     with pytest.raises(StoreChanged):
         receive(target.url, Arrival("trip", given))
     assert parts(target.url, "trip") == given
+    assert history(target, "trip") == history(place, "trip")
+
+
+def test_the_transaction_of_a_killed_run_is_waited_for(place: Place, target: Place) -> None:
+    place.fill("trip")
+    given = parts(place.url, "trip")
+    with target.client.start_session() as session:
+        session.start_transaction()
+        key = next(one.key for one in given if isinstance(one, CheckpointPart))
+        own = {name: getattr(key, name) for name in ("thread_id", "checkpoint_ns", "checkpoint_id")}
+        target.database["checkpoints"].insert_one(own, session=session)
+        ending = Timer(1.0, session.abort_transaction)
+        ending.start()
+        receive(target.url, Arrival("trip", given))
+        ending.join()
     assert history(target, "trip") == history(place, "trip")
 
 

@@ -51,6 +51,7 @@ HELD = [
     [Path("/var/log"), re.compile("^a+", re.IGNORECASE), timezone(timedelta(hours=1), "X")],
     [{1, "a"}, frozenset({2}), deque([1, [2]]), set()],
     [Send("n", {"a": 1}), Interrupt({"q": 1}, id="i"), Overwrite([1])],
+    [("user", "hi"), {(1, ("a",)): ()}, {(1, 2)}, bytearray(b"x"), deque([1], maxlen=2)],
     Command(update={"a": 1}, resume="x"),
     _DeltaSnapshot([HumanMessage("x")]),
 ]
@@ -84,12 +85,9 @@ class ExploitWithText:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ({"a": (1, 2)}, "a tuple"),
-        ([bytearray(b"x")], "a bytearray"),
         (int, "a class or function"),
         (zoo_types.Address("s", "c"), "'zoo_types.Address'"),
         (zoo_types.Unserializable("x", [1]), "'zoo_types.Unserializable'"),
-        (deque([1], maxlen=2), "a maximum length"),
         (datetime(2026, 1, 1, fold=1), "fold=1"),  # noqa: DTZ001
         (datetime(2026, 1, 1, tzinfo=ZoneInfo("Europe/Rome")), "an object"),
         (defaultdict(list, a=[1]), "'collections.defaultdict'"),
@@ -139,6 +137,6 @@ def test_a_pickled_body_is_taken_apart() -> None:
     found = open_body(TypedBytes("pickle", pickle.dumps(body)), "checkpoint '1'")
     assert found.fields == {name: one for name, one in body.items() if name != "channel_values"}
     assert same(read_typed(found.values["messages"]), [HumanMessage("x")])
-    body["channel_values"] = {"odd": (1,)}
-    with pytest.raises(CannotHold, match="channel 'odd' holds a tuple"):
+    body["channel_values"] = {"odd": int}
+    with pytest.raises(CannotHold, match="channel 'odd' holds a class"):
         open_body(TypedBytes("pickle", pickle.dumps(body)), "checkpoint '1'")

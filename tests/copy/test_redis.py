@@ -314,3 +314,18 @@ def test_no_indexes_are_made_beside_other_keys(redis_stack_url: str) -> None:
 def test_without_a_search_module_no_store_is_made(redis_url: str) -> None:
     with pytest.raises(Unsupported, match="RediSearch"):
         create_store(parse_url(redis_url), Language.PYTHON)
+
+
+@pytest.mark.engines
+def test_a_cluster_takes_threads_whose_keys_share_a_slot(source: str, cluster_url: str) -> None:
+    url = f"{cluster_url}?layout=redis"
+    with open_store(source) as store:
+        parts = parts_for(store, "redis", "chat")
+    with pytest.raises(Unsupported, match="cluster"):
+        receive(url, Arrival("chat", parts))
+    with open_store(url) as store:
+        assert stored_parts(store, "chat") == []
+    together = [replace(one, key=replace(one.key, thread_id="{chat}")) for one in parts]  # type: ignore[union-attr,arg-type]
+    receive(url, Arrival("{chat}", together))
+    with open_store(url) as store:
+        assert in_order(stored_parts(store, "{chat}")) == in_order(together)

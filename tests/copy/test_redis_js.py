@@ -245,3 +245,14 @@ def test_new_indexes_are_those_of_the_saver(redis_stack_url: str) -> None:
     }
     with open_store(redis_stack_url) as store:
         assert store.describe().layout == "redis-js"
+
+
+@pytest.mark.parametrize(("first", "second"), [({"a": [1]}, {}), ({}, {"a": [1]})])
+def test_other_layouts_refuse_a_version_with_and_without_a_value(first: Any, second: Any) -> None:
+    way = route("redis-js", "postgres", Language.JAVASCRIPT)
+    conversion = Conversion(way.source, way.target, AsStored())
+    with pytest.raises(CannotHold, match="channel 'a'"):
+        list(conversion.of_thread([_checkpoint(1, first), _checkpoint(2, second)]))
+    snapshot = {"a": {"lg_name": "DeltaSnapshot", "value": [1]}}
+    found = [_checkpoint(n, snapshot if one else {}) for n, one in ((1, first), (2, second))]
+    assert len(list(conversion.of_thread(found))) == 3

@@ -255,6 +255,21 @@ def test_what_mysql_cannot_hold_is_named(source: Path, mysql_url: str) -> None:
     assert "checkpoint '1f1e6072-" in reasons["nan"]
 
 
+def test_odd_texts_stay_as_they_are(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target.db"
+    add(source, "fine")
+    add(source, "surrogate \udcff")
+    add(source, "nul \0", metadata=rb'{"name": "a\u0000b"}')
+    assert _copied(source, str(target), "--create")["verified"]
+    query = "SELECT CAST(thread_id AS BLOB), checkpoint, metadata FROM checkpoints ORDER BY 1"
+    found = []
+    for path in (source, target):
+        with closing(sqlite3.connect(path)) as connection:
+            found.append(connection.execute(query).fetchall())
+    assert found[0] == found[1]
+    assert len(found[0]) == len(["fine", "nul", "surrogate"])
+
+
 def test_names_of_channels_that_mysql_takes_as_equal(source: Path, mysql_url: str) -> None:
     add(source, "mixed", values={"Seen": [1], "seen": [2]})
     add(source, "fine")

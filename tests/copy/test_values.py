@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import re
 from collections import deque
 from datetime import UTC, date, datetime, time, timedelta, timezone
@@ -15,7 +16,9 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import numpy
+import ormsgpack
 import pytest
+import redis
 import zoo_types
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,6 +36,7 @@ from langchain_core.messages import (
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Command, Interrupt, Overwrite, Send, TimeoutPolicy
 
+from ckpt_backends.codec import decode
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.exact_floats import exact_floats
@@ -338,7 +342,6 @@ def test_what_redis_would_give_back_as_something_else_is_refused(value: Any, rea
 @pytest.mark.parametrize(
     ("stored", "tag"),
     [
-        (TypedBytes("bytearray", b"x"), "msgpack"),
         (TypedBytes("bytearray", b"x"), REDIS_JSON),
         (TypedBytes("bytes", b"x"), "json"),
         (TypedBytes("msgpack", b"\x01"), "json"),
@@ -352,15 +355,18 @@ def test_a_type_without_a_form_in_a_body_is_refused(stored: TypedBytes, tag: str
         as_type(stored, tag, WHERE)
 
 
+@pytest.mark.parametrize("value", [None, b"\x00\xff", b"", bytearray(b"x" * 300)], ids=repr)
+def test_types_of_their_own_become_part_of_a_body_and_come_back(value: Any) -> None:
+    made = as_type(typed(value), "msgpack", WHERE)
+    assert made.type == "msgpack"
+    assert same(read_typed(made), value)
+    assert decode(made) == decode(typed(value))
+    assert apart_type(made) == typed(value)
+
+
 @pytest.mark.parametrize("value", [None, b"\x00\xff", b""], ids=repr)
-@pytest.mark.parametrize("tag", ["msgpack", REDIS_JSON])
-def test_types_of_their_own_become_part_of_a_body(value: Any, tag: str) -> None:
-    made = as_type(typed(value), tag, WHERE)
-    read = read_redis_value if tag == REDIS_JSON else read_typed
-    assert made.type == tag
-    assert same(read(made), value)
-    if tag == "msgpack":
-        assert apart_type(made) == typed(value)
+def test_types_of_their_own_become_part_of_a_redis_document(value: Any) -> None:
+    assert same(read_redis_value(as_type(typed(value), REDIS_JSON, WHERE)), value)
 
 
 def test_values_of_old_releases_become_msgpack() -> None:
@@ -445,3 +451,61 @@ def test_only_values_that_no_engine_changes_stay_in_the_body(value: Any, stays: 
         back = from_plain_json(made)
         assert back is not None
         assert same(read_typed(back), value)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00\xff"], ids=repr)
+def test_bytes_of_langgraph_js_become_part_of_a_body_and_come_back(data: bytes) -> None:
+    stored = TypedBytes("bytes", data)
+    made = as_type(stored, "json", WHERE, Serializer.JAVASCRIPT)
+    assert decode(made) == data
+    assert apart_type(made) == stored
+    spaced = TypedBytes("json", json.dumps(json.loads(made.data)).encode())
+    assert apart_type(spaced) == stored
+
+
+def ext_in_ext(code: int, levels: int) -> bytes:
+    data = b"\xc0"
+    for _ in range(levels):
+        inner = data if code == 7 else b"\x93\xa1a\xa1b" + data
+        data = ormsgpack.packb(ormsgpack.Ext(code, inner))
+    return data
+
+
+@pytest.mark.parametrize(
+    ("stored", "tag"),
+    [
+        (TypedBytes("msgpack", ext_in_ext(7, 2000)), REDIS_JSON),
+        (TypedBytes("msgpack", ext_in_ext(5, 300)), REDIS_JSON),
+        (TypedBytes("msgpack", b"\x91" * 100_000 + b"\xc0"), REDIS_JSON),
+        (TypedBytes("json", b"[" * 100_000 + b"]" * 100_000), "msgpack"),
+        (TypedBytes("json", b'{"lc":1,"a":' * 5000 + b"1" + b"}" * 5000), "msgpack"),
+        (TypedBytes("pickle", b"\x80\x04" + b"]" * 10_000 + b"a" * 9_999 + b"."), "msgpack"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_a_value_that_is_nested_without_end_is_refused(stored: TypedBytes, tag: str) -> None:
+    with pytest.raises(CannotHold, match=WHERE):
+        as_type(stored, tag, WHERE)
+
+
+def test_an_exception_on_redis_is_what_its_saver_gives_back() -> None:
+    """It keeps the class and the notes, and gives them back as a dict."""
+    noted = zoo_types.Unserializable("x", [1])
+    vars(noted)["__notes__"] = ["During task 'a'"]
+    for value in (ValueError("x"), noted):
+        stored = redis_write(value)
+        made = converted_value(stored, Serializer.REDIS_JSON, Serializer.TYPED, WHERE)
+        assert same(read_typed(made), read_redis_write(stored))
+
+
+def test_redis_keeps_what_is_written(redis_stack_url: str) -> None:
+    """RedisJSON parses documents and writes them out again."""
+    rng = random.Random(20)
+    floats = [rng.uniform(-1, 1) * 10.0 ** rng.randint(-300, 300) for _ in range(2000)]
+    made = [one for one in (_held(typed(value)) for value in [*HELD, *floats]) if one is not None]
+    assert len(made) > len(HELD) + 0.98 * len(floats)
+    with redis.Redis.from_url(redis_stack_url) as client:
+        text = b"[" + b",".join(one.data for one in made) + b"]"
+        client.execute_command("JSON.SET", "document", "$", text)
+        kept = client.execute_command("JSON.GET", "document")
+    assert same(json.loads(kept), [json.loads(one.data) for one in made])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -369,3 +371,19 @@ def test_a_store_is_not_made_where_something_else_is(tmp_path: Path) -> None:
         db.execute("CREATE TABLE accounts (id)")
     with pytest.raises(Refused, match="not empty"):
         create_memory(parse_url(str(path)))
+
+
+@pytest.mark.slow
+def test_a_killed_copy_is_finished_by_the_next(local: Pair) -> None:
+    source, target = local
+    fill(source, {(("n", f"{n % 7}"), f"{n}"): {"text": "x" * 5000, "n": n} for n in range(900)})
+    words = ["ckpt", "-s", source.url, "memory", "copy", "--to", target.url, "--create", "--yes"]
+    numbers = []
+    for wait in (0.6, 0.8, 1.0, 1.3, 1.6, 2.0, 2.5):
+        with subprocess.Popen(words, stdout=subprocess.DEVNULL) as run:
+            time.sleep(wait)
+            run.kill()
+        numbers.append(len(listed(target)) if Path(target.url).exists() else 0)
+    assert numbers == sorted(numbers)
+    assert copied(local, "--create", "--yes", "-o", "json").json["verified"]
+    assert official(target, 900) == official(source, 900)

@@ -10,6 +10,9 @@ import pytest
 
 from ckpt_backends.testing.harness import Harness
 from tests.copy.official import Source, fill, what_follows, what_is_read
+from tests.harness.dynamodb import DynamoDbHarness
+from tests.harness.langgraph_dev import DevHarness
+from tests.harness.mongodb import MongoHarness
 from tests.harness.postgres import PostgresHarness
 from tests.harness.sqlite import SqliteHarness
 from tests.rekey.conftest import Places
@@ -18,7 +21,14 @@ from tests.rekey.test_layouts import fails
 from tests.support import ckpt
 
 SCENARIOS = frozenset({"chat", "interrupt-parallel", "delta-rarely"})
-TARGETS = [SqliteHarness, pytest.param(PostgresHarness, marks=pytest.mark.engines)]
+TARGETS = [
+    SqliteHarness,
+    *(
+        pytest.param(kind, marks=pytest.mark.engines)
+        for kind in (PostgresHarness, MongoHarness, DevHarness)
+    ),
+    pytest.param(DynamoDbHarness, marks=pytest.mark.slow),
+]
 
 
 @pytest.fixture(scope="module")

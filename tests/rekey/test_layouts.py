@@ -27,8 +27,8 @@ def _layouts() -> list[Any]:
         form = form_of(kind.name, Language.PYTHON) if " " not in kind.name else None
         if form is None or form.serializer is not Serializer.TYPED or not kind.has_history:
             continue
-        marks = () if kind.name in FAST else pytest.mark.engines
-        found.append(pytest.param(kind, id=kind.name, marks=marks))
+        tier = pytest.mark.slow if kind.name == "dynamodb" else pytest.mark.engines
+        found.append(pytest.param(kind, id=kind.name, marks=() if kind.name in FAST else tier))
     return found
 
 

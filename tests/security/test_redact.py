@@ -23,6 +23,7 @@ FIRST = "1f0a0000-0000-6000-8000-000000000001"
 HEAD = "1f0a0000-0000-6000-8001-000000000002"
 OLD = "1f0a0000-0000-6000-8001-000000000003"
 
+KEY = Path(__file__).with_name("example.key")
 TARGETS = [THREAD, f"{THREAD}@{FIRST}", f"{THREAD}@{OLD}"]
 LINES: dict[str, list[list[str]]] = {
     "threads": [
@@ -124,6 +125,7 @@ LINES: dict[str, list[list[str]]] = {
     ],
     "undo": [[THREAD, "--dry-run"]],
     "copy": [["--all", "--to", one, "--create", "--dry-run"] for one in ("new.db", "new/")],
+    "rekey": [["--all", "--decrypt", "--aes-key-file", str(KEY), "--dry-run"]],
     "doctor": [[], [THREAD], ["--deep"], [THREAD, "--deep", "--strict"]],
     "repair": [
         *([kind, THREAD, "--dry-run"] for kind in ("messages", "values", "writes")),

@@ -25,6 +25,7 @@ BACKEND = Backend(
                 body_types=("msgpack",),
                 metadata_type="msgpack",
                 encrypts_metadata=True,
+                encrypts_together=True,
                 counts_with_integers=True,
                 expires=True,
             ),

@@ -14,7 +14,7 @@ from ckpt_backends.dynamodb.items import (
     writes_partition,
 )
 from ckpt_backends.model import CheckpointKey, Thread
-from ckpt_backends.protocol import ScanObserver
+from ckpt_backends.scan_observer import ScanObserver
 
 
 class SilentObserver:

@@ -98,10 +98,11 @@ class DynamoPlan:
     def _new(self, one: Checkpoint) -> StoredPair:
         assert one.body is not None  # noqa: S101
         assert one.metadata is not None  # noqa: S101
-        cells = {**cells_of(one.key), "type": "msgpack", **self._like(one.key, one.metadata)}
+        tag, data = checkpoint_payload(one.body, one.metadata)
+        cells = {**cells_of(one.key), "type": tag, **self._like(one.key, one.metadata)}
         if one.parent_checkpoint_id:
             cells["parent_checkpoint_id"] = one.parent_checkpoint_id
-        return self._pair(CHECKPOINTS, cells, joined(one.body, one.metadata))
+        return self._pair(CHECKPOINTS, cells, data)
 
     def _new_write(self, write: Write) -> StoredPair:
         value = write.value or TypedBytes("null", b"")
@@ -120,6 +121,9 @@ class DynamoPlan:
             )
         fields = decode(metadata) if metadata is not None else None
         name = fields.get("forked_from") if isinstance(fields, dict) else None
+        if name is None and metadata is not None and metadata.part:
+            of_space = (one for one in self._change.relied_on if _is_beside(one, key))
+            name = next((one.checkpoint_id for one in of_space), None)
         if isinstance(name, str):
             origin = self._present.get(replace(key, checkpoint_id=name))
         found: dict[str, Any] = {}
@@ -233,6 +237,18 @@ def _owns(item: DynamoItem, location: str) -> bool:
     write = (item.task_id, item.idx) if isinstance(item, WriteItem) else None
     own = object_of if location == IN_S3 else chunk_of
     return item.ref.location == location and item.ref.key == own(item.key, write)
+
+
+def _is_beside(one: CheckpointKey, key: CheckpointKey) -> bool:
+    return one.checkpoint_ns == key.checkpoint_ns
+
+
+def checkpoint_payload(body: TypedBytes, metadata: TypedBytes) -> tuple[str, bytes]:
+    """The type and the bytes of the payload of a checkpoint. Raises `Unsupported`."""
+    if "+" in body.type and (body.part, metadata.part) == (BODY, METADATA):
+        # Encrypted together, as this layout stores them.
+        return body.type, body.data
+    return "msgpack", joined(body, metadata)
 
 
 def joined(body: TypedBytes, metadata: TypedBytes) -> bytes:

@@ -57,10 +57,10 @@ from ckpt_backends.model import (
 from ckpt_backends.protocol import (
     CheckpointOptions,
     CheckpointQuery,
-    ScanObserver,
     WriteOptions,
     WriteQuery,
 )
+from ckpt_backends.scan_observer import ScanObserver
 from ckpt_backends.servers.answer_types import STORE, checked
 from ckpt_backends.url import StoreUrl
 

@@ -19,13 +19,12 @@ from ckpt_backends.dynamodb.archive import CHECKPOINTS, WRITES, checked_rows
 from ckpt_backends.dynamodb.connect import DynamoConnection
 from ckpt_backends.dynamodb.index import heads_of, read_thread
 from ckpt_backends.dynamodb.items import GZIP, is_partition, partition_of
-from ckpt_backends.dynamodb.layers import BODY, METADATA
 from ckpt_backends.dynamodb.lease import change_lease
-from ckpt_backends.dynamodb.plan import LONGEST, cells_of, joined, placed_row
+from ckpt_backends.dynamodb.plan import LONGEST, cells_of, checkpoint_payload, placed_row
 from ckpt_backends.dynamodb.restoring import RowRestoring
 from ckpt_backends.errors import CkptError, Refused, StoreUnavailable, Unsupported
 from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, WritePart
+from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, ValuePart, WritePart
 
 _SECOND = 1000
 
@@ -62,23 +61,32 @@ def _row(connection: DynamoConnection, part: Part) -> Row:
             cells: dict[str, Any] = {**cells_of(part.key)}
             if part.parent:
                 cells["parent_checkpoint_id"] = part.parent
-            if part.body.part == BODY and part.metadata.part == METADATA:
-                # Encrypted together, as this layout stores them.
-                cells["type"], data = part.body.type, part.body.data
-            else:
-                cells["type"], data = "msgpack", joined(part.body, part.metadata)
             table = CHECKPOINTS
         case WritePart():
-            cells = {**cells_of(part.key), "type": part.value.type, "task_id": part.task_id}
+            cells = {**cells_of(part.key), "task_id": part.task_id}
             cells |= {"idx": part.idx, "channel": part.channel}
             if part.task_path:
                 cells["task_path"] = part.task_path
-            data, table = part.value.data, WRITES
+            table = WRITES
         case _:
-            raise Unsupported("layout 'dynamodb' stores no values outside of checkpoints")
+            raise _no_values()
+    cells["type"], data = payload_of(part)
     if part.expires_at is not None:
         cells["expires_at"] = cells["payload_expires_at"] = part.expires_at
     if len(data) > LONGEST and connection.bucket is None:
         # The saver reads this, whether it compresses itself or not.
         cells["compression"] = GZIP
     return placed_row(connection, table, cells, data)
+
+
+def payload_of(part: Part) -> tuple[str, bytes]:
+    """The type and the bytes of a part's payload, before compression. Raises `Unsupported`."""
+    if isinstance(part, ValuePart):
+        raise _no_values()
+    if isinstance(part, WritePart):
+        return part.value.type, part.value.data
+    return checkpoint_payload(part.body, part.metadata)
+
+
+def _no_values() -> Unsupported:
+    return Unsupported("layout 'dynamodb' stores no values outside of checkpoints")

@@ -36,6 +36,7 @@ from ckpt_backends.dynamodb.plan import DynamoPlan, object_keys
 from ckpt_backends.dynamodb.receiving import receive_thread
 from ckpt_backends.dynamodb.removing import remove_threads
 from ckpt_backends.dynamodb.restoring import restore_rows
+from ckpt_backends.dynamodb.rewriting import rewrite_thread
 from ckpt_backends.dynamodb.writer import (
     IS_NEW,
     IS_THERE,
@@ -49,7 +50,7 @@ from ckpt_backends.dynamodb.writer import (
 )
 from ckpt_backends.errors import PartlyDone, StoreUnavailable, Unsupported
 from ckpt_backends.model import CheckpointKey
-from ckpt_backends.transfer.parts import Arrival
+from ckpt_backends.transfer.parts import Arrival, PartRewrite
 from ckpt_backends.url import StoreUrl
 
 
@@ -110,6 +111,10 @@ class WritableDynamoStore(OnConnection[DynamoConnection], BaseWritableStore):
         with explained_change(self._url):
             for arrival in arrivals:
                 receive_thread(self._connection, arrival)
+
+    def rewrite(self, thread_id: str, rewrites: Iterable[PartRewrite]) -> None:
+        with explained_change(self._url):
+            rewrite_thread(self._connection, thread_id, rewrites)
 
     def vacuum(self) -> None:
         raise Unsupported(

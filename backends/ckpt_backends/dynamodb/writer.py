@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -32,6 +32,8 @@ class DynamoAction:
     attributes: Attributes
     """The item to put, or the key of the item."""
     condition: str = ""
+    values: Attributes = field(default_factory=dict)
+    """The values that the condition names."""
 
     @property
     def key(self) -> Key:
@@ -44,9 +46,9 @@ class DynamoAction:
         return sum(len(name) + _size(one) for name, one in self.attributes.items())
 
 
-def put(item: Attributes, condition: str = "") -> DynamoAction:
+def put(item: Attributes, condition: str = "", values: Attributes | None = None) -> DynamoAction:
     """The action that stores an item."""
-    return DynamoAction("Put", item, condition)
+    return DynamoAction("Put", item, condition, values or {})
 
 
 def delete(key: Key, condition: str = "") -> DynamoAction:
@@ -101,6 +103,8 @@ class DynamoWriter:
         stated = {"TableName": self._connection.table, what: action.attributes}
         if action.condition:
             stated["ConditionExpression"] = action.condition
+        if action.values:
+            stated["ExpressionAttributeValues"] = action.values
         return {action.kind: stated}
 
     def write(self, actions: Sequence[DynamoAction]) -> None:

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout, UsageError
 from ckpt_backends.files.regular_file import open_regular
 from ckpt_backends.langgraph_dev.declaration import CHECKPOINTS, FOLDER, SUFFIX
-from ckpt_backends.protocol import Closing
 from ckpt_backends.url import StoreUrl
 
 WRITES, BLOBS = (f".langgraph_checkpoint.{number}{SUFFIX}" for number in (2, 3))

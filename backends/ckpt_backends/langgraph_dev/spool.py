@@ -7,10 +7,10 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO
 
+from ckpt_backends.closing import Closing
 from ckpt_backends.codec.pickle.file import FilePosition
 from ckpt_backends.langgraph_dev.layout import StoredValue
 from ckpt_backends.model import TypedBytes
-from ckpt_backends.protocol import Closing
 
 _SHORT = 256
 """Values up to this size in bytes stay in memory."""

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
+from ckpt_backends.closing import Closing
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.pickle.file import read_pickle_file
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout
@@ -26,7 +27,6 @@ from ckpt_backends.langgraph_dev.layout import (
     read_writes,
 )
 from ckpt_backends.model import CheckpointKey, TypedBytes
-from ckpt_backends.protocol import Closing
 
 _Table = TypeVar("_Table")
 

@@ -55,12 +55,20 @@ def _problem_of_json(leaf: object) -> str:
         case float():
             return "" if math.isfinite(leaf) else f"has the number {leaf}, which JSON lacks"
         case str():
-            surrogate = any("\ud800" <= one <= "\udfff" for one in leaf)
-            return "has a text that is not Unicode" if surrogate else ""
+            return "" if is_unicode(leaf) else "has a text that is not Unicode"
         case None | bool() | int():
             return ""
     name = leaf.type if isinstance(leaf, Tagged) else type(leaf).__name__
     return f"has a value of the type '{name}', which JSON lacks"
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be encoded: it has no lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def check_leaves(value: object, problem_of: Callable[[object], str]) -> None:

@@ -14,9 +14,9 @@ from itertools import groupby
 from typing import Any, Protocol
 
 from ckpt_backends.changes.rows import Restored, Row
+from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreChanged, Unsupported
 from ckpt_backends.model import TypedBytes
-from ckpt_backends.protocol import Closing
 from ckpt_backends.url import StoreUrl
 
 Namespace = tuple[str, ...]

@@ -20,12 +20,12 @@ from ckpt_backends.memory.moving import (
     as_json,
     check_labels,
     check_whole,
+    is_unicode,
     lifetime_of,
     whole_milliseconds,
 )
 from ckpt_backends.memory.protocol import Item
 from ckpt_backends.model import TypedBytes
-from ckpt_backends.mongodb.engine.fields import storable
 from ckpt_backends.transfer.errors import CannotHold
 
 _LARGEST = (16 << 20) - (16 << 10)
@@ -39,7 +39,7 @@ def fitted_item(item: Item, separator: str, lifetime: float | None) -> Item:
     Raises `CannotHold`.
     """
     check_labels(item.key.namespace, separator)
-    if not storable(item.key.key) or not all(map(storable, item.key.namespace)):
+    if not all(map(is_unicode, (*item.key.namespace, item.key.key))):
         raise CannotHold("its namespace or key is not Unicode")
     if item.created_at is None or item.updated_at is None:
         raise CannotHold("its times are unknown")

@@ -25,6 +25,7 @@ from ckpt_backends.sql.queries import (
     KEYS_AT_ONCE,
     STATES_AT_ONCE,
     RowQuery,
+    SqlTable,
     SqlTables,
     tables_with_blobs,
 )
@@ -37,6 +38,10 @@ _FEW = 500
 _LONG = 30
 """If threads have at least this many checkpoints on average, the query `WALKED` is used."""
 _parts = attrgetter("thread_id", "checkpoint_ns", "checkpoint_id")
+
+
+_BYTES_AT_ONCE, _COMPRESSED = 16 << 20, 8
+"""Approximate bytes of stored rows in memory, and how much longer than stored they may be."""
 
 
 @checked(*STORE, "faults")
@@ -164,6 +169,18 @@ class PostgresStore(SqlStore):
         if number is not None and number <= min(at_once, _FEW):
             return self._database.rows(query, values)
         return self._stream(query, values, at_once)
+
+    def _stored_rows(self, table: SqlTable, thread_id: str) -> Iterator[Sequence[Any]]:
+        query = f"SELECT max({table.size}) FROM {table.sql} c WHERE {self._thread_is}"
+        values = self._of(thread_id)
+        ((longest,),) = self._database.rows(query, values)
+        if longest is None:
+            return iter(())
+        # Bodies are stored compressed, so they may be longer.
+        at_once = _BYTES_AT_ONCE // (_COMPRESSED * (self._number(longest) + 1))
+        columns = ", ".join(table.columns.values())
+        query = f"SELECT {columns} FROM {table.sql} c WHERE {self._thread_is}"
+        return self._stream(query, values, max(1, min(BODIES_AT_ONCE, at_once)))
 
     def faults(self) -> Iterator[Fault]:
         from ckpt_backends.postgres.health import schema_faults

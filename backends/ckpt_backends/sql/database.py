@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from ckpt_backends.closing import Closing
 from ckpt_backends.model import Capability, Fault, Space
-from ckpt_backends.protocol import Closing
 
 Row = tuple[Any, ...]
 Values = Mapping[str, object]

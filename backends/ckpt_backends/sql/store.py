@@ -36,11 +36,10 @@ from ckpt_backends.sql.queries import (
     usage_query,
     writes_query,
 )
-from ckpt_backends.sql.row_changes import in_chunks
+from ckpt_backends.sql.stored_rows import rows_of, sums_of, threads_with_rows
 from ckpt_backends.sql.suspects import suspect_queries
 from ckpt_backends.url import StoreUrl
 
-_TEXTS_PER_QUERY = 500
 Keyed = Iterator[tuple[CheckpointKey, Sequence[Any]]]
 """Rows of checkpoints or writes: the key, and the columns of a `RowQuery`."""
 
@@ -165,24 +164,12 @@ class SqlStore(BaseStore):
         return self.sizes([thread_id])[0]
 
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
-        counts: list[dict[str, tuple[int, int]]] = []
-        asked = [one for one in dict.fromkeys(thread_ids) if self._database.storable(one)]
-        thread = self._database.exact("c.thread_id")
-        tables = self._tables
-        for table in (tables.checkpoints, tables.writes, tables.blobs):
-            counts.append({})
-            if table is None:
-                continue
-            for some in in_chunks(asked, _TEXTS_PER_QUERY):
-                where, values = self._database.among("c.thread_id", "t", some)
-                query = (
-                    f"SELECT {thread} AS thread, COUNT(*), COALESCE(SUM({table.size}), 0)"
-                    f" FROM {table.source} c WHERE {where} GROUP BY thread"
-                )
-                for one, number, size in self._database.rows(query, values):
-                    counts[-1][self._text(one)] = self._number(number), self._number(size)
-        none = (0, 0)
-        of_each = [[found.get(one, none) for found in counts] for one in thread_ids]
+        counts = sums_of(self._database, self._tables, thread_ids)
+        found = [
+            {self._text(one): tuple(map(self._number, sums)) for one, sums in each.items()}
+            for each in counts
+        ]
+        of_each = [[each.get(one, (0, 0)) for each in found] for one in thread_ids]
         return [
             ThreadSize(rows[0], writes[0], rows[1] + writes[1] + blobs[1], blobs[0])
             for rows, writes, blobs in of_each
@@ -364,32 +351,14 @@ class SqlStore(BaseStore):
                 yield Row(table.name, dict(zip(table.columns, row, strict=True)))
 
     def rows_of(self, thread_ids: Sequence[str]) -> Iterator[Row]:
-        if not self.batches_rows:
+        if self.batches_rows:
+            yield from rows_of(self._database, self._tables, thread_ids)
+        else:
             yield from super().rows_of(thread_ids)
-            return
-        for table, where, values in self._tables_with(thread_ids):
-            columns = table.columns
-            query = f"SELECT {', '.join(columns.values())} FROM {table.sql} c WHERE {where}"
-            for row in self._database.rows(query, values):
-                yield Row(table.name, dict(zip(columns, row, strict=True)))
 
     def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
-        thread = self._database.exact("c.thread_id")
-        found: set[str] = set()
-        for table, where, values in self._tables_with(thread_ids):
-            query = f"SELECT DISTINCT {thread} FROM {table.sql} c WHERE {where}"
-            found.update(self._text(one) for (one,) in self._database.rows(query, values))
-        return found
-
-    def _tables_with(
-        self, thread_ids: Sequence[str]
-    ) -> Iterator[tuple[SqlTable, str, dict[str, object]]]:
-        """The tables, checkpoints last, each with the condition for rows of these threads."""
-        asked = [one for one in thread_ids if self._database.storable(one)]
-        for some in in_chunks(asked, _TEXTS_PER_QUERY):
-            where, values = self._database.among("c.thread_id", "t", some)
-            for table in self._tables.all:
-                yield table, where, values
+        found = threads_with_rows(self._database, self._tables, thread_ids)
+        return {self._text(one) for one in found}
 
     def _stored_rows(self, table: SqlTable, thread_id: str) -> Iterator[Sequence[Any]]:
         """The rows of a thread with all stored columns."""

@@ -113,21 +113,28 @@ class SqliteDatabase(WritableDatabase):
         return self._alive().execute(query, values).rowcount
 
     def load(self, table: str, sql: str, columns: Sequence[str], rows: Sequence[Loaded]) -> None:  # noqa: ARG002
-        # Texts are bound as bytes, because `sqlite3` binds only valid text.
-        texts = [n for n in range(len(columns)) if any(isinstance(row[n], str) for row in rows)]
-        marks = ", ".join(TEXT if n in texts else "?" for n in range(len(columns)))
-        insert = f"INSERT INTO {sql} ({', '.join(map(quoted_name, columns))}) VALUES ({marks})"
-        last: Loaded = ()
-
-        def bound() -> Iterator[Sequence[object]]:
-            nonlocal last
-            for last in rows:
-                yield [bind(cell) if isinstance(cell, str) else cell for cell in last]
-
+        connection = self._alive()
+        insert = f"INSERT INTO {sql} ({', '.join(map(quoted_name, columns))}) VALUES ({{}})"
+        connection.execute("SAVEPOINT load")
         try:
-            self._alive().executemany(insert, bound())
-        except (sqlite3.DataError, OverflowError) as error:
-            raise RowRefused(last, str(error)) from None
+            connection.executemany(insert.format(", ".join("?" * len(columns))), rows)
+        except (UnicodeEncodeError, sqlite3.DataError, OverflowError):
+            connection.execute("ROLLBACK TO load")
+            self._load_odd(insert, rows)
+        connection.execute("RELEASE load")
+
+    def _load_odd(self, insert: str, rows: Sequence[Loaded]) -> None:
+        """Add rows of which one has a text that is not valid Unicode, or cannot be stored.
+
+        Such texts are bound as bytes, because `sqlite3` binds only valid ones.
+        """
+        for row in rows:
+            marks = ", ".join(TEXT if isinstance(cell, str) else "?" for cell in row)
+            cells = [bind(cell) if isinstance(cell, str) else cell for cell in row]
+            try:
+                self._alive().execute(insert.format(marks), cells)
+            except (sqlite3.DataError, OverflowError) as error:
+                raise RowRefused(row, str(error)) from None
 
     def given(self, table: str, column: str, name: str, cell: object) -> str:  # noqa: ARG002
         return self.text(name) if isinstance(cell, str) else self.mark(name)

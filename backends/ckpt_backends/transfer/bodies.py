@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
 from ckpt_backends.codec.limits import PastLimit
-from ckpt_backends.codec.msgpack.cursor import MAP, Cursor, write_header
+from ckpt_backends.codec.msgpack.cursor import MAP, Cursor, end_of, write_header
 from ckpt_backends.codec.msgpack.lossless import pack_lossless, unpack_lossless
 from ckpt_backends.codec.values import CHANNELS, JSON_TYPES, REDIS_JSON
 from ckpt_backends.model import TypedBytes
@@ -49,6 +50,8 @@ class OpenBody:
         versions = self.fields.get("channel_versions")
         if not isinstance(versions, dict):
             return {}
+        if {*map(type, versions.values())} == {str}:
+            return versions
         return {name: version_text(one) for name, one in versions.items() if one is not None}
 
 
@@ -81,22 +84,19 @@ def open_body(
 
 def _open_msgpack(body: TypedBytes, like: Mapping[str, TypedBytes]) -> OpenBody:
     cursor = Cursor(body.data)
-    fields: dict[str, Any] = {}
-    values: dict[str, TypedBytes] = {}
-    left = cursor.enter(MAP)
-    while left:
-        left -= 1
-        name = cursor.text("surrogatepass")
-        if name != CHANNELS:
-            fields[name] = unpack_lossless(cursor.take())
+    number = cursor.enter(MAP)
+    start = cursor.pos
+    for n in range(number):
+        end = cursor.pos
+        if cursor.text("surrogatepass") != CHANNELS:
+            cursor.pos = end_of(body.data, cursor.pos)
             continue
         if cursor.kind() != MAP:
             raise ValueError("its channel values are no map")
         values = _channel_values(cursor, like)
-        if rest := _rest(cursor, left):
-            fields |= rest
-            break
-    return OpenBody(fields, values)
+        fields = _fields(body.data[start:end], n)
+        return OpenBody(fields | _fields(body.data[cursor.pos :], number - n - 1), values)
+    return OpenBody(_fields(body.data[start:], number), {})
 
 
 def _channel_values(cursor: Cursor, like: Mapping[str, TypedBytes]) -> dict[str, TypedBytes]:
@@ -113,13 +113,20 @@ def _channel_values(cursor: Cursor, like: Mapping[str, TypedBytes]) -> dict[str,
     return values
 
 
-def _rest(cursor: Cursor, number: int) -> dict[str, Any] | None:
-    """The fields up to the end of a body, decoded at once; None if that is not possible."""
+def _fields(data: bytes, number: int) -> dict[str, Any]:
+    """The fields in some bytes of a body."""
+    if not number:
+        return {}
     try:
-        fields = unpack_lossless(write_header(MAP, number) + cursor.data[cursor.pos :])
-    except ValueError:  # for example a lone surrogate in a name
-        return None
-    return fields if len(fields) == number and CHANNELS not in fields else None
+        fields: dict[str, Any] = unpack_lossless(write_header(MAP, number) + data)
+    except ValueError:
+        # For example a lone surrogate in a name.
+        cursor = Cursor(data)
+        pairs = [
+            (cursor.text("surrogatepass"), unpack_lossless(cursor.take())) for _ in range(number)
+        ]
+        return dict(pairs)
+    return fields
 
 
 def _open_pickle(body: TypedBytes) -> OpenBody:
@@ -147,13 +154,16 @@ def _open_json(body: TypedBytes) -> OpenBody:
 def _dump_like(data: bytes) -> Any:
     """A function that writes JSON with the separators of a text."""
     tight = b'":"' in data or b'":{' in data
-    separators = (",", ":") if tight else (", ", ": ")
+    encode = _TIGHT if tight else _LOOSE
 
     def dump(value: Any) -> bytes:
-        text = json.dumps(value, ensure_ascii=False, separators=separators)
-        return text.encode("utf-8", "surrogatepass")
+        return encode(value).encode("utf-8", "surrogatepass")
 
     return dump
+
+
+_TIGHT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_LOOSE = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def close_body(
@@ -184,16 +194,25 @@ def close_body(
 
 
 def _close_msgpack(found: OpenBody, names: list[str]) -> bytes:
-    out = [write_header(MAP, len(names))]
-    for name in names:
-        out.append(pack_lossless(name))
-        if name != CHANNELS:
-            out.append(pack_lossless(found.fields[name]))
-            continue
-        out.append(write_header(MAP, len(found.values)))
+    at = names.index(CHANNELS) if CHANNELS in names else len(names)
+    out = [write_header(MAP, len(names)), _packed(found, names[:at])]
+    if at < len(names):
+        out += [_packed_name(CHANNELS), write_header(MAP, len(found.values))]
         for channel, value in found.values.items():
-            out += [pack_lossless(channel), value.data]
+            out += [_packed_name(channel), value.data]
+        out.append(_packed(found, names[at + 1 :]))
     return b"".join(out)
+
+
+def _packed(found: OpenBody, names: list[str]) -> bytes:
+    """Some fields of a body, without the header of a map."""
+    packed = pack_lossless({name: found.fields[name] for name in names})
+    return packed[len(write_header(MAP, len(names))) :]
+
+
+@lru_cache(maxsize=4096)
+def _packed_name(name: str) -> bytes:
+    return pack_lossless(name)
 
 
 def _close_json(found: OpenBody, names: list[str]) -> bytes:

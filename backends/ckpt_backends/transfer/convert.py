@@ -12,17 +12,18 @@ from ckpt_backends.encryption import is_encrypted
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.transfer.bodies import OpenBody, close_body, open_body
 from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.form import Form, Place, Serializer
+from ckpt_backends.transfer.form import Form, Language, Place, Serializer
 from ckpt_backends.transfer.kept_values import KeptValues
 from ckpt_backends.transfer.metadata import converted_metadata
 from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
-from ckpt_backends.transfer.pending_sends import PendingSends
+from ckpt_backends.transfer.pending_sends import TASKS, PendingSends
 from ckpt_backends.transfer.plain_values import from_plain_json, plain_json
 from ckpt_backends.transfer.sealing import (
     Sealing,
     opened_metadata,
     place_of,
     sealed_metadata,
+    sealed_together,
 )
 from ckpt_backends.transfer.spelling import respelled
 from ckpt_backends.transfer.unordered import without_order
@@ -57,6 +58,7 @@ class Conversion:
             and source.values is target.values
             and source.counts_with_integers is target.counts_with_integers
             and set(source.body_types) <= set(target.body_types)
+            and source.encrypts_together is target.encrypts_together
         )
 
     def of_thread(self, parts: Iterable[Part]) -> Iterator[Part]:
@@ -68,17 +70,18 @@ class Conversion:
             yield from parts
             return
         with closing(KeptValues()) as kept:
-            thread = _Thread(kept)
+            thread = _Thread(kept, self._target, self._sealing)
             for part in parts:
-                match part:
-                    case ValuePart():
-                        yield from self._value(part, thread)
-                    case WritePart():
+                if isinstance(part, WritePart):
+                    if part.channel == TASKS:
                         thread.sends.note(part)
+                    if self._loses_order:
                         thread.order.add(part)
-                        yield self._write(part)
-                    case CheckpointPart():
-                        yield from self._checkpoint(part, thread)
+                    yield self._write(part)
+                elif isinstance(part, ValuePart):
+                    yield from self._value(part, thread)
+                else:
+                    yield from self._checkpoint(part, thread)
             yield from thread.end(self._target)
 
     def _write(self, part: WritePart) -> WritePart:
@@ -164,11 +167,10 @@ class Conversion:
         else:
             for value in self._parted(part, found, thread, where):
                 sealed = self._sealed(value.value, value, where, was_encrypted=was_encrypted)
-                yield replace(value, value=sealed)
+                yield value if sealed is value.value else replace(value, value=sealed)
             closed = self._closed(found, self._target.body_types[0], where)
-        if self._target.encrypts_body:
-            closed = self._sealed(closed, part, where, was_encrypted=was_encrypted)
-        yield CheckpointPart(part.key, part.parent, closed, metadata, expires_at)
+        made = CheckpointPart(part.key, part.parent, closed, metadata, expires_at)
+        yield self._sealed_body(made, where, was_encrypted=was_encrypted)
 
     def _closed(self, found: OpenBody, tag: str, where: str) -> TypedBytes:
         target = self._target
@@ -190,7 +192,23 @@ class Conversion:
         if not (self._sealing.changes() and self._target.encrypts_body):
             return part
         body = self._sealing.opened(part.body, f"the body of {where}")
-        return replace(part, body=self._sealed(body, part, where, was_encrypted=body.encrypted))
+        made = replace(part, body=body)
+        return self._sealed_body(made, where, was_encrypted=body.encrypted)
+
+    def _sealed_body(
+        self, part: CheckpointPart, where: str, *, was_encrypted: bool
+    ) -> CheckpointPart:
+        """A checkpoint with its body encrypted if it is to be."""
+        if not self._target.encrypts_body:
+            return part
+
+        def sealed(value: TypedBytes) -> TypedBytes:
+            return self._sealed(value, part, where, was_encrypted=was_encrypted)
+
+        if not self._target.encrypts_together:
+            return replace(part, body=sealed(part.body))
+        body, metadata = sealed_together(part.body, part.metadata, sealed)
+        return replace(part, body=body, metadata=metadata)
 
     def _expiry(self, part: Part) -> int | None:
         """When a part expires in the target, in milliseconds since 1970."""
@@ -202,6 +220,7 @@ class Conversion:
     def _metadata(self, part: CheckpointPart, where: str) -> TypedBytes:
         source, target = self._source, self._target
         fits = source.metadata_type == target.metadata_type and target.encrypts_metadata
+        fits &= source.encrypts_together is target.encrypts_together
         if fits and source.encrypts_metadata and not self._sealing.changes():
             return part.metadata
         named = f"the metadata of {where}"
@@ -209,7 +228,7 @@ class Conversion:
         converted = converted_metadata(stored, target, where)
         if target.parses_json and not source.parses_json and converted.type == "json":
             converted = TypedBytes("json", respelled(converted.data))
-        if not target.encrypts_metadata:
+        if not target.encrypts_metadata or target.encrypts_together:
             return converted
         was = stored.encrypted or is_encrypted(part.body)
         return sealed_metadata(
@@ -240,8 +259,8 @@ class Conversion:
         """A body with all values in it."""
         tag = self._target.body_types[0]
         kinds = {value.type for value in found.values.values()}
-        if "msgpack" not in kinds and "json" in kinds and "json" in self._target.body_types:
-            # Old releases wrote values as JSON, whose objects have no equal form in msgpack.
+        if kinds <= {"json", "null"} and "json" in self._target.body_types:
+            # Old releases wrote values as JSON. Some of its objects have no equal form in msgpack.
             objects = any(value.data[:1] in (b"{", b"[") for value in found.values.values())
             tag = "json" if objects else tag
         source, target = self._source.serializer, self._target.serializer
@@ -249,7 +268,7 @@ class Conversion:
             named = f"channel '{channel}' of {where}"
             plain = from_plain_json(value) if tag == "msgpack" else None
             moved = plain or converted_value(value, source, target, named, in_body=True)
-            found.values[channel] = as_type(moved, tag, named)
+            found.values[channel] = as_type(moved, tag, named, target)
         return self._closed(found, tag, where)
 
     def _parted(
@@ -281,6 +300,8 @@ class Conversion:
                 # The first value of a channel, which no step has set. LangGraph.js makes it anew,
                 # and its own savers that store values apart leave it out.
                 continue
+            if channel not in versions and target.language is Language.JAVASCRIPT:
+                continue  # LangGraph.js stores the start value of a channel that nobody has written
             if channel not in versions:
                 raise CannotHold(f"{named} has a value, but no version")
             was_plain = from_plain_json(stored) if source.values is Place.APART_BUT_PLAIN else None
@@ -325,13 +346,16 @@ class _LastValues:
 class _Thread:
     """What was seen of a thread so far."""
 
-    def __init__(self, kept: KeptValues) -> None:
+    def __init__(self, kept: KeptValues, target: Form, sealing: Sealing) -> None:
         self.kept = kept
-        self.sends = PendingSends(kept)
+        self._is_javascript = target.language is Language.JAVASCRIPT
+        self.sends = PendingSends(kept, sealing.opened)
         self._last: dict[str, _LastValues] = {}
         self.order = ArrivalOrder()
         self.seen: dict[_Place, bytes] = {}
         """By namespace, channel and version, the digest of the value."""
+        self._plain: set[_Place] = set()
+        """Versions of LangGraph.js that have a value. Branches may use the same numbers."""
         self._absent: dict[_Place, str] = {}
         """By namespace, channel and version of a channel without a value, the thread's id."""
 
@@ -345,6 +369,10 @@ class _Thread:
         digest = blake2b(data, digest_size=8).digest()
         known = self.seen.setdefault(place, digest)
         if known is digest:
+            if self._is_javascript and place in self._absent and not _is_delta(value):
+                raise CannotHold(f"{named} has a value, but version '{place[2]}' elsewhere none")
+            if self._is_javascript and not _is_delta(value):
+                self._plain.add(place)
             return True
         if known not in (digest, _APART):
             raise CannotHold(f"{named} has another value than version '{place[2]}' elsewhere")
@@ -354,7 +382,13 @@ class _Thread:
         """Remember the channels of a body that have a version, but no value in the body."""
         for channel, version in found.versions.items():
             if channel not in found.values:
-                self._absent[key.checkpoint_ns, channel, version] = key.thread_id
+                place = key.checkpoint_ns, channel, version
+                self._absent[place] = key.thread_id
+                if self._is_javascript and place in self._plain:
+                    raise CannotHold(
+                        f"channel '{channel}' of {_named(key)} has no value, but version"
+                        f" '{version}' elsewhere"
+                    )
 
     def end(self, target: Form) -> Iterator[ValuePart]:
         """The marks of channels without a value, which are known at the end only.
@@ -370,3 +404,11 @@ class _Thread:
 
 def _named(key: CheckpointKey) -> str:
     return f"checkpoint '{key.checkpoint_id}'"
+
+
+def _is_delta(value: TypedBytes) -> bool:
+    """Whether a value is the snapshot of a DeltaChannel of LangGraph.js.
+
+    It is stored with one of the checkpoints of its version, and is right for all of them.
+    """
+    return b'"DeltaSnapshot"' in value.data[:64]

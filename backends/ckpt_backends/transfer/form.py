@@ -54,6 +54,8 @@ class Form:
     """Whether `EncryptedSerializer` encrypts bodies; it always encrypts values and writes."""
     encrypts_metadata: bool = False
     """Whether `EncryptedSerializer` encrypts metadata, too."""
+    encrypts_together: bool = False
+    """Whether body and metadata are encrypted as one; see `transfer.sealing.sealed_together`."""
     parses_json: bool = False
     """Whether the engine stores JSON parsed and spells it anew; see `transfer.spelling`."""
     has_task_paths: bool = True

@@ -123,7 +123,7 @@ def _interrupt(fields: dict[str, Any], reader: JsonReader) -> Ext:
     return _call(_FIELDS, INTERRUPT, _converted(fields, reader))
 
 
-def _of_envelope(fields: dict[str, Any], reader: JsonReader) -> Ext:
+def _of_envelope(fields: dict[str, Any], reader: JsonReader) -> Any:
     path, version = fields["id"], fields["lc"]
     if type(version) is not int or not isinstance(path, list) or len(path) < 2:
         raise NoEqualForm("holds an envelope of an unknown form")
@@ -141,6 +141,9 @@ def _of_envelope(fields: dict[str, Any], reader: JsonReader) -> Ext:
     ):
         raise NoEqualForm(f"holds a {_words(name)} that {reader.name} does not give back")
     inner = WRITE if reader.is_redis else reader
+    if version == 2 and reader.is_redis and _is_exception(name, kwargs):
+        # RedisSaver makes an envelope of it, too, and gives the envelope back as a dict.
+        return {key: _converted(item, inner) for key, item in fields.items()}
     if version == 1:
         return _of_langchain(path, _converted(kwargs or {}, inner), args, reader)
     if name == DATETIME:
@@ -148,6 +151,13 @@ def _of_envelope(fields: dict[str, Any], reader: JsonReader) -> Ext:
     if reader.is_redis and name == SET and args is None and {*(kwargs or {})} == {"__set_items__"}:
         args, kwargs = [(kwargs or {})["__set_items__"]], None
     return _of_call(name, _converted(args or [], inner), _converted(kwargs or {}, inner), reader)
+
+
+def _is_exception(name: TypeName, kwargs: Any) -> bool:
+    """Whether an object is surely no dataclass: Python's exceptions, and those with notes."""
+    if name[0] == "builtins":
+        return name not in COLLECTIONS
+    return isinstance(kwargs, dict) and "__notes__" in kwargs
 
 
 def _of_langchain(path: list[str], kwargs: Any, args: Any, reader: JsonReader) -> Ext:
@@ -184,10 +194,10 @@ def _of_call(name: TypeName, args: Any, kwargs: Any, reader: JsonReader) -> Ext:
         if not kwargs and isinstance(args, list) and _arguments_fit(name, args):
             return _call(_ARGUMENTS, name, args)
     else:
-        why = "a dataclass or not, which decides what RedisSaver makes of it"
+        why = "what RedisSaver makes of it depends on whether it is a dataclass"
         if not reader.is_redis:
-            why = "not known to LangGraph, which gives it back as a dict"
-        raise NoEqualForm(f"holds an object of {_words(name)}, which is {why}")
+            why = "LangGraph gives it back as a dict"
+        raise NoEqualForm(f"holds an object of {_words(name)}: {why}")
     raise NoEqualForm(f"holds a {_words(name)} that {reader.name} does not give back")
 
 

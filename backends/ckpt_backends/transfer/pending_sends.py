@@ -8,6 +8,7 @@ are the value of a channel.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from ckpt_backends.codec.json.lossless import load_lossless
@@ -19,7 +20,9 @@ from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.kept_values import KeptValues
 from ckpt_backends.transfer.parts import CheckpointPart, WritePart
 
-_TASKS, _FIELD = "__pregel_tasks", "pending_sends"
+TASKS = "__pregel_tasks"
+"""The channel of sends."""
+_FIELD = "pending_sends"
 _OLD = frozenset({1, 2, 3})
 _Order = tuple[str, str, int]
 """Task path, task id and idx: the order in which savers read the sends of a checkpoint."""
@@ -28,17 +31,18 @@ _Order = tuple[str, str, int]
 class PendingSends:
     """The sends that the writes of a thread hold. Writes come before the checkpoints."""
 
-    def __init__(self, kept: KeptValues) -> None:
+    def __init__(self, kept: KeptValues, opened: Callable[[TypedBytes, str], TypedBytes]) -> None:
+        """`opened` decrypts a value; the text names it in messages."""
         self._kept = kept
+        self._opened = opened
         self._orders: dict[tuple[str, str], list[_Order]] = {}
         """By namespace and checkpoint."""
 
     def note(self, part: WritePart) -> None:
-        """Remember a write if it is a send."""
-        if part.channel == _TASKS:
-            key, order = part.key, (part.task_path, part.task_id, part.idx)
-            self._orders.setdefault((key.checkpoint_ns, key.checkpoint_id), []).append(order)
-            self._kept.put(_place(key.checkpoint_ns, key.checkpoint_id, order), part.value)
+        """Remember a write to the channel `TASKS`."""
+        key, order = part.key, (part.task_path, part.task_id, part.idx)
+        self._orders.setdefault((key.checkpoint_ns, key.checkpoint_id), []).append(order)
+        self._kept.put(_place(key.checkpoint_ns, key.checkpoint_id, order), part.value)
 
     def leave_out(self, part: CheckpointPart, found: OpenBody, where: str) -> None:
         """Remove the sends from a body, for a saver that reads them from the parent's writes.
@@ -66,14 +70,15 @@ class PendingSends:
         orders = sorted(self._orders.get((ns, part.parent), ()))
         values = [self._kept.get(_place(ns, part.parent, order)) for order in orders]
         try:
-            return [_decoded(value) for value in values if value is not None]
+            named = f"a pending send of {where}"
+            return [_decoded(self._opened(one, named)) for one in values if one is not None]
         except ValueError as error:
             raise CannotHold(f"a pending send of {where} cannot be read: {error}") from None
 
 
 def _place(ns: str, checkpoint_id: str, order: _Order) -> tuple[str, str, str]:
     """Where a send is kept. No channel has this name, and no version is a JSON list."""
-    return ns, _TASKS, json.dumps([checkpoint_id, *order])
+    return ns, TASKS, json.dumps([checkpoint_id, *order])
 
 
 def _decoded(value: TypedBytes) -> Any:

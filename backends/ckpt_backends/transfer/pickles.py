@@ -1,13 +1,14 @@
 """Converts pickles to msgpack of LangGraph's serializer, without calling anything.
 
-Each object becomes the ext type from which `JsonPlusSerializer` makes an equal object. What msgpack
-gives back as something else is refused: tuples, for example, come back as lists.
+Each object becomes the ext type from which `JsonPlusSerializer` makes an equal object. msgpack has
+neither tuples nor bytearrays: these become calls of `tuple` and `bytearray`, as if they were
+objects of the application. What would come back as something else is refused.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,15 +48,9 @@ _NODES_PER_BYTE = 8
 _FEWEST_NODES = 1_000_000
 _DEEPEST = 200
 _PYDANTIC_MARKS = ("__pydantic_fields_set__", _PYDANTIC_2), ("__fields_set__", _PYDANTIC_1)
-_BYTEARRAY = Global("builtins", "bytearray")
+_BYTEARRAY = "builtins", "bytearray"
 _DELTA = "langgraph.checkpoint.serde.types", "_DeltaSnapshot"
 _STANDARD = ONE_ARGUMENT | ARGUMENTS | {DATETIME, ("datetime", "time"), ("re", "_compile")}
-
-_OTHERS: Mapping[type, str] = {
-    tuple: "a tuple, which would come back as a list",
-    bytearray: "a bytearray, which would come back as bytes",
-    Global: "a class or function",
-}
 
 
 def msgpack_of_pickle(data: bytes) -> bytes:
@@ -118,7 +113,9 @@ class _Converter:
         self._left = max(_FEWEST_NODES, _NODES_PER_BYTE * len(data))
         self._depth = 0
         self._kinds: Mapping[type, Callable[[Any], Any]] = {
-            list: lambda items: [self.value(item) for item in items],
+            list: self._items,
+            tuple: lambda items: _call(_ONE, ("builtins", "tuple"), self._items(items)),
+            bytearray: lambda data: _call(_ONE, _BYTEARRAY, bytes(data)),
             Dict: self._dict,
             Set: self._set,
             Object: self._object,
@@ -132,7 +129,8 @@ class _Converter:
             return node
         convert = self._kinds.get(type(node))
         if convert is None:
-            raise NoEqualForm(f"holds {_OTHERS.get(type(node), 'an unknown object')}")
+            words = "a class or function" if isinstance(node, Global) else "an unknown object"
+            raise NoEqualForm(f"holds {words}")
         if self._depth >= _DEEPEST:
             raise NoEqualForm(f"is nested deeper than {_DEEPEST} levels, or contains itself")
         self._depth += 1
@@ -141,11 +139,14 @@ class _Converter:
         finally:
             self._depth -= 1
 
+    def _items(self, nodes: Iterable[Node]) -> list[Any]:
+        return [self.value(node) for node in nodes]
+
     def _dict(self, node: Dict) -> dict[Any, Any]:
         made: dict[Any, Any] = {}
         for key, value in node.pairs:
-            if not (key is None or isinstance(key, bool | int | float | str)):
-                raise NoEqualForm("holds a dict with keys that are not texts or numbers")
+            if not _is_plain(key):
+                raise NoEqualForm("holds a dict with keys that msgpack does not have")
             made[key] = self.value(value)
         return made
 
@@ -153,11 +154,9 @@ class _Converter:
         return self._collection("frozenset" if node.frozen else "set", node.items)
 
     def _collection(self, name: str, nodes: list[Node]) -> Ext:
-        return _call(_ONE, ("builtins", name), [self.value(node) for node in nodes])
+        return _call(_ONE, ("builtins", name), self._items(nodes))
 
     def _object(self, node: Object) -> Any:
-        if node.callee == _BYTEARRAY:
-            raise NoEqualForm(f"holds {_OTHERS[bytearray]}")
         if isinstance(node.callee, Object):
             # `getattr(cls, "name")`: only that of `ZoneInfo` is known.
             match node.callee:
@@ -172,6 +171,8 @@ class _Converter:
             return Ext(_SNAPSHOT, pack_lossless(self.value(node.args[0])))
         if name in _STANDARD:
             return _standard(name, node)
+        if name == _BYTEARRAY and node.args and isinstance(node.args[0], bytes):
+            return _call(_ONE, name, node.args[0])
         if name == ("collections", "deque"):
             return self._deque(node)
         if node.states and not node.args and not node.items and not node.pairs:
@@ -179,9 +180,13 @@ class _Converter:
         return self._called(name, node)
 
     def _deque(self, node: Object) -> Ext:
-        if node.states or node.args not in ((), ((),)):
-            raise NoEqualForm("holds a deque with a maximum length, which would be lost")
-        return _call(_ONE, ("collections", "deque"), [self.value(one) for one in node.items])
+        items = self._items(node.items)
+        match node.args:
+            case () | ((),):
+                return _call(_ONE, ("collections", "deque"), items)
+            case ((), int(most)):
+                return _call(_ARGUMENTS, ("collections", "deque"), [items, most])
+        raise NoEqualForm("holds a deque of an unknown form")
 
     def _with_state(self, name: TypeName, states: list[Node]) -> Ext:
         """The ext type of an object whose fields a state sets."""
@@ -200,8 +205,6 @@ class _Converter:
         ):
             if mark in fields:
                 return self._pydantic(name, code, fields)
-        if name == ("langgraph.types", "Command") and fields.get("goto") == ():
-            del fields["goto"]  # the default
         made = {key: self.value(one) for key, one in fields.items()}
         if name in SENDS and {*made} <= {"node", "arg", "timeout"}:
             timeout = [] if made.get("timeout") is None else [made["timeout"]]
@@ -231,10 +234,17 @@ class _Converter:
             raise NoEqualForm(f"holds an object of {_words(name)} of an unknown form")
         if name[0].partition(".")[0] in sys.stdlib_module_names or "." in name[1]:
             raise NoEqualForm(f"holds an object of {_words(name)}, which is not copied")
-        args = [self.value(one) for one in node.args]
+        args = self._items(node.args)
         if len(args) == 1:
             return _call(_ONE, name, args[0])
         return _call(_ARGUMENTS, name, args)
+
+
+def _is_plain(key: Node) -> bool:
+    """Whether a key of a dict is the same in msgpack, which has tuples as keys."""
+    if isinstance(key, tuple):
+        return all(_is_plain(part) for part in key)
+    return key is None or isinstance(key, bool | int | float | str)
 
 
 def _name(node: Global) -> TypeName:

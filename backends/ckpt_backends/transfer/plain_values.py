@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 
 from ckpt_backends.codec.values import JSON_TYPES
 from ckpt_backends.model import TypedBytes
 
+_SHORT = 64
+"""The longest JSON text whose msgpack is remembered: short values are often the same."""
 _CONTAINERS = (*range(0x80, 0xA0), *range(0xC4, 0xCA), *range(0xD4, 0xD9), *range(0xDC, 0xE0))
 """First bytes of msgpack's maps, arrays, bytes and ext types."""
 
@@ -64,9 +67,16 @@ def from_plain_json(value: TypedBytes) -> TypedBytes | None:
     """A plain value of a JSON body as msgpack; None for any other value."""
     if value.type != "json" or value.data[:1] in (b"{", b"["):
         return None
+    return _short_msgpack(value.data) if len(value.data) <= _SHORT else _msgpack(value.data)
+
+
+def _msgpack(data: bytes) -> TypedBytes | None:
     from ckpt_backends.codec.msgpack.lossless import pack_lossless
 
     try:
-        return TypedBytes("msgpack", pack_lossless(json.loads(value.data)))
+        return TypedBytes("msgpack", pack_lossless(json.loads(data)))
     except (ValueError, TypeError):
         return None
+
+
+_short_msgpack = lru_cache(maxsize=4096)(_msgpack)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ckpt_backends.encryption import is_encrypted
+from ckpt_backends.encryption import is_encrypted, part_of
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.form import Form
@@ -13,6 +13,7 @@ from ckpt_backends.transfer.sealing import (
     WithKeys,
     place_of,
     sealed_metadata,
+    sealed_together,
 )
 
 _EMPTY = "empty"
@@ -54,6 +55,8 @@ class Rekeying:
             return part if value is part.value else replace(part, value=value)
         named = _named(part)
         body, metadata = part.body, part.metadata
+        if self._form.encrypts_together:
+            return self._together(part, place, named, counts)
         if self._form.encrypts_body or is_encrypted(body):
             body = self._changed(body, place, f"the body of {named}", counts)
         if self._form.encrypts_metadata:
@@ -72,6 +75,32 @@ class Rekeying:
             return False
         self._keys.opened(value, _named(part))
         return True
+
+    def _together(
+        self, part: CheckpointPart, place: str, where: str, counts: RekeyCounts
+    ) -> CheckpointPart:
+        """A checkpoint whose body and metadata are encrypted as one value."""
+        whole = replace(part.body, part="")
+        if not part.body.part:
+            body, metadata = sealed_together(
+                part.body, part.metadata, lambda one: self._changed(one, place, where, counts)
+            )
+            if body is part.body:
+                return part
+            return replace(part, body=body, metadata=metadata)
+        changed = self._changed(whole, place, where, counts)
+        if changed is whole:
+            return part
+        one, other = part.body.part, part.metadata.part
+        if is_encrypted(changed):
+            body, metadata = replace(changed, part=one), replace(changed, part=other)
+        else:
+            body, metadata = part_of(changed, one), part_of(changed, other)
+            if problem := body.problem or metadata.problem:
+                raise CannotHold(f"{where} cannot be read: {problem}")
+        return replace(
+            part, body=replace(body, encrypted=False), metadata=replace(metadata, encrypted=False)
+        )
 
     def _changed(
         self, value: TypedBytes, place: str, where: str, counts: RekeyCounts

@@ -75,6 +75,11 @@ def created_layout(url: StoreUrl, language: Language) -> str:
     return backend.creates[language]
 
 
+def keeps_history(layout: str) -> bool:
+    """Whether a layout keeps more than the newest checkpoint of each namespace."""
+    return Capability.HISTORY in _backend(layout).layouts[layout]
+
+
 _TITLES = {Language.PYTHON: "LangGraph for Python", Language.JAVASCRIPT: "LangGraph.js"}
 
 

@@ -9,10 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from ckpt_backends.encryption import NO_KEY, WRONG_KEY, decrypted, encrypted, is_encrypted
+from ckpt_backends.encryption import NO_KEY, WRONG_KEY, decrypted, encrypted, is_encrypted, part_of
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.parts import Part, ValuePart, part_key
+
+_BODY, _METADATA = "checkpoint", "metadata"
+"""The entries of a map that is encrypted as a whole."""
 
 
 class Sealing(Protocol):
@@ -79,7 +82,10 @@ class WithKeys:
                 continue
             data, problem = decrypted(value.data, key)
             if data is not None:
-                return TypedBytes(value.type.partition("+")[0], data, encrypted=True), key
+                found = TypedBytes(value.type.partition("+")[0], data, encrypted=True)
+                if value.part and (found := part_of(found, value.part)).problem:
+                    raise CannotHold(f"{where} cannot be read: {found.problem}")
+                return found, key
         if problem == WRONG_KEY and None not in (self.key, self.new_key):
             problem = "encrypted, and neither key fits"
         raise CannotHold(f"{where} is {problem}")
@@ -119,3 +125,21 @@ def sealed_metadata(metadata: TypedBytes, sealed: Callable[[TypedBytes], TypedBy
     from ckpt_backends.codec.bson.documents import map_leaves
 
     return TypedBytes("bson", map_leaves(metadata.data, sealed))
+
+
+def sealed_together(
+    body: TypedBytes, metadata: TypedBytes, sealed: Callable[[TypedBytes], TypedBytes]
+) -> tuple[TypedBytes, TypedBytes]:
+    """Body and metadata, which `sealed` encrypts as one map with an entry for each.
+
+    Each of them then is a part of it (`TypedBytes.part`). Both have the type `msgpack`.
+    """
+    from ckpt_backends.codec.msgpack.cursor import MAP, write_header
+    from ckpt_backends.codec.msgpack.lossless import pack_lossless
+
+    entries = ((_BODY, body), (_METADATA, metadata))
+    packed = b"".join(pack_lossless(name) + one.data for name, one in entries)
+    whole = sealed(TypedBytes("msgpack", write_header(MAP, len(entries)) + packed))
+    if not is_encrypted(whole):
+        return body, metadata
+    return replace(whole, part=_BODY), replace(whole, part=_METADATA)

@@ -11,6 +11,7 @@ import json
 from functools import lru_cache
 from typing import Any
 
+_FEW = 2
 _CONTAINERS = (dict, list)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
@@ -30,10 +31,16 @@ def respelled(text: bytes) -> bytes:
 
 def in_order(value: Any) -> Any:
     """A value with the names of all objects in order."""
+    if value.__class__ is dict and len(value) < _FEW:
+        for name, one in value.items():
+            if one.__class__ in _CONTAINERS:
+                return {name: in_order(one)}
+        return value
     if value.__class__ is dict:
-        names = sorted(value, key=by_length) if len(value) > 1 else value
-        found = [(name, value[name]) for name in names]
-        return {name: in_order(one) if one.__class__ in _CONTAINERS else one for name, one in found}
+        return {
+            name: in_order(one) if (one := value[name]).__class__ in _CONTAINERS else one
+            for name in sorted(value, key=by_length)
+        }
     if value.__class__ is list:
         return [in_order(one) if one.__class__ in _CONTAINERS else one for one in value]
     return value

@@ -8,7 +8,9 @@ the values in a document must become JSON, which `as_type` does.
 
 from __future__ import annotations
 
-from ckpt_backends.codec.msgpack.lossless import pack_lossless
+import json
+
+from ckpt_backends.codec.msgpack.lossless import Ext, pack_lossless, unpack_lossless
 from ckpt_backends.codec.values import REDIS_JSON
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.errors import CannotHold
@@ -17,9 +19,19 @@ from ckpt_backends.transfer.unfit import NoEqualForm
 
 _EXT = {bytes([0xD4 + n]): 1 for n in range(5)} | {b"\xc7": 2, b"\xc8": 3, b"\xc9": 5}
 """By first byte of msgpack's ext types, the place of the code."""
-_SNAPSHOT = 7
+_ONE_ARGUMENT, _SNAPSHOT = 0, 7
+_BYTEARRAY = "builtins", "bytearray"
+_BYTEARRAY_CALL = b"\x00\x93" + pack_lossless(_BYTEARRAY[0]) + pack_lossless(_BYTEARRAY[1])
+"""The beginning of the ext type that calls `bytearray`, which msgpack does not have."""
+_BYTEARRAY_WITHIN = 8 + len(_BYTEARRAY_CALL)
 _OF_BOTH = frozenset({"msgpack", "null", "bytes", "bytearray"})
 """Types that `JsonPlusSerializer` and `JsonPlusRedisSerializer` read alike."""
+_UINT8_ARRAY = (
+    b'{"lc":2,"type":"constructor","id":["Uint8Array"],"method":"from","args":[[%b]],"kwargs":{}}'
+)
+"""What LangGraph.js writes for bytes in a body: `_encodeConstructorArgs` in `serde/jsonplus.js`."""
+_UINT8_NAME_WITHIN = 80
+"""The name stands within so many bytes, also if the text has spaces."""
 _MSGPACK_NONE = b"\xc0"
 
 
@@ -41,15 +53,19 @@ def converted_value(
     raise CannotHold(f"{where} has the type '{value.type}', which cannot be converted")
 
 
-def as_type(value: TypedBytes, tag: str, where: str) -> TypedBytes:
+def as_type(
+    value: TypedBytes, tag: str, where: str, serializer: Serializer = Serializer.TYPED
+) -> TypedBytes:
     """A value of the same serializer with the type of the body that it becomes a part of.
 
-    Raises `CannotHold` if this type has no equal value: for example, msgpack has no `bytearray`.
+    Raises `CannotHold` if this type has no equal value.
     """
     if value.type == tag:
         return value
     if tag == "json" and value.type == "null":
         return TypedBytes(tag, b"null")
+    if tag == "json" and value.type == "bytes" and serializer is Serializer.JAVASCRIPT:
+        return TypedBytes(tag, _UINT8_ARRAY % b",".join(b"%d" % byte for byte in value.data))
     if tag in ("msgpack", REDIS_JSON):
         data = _body_msgpack(value, where)
         if data is not None and tag == "msgpack":
@@ -68,6 +84,8 @@ def _body_msgpack(value: TypedBytes, where: str) -> bytes | None:
             return _MSGPACK_NONE
         case "bytes":
             return pack_lossless(value.data)
+        case "bytearray":
+            return pack_lossless(Ext(_ONE_ARGUMENT, pack_lossless([*_BYTEARRAY, value.data])))
         case "json" | "pickle":
             return _msgpack(value, where)
     return None
@@ -99,14 +117,22 @@ def _redis_json(data: bytes, where: str) -> bytes:
 def apart_type(value: TypedBytes) -> TypedBytes:
     """A value that was a part of a body, as its serializer stores it by itself.
 
-    `JsonPlusSerializer` has types of its own for None and for bytes.
+    `JsonPlusSerializer` has types of its own for None and for bytes, LangGraph.js for bytes.
     """
+    if value.type == "json" and b'"Uint8Array"' in value.data[:_UINT8_NAME_WITHIN]:
+        match json.loads(value.data):
+            case {"lc": 2, "id": ["Uint8Array"], "method": "from", "args": [[*items]]}:
+                return TypedBytes("bytes", bytes(items))
     if value.type == "msgpack":
         if value.data == _MSGPACK_NONE:
             return TypedBytes("null", b"")
         if value.data[:1] in (b"\xc4", b"\xc5", b"\xc6"):
             width = 1 << (value.data[0] - 0xC4)
             return TypedBytes("bytes", value.data[1 + width :])
+        if _BYTEARRAY_CALL in value.data[:_BYTEARRAY_WITHIN]:
+            match unpack_lossless(value.data):
+                case Ext(0, data):
+                    return TypedBytes("bytearray", unpack_lossless(data)[2])
     return value
 
 

@@ -12,7 +12,7 @@ from ckpt_backends.changes.change import Change, CopyOfCheckpoint
 from ckpt_backends.encryption import NO_KEY, encrypted, is_encrypted
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
-from ckpt_backends.transfer.sealing import sealed_metadata
+from ckpt_backends.transfer.sealing import sealed_metadata, sealed_together
 
 
 def sealed_change(change: Change, key: Callable[[], bytes | None]) -> Change:
@@ -47,8 +47,20 @@ class _Seal:
         self._key = key
 
     def checkpoint(self, one: Checkpoint) -> Checkpoint:
+        if one.body is not None and one.body.part and not is_encrypted(one.body):
+            return self._together(one)
         body = self.value(one.body, _place(one.key))
         return replace(one, body=body, metadata=self._metadata(one.metadata, one.key))
+
+    def _together(self, one: Checkpoint) -> Checkpoint:
+        """Return a checkpoint whose body and metadata are encrypted as one value."""
+        if one.body is None or one.metadata is None or not one.metadata.part:
+            raise Unsupported("cannot add a checkpoint that is encrypted with its metadata")
+        place = _place(one.key)
+        body, metadata = sealed_together(
+            one.body, one.metadata, lambda whole: self.given(replace(whole, encrypted=True), place)
+        )
+        return replace(one, body=body, metadata=metadata)
 
     def copy(self, one: CopyOfCheckpoint) -> CopyOfCheckpoint:
         body = self.value(one.body, _place(one.source))

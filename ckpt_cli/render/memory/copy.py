@@ -61,9 +61,14 @@ def memory_copy_rows(report: MemoryCopyReport) -> Iterator[dict[str, Any]]:
 
 
 def memory_copy_lines(report: MemoryCopyReport, width: int) -> Iterator[StyledLine]:
-    """Yield a table of the items, and the sums."""
-    if report.items:
-        yield from table_lines(memory_copy_rows(report), memory_copy_columns(), width)
+    """Yield a table of the items that need a look, and the sums; all items in a dry run."""
+    shown = [
+        row
+        for row in memory_copy_rows(report)
+        if report.is_dry_run or row["step"] != CopyStep.COPY.value
+    ]
+    if shown:
+        yield from table_lines(shown, memory_copy_columns(), width)
         yield line("")
     done = "Would copy" if report.is_dry_run else "Copied"
     what = f"{counted(report.number, 'item')}, {size(report.bytes)}"

@@ -56,6 +56,15 @@ ENVELOPES: list[tuple[Any, Value]] = [
         },
         Tagged("langchain.schema.AIMessage", {"content": "x"}),
     ),
+    (
+        {
+            "lc": 1,
+            "type": "constructor",
+            "id": ["langchain", "schema", "messages", "AIMessage"],
+            "kwargs": {"content": "x"},
+        },
+        Tagged("langchain_core.messages.ai.AIMessage", {"content": "x"}),
+    ),
     ({"lc": 1, "type": "secret", "id": ["KEY"]}, Tagged("langchain.secret", "KEY")),
     (
         {"lc": 1, "type": "not_implemented", "id": ["a", "B"], "repr": "B()"},

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.codec.json import javascript
+from ckpt_backends.codec.json.langchain_names import class_name
 from ckpt_backends.codec.limits import PastLimit, Span, past_bytes, past_counts
 from ckpt_backends.codec.values import Cut, Tagged, Value
 
@@ -112,7 +113,7 @@ def revive(fields: dict[Any, Any]) -> Value:
     kwargs = fields.get("kwargs", {})
     match fields.get("type"):
         case "constructor" if isinstance(kwargs, dict):
-            return Tagged(name, kwargs)
+            return Tagged(class_name(name), kwargs)
         case "secret":
             return Tagged("langchain.secret", name)
         case "not_implemented":

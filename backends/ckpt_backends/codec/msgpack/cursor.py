@@ -218,9 +218,13 @@ class Cursor:
     def text(self, errors: str = "strict") -> str:
         """Read a text, such as the key of a map. `errors` is that of `bytes.decode`."""
         # Reads the header itself: this runs for each key.
-        data = self.data
+        data, pos = self.data, self.pos
         try:
-            kind, start, length = read_header(data, self.pos)
+            first = data[pos]
+            if 0xA0 <= first < 0xC0 and (end := pos + 1 + (first & 31)) <= len(data):
+                self.pos = end
+                return data[pos + 1 : end].decode("utf-8", errors)
+            kind, start, length = read_header(data, pos)
         except IndexError:
             raise ValueError(_CUT_OFF) from None
         if kind != STR:

@@ -2,12 +2,14 @@
 
 What fits into one transaction is added in one. Anything larger, and all on a server without
 transactions, is stored first where no saver finds it (see `staging`). Then only the `thread_id` of
-its documents is changed: in one transaction, or else writes first and the root graph's checkpoints
-last, within moments.
+its documents is changed: in one transaction if that can be, or else writes first and the root
+graph's checkpoints last, newest first. A server needs seconds for that if a thread has 100,000
+documents.
 """
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -37,9 +39,17 @@ _MOST = 16 << 20
 """MongoDB's limit for a document, in bytes."""
 _ABOUT = 400
 """Bytes of a document besides its values, about."""
-_TOO_LARGE = {251, 257, 290, 388}
-"""NoSuchTransaction, TransactionTooLarge, TransactionExceededLifetimeLimitSeconds,
-TransactionTooLargeForCache."""
+_MOST_TURNED, _MOST_BYTES_TURNED = 2000, 64 << 20
+"""Documents, and their bytes, that may be turned in one transaction. The server keeps all that a
+transaction changes in memory, and aborts it after 60 seconds."""
+_PATIENCE, _PAUSE = 75.0, 0.25
+"""Seconds for trying again after conflicts, and the pause between two attempts."""
+_CONFLICT = 112
+"""WriteConflict."""
+_TRANSIENT = "TransientTransactionError"
+_TOO_LARGE = {257, 388}
+"""TransactionTooLarge, TransactionTooLargeForCache. Other errors of a transaction that is too large
+are transient."""
 
 Document: TypeAlias = dict[str, Any]
 MakeDocument: TypeAlias = Callable[[Part], tuple[str, Document]]
@@ -61,6 +71,8 @@ class Receiver:
         self._run = ObjectId()
         self._staged: Counter[tuple[str, str]] = Counter()
         """By table and thread, the number of documents on their way."""
+        self._bytes = 0
+        """The bytes of all documents that were inserted."""
         self._known: set[str] = set()
         """The threads of which the store has something."""
 
@@ -69,7 +81,7 @@ class Receiver:
         listed = list(arrivals)
         ids = [one.thread_id for one in listed]
         self._check_ids(ids)
-        remove_staged(self._connection, self._layout, ids)
+        self._patiently(lambda: remove_staged(self._connection, self._layout, ids))
         self._check_heads(listed, None)
         self._known = self._there(ids)
         documents = (self._make(part) for one in listed for part in one.parts)
@@ -99,13 +111,29 @@ class Receiver:
             if size > _AT_ONCE:
                 break
         if size <= _AT_ONCE and self._connection.has_transactions:
-            with self._connection.transaction() as session:
-                self._begin(listed, session)
-                self._insert(first, session)
-                self._check_heads(listed, None)
+            self._patiently(lambda: self._add_at_once(listed, first))
             return
         self._insert(chain(_taken(first), documents), None)
         self._publish(listed)
+
+    def _add_at_once(
+        self, listed: Sequence[Arrival], documents: Iterable[tuple[str, Document]]
+    ) -> None:
+        with self._connection.transaction() as session:
+            self._begin(listed, session)
+            self._insert(documents, session)
+            self._check_heads(listed, None)
+
+    def _patiently(self, act: Callable[[], None]) -> None:
+        """Try again after conflicts: the server keeps the transaction of a killed run a minute."""
+        until = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return act()
+            except PyMongoError as error:
+                if not _is_conflict(error) or time.monotonic() > until:
+                    raise
+            time.sleep(_PAUSE)
 
     def _begin(self, listed: Sequence[Arrival], session: ClientSession) -> None:
         for one in listed:
@@ -127,6 +155,7 @@ class Receiver:
                 self._staged[table, thread_id] += 1
                 document["thread_id"] = staged_id(self._run, thread_id)
             raw = _encoded(document)
+            self._bytes += len(raw.raw)
             batches.setdefault(table, []).append(raw)
             sizes[table] += len(raw.raw)
             if sizes[table] > _PER_COMMAND:
@@ -143,7 +172,8 @@ class Receiver:
 
     def _publish(self, listed: Sequence[Arrival]) -> None:
         """Give all documents on their way their thread ids."""
-        if self._connection.has_transactions:
+        fits = self._staged.total() <= _MOST_TURNED and self._bytes <= _MOST_BYTES_TURNED
+        if fits and self._connection.has_transactions:
             try:
                 with self._connection.transaction() as session:
                     self._begin(listed, session)
@@ -151,7 +181,7 @@ class Receiver:
                     self._check_heads(listed, None)
                 return
             except OperationFailure as error:
-                if error.code not in _TOO_LARGE:
+                if error.code not in _TOO_LARGE and not error.has_error_label(_TRANSIENT):
                     raise
         self._check_staged(listed)
         self._check_heads(listed, None)
@@ -211,6 +241,11 @@ class Receiver:
 
     def _collection(self, table: str) -> Any:
         return self._connection.raw(self._layout.collections[table])
+
+
+def _is_conflict(error: PyMongoError) -> bool:
+    is_conflict = isinstance(error, OperationFailure) and error.code == _CONFLICT
+    return is_conflict or error.has_error_label(_TRANSIENT)
 
 
 def _taken(listed: list[Any]) -> Iterator[Any]:

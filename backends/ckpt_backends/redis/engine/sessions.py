@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from ckpt_backends.app_sessions import AppSession
+from ckpt_backends.closing import Closing
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import TypedBytes
-from ckpt_backends.protocol import Closing
 from ckpt_backends.redis.engine.connection import RedisConnection
 from ckpt_backends.redis.engine.keyspace import STRING, raw, text
 from ckpt_backends.url import StoreUrl

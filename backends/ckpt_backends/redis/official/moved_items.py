@@ -15,7 +15,7 @@ from hashlib import blake2b
 
 from ckpt_backends.codec.values import REDIS_JSON
 from ckpt_backends.memory import dotted_namespaces
-from ckpt_backends.memory.moving import as_json, check_labels, check_whole, compact
+from ckpt_backends.memory.moving import as_json, check_labels, check_whole, compact, is_unicode
 from ckpt_backends.memory.protocol import Item, ItemKey
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.redis.official.item_fields import EPOCH
@@ -39,10 +39,8 @@ def fitted_item(item: Item) -> Item:
             raise CannotHold("RedisStore would take its value for a serialised object")
         check_whole(found, -(1 << 63), (1 << 63) - 1)
         value = compact(found)
-    try:
-        "".join((*item.key.namespace, item.key.key)).encode()
-    except UnicodeEncodeError:
-        raise CannotHold("its namespace or key is not Unicode") from None
+    if not all(map(is_unicode, (*item.key.namespace, item.key.key))):
+        raise CannotHold("its namespace or key is not Unicode")
     return replace(item, value=value, lifetime=None, vectors=())
 
 
