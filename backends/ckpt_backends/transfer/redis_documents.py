@@ -43,7 +43,7 @@ from ckpt_backends.transfer.official_types import (
 from ckpt_backends.transfer.unfit import NoEqualForm
 
 _ONE, _ARGUMENTS, _FIELDS, _METHOD, _PYDANTIC_1, _PYDANTIC_2, _NUMPY, _SNAPSHOT = READ_EXT
-_MARKS = re.compile(rb"[\xa2\x02]lc|__(?:bytes|send|interrupt|delta_snapshot)__")
+_MARKS = re.compile(rb"\xa2lc|\x02lc|__(?:bytes|send|interrupt|delta_snapshot)__")
 """Found in each value with a dict that RedisSaver could take for an object, and in others."""
 _BYTES = (b"\xc4", b"\xc5", b"\xc6")
 _FLOAT = b"\xcb"
