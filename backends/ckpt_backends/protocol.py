@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from ckpt_backends.transfer.parts import Arrival, PartRewrite
 
 
-
-
 class CheckpointOptions(TypedDict, total=False):
     """The keyword arguments of `Store.checkpoints`, for a method that passes them on."""
 

@@ -26,6 +26,7 @@ from ckpt_cli.core.copying.part_counts import PartCounts
 
 _TOGETHER = 8 << 20
 """Bytes of small threads that are read together."""
+_SIZED = (bytes, str)  # a union would be made anew for each cell
 _ROWS_AT_ONCE, _BYTES_AT_ONCE = 100, 1 << 20
 """Rows and bytes after which the progress is told."""
 
@@ -131,7 +132,7 @@ class CopySides:
         size = number = 0
         for row in rows:
             for cell in row.cells.values():
-                if isinstance(cell, bytes | str):
+                if isinstance(cell, _SIZED):
                     size += len(cell)
             number += 1
             if number == _ROWS_AT_ONCE or size > _BYTES_AT_ONCE:

@@ -329,11 +329,10 @@ def test_threads_of_langgraph_js_go_to_postgresql_and_back(
 ) -> None:
     source = copy_store(FIXTURES / "js-1.7.3" / "store.db", tmp_path)
     there = _reasons(_copied(source, postgres_url, "--create"))
-    assert there.keys() == {
-        *("delta-fork-rarely", "delta-fork-often", "fork-chat", "fork-asking"),
-        *("fork-update-open", "fork-update"),
-    }
-    assert all("has another value than version" in one for one in there.values())
+    # Its versions are numbers, so two branches have other values at the same version.
+    assert there.keys() >= {"fork-chat", "fork-asking", "fork-update-open", "fork-update"}
+    assert all("elsewhere" in reason for reason in there.values())
+    assert not there.keys() & {"linear", "interrupt-answered", "chat"}
     back = str(tmp_path / "back.db")
     assert _copied(postgres_url, back, "--create")["verified"]
     for name in ("linear", "interrupt-answered", "chat"):

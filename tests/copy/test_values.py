@@ -16,6 +16,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import numpy
+import ormsgpack
 import pytest
 import redis
 import zoo_types
@@ -460,6 +461,31 @@ def test_bytes_of_langgraph_js_become_part_of_a_body_and_come_back(data: bytes) 
     assert apart_type(made) == stored
     spaced = TypedBytes("json", json.dumps(json.loads(made.data)).encode())
     assert apart_type(spaced) == stored
+
+
+def ext_in_ext(code: int, levels: int) -> bytes:
+    data = b"\xc0"
+    for _ in range(levels):
+        inner = data if code == 7 else b"\x93\xa1a\xa1b" + data
+        data = ormsgpack.packb(ormsgpack.Ext(code, inner))
+    return data
+
+
+@pytest.mark.parametrize(
+    ("stored", "tag"),
+    [
+        (TypedBytes("msgpack", ext_in_ext(7, 2000)), REDIS_JSON),
+        (TypedBytes("msgpack", ext_in_ext(5, 300)), REDIS_JSON),
+        (TypedBytes("msgpack", b"\x91" * 100_000 + b"\xc0"), REDIS_JSON),
+        (TypedBytes("json", b"[" * 100_000 + b"]" * 100_000), "msgpack"),
+        (TypedBytes("json", b'{"lc":1,"a":' * 5000 + b"1" + b"}" * 5000), "msgpack"),
+        (TypedBytes("pickle", b"\x80\x04" + b"]" * 10_000 + b"a" * 9_999 + b"."), "msgpack"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_a_value_that_is_nested_without_end_is_refused(stored: TypedBytes, tag: str) -> None:
+    with pytest.raises(CannotHold, match=WHERE):
+        as_type(stored, tag, WHERE)
 
 
 def test_an_exception_on_redis_is_what_its_saver_gives_back() -> None:

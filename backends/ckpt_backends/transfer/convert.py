@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
-from hashlib import blake2b
-from typing import TypeAlias
 
 from ckpt_backends.encryption import is_encrypted
-from ckpt_backends.model import CheckpointKey, TypedBytes
+from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.bodies import OpenBody, close_body, open_body
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.form import Form, Language, Place, Serializer
 from ckpt_backends.transfer.kept_values import KeptValues
 from ckpt_backends.transfer.metadata import converted_metadata
 from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
-from ckpt_backends.transfer.pending_sends import TASKS, PendingSends
+from ckpt_backends.transfer.pending_sends import TASKS
 from ckpt_backends.transfer.plain_values import from_plain_json, plain_json
 from ckpt_backends.transfer.sealing import (
     Sealing,
@@ -25,17 +23,10 @@ from ckpt_backends.transfer.sealing import (
     sealed_metadata,
     sealed_together,
 )
+from ckpt_backends.transfer.seen_thread import EMPTY, SeenThread, checkpoint_words
 from ckpt_backends.transfer.spelling import respelled
-from ckpt_backends.transfer.unordered import without_order
 from ckpt_backends.transfer.values import apart_type, as_type, converted_value, is_snapshot
 from ckpt_backends.transfer.versions import convert_versions, converted_version
-from ckpt_backends.transfer.write_order import ArrivalOrder
-
-_Place: TypeAlias = tuple[str, str, str]
-"""Namespace, channel and version."""
-_EMPTY = "empty"
-_APART = b""
-"""In place of the digest of a value: the source stores it apart, so it wins over any in a body."""
 
 
 class Conversion:
@@ -70,7 +61,7 @@ class Conversion:
             yield from parts
             return
         with closing(KeptValues()) as kept:
-            thread = _Thread(kept, self._target, self._sealing)
+            thread = SeenThread(kept, self._target, self._sealing)
             for part in parts:
                 if isinstance(part, WritePart):
                     if part.channel == TASKS:
@@ -87,7 +78,7 @@ class Conversion:
     def _write(self, part: WritePart) -> WritePart:
         if self._keeps_writes and part.expires_at is None:
             return part
-        where = f"the write to '{part.channel}' at {_named(part.key)}"
+        where = f"the write to '{part.channel}' at {checkpoint_words(part.key)}"
         has_path = self._target.has_task_paths
         if part.task_path and not has_path and not self._target.keeps_write_order:
             raise CannotHold(f"the target has no column for the task path of {where}")
@@ -112,7 +103,7 @@ class Conversion:
         self, value: TypedBytes, part: Part, where: str, *, was_encrypted: bool
     ) -> TypedBytes:
         """A value of a part, encrypted if it is to be."""
-        if value.type == _EMPTY:
+        if value.type == EMPTY:
             return value
         sealed = self._sealing.sealed(value, place_of(part), was_encrypted=was_encrypted)
         if is_encrypted(sealed) and self._target.serializer is not Serializer.TYPED:
@@ -121,19 +112,19 @@ class Conversion:
             )
         return sealed
 
-    def _value(self, part: ValuePart, thread: _Thread) -> Iterator[ValuePart]:
+    def _value(self, part: ValuePart, thread: SeenThread) -> Iterator[ValuePart]:
         """A value that the source stores apart from bodies."""
         where = f"version '{part.version}' of channel '{part.channel}'"
         if self._target.values is Place.BODY:
             # Encrypted values stay so: kept values may go to a file.
             thread.kept.put((part.checkpoint_ns, part.channel, part.version), part.value)
             return
-        if part.value.type == _EMPTY and not self._target.marks_absent:
+        if part.value.type == EMPTY and not self._target.marks_absent:
             return
         version = part.version
         if not self._keeps_bodies:
             version = str(converted_version(version, self._target, where))
-        thread.seen[part.checkpoint_ns, part.channel, version] = _APART
+        thread.note_apart((part.checkpoint_ns, part.channel, version))
         yield replace(
             part,
             version=version,
@@ -141,8 +132,8 @@ class Conversion:
             expires_at=self._expiry(part),
         )
 
-    def _checkpoint(self, part: CheckpointPart, thread: _Thread) -> Iterator[Part]:
-        where = _named(part.key)
+    def _checkpoint(self, part: CheckpointPart, thread: SeenThread) -> Iterator[Part]:
+        where = checkpoint_words(part.key)
         metadata = self._metadata(part, where)
         expires_at = self._expiry(part)
         loses_order = self._loses_order and thread.order.may_matter(part)
@@ -179,7 +170,7 @@ class Conversion:
         return close_body(found, tag, where, has_values=has_values, in_order=in_order)
 
     def _move_sends(
-        self, part: CheckpointPart, found: OpenBody, thread: _Thread, where: str
+        self, part: CheckpointPart, found: OpenBody, thread: SeenThread, where: str
     ) -> None:
         source, target = self._source, self._target
         is_typed = source.serializer is target.serializer is Serializer.TYPED
@@ -235,7 +226,7 @@ class Conversion:
             converted, lambda one: self._sealed(one, part, named, was_encrypted=was)
         )
 
-    def _gather(self, part: CheckpointPart, found: OpenBody, thread: _Thread) -> bool:
+    def _gather(self, part: CheckpointPart, found: OpenBody, thread: SeenThread) -> bool:
         """Add the values that are stored apart to an open body, if the target has them in bodies.
 
         Returns whether one of them was encrypted.
@@ -246,7 +237,7 @@ class Conversion:
         values: dict[str, TypedBytes] = {}
         for channel, version in found.versions.items():
             value = thread.kept.get((part.key.checkpoint_ns, channel, version))
-            if value is not None and value.type != _EMPTY:
+            if value is not None and value.type != EMPTY:
                 value = self._sealing.opened(value, f"version '{version}' of channel '{channel}'")
                 was_encrypted |= value.encrypted
                 values[channel] = value
@@ -272,7 +263,7 @@ class Conversion:
         return self._closed(found, tag, where)
 
     def _parted(
-        self, part: CheckpointPart, found: OpenBody, thread: _Thread, where: str
+        self, part: CheckpointPart, found: OpenBody, thread: SeenThread, where: str
     ) -> Iterator[ValuePart]:
         """The values of a body that are stored apart in the target, each version once.
 
@@ -320,95 +311,3 @@ class Conversion:
                 stays[channel] = TypedBytes("json", b"true")
             known.note(channel, stored, versions[channel], stays.get(channel))
         found.values = stays
-
-
-class _LastValues:
-    """The last value of each channel of a namespace, and what became of it."""
-
-    def __init__(self) -> None:
-        self.stored: dict[str, TypedBytes] = {}
-        self.stays: dict[str, TypedBytes | None] = {}
-        """By channel, the value that stays in the body."""
-        self._versions: dict[str, str] = {}
-
-    def is_same(self, channel: str, stored: TypedBytes, version: str | None) -> bool:
-        """Whether the last value is the same object with the same version."""
-        return self.stored.get(channel) is stored and self._versions[channel] == version
-
-    def note(
-        self, channel: str, stored: TypedBytes, version: str, stays: TypedBytes | None
-    ) -> None:
-        """Remember a value."""
-        self.stored[channel], self.stays[channel] = stored, stays
-        self._versions[channel] = version
-
-
-class _Thread:
-    """What was seen of a thread so far."""
-
-    def __init__(self, kept: KeptValues, target: Form, sealing: Sealing) -> None:
-        self.kept = kept
-        self._is_javascript = target.language is Language.JAVASCRIPT
-        self.sends = PendingSends(kept, sealing.opened)
-        self._last: dict[str, _LastValues] = {}
-        self.order = ArrivalOrder()
-        self.seen: dict[_Place, bytes] = {}
-        """By namespace, channel and version, the digest of the value."""
-        self._plain: set[_Place] = set()
-        """Versions of LangGraph.js that have a value. Branches may use the same numbers."""
-        self._absent: dict[_Place, str] = {}
-        """By namespace, channel and version of a channel without a value, the thread's id."""
-
-    def values_of(self, checkpoint_ns: str) -> _LastValues:
-        """The last values of a namespace."""
-        return self._last.setdefault(checkpoint_ns, _LastValues())
-
-    def is_new(self, place: _Place, value: TypedBytes, named: str) -> bool:
-        """Whether a value is new. Raises `CannotHold` if its version has another value."""
-        data = value.type.encode("utf-8", "surrogatepass") + b"\0" + without_order(value)
-        digest = blake2b(data, digest_size=8).digest()
-        known = self.seen.setdefault(place, digest)
-        if known is digest:
-            if self._is_javascript and place in self._absent and not _is_delta(value):
-                raise CannotHold(f"{named} has a value, but version '{place[2]}' elsewhere none")
-            if self._is_javascript and not _is_delta(value):
-                self._plain.add(place)
-            return True
-        if known not in (digest, _APART):
-            raise CannotHold(f"{named} has another value than version '{place[2]}' elsewhere")
-        return False
-
-    def note_absent(self, key: CheckpointKey, found: OpenBody) -> None:
-        """Remember the channels of a body that have a version, but no value in the body."""
-        for channel, version in found.versions.items():
-            if channel not in found.values:
-                place = key.checkpoint_ns, channel, version
-                self._absent[place] = key.thread_id
-                if self._is_javascript and place in self._plain:
-                    raise CannotHold(
-                        f"channel '{channel}' of {_named(key)} has no value, but version"
-                        f" '{version}' elsewhere"
-                    )
-
-    def end(self, target: Form) -> Iterator[ValuePart]:
-        """The marks of channels without a value, which are known at the end only.
-
-        The snapshot of a DeltaChannel is stored with one of the checkpoints of its version.
-        """
-        if not target.marks_absent:
-            return
-        for place, thread_id in self._absent.items():
-            if place not in self.seen:
-                yield ValuePart(thread_id, *place, TypedBytes(_EMPTY, b""))
-
-
-def _named(key: CheckpointKey) -> str:
-    return f"checkpoint '{key.checkpoint_id}'"
-
-
-def _is_delta(value: TypedBytes) -> bool:
-    """Whether a value is the snapshot of a DeltaChannel of LangGraph.js.
-
-    It is stored with one of the checkpoints of its version, and is right for all of them.
-    """
-    return b'"DeltaSnapshot"' in value.data[:64]

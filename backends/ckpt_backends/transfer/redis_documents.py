@@ -43,7 +43,7 @@ from ckpt_backends.transfer.official_types import (
 from ckpt_backends.transfer.unfit import NoEqualForm
 
 _ONE, _ARGUMENTS, _FIELDS, _METHOD, _PYDANTIC_1, _PYDANTIC_2, _NUMPY, _SNAPSHOT = READ_EXT
-_MARKS = re.compile(rb"[\xa2\x02]lc|__(?:bytes|send|interrupt|delta_snapshot)__")
+_MARKS = re.compile(rb"\xa2lc|\x02lc|__(?:bytes|send|interrupt|delta_snapshot)__")
 """Found in each value with a dict that RedisSaver could take for an object, and in others."""
 _BYTES = (b"\xc4", b"\xc5", b"\xc6")
 _FLOAT = b"\xcb"
@@ -106,21 +106,25 @@ class _Reader:
     def __init__(self) -> None:
         self.problem: NoEqualForm | None = None
         self._level = 0
+        self._is_first = True
 
     def on_ext(self, code: int, data: bytes) -> _Made:
-        if self._level == 0 and depth_bound(data) > _DEEPEST:
+        # A snapshot may be large, so its parts are checked and not the whole.
+        level = int(not (self._is_first and code == _SNAPSHOT))
+        self._is_first = False
+        if self._level == 0 and level and depth_bound(data) > _DEEPEST:
             # Each level takes C stack, and here it is not known how many levels there are.
             try:
                 skip(data, 0, Limits(nodes=len(data) + 1, depth=_DEEPEST))
             except (PastLimit, ValueError) as error:
                 raise self._noted(NoEqualForm(f"cannot become JSON: {error}")) from None
-        self._level += 1
+        self._level += level
         try:
             return self._made(code, data)
         except NoEqualForm as problem:
             raise self._noted(problem) from None
         finally:
-            self._level -= 1
+            self._level -= level
 
     def _noted(self, problem: NoEqualForm) -> NoEqualForm:
         self.problem = self.problem or problem

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ckpt_backends.codec.limits import PastLimit
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
@@ -55,8 +54,7 @@ JSON_TEXT = "bytes of a JSON text"
 Decode = Callable[[TypedBytes], Value]
 
 
-@dataclass(frozen=True, slots=True)
-class _Element:
+class _Element(NamedTuple):
     """The position of an entry in a document."""
 
     kind: int
@@ -260,15 +258,18 @@ def entries(data: bytes) -> dict[str, bytes]:
 def typed_leaves(data: bytes) -> bytes:
     """The document with each leaf that is the bytes of a JSON text as a typed leaf."""
     made: list[bytes] = []
+    is_old = False
     for one in _elements(data, 0, len(data)):
         stored = data[one.start : one.end]
         if one.kind == _DOCUMENT:
-            stored = _element(_DOCUMENT, one.name, typed_leaves(data[one.value : one.end]))
+            inner = data[one.value : one.end]
+            if (typed_inner := typed_leaves(inner)) is not inner:
+                is_old, stored = True, _element(_DOCUMENT, one.name, typed_inner)
         elif one.kind == _BINARY:
             leaf = TypedBytes("json", data[one.value + 5 : one.end])
-            stored = _element(_ARRAY, one.name, _typed_array(leaf))
+            is_old, stored = True, _element(_ARRAY, one.name, _typed_array(leaf))
         made.append(stored)
-    return _document(made)
+    return _document(made) if is_old else data
 
 
 def plain(value: object) -> bytes:

@@ -11,11 +11,12 @@ from ckpt_backends.redis.engine.keyspace import text
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.unfit import NoEqualForm
 
-_FLOAT = re.compile(rb"[:,\[]\s*-?(?:[0-9.]{15,}|[0-9.]+[eE])")
+_FLOAT = re.compile(rb"[:,\[]\s?-?(?:[0-9.]{15,}|[0-9.]+[eE])")
 """Found before each number that RedisJSON might not read exactly."""
 _DEEPEST = 127
-_LARGE = re.compile(rb"[0-9]{19}")
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
+_LARGE = re.compile(rb"\d{19}")
+_SURROGATES = (b"\\ud", b"\\uD", b"\xed")
+"""The beginnings of surrogates, and of some other characters."""
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 
 
@@ -29,7 +30,7 @@ def check_json(data: bytes, name: bytes) -> None:
         raise CannotHold(f"'{text(name)}' would have more than {_DEEPEST} levels")
     if _LARGE.search(data):
         json.loads(data, parse_int=lambda digits: _check_integer(digits, name))
-    if _SURROGATE.search(data):
+    if any(one in data for one in _SURROGATES):
         try:
             _as_text(data).encode()
         except UnicodeEncodeError:
