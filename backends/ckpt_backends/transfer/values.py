@@ -21,7 +21,7 @@ _EXT = {bytes([0xD4 + n]): 1 for n in range(5)} | {b"\xc7": 2, b"\xc8": 3, b"\xc
 """By first byte of msgpack's ext types, the place of the code."""
 _ONE_ARGUMENT, _SNAPSHOT = 0, 7
 _BYTEARRAY = "builtins", "bytearray"
-_BYTEARRAY_CALL = b"\x00\x93" + pack_lossless(_BYTEARRAY[0]) + pack_lossless(_BYTEARRAY[1])
+_BYTEARRAY_CALL = b"\x00\x93\xa8builtins\xa9bytearray"
 """The beginning of the ext type that calls `bytearray`, which msgpack does not have."""
 _BYTEARRAY_WITHIN = 8 + len(_BYTEARRAY_CALL)
 _OF_BOTH = frozenset({"msgpack", "null", "bytes", "bytearray"})
