@@ -113,4 +113,9 @@ def copying(
             raise ValueError("the target is made before threads are copied")
         sides.target.refresh()
         with open_writable(terms.target) as writable:
-            yield ThreadCopier(sides, sides.target, writable, replace=terms.replace).copy
+            try:
+                yield ThreadCopier(sides, sides.target, writable, replace=terms.replace).copy
+            finally:
+                # A writer that removed rows empties the log when it is closed, which waits for
+                # readers.
+                sides.target.refresh()

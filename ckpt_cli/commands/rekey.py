@@ -119,6 +119,9 @@ def _rekey(
             for thread_id in progress(ids, total=len(ids), label="rekeying"):
                 report.add(rekeyer.rekey(thread_id))
         except (CkptError, KeyboardInterrupt, Ended) as error:
+            # The writer empties the log when it is closed, which waits for readers.
+            for reader in readers:
+                reader.refresh()
             if not report.threads:
                 raise
             _print(session, report)

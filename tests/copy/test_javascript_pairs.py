@@ -74,7 +74,7 @@ def pairs() -> Iterator[Any]:
                 yield pytest.param(source, target, id=f"{source} to {target}", marks=mark)
 
 
-@pytest.mark.parametrize(("source", "target"), pairs())
+@pytest.mark.parametrize(("source", "target"), list(pairs()))
 def test_a_thread_of_javascript_reads_as_it_was(
     source: str, target: str, filled: Filled, places: Places
 ) -> None:

@@ -29,7 +29,8 @@ def exact_floats(text: str) -> str:
 
 def _respelled(match: re.Match[str]) -> str:
     token = match[0]
-    if len(token) <= _SURE_DIGITS or token[0] == '"' or token.lstrip("-").isdecimal():
+    is_short = len(token) <= _SURE_DIGITS and "e" not in token
+    if is_short or token[0] == '"' or token.lstrip("-").isdecimal():
         return token
     number = abs(float(token))
     digits, power = _parts(token.lstrip("-"))
