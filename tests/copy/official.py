@@ -24,6 +24,11 @@ TELLING = frozenset(
 )
 """Scenarios with all that can go wrong on the way: messages, waiting questions, parallel writes,
 subgraphs with and without memory, DeltaChannels, forks, odd ids, and types of their own."""
+MOST_TELLING = frozenset(
+    {"chat", "interrupt-nested", "fanout-send", "subgraph-stateful", "delta-often"}
+    | {"error-parallel", "two\nlines", "zoo-pydantic", "zoo-sets"}
+)
+"""Those of them that are run on each engine."""
 PLAIN = frozenset(name for name in SCENARIOS if name.startswith("zoo-"))
 """Threads that differ only in what is stored, not in what runs."""
 

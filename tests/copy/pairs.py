@@ -11,13 +11,11 @@ import pytest
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.transfer.routes import refusal
-from tests.copy.official import TELLING
+from tests.copy.official import MOST_TELLING, TELLING
 from tests.harness import HARNESSES
 
 PYTHON = {one.name: one for one in HARNESSES if one.recording is None and " " not in one.name}
 """The harness of each layout of Python."""
-_FILES = ("sqlite", "langgraph-dev")
-"""Layouts without a server."""
 _SLOW = ("dynamodb",)
 """Layouts whose test servers take long."""
 
@@ -42,18 +40,17 @@ def pairs() -> Iterator[Any]:
         for target in PYTHON.values():
             if refusal(source.name, target.name, Language.PYTHON):
                 continue
-            few = CopyPair(source, target, TELLING)
             names = {source.name, target.name}
-            if source.name == "sqlite" and target.name in _FILES:
+            few = CopyPair(source, target, TELLING if names == {"sqlite"} else MOST_TELLING)
+            if names == {"sqlite"}:
                 yield pytest.param(few, id=few.name)
-            elif names <= set(_FILES) or ("sqlite" in names and not names & set(_SLOW)):
+            elif "sqlite" in names and not names & set(_SLOW):
                 yield pytest.param(few, id=few.name, marks=pytest.mark.engines)
             else:
                 yield pytest.param(few, id=few.name, marks=pytest.mark.slow)
             if "sqlite" in names:
                 every = CopyPair(source, target, None)
-                mark = pytest.mark.engines if names == {"sqlite"} else pytest.mark.slow
-                yield pytest.param(every, id=every.name, marks=mark)
+                yield pytest.param(every, id=every.name, marks=pytest.mark.slow)
 
 
 PAIRS = list(pairs())

@@ -199,6 +199,7 @@ def test_the_same_thread_becomes_the_same_documents(
     second.client.close()
 
 
+@pytest.mark.engines
 def test_threads_of_langgraph_js(place: Place, mongodb_url: str) -> None:
     restore_javascript_documents(JS, place.url)
     create(mongodb_url, Language.JAVASCRIPT)
@@ -229,7 +230,11 @@ def _kinds(value: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "era", ["lg-0.6.11", *(pytest.param(one, marks=pytest.mark.engines) for one in _OTHERS)]
+    "era",
+    [
+        pytest.param("lg-0.6.11", marks=pytest.mark.engines),
+        *(pytest.param(one, marks=pytest.mark.slow) for one in _OTHERS),
+    ],
 )
 def test_threads_of_old_releases(era: str, place: Place, target: Place) -> None:
     restore_documents(FIXTURES / "mongodb" / era / "store.bson.gz", place.url)

@@ -23,7 +23,6 @@ from ckpt_backends.transfer.parts import CheckpointPart, WritePart
 TASKS = "__pregel_tasks"
 """The channel of sends."""
 _FIELD = "pending_sends"
-_OLD = frozenset({1, 2, 3})
 _Order = tuple[str, str, int]
 """Task path, task id and idx: the order in which savers read the sends of a checkpoint."""
 
@@ -49,7 +48,7 @@ class PendingSends:
 
         Raises `CannotHold` if these are others.
         """
-        if found.fields.get("v") not in _OLD or not found.fields.get(_FIELD):
+        if not _is_old(found) or not found.fields.get(_FIELD):
             return
         if self._of_parent(part, where) != found.fields[_FIELD]:
             raise CannotHold(f"{where} has pending sends that the writes of its parent do not have")
@@ -60,7 +59,7 @@ class PendingSends:
 
         The first releases for PostgreSQL stored them in the body, too, as a type and base64.
         """
-        if found.fields.get("v") in _OLD:
+        if _is_old(found):
             found.fields[_FIELD] = self._of_parent(part, where)
 
     def _of_parent(self, part: CheckpointPart, where: str) -> list[Any]:
@@ -74,6 +73,11 @@ class PendingSends:
             return [_decoded(self._opened(one, named)) for one in values if one is not None]
         except ValueError as error:
             raise CannotHold(f"a pending send of {where} cannot be read: {error}") from None
+
+
+def _is_old(found: OpenBody) -> bool:
+    """Whether a body has a format before 4. A damaged store may have anything in its place."""
+    return found.fields.get("v") in [1, 2, 3]
 
 
 def _place(ns: str, checkpoint_id: str, order: _Order) -> tuple[str, str, str]:

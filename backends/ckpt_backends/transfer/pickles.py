@@ -46,6 +46,8 @@ _OPCODES = 1 << 40
 _NODES_PER_BYTE = 8
 """A pickle may refer to the same object often; each reference becomes a copy."""
 _FEWEST_NODES = 1_000_000
+_TIMES_AS_LONG, _FEWEST_BYTES = 4, 16 << 20
+"""Texts and bytes, too, are copied for each reference."""
 _DEEPEST = 200
 _PYDANTIC_MARKS = ("__pydantic_fields_set__", _PYDANTIC_2), ("__fields_set__", _PYDANTIC_1)
 _BYTEARRAY = "builtins", "bytearray"
@@ -111,6 +113,7 @@ class _Converter:
 
     def __init__(self, data: bytes) -> None:
         self._left = max(_FEWEST_NODES, _NODES_PER_BYTE * len(data))
+        self._bytes_left = max(_FEWEST_BYTES, _TIMES_AS_LONG * len(data))
         self._depth = 0
         self._kinds: Mapping[type, Callable[[Any], Any]] = {
             list: self._items,
@@ -125,7 +128,12 @@ class _Converter:
         self._left -= 1
         if self._left < 0:
             raise NoEqualForm("refers to the same objects too often")
-        if node is None or isinstance(node, bool | int | float | str | bytes):
+        if isinstance(node, str | bytes):
+            self._bytes_left -= len(node)
+            if self._bytes_left < 0:
+                raise NoEqualForm("refers to the same texts too often")
+            return node
+        if node is None or isinstance(node, bool | int | float):
             return node
         convert = self._kinds.get(type(node))
         if convert is None:
