@@ -49,12 +49,12 @@ def test_a_copied_thread_is_the_same(pair: CopyPair, sources: Sources, places: P
             if loses_deltas(source.harness, target, name):
                 continue
             given = source.inputs[name]
-            follows = what_follows(target, name, name, given)
-            if "error" in name and target.omits_defaults:
-                continue  # RedisSaver reads the new error as a dict.
+            follows, resumed = what_follows(target, name, name, given), source.resumed[name]
+            if source.harness.omits_defaults or target.omits_defaults:
+                follows, resumed = _without_causes(follows), _without_causes(resumed)
             if not source.harness.has_writes and name.startswith(STOPPING):
                 continue  # The saver of the source forgets which tasks have finished.
-            assert difference(follows, source.resumed[name], name) == ""
+            assert difference(follows, resumed, name) == ""
 
 
 def copy_all(source: Harness, target: Harness) -> dict[str, str]:
@@ -83,8 +83,10 @@ def may_be_skipped(source: Harness, target: Harness) -> frozenset[str]:
     """The threads that a target cannot hold as they are, or that its saver cannot store either.
 
     In a body, a bytearray becomes bytes. Only pickles have tuples, such as a message that was given
-    as a role and a text. RedisSaver stores exceptions in a form that it reads as a dict. Without
-    task paths, parallel writes have an order that other savers do not keep.
+    as a role and a text. RedisSaver stores exceptions in a form that it reads as a dict, and
+    what it makes of an application's class depends on the class. Its JSON cannot hold all keys,
+    floats, named tuples and enums. Without task paths, parallel writes have an order that other
+    savers do not keep.
     """
     if source.stores_pickles:
         return frozenset({"chat", "chat-edited", "fork-chat", "root-messages"} | PLAIN)
@@ -94,7 +96,9 @@ def may_be_skipped(source: Harness, target: Harness) -> frozenset[str]:
     if changed:
         found.add("zoo-bytes")
     if source.omits_defaults:
-        found |= {name for name in SCENARIOS if "error" in name}
+        found |= {"zoo-dataclass"} | {name for name in SCENARIOS if "error" in name}
+    if target.omits_defaults:
+        found |= {"zoo-dataclass", "zoo-keys", "zoo-floats", "zoo-namedtuple", "zoo-enum"}
     if not source.has_task_paths or source.writes_by_arrival:
         found |= {name for name in SCENARIOS if name.startswith("delta")}
     return frozenset(found)
@@ -106,6 +110,19 @@ def loses_deltas(source: Harness, target: Harness, name: str) -> bool:
     """
     keeps_order = source.has_task_paths and target.has_task_paths
     return name.startswith("delta") and not (source.has_history and keeps_order)
+
+
+def _without_causes(follows: Any) -> Any:
+    """What follows in a thread, of errors only which tasks have one: RedisSaver reads a new error
+    as a dict.
+    """
+    if isinstance(follows, list):
+        return [_without_causes(one) for one in follows]
+    if not isinstance(follows, dict) or follows.keys() != {"values", "next", "tasks"}:
+        return follows
+    tasks = [json.loads(one) for one in follows["tasks"]]
+    left = [json.dumps([name, error != "None", *asked]) for name, error, *asked in tasks]
+    return {**follows, "tasks": sorted(left)}
 
 
 def _check_answers(source: Harness, target: Harness, name: str) -> None:

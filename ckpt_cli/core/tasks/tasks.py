@@ -256,6 +256,11 @@ def _error_text(value: Value) -> str:
     """Return an error as text: its `repr` from Python, name and message from LangGraph.js."""
     if isinstance(value, str):
         return value
+    if isinstance(value, dict):
+        # A copy from RedisSaver, which gives exceptions back as the dicts that it made of them.
+        from ckpt_backends.codec.json.json_plus import revive
+
+        value = revive(value)
     fields = fields_of(value)
     texts = [text for key in ("name", "message") if isinstance(text := fields.get(key), str)]
     return ": ".join(texts) or (value.type if isinstance(value, Tagged) else "unreadable")

@@ -633,6 +633,11 @@ def test_several_questions_of_one_task() -> None:
         ("ValueError('x')", "ValueError('x')"),
         ({"name": "TypeError", "message": "x"}, "TypeError: x"),
         ({"message": "x"}, "x"),
+        (
+            {"lc": 2, "type": "constructor", "id": ["builtins", "ValueError"], "kwargs": {}},
+            "builtins.ValueError",
+        ),
+        ({"lc": 2, "type": "constructor", "id": "ValueError"}, "unreadable"),
         (7, "unreadable"),
     ],
 )
