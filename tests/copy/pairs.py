@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from ckpt_backends.discovery import known_backends
 from ckpt_backends.testing.harness import Harness
-from ckpt_backends.transfer.form import Language
+from ckpt_backends.transfer.form import Form, Language
 from ckpt_backends.transfer.routes import refusal
 from tests.copy.official import MOST_TELLING, TELLING
 from tests.harness import HARNESSES
@@ -51,6 +52,20 @@ def pairs() -> Iterator[Any]:
             if "sqlite" in names:
                 every = CopyPair(source, target, None)
                 yield pytest.param(every, id=every.name, marks=pytest.mark.slow)
+
+
+def form_of(layout: str) -> Form:
+    """The form of the Python threads of a layout."""
+    for backend in known_backends():
+        for form in backend.forms.get(layout, ()):
+            if form.language is Language.PYTHON:
+                return form
+    raise AssertionError(layout)
+
+
+def count_alike(one: str, other: str) -> bool:
+    """Whether the savers of two layouts both count versions with texts, or both with integers."""
+    return form_of(one).counts_with_integers is form_of(other).counts_with_integers
 
 
 PAIRS = list(pairs())

@@ -14,14 +14,14 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.transfer.bodies import open_body
-from ckpt_backends.transfer.form import Form, Language, Place
+from ckpt_backends.transfer.form import Place
 from ckpt_backends.transfer.parts import part_key
 from ckpt_backends.transfer.routes import parts_of_rows
 from ckpt_backends.transfer.unordered import without_order
 from tests.copy.conftest import Places, Sources
 from tests.copy.differing import difference
 from tests.copy.official import PLAIN, what_follows, what_is_read
-from tests.copy.pairs import PAIRS, CopyPair
+from tests.copy.pairs import PAIRS, CopyPair, count_alike, form_of
 from tests.support import ckpt
 
 COMMANDS = (["history"], ["show"], ["show", "--tree"], ["messages"], ["interrupts"], ["errors"])
@@ -168,7 +168,7 @@ def _check_the_way_back(source: Harness, target: Harness, names: list[str], plac
         return
     is_same = (
         here.serializer is there.serializer
-        and here.counts_with_integers is there.counts_with_integers
+        and count_alike(source.name, target.name)
         and here.has_task_paths is there.has_task_paths
         and there.has_task_paths >= here.has_task_paths
     )
@@ -184,15 +184,6 @@ def _check_the_way_back(source: Harness, target: Harness, names: list[str], plac
                 assert difference(stored(back, name), stored(source, name), name, exact=True) == ""
             else:
                 assert difference(what_is_read(back, name), what_is_read(source, name), name) == ""
-
-
-def form_of(layout: str) -> Form:
-    """The form of the Python threads of a layout."""
-    for backend in known_backends():
-        for form in backend.forms.get(layout, ()):
-            if form.language is Language.PYTHON:
-                return form
-    raise AssertionError(layout)
 
 
 def stored(harness: Harness, thread_id: str) -> dict[Any, Any]:

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from ckpt_backends.testing.harness import Harness
+from tests.copy.differing import difference
 from tests.copy.official import Source, fill, what_follows, what_is_read
+from tests.copy.pairs import count_alike
 from tests.harness.dynamodb import DynamoDbHarness
 from tests.harness.langgraph_dev import DevHarness
 from tests.harness.mongodb import MongoHarness
@@ -48,11 +50,15 @@ def copied(source: str, target: Harness, *more: str | Path) -> Any:
     return done.json
 
 
-def check(target: Harness, source: Source, key: bytes | None) -> None:
-    """Check that the library reads all threads with a key, and goes on with them."""
+def check(target: Harness, source: Source, key: bytes | None, *, exact: bool = True) -> None:
+    """Check that the library reads all threads with a key, and goes on with them.
+
+    Unless `exact`, only the numbers of versions count.
+    """
     with key_of(target, key):
         for name in SCENARIOS:
-            assert what_is_read(target, name) == source.read[name]
+            read = what_is_read(target, name)
+            assert difference(read, source.read[name], name, exact=exact) == ""
             assert what_follows(target, name, name, source.inputs[name]) == source.resumed[name]
 
 
@@ -80,7 +86,7 @@ def test_a_copy_has_another_key(
     assert (again["added"], again["present"]) == (0, done.json["added"])
     for name in SCENARIOS:
         assert fails(harness, name, KEY)
-    check(harness, source, NEW)
+    check(harness, source, NEW, exact=count_alike(source.harness.name, target.name))
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -94,8 +100,9 @@ def test_a_copy_is_decrypted_and_its_copy_encrypted(
     copied(plain.url, sealed, "--aes-key-file", old_key, "--encrypt")
     for name in SCENARIOS:
         assert all(tag.endswith("+aes") for tag in types_of(sealed.url, name))
-    check(sealed, source, KEY)
-    check(plain, source, None)
+    exact = count_alike(source.harness.name, target.name)
+    check(sealed, source, KEY, exact=exact)
+    check(plain, source, None, exact=exact)
 
 
 def test_without_the_key_a_thread_is_skipped_if_its_form_changes(
