@@ -514,6 +514,7 @@ def test_a_thread_that_moved_is_not_changed(
     assert not [one for one in place.items() if one["PK"]["S"] == PARTITION]
 
 
+@pytest.mark.slow
 @pytest.mark.engines
 def test_a_long_thread_is_copied_and_removed_whole(place: DynamoDbHarness) -> None:
     """It needs more than one transaction."""
@@ -673,6 +674,7 @@ def test_a_conflict_in_one_thread_stops_no_purge(
     assert sum(bool(place.rows(name)) for name in "pqr") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.engines
 @pytest.mark.parametrize("works", [True, False], ids=["back", "stuck"])
 def test_an_undo_of_a_long_copy_is_whole_or_says_so(
