@@ -10,7 +10,12 @@ from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.bodies import OpenBody
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.form import Form, Language
-from ckpt_backends.transfer.versions import convert_versions, converted_version
+from ckpt_backends.transfer.versions import (
+    absent_version,
+    convert_versions,
+    converted_version,
+    replace_version,
+)
 
 TEXTS = Form()
 INTEGERS = Form(counts_with_integers=True)
@@ -72,3 +77,18 @@ def test_branches_with_the_same_integers_get_different_texts() -> None:
     for one in made:
         assert one["versions_seen"]["x"] == one["channel_versions"]
         assert one["versions_seen"]["y"]["a"] < one["channel_versions"]["a"]
+
+
+def test_a_version_without_a_value_keeps_its_number_and_what_nodes_have_seen() -> None:
+    fields = {"channel_versions": {"a": THIRD}, "versions_seen": {"x": {"a": THIRD}, "y": {}}}
+    found = OpenBody(fields, {})
+    own = absent_version(THIRD)
+    assert own is not None
+    assert own != THIRD
+    assert own.partition(".")[0] == THIRD.partition(".")[0]
+    replace_version(found, "a", THIRD, own)
+    assert found.fields == {
+        "channel_versions": {"a": own},
+        "versions_seen": {"x": {"a": own}, "y": {}},
+    }
+    assert absent_version("3") is None

@@ -284,7 +284,7 @@ class Conversion:
             if plain is not None:
                 stays[channel] = plain
                 if channel in versions:
-                    thread.is_new(place, plain, named)
+                    thread.is_new(place, plain, named, is_apart=False)
                     known.note(channel, stored, versions[channel], plain)
                 continue
             if channel not in versions and source.serializer is Serializer.JAVASCRIPT:

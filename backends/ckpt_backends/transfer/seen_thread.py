@@ -15,6 +15,8 @@ from ckpt_backends.transfer.parts import ValuePart
 from ckpt_backends.transfer.pending_sends import PendingSends
 from ckpt_backends.transfer.sealing import Sealing
 from ckpt_backends.transfer.unordered import without_order
+from ckpt_backends.transfer.values import is_snapshot
+from ckpt_backends.transfer.versions import absent_version, replace_version
 from ckpt_backends.transfer.write_order import ArrivalOrder
 
 ValuePlace: TypeAlias = tuple[str, str, str]
@@ -57,8 +59,9 @@ class SeenThread:
         self.order = ArrivalOrder()
         self._seen: dict[ValuePlace, bytes] = {}
         """By namespace, channel and version, the digest of the value."""
-        self._plain: set[ValuePlace] = set()
-        """Versions of LangGraph.js that have a value. Branches may use the same numbers."""
+        self._valued: set[ValuePlace] = set()
+        """Versions whose value is stored apart, and so belongs to each checkpoint that names them.
+        This is right for the snapshots of DeltaChannels, which are not among them."""
         self._absent: dict[ValuePlace, str] = {}
         """By namespace, channel and version of a channel without a value, the thread's id."""
 
@@ -70,32 +73,49 @@ class SeenThread:
         """The last values of a namespace."""
         return self._last.setdefault(checkpoint_ns, LastValues())
 
-    def is_new(self, place: ValuePlace, value: TypedBytes, named: str) -> bool:
-        """Whether a value is new. Raises `CannotHold` if its version has another value."""
+    def is_new(
+        self, place: ValuePlace, value: TypedBytes, named: str, *, is_apart: bool = True
+    ) -> bool:
+        """Whether a value is new. Raises `CannotHold` if its version has another value, or has none
+        elsewhere and the target stores it apart.
+        """
         data = value.type.encode("utf-8", "surrogatepass") + b"\0" + without_order(value)
         digest = blake2b(data, digest_size=8).digest()
         known = self._seen.setdefault(place, digest)
         if known is digest:
-            if self._is_javascript and place in self._absent and not _is_delta(value):
-                raise CannotHold(f"{named} has a value, but version '{place[2]}' elsewhere none")
-            if self._is_javascript and not _is_delta(value):
-                self._plain.add(place)
+            if is_apart and not _is_delta(value):
+                if place in self._absent:
+                    raise CannotHold(
+                        f"{named} has a value, but version '{place[2]}' elsewhere none"
+                    )
+                self._valued.add(place)
             return True
         if known not in (digest, _APART):
             raise CannotHold(f"{named} has another value than version '{place[2]}' elsewhere")
         return False
 
     def note_absent(self, key: CheckpointKey, found: OpenBody) -> None:
-        """Remember the channels of a body that have a version, but no value in the body."""
-        for channel, version in found.versions.items():
-            if channel not in found.values:
-                place = key.checkpoint_ns, channel, version
-                self._absent[place] = key.thread_id
-                if self._is_javascript and place in self._plain:
+        """Remember the channels of a body that have a version, but no value in the body.
+
+        LangGraph 0.2 took None for no value when it loaded a checkpoint, so that it left the
+        channel out of the next one, with the same version. Where a version has one value for
+        all checkpoints, such a channel gets a version of its own. Branches of LangGraph.js may use
+        the same numbers; they are refused.
+        """
+        for channel, version in list(found.versions.items()):
+            if channel in found.values:
+                continue
+            place = key.checkpoint_ns, channel, version
+            if place in self._valued:
+                own = None if self._is_javascript else absent_version(version)
+                if own is None:
                     raise CannotHold(
                         f"channel '{channel}' of {checkpoint_words(key)} has no value, but version"
                         f" '{version}' elsewhere"
                     )
+                replace_version(found, channel, version, own)
+                place = key.checkpoint_ns, channel, own
+            self._absent[place] = key.thread_id
 
     def end(self, target: Form) -> Iterator[ValuePart]:
         """The marks of channels without a value, which are known at the end only.
@@ -115,8 +135,8 @@ def checkpoint_words(key: CheckpointKey) -> str:
 
 
 def _is_delta(value: TypedBytes) -> bool:
-    """Whether a value is the snapshot of a DeltaChannel of LangGraph.js.
+    """Whether a value is the snapshot of a DeltaChannel.
 
     It is stored with one of the checkpoints of its version, and is right for all of them.
     """
-    return b'"DeltaSnapshot"' in value.data[:64]
+    return is_snapshot(value) or b'"DeltaSnapshot"' in value.data[:64]

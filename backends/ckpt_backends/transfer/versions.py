@@ -76,6 +76,26 @@ def converted_version(
     raise CannotHold(f"{where} has a version that is neither a text nor an integer: {version}")
 
 
+def absent_version(version: str) -> str | None:
+    """A version with the same number, for a channel without a value; None if there is none.
+
+    It differs in the part that savers choose at random.
+    """
+    number, dot, rest = version.partition(".")
+    return f"{number}.{rest}0" if dot else None
+
+
+def replace_version(found: OpenBody, channel: str, old: str, new: str) -> None:
+    """Give a channel of a body another version, as the one that it has and as the one seen."""
+    found.fields["channel_versions"] = found.fields["channel_versions"] | {channel: new}
+    seen = found.fields.get("versions_seen")
+    if isinstance(seen, dict):
+        found.fields["versions_seen"] = {
+            node: versions | {channel: new} if versions.get(channel) == old else versions
+            for node, versions in seen.items()
+        }
+
+
 def _fraction(value: TypedBytes | None) -> int:
     """Sixteen digits that follow from a value, in place of the random number of a saver."""
     if value is None:
