@@ -147,7 +147,8 @@ def test_a_killed_copy_is_finished_by_the_next_run(source: SqliteHarness, places
     check_rounds(SqliteHarness, source, places, 8)
 
 
-@pytest.mark.parametrize("name", later(*ENGINES))
+# MongoDB is left to the slow test: it may keep the transaction of a killed client for a minute.
+@pytest.mark.parametrize("name", later(*(one for one in ENGINES if one != "mongodb")))
 def test_a_killed_copy_to_an_engine_is_finished(
     name: str, source: SqliteHarness, places: Places
 ) -> None:
