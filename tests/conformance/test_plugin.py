@@ -141,6 +141,7 @@ def test_the_suite_joins_the_tests_of_a_package(package: Path) -> None:
     assert "conformance" not in only
 
 
+@pytest.mark.engines
 def test_a_read_only_layout_is_read_and_refuses_changes(package: Path) -> None:
     words = [*SUITE, "--ckpt-harness", "toy_harness:ReadOnlyToyHarness"]
     code, said = pytest_in(package, *words, "-k", "read_only or each_command or threads_list_long")

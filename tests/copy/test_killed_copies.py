@@ -143,6 +143,7 @@ def check_rounds(kind: type[Harness], source: Harness, places: Places, number: i
     return outcomes
 
 
+@pytest.mark.engines
 def test_a_killed_copy_is_finished_by_the_next_run(source: SqliteHarness, places: Places) -> None:
     check_rounds(SqliteHarness, source, places, 8)
 

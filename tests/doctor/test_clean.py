@@ -140,11 +140,13 @@ def test_a_mongodb_database_of_javascript(mongodb_url: str) -> None:
 # Stores that ckpt changed
 
 TRAVELLED = ("chat", "delta-often", "subgraph-stateful", "interrupt-alone")
-CHANGED: list[type[Harness]] = [
-    *(PostgresHarness, MySQLHarness, RedisHarness, PlainRedisSaverHarness, ValkeyHarness),
+CHANGED: list[type[Harness]] = [PostgresHarness, RedisHarness]
+CHANGED_LATER: list[type[Harness]] = [
+    *(MySQLHarness, PlainRedisSaverHarness, ValkeyHarness, MongoHarness, DynamoDbHarness),
 ]
 SLOW = pytest.mark.slow
-"""For stores that take half a minute: those of the servers in the place of MongoDB and DynamoDB."""
+"""For further layouts, and stores that take half a minute: those of the servers in the place of
+MongoDB and DynamoDB."""
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,7 @@ SLOW = pytest.mark.slow
     [
         SqliteHarness,
         *later(*CHANGED),
-        *(pytest.param(kind, marks=SLOW) for kind in (MongoHarness, DynamoDbHarness)),
+        *(pytest.param(kind, marks=SLOW) for kind in CHANGED_LATER),
     ],
 )
 def test_a_store_that_ckpt_changed(

@@ -16,8 +16,8 @@ from tests.support import ckpt
 
 SCENARIOS = frozenset({"chat", "interrupt-parallel", "delta-rarely"})
 """Messages, waiting questions and a DeltaChannel."""
-FAST = {"sqlite", "postgres"}
-OTHERS = {"mysql", "langgraph-dev", "mongodb", "valkey", "dynamodb"}
+FAST = {"sqlite"}
+OTHERS = {"postgres", "mysql", "langgraph-dev", "mongodb", "valkey", "dynamodb"}
 
 
 def _layouts() -> list[Any]:

@@ -110,6 +110,9 @@ def cases() -> Iterator[Any]:
                 once: Any = () if engine == "sqlite" else pytest.mark.engines
             else:
                 once = pytest.mark.engines if engine == "sqlite" else pytest.mark.slow
+            if engine in {"mysql", "dev"}:
+                # The same code as for PostgreSQL and SQLite, with a lock of its own.
+                once = pytest.mark.slow
             if engine == "plain_redis" and pair != "rollback, rollback":
                 # Imports lock as on the other Redis. `delete, rollback` can fail: no key is watched
                 # by both, so a delete that has listed the keys leaves the checkpoint that a
