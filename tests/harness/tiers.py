@@ -38,11 +38,13 @@ OF_EACH_LAYOUT = frozenset(
         "test_an_archived_thread_comes_back_row_for_row",
         "test_an_archive_brings_no_row_of_another_thread",
         "test_copy_is_a_thread_of_its_own",
-        "test_plan_and_report_equal_what_the_engine_counts",
     }
 )
 """The tests of changes that `-m engines` runs on every layout, since rows and keys differ. The
 others, such as those of locks and of plans, run with `-m slow` on what is not in `FAST`."""
+
+COUNTED = frozenset({"test_plan_and_report_equal_what_the_engine_counts"})
+"""The tests of changes that take seconds on each engine. By default, they run on SQLite only."""
 
 TRAVELLING = {"postgres", "mysql", "mongodb", "langgraph-dev", "redis"}
 """One layout of each engine for time travel by default. SQLite has tests of its own."""
@@ -113,6 +115,15 @@ def is_proved_on_the_engine(item: pytest.Item) -> bool:
     if kind is None or kind.name in FAST:
         return False
     return getattr(item, "originalname", item.name) not in OF_EACH_LAYOUT
+
+
+def is_proved_on_sqlite(item: pytest.Item) -> bool:
+    """Return whether a test waits for `-m engines`, because it runs on SQLite by default."""
+    given = getattr(item, "callspec", None)
+    kind = given.params.get("empty_store") if given is not None else None
+    if kind is None or kind.name == "sqlite":
+        return False
+    return getattr(item, "originalname", item.name) in COUNTED
 
 
 def travels(kinds: Iterable[type[Harness]], names: Sequence[str], *, every: bool) -> list[Any]:
