@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
 
 from tests.erase.canary import CANARY, OTHER, erase, fill, still_there
+from tests.harness.mysql import MySQLHarness
 from tests.harness.opening import empty_store
 from tests.harness.postgres import PostgresHarness
+from tests.servers import mysql_connection
 
 pytestmark = pytest.mark.engines
 
@@ -20,6 +21,12 @@ pytestmark = pytest.mark.engines
 @pytest.fixture
 def postgres(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PostgresHarness]:
     with empty_store(PostgresHarness, request, tmp_path) as harness:
+        yield harness
+
+
+@pytest.fixture
+def mysql(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MySQLHarness]:
+    with empty_store(MySQLHarness, request, tmp_path) as harness:
         yield harness
 
 
@@ -77,3 +84,32 @@ def test_postgres_names_a_missing_right(postgres: PostgresHarness) -> None:
     assert remains.done == ()
     assert 'table "public"."checkpoints"' in still_there(remains)
     assert CANARY not in repr(postgres.connection.execute("SELECT * FROM checkpoints").fetchall())
+
+
+def table_files(url: str) -> bytes:
+    """Return the bytes of the files of a database's tables, as they are on disk."""
+    with closing(mysql_connection(url)) as connection, connection.cursor() as cursor:
+        cursor.execute("FLUSH TABLES checkpoints, checkpoint_blobs, checkpoint_writes FOR EXPORT")
+        cursor.execute("SELECT CONCAT(@@datadir, DATABASE())")
+        ((folder,),) = cursor.fetchall()
+        found = b"".join(one.read_bytes() for one in sorted(Path(folder).glob("*.ibd")))
+        cursor.execute("UNLOCK TABLES")
+        return found
+
+
+def test_mysql_rewrites_its_tables(mysql: MySQLHarness) -> None:
+    rows = fill(mysql)
+    assert CANARY.encode() in table_files(mysql.url)
+    remains = erase(mysql.url, rewrite=True)
+    assert [one.partition(" TABLE ")[0] for one in remains.done] == ["OPTIMIZE"] * 3
+    assert still_there(remains) == []
+    assert CANARY.encode() not in table_files(mysql.url)
+    assert mysql.rows(OTHER) == rows
+    assert "undo, redo and doublewrite files" in {one.place for one in remains.places}
+
+
+def test_mysql_names_what_it_does_not_overwrite(mysql: MySQLHarness) -> None:
+    fill(mysql)
+    remains = erase(mysql.url)
+    assert remains.done == ()
+    assert still_there(remains) == ["free space in tables and indexes"]
