@@ -303,7 +303,7 @@ def explained(url: StoreUrl) -> Iterator[None]:
 
 def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
     """The error to print, without secrets."""
-    reason, hint = said(error, url), None
+    reason, hint = server_words(error, url), None
     match code_of(error):
         case code if code in OF_DRIVER:
             reason, hint = OF_DRIVER[code]
@@ -372,10 +372,10 @@ def _refused(url: StoreUrl, error: Exception) -> StoreUnavailable | UsageError:
     for known, mark, reason, hint in _REFUSALS:
         if known in {0, code} and re.search(mark, said, re.IGNORECASE):
             return StoreUnavailable(f"cannot open '{url}': {reason}", hint=hint or None)
-    return StoreUnavailable(f"cannot open '{url}': {said(error, url)}")
+    return StoreUnavailable(f"cannot open '{url}': {server_words(error, url)}")
 
 
-def said(error: Exception, url: StoreUrl) -> str:
+def server_words(error: Exception, url: StoreUrl) -> str:
     """The first line of the message of the server or the driver."""
     text = str(error.args[-1] if error.args else "")
     return masked(text.strip().partition("\n")[0], url) or type(error).__name__

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import pymysql
 
 from ckpt_backends.changes.remains import BACKUPS, FREED_BLOCKS, Progress, Remaining, Remains
-from ckpt_backends.mysql.connect import DENIED, UNSUPPORTED, MySQLConnection, Row, said
+from ckpt_backends.mysql.connect import DENIED, UNSUPPORTED, MySQLConnection, Row, server_words
 from ckpt_backends.url import StoreUrl
 
 _UNKNOWN = UNSUPPORTED | DENIED | {1109, 1146}
@@ -62,7 +62,7 @@ def _refusal(connection: MySQLConnection, url: StoreUrl, statement: str) -> str:
     except pymysql.Error as error:
         if connection.is_lost:
             raise
-        return said(error, url)
+        return server_words(error, url)
     return next((str(text) for *_, kind, text in answers if str(kind).lower() == "error"), "")
 
 
