@@ -14,6 +14,7 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 
 from tests.erase.canary import CANARY, OTHER, erase, fill, still_there
+from tests.harness.dynamodb import DynamoDbHarness
 from tests.harness.mongodb import MongoHarness
 from tests.harness.mysql import MySQLHarness
 from tests.harness.opening import empty_store
@@ -199,3 +200,39 @@ def test_redis_names_what_the_server_refuses(redis: RedisHarness) -> None:
     places = {one.place for one in remains.places}
     assert {"append-only file", "snapshots (RDB files)", "search indexes"} <= places
     assert remains.done == ()
+
+
+@pytest.fixture
+def dynamodb(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DynamoDbHarness]:
+    with empty_store(DynamoDbHarness, request, tmp_path) as harness:
+        yield harness
+
+
+def items_of(harness: DynamoDbHarness) -> str:
+    """Return all items of a table, and all objects of its bucket."""
+    found = [harness.client.scan(TableName=harness.table)["Items"]]
+    found += [
+        harness.s3.get_object(Bucket=harness.table, Key=one["Key"])["Body"].read()
+        for one in harness.s3.list_objects_v2(Bucket=harness.table).get("Contents", ())
+    ]
+    return repr(found)
+
+
+def test_dynamodb_names_what_aws_keeps(dynamodb: DynamoDbHarness) -> None:
+    rows = fill(dynamodb)
+    table = {"TableName": dynamodb.table}
+    recovery = {"PointInTimeRecoveryEnabled": True}
+    dynamodb.client.update_continuous_backups(**table, PointInTimeRecoverySpecification=recovery)
+    dynamodb.client.create_backup(**table, BackupName="nightly")
+    versioning = {"Status": "Enabled"}
+    dynamodb.s3.put_bucket_versioning(Bucket=dynamodb.table, VersioningConfiguration=versioning)
+    assert CANARY in items_of(dynamodb)
+    remains = erase(dynamodb.url)
+    assert CANARY not in items_of(dynamodb)
+    assert dynamodb.rows(OTHER) == rows
+    places = {one.place for one in remains.places}
+    # The server of the tests cannot be asked about Kinesis.
+    assert places == {
+        *("point-in-time recovery", "backups of the table", "older versions of objects in S3"),
+        *("streams in Kinesis", "storage of AWS", "backups"),
+    }
