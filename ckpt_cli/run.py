@@ -41,7 +41,7 @@ def run(argv: list[str], *, may_exit: bool = False) -> int:
         from ckpt_cli.complete import complete
 
         return complete(argv[1:], may_exit=may_exit)
-    session = Session()
+    session = Session(argv)
     color.chosen.set("auto")
     warnings.showwarning = partial(_show_warning, session)
     # Whatever PYTHONWARNINGS says.

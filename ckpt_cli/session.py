@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from ckpt_cli.api.checkpoint import CheckpointHandle
     from ckpt_cli.api.store import StoreHandle
     from ckpt_cli.api.thread import ThreadHandle
+    from ckpt_cli.apply.recording import Recorder
     from ckpt_cli.output import Output
     from ckpt_cli.threads.opening import Opening
     from ckpt_cli.threads.target import TargetArguments
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
 class Session:
     """Everything a command works with. The parser stores global options in `settings`."""
 
-    def __init__(self) -> None:
+    def __init__(self, argv: Sequence[str] = ()) -> None:
+        self.argv = argv
+        """The arguments of this run."""
         self.settings: dict[str, Any] = {}
         self._store: Store | None = None
         self.names = StoreNames(self.settings)
@@ -131,6 +135,18 @@ class Session:
         from ckpt_backends.encryption import DecryptingStore
 
         return DecryptingStore(self.rows, self.opening.key(), lambda _: None)
+
+    @cached_property
+    def recorder(self) -> Recorder:
+        """Records what this run changes in its store."""
+        return self.recorder_of(self.names.store_url)
+
+    def recorder_of(self, url: StoreUrl) -> Recorder:
+        """Return what records changes of another store, such as the target of a copy."""
+        from ckpt_cli.apply.recording import Recorder
+        from ckpt_cli.operations.command_text import command_text, user_name
+
+        return Recorder(url, user_name(), command_text(self.argv), self.now, self.note)
 
     def _observer(self) -> ScanObserver:
         from ckpt_cli.diagnostics import ScanBar

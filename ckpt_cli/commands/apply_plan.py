@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -33,12 +34,15 @@ def show_and_apply(
     *,
     dry_run: bool,
     yes: bool,
+    reason: str | None = None,
+    undoes: str | None = None,
     more: Callable[[], Mapping[str, Any]] = dict,
     lines: Callable[[], Iterable[StyledLine]] = tuple,
 ) -> None:
     """Show a plan and, unless it is a dry run, carry it out.
 
-    `more` is added to its record, `lines` to its text. With `yes` it is carried out first, so that
+    `reason` and `undoes`, the operation that it takes back, are recorded. `more` is added to its
+    record, `lines` to its text. With `yes` it is carried out first, so that
     a closed pipe cannot stop it halfway.
     Raises `Refused` where nobody can be asked or the answer is no, and what `apply` raises.
     """
@@ -49,10 +53,13 @@ def show_and_apply(
     undo = ""
     if plan.action != "undo" and plan.is_undoable:
         undo = undo_command(session.names.words, plan.main.key.thread_id)
+    carry_out = partial(
+        write, session, plan.change, question, action=plan.action, reason=reason, undoes=undoes
+    )
     is_redacted = redaction.is_redacted(session.store)
     shown = redaction.plan(plan) if is_redacted else plan
     if yes and not dry_run:
-        write(session, plan.change, question, yes=True)
+        carry_out(yes=True)
     if dry_run or not output.machine:
         rows = dry_run and not is_redacted
         output.document(
@@ -67,7 +74,7 @@ def show_and_apply(
         session.note("dry run: nothing was written")
         return
     if not yes:
-        write(session, plan.change, question, yes=False)
+        carry_out(yes=False)
     if output.machine:
         record = {**plan_record(shown, undo, dry_run=False, rows=False), **more()}
         output.document(lambda: record, tuple)
@@ -75,13 +82,28 @@ def show_and_apply(
         output.document(tuple, lambda: done_lines(shown, undo))
 
 
-def write(session: Session, change: Change, question: str, *, yes: bool) -> None:
-    """Ask unless `yes`, and carry out a change. Raises `Refused`, and what `apply` raises."""
+def write(
+    session: Session,
+    change: Change,
+    question: str,
+    *,
+    yes: bool,
+    action: str,
+    reason: str | None = None,
+    undoes: str | None = None,
+) -> None:
+    """Ask unless `yes`, carry out a change, and record it as an operation.
+
+    Raises `Refused`, and what `apply` raises.
+    """
     if not yes:
         confirm(question)
-    readers, key = (session.store, session.rows), session.opening.key()
-    if not_erased := apply_change(session.names.store_url, change, readers, key):
-        session.note(not_erased)
+    change = sealed_change(change, session.opening.key())
+    with session.recorder.operation(action, reason=reason, undoes=undoes) as recording:
+        recording.intend_change(change, session.rows)
+        readers = (session.store, session.rows)
+        if not_erased := apply_change(session.names.store_url, change, readers):
+            session.note(not_erased)
 
 
 def confirm(question: str) -> None:

@@ -79,4 +79,4 @@ def fork(
             target.reader, session.editable, target.checkpoint_id, session.now, options
         )
     question = f"Fork thread '{target.reader.thread_id}'?"
-    show_and_apply(session, plan, question, dry_run=dry_run, yes=yes)
+    show_and_apply(session, plan, question, dry_run=dry_run, yes=yes, reason=reason)

@@ -224,4 +224,11 @@ def _repair(
     reader, checkpoint_id = targets.one(session)
     question = f"Repair {what} of thread '{reader.thread_id}'?"
     found = plan(reader, checkpoint_id)
-    show_and_apply(session, found, question, dry_run=options.dry_run, yes=options.yes)
+    show_and_apply(
+        session,
+        found,
+        question,
+        dry_run=options.dry_run,
+        yes=options.yes,
+        reason=options.reason,
+    )

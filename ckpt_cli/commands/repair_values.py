@@ -113,7 +113,7 @@ def _store_again(
         if not yes:
             confirm(question)
         _record(session, found)
-        write(session, found.change, question, yes=True)
+        write(session, found.change, question, yes=True, action="repair")
         session.note(f"restored {counted(len(found.rebuilt), 'value')}")
     if output.machine and not dry_run:
         show()

@@ -61,4 +61,4 @@ def rollback(
         RollbackOptions(sibling, root_only, reason, force=force),
     )
     question = f"Roll back thread '{plan.main.key.thread_id}'?"
-    show_and_apply(session, plan, question, dry_run=dry_run, yes=yes)
+    show_and_apply(session, plan, question, dry_run=dry_run, yes=yes, reason=reason)

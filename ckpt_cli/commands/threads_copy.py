@@ -41,7 +41,7 @@ def copy(
     amount = f"{counted(plan.checkpoints, 'checkpoint')}, {counted(plan.writes, 'write')}"
     if not dry_run:
         question = f"Copy '{thread}' to '{new}' ({amount})?"
-        write(session, plan.change, question, yes=yes)
+        write(session, plan.change, question, yes=yes, action="threads copy")
     record = {
         "thread_id": new,
         "copied_from": plan.source,

@@ -60,7 +60,13 @@ def _undo_values(session: Session, found: ValuesUndo, *, dry_run: bool, yes: boo
     if dry_run:
         session.note("dry run: nothing was written")
         return
-    write(session, found.change, f"Undo the last repair of thread '{found.thread_id}'?", yes=yes)
+    write(
+        session,
+        found.change,
+        f"Undo the last repair of thread '{found.thread_id}'?",
+        yes=yes,
+        action="undo",
+    )
     try:
         forget_repair(session.rows, found)
     except UsageError as error:

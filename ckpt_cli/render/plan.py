@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from ckpt_backends import shell
-from ckpt_backends.changes.change import change_record
+from ckpt_backends.changes.change_records import change_record
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey, Status
 from ckpt_cli.core.diff.state_diff import ChannelChange, json_size

@@ -6,10 +6,8 @@ A change only names the rows to copy; the engine copies them byte for byte.
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ckpt_backends.errors import StoreChanged
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
@@ -84,77 +82,3 @@ def gone(key: CheckpointKey) -> StoreChanged:
         " written",
         hint="run the command again",
     )
-
-
-def change_record(change: Change) -> dict[str, Any]:
-    """The change as a JSON object; bytes are base64."""
-    return {
-        "thread_id": change.thread_id,
-        "heads": dict(change.heads),
-        "checkpoints": [
-            {
-                **_key(one.key),
-                "parent_checkpoint_id": one.parent_checkpoint_id,
-                "body": _typed(one.body),
-                "metadata": _typed(one.metadata),
-            }
-            for one in change.checkpoints
-        ],
-        "writes": [
-            {
-                **_key(one.key),
-                "task_id": one.task_id,
-                "idx": one.idx,
-                "channel": one.channel,
-                "value": _typed(one.value),
-            }
-            for one in change.writes
-        ],
-        "blobs": [
-            {
-                "checkpoint_ns": one.checkpoint_ns,
-                "channel": one.channel,
-                "version": one.version,
-                "value": _typed(one.value),
-            }
-            for one in change.blobs
-        ],
-        "copies_of_writes": [
-            {
-                "from": _key(one.source),
-                "to": _key(one.target),
-                "tasks": [list(task) for task in one.tasks],
-            }
-            for one in change.copies_of_writes
-        ],
-        "copies": [
-            {
-                "from": _key(one.source),
-                "metadata": _typed(one.metadata),
-                "body": _typed(one.body),
-                "writes": None if one.writes is None else [list(task) for task in one.writes],
-            }
-            for one in change.copies
-        ],
-        "removed": [
-            {**_key(key), "writes": writes} for key, writes in (change.removed or {}).items()
-        ],
-        "removed_blobs": [
-            {"checkpoint_ns": ns, "channel": channel, "version": version}
-            for ns, channel, version in change.removed_blobs
-        ],
-    }
-
-
-def _key(key: CheckpointKey) -> dict[str, str]:
-    return {
-        "thread_id": key.thread_id,
-        "checkpoint_ns": key.checkpoint_ns,
-        "checkpoint_id": key.checkpoint_id,
-    }
-
-
-def _typed(value: TypedBytes | None) -> dict[str, str] | None:
-    if value is None:
-        return None
-    return {"type": value.type, "data": b64encode(value.data).decode()}

@@ -1,0 +1,1 @@
+"""The log of what `ckpt` changed in stores, by which any change can be taken back."""

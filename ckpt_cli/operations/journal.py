@@ -1,0 +1,152 @@
+"""The steps of operations: written before each step is carried out, so that a kill loses nothing.
+
+While an operation runs, its file is `running/OP.ndjson`, which is locked: the first line is the
+operation as it is planned, then follow its steps, and `{"not_done": N}` for a step that was not
+carried out after all. At its end, the operation is added to the log, and the file moves to
+`steps/`. A file in `running/` without a lock was left by a run that was killed; the store tells
+which of its steps were carried out.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from ckpt_backends.errors import UsageError
+from ckpt_backends.files.atomic_write import make_private_folder, sync_folder
+from ckpt_backends.files.regular_file import open_regular
+from ckpt_cli.operations.log import OperationLog, unwritable
+from ckpt_cli.operations.record import Operation, from_record, to_record
+from ckpt_cli.operations.steps import OperationStep, step_from_record, step_record
+
+
+class Journal:
+    """The file of one running operation."""
+
+    def __init__(self, log: OperationLog, planned: Operation) -> None:
+        """Create it. Raises `UsageError`."""
+        self._log = log
+        self._path = log.folder / "running" / f"{planned.op}.ndjson"
+        self._number = 0
+        try:
+            make_private_folder(self._path.parent)
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._file: IO[bytes] = os.fdopen(os.open(self._path, flags, 0o600), "wb")
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            self._write([to_record(planned)])
+            sync_folder(self._path.parent)
+        except OSError as error:
+            raise unwritable(log.folder, error) from error
+
+    def intend(self, steps: Iterable[OperationStep]) -> None:
+        """Write steps to disk that are about to be carried out. Raises `UsageError`."""
+        records = list(map(step_record, steps))
+        self._number += len(records)
+        self._write(records)
+
+    def not_done(self, numbers: Iterable[int]) -> None:
+        """Write which steps, counted from 0, were not carried out. Raises `UsageError`."""
+        self._write({"not_done": number} for number in numbers)
+
+    def finish(self, done: Operation, *, keep: bool) -> None:
+        """Add the operation to the log, and keep its steps if it can be taken back.
+
+        Raises `UsageError`.
+        """
+        self._log.append(done)
+        self.close(keep=keep)
+
+    def close(self, *, keep: bool) -> None:
+        """End without a line in the log; `keep` moves the steps to where those of the log are."""
+        with suppress(OSError):
+            close_journal(self._log, self._path, keep=keep)
+        self._file.close()
+
+    def leave(self) -> None:
+        """Leave it for the next run, which finds out what was carried out."""
+        self._file.close()
+
+    def _write(self, records: Iterable[dict[str, Any]]) -> None:
+        try:
+            for one in records:
+                self._file.write(json.dumps(one, separators=(",", ":")).encode() + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise unwritable(self._log.folder, error) from error
+
+
+def close_journal(log: OperationLog, path: Path, *, keep: bool) -> None:
+    """Remove the file of an operation, or keep its steps. Raises `OSError`."""
+    if keep:
+        folder = log.folder / "steps"
+        make_private_folder(folder)
+        path.rename(folder / path.name)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def steps_of(log: OperationLog, op: str) -> Iterator[OperationStep]:
+    """Yield the steps that an operation carried out, in their order.
+
+    Raises `UsageError` if they are not kept, or damaged.
+    """
+    yield from read_steps(log.folder / "steps" / f"{op}.ndjson")
+
+
+def read_steps(path: Path) -> Iterator[OperationStep]:
+    """Yield the steps in a file that were carried out. Raises `UsageError`."""
+    skipped = {
+        int(record["not_done"]) for _, record in _records(path) if record.keys() == {"not_done"}
+    }
+    number = 0
+    for line, record in _records(path):
+        if line == 0 or "not_done" in record:
+            continue
+        if number not in skipped:
+            try:
+                yield step_from_record(record)
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise UsageError(f"cannot read '{path}': line {line + 1} is damaged") from error
+        number += 1
+
+
+def left_behind(log: OperationLog) -> Iterator[tuple[Path, Operation]]:
+    """Yield the operations of runs that were killed, each with its file."""
+    for path in sorted((log.folder / "running").glob("*.ndjson")):
+        with suppress(OSError, StopIteration, UsageError, KeyError, ValueError, TypeError):
+            if _is_locked(path):
+                continue
+            _, first = next(_records(path))
+            yield path, from_record(first)
+
+
+def _is_locked(path: Path) -> bool:
+    handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the lines with their numbers; a last line that was cut off is left out."""
+    try:
+        with open_regular(path) as file:
+            for number, line in enumerate(file):
+                if not line.endswith(b"\n"):
+                    return
+                yield number, json.loads(line)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(f"cannot read '{path}': {reason}") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"cannot read '{path}': a line is not JSON") from error

@@ -1,0 +1,103 @@
+"""The log of operations: `$XDG_STATE_HOME/ckpt/operations/log.ndjson`, one JSON line each.
+
+Lines are only added. At `_LONGEST` the file is renamed to `log.N.ndjson`, and the oldest of more
+than `_FILES` such files is removed, with the steps of its operations. A line that was cut off by a
+crash is skipped. Files of other users are not used.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ckpt_backends.errors import UsageError
+from ckpt_backends.files.atomic_write import make_private_folder, sync_folder
+from ckpt_backends.files.regular_file import open_regular
+from ckpt_cli.config.trust import state_folder
+from ckpt_cli.operations.record import Operation, from_record, to_record
+
+_LONGEST = 8 << 20
+_FILES = 9
+_NAME = "log.ndjson"
+
+
+class OperationLog:
+    """The log of this user. Nothing is created before the first operation."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @classmethod
+    def of_user(cls) -> OperationLog:
+        """Return the log in the user's state folder. Raises `UsageError` if there is none."""
+        return cls(state_folder("operations"))
+
+    def append(self, one: Operation) -> None:
+        """Add an operation, and wait until it is on disk. Raises `UsageError`."""
+        line = json.dumps(to_record(one), separators=(",", ":")).encode() + b"\n"
+        try:
+            make_private_folder(self.folder)
+            with self._locked():
+                self._rotate(len(line))
+                path = self.folder / _NAME
+                flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+                with os.fdopen(os.open(path, flags, 0o600), "r+b", buffering=0) as file:
+                    if _is_cut_off(file.fileno()):
+                        line = b"\n" + line
+                    file.write(line)
+                    os.fsync(file.fileno())
+            sync_folder(self.folder)
+        except OSError as error:
+            raise unwritable(self.folder, error) from error
+
+    def newest_first(self) -> Iterator[Operation]:
+        """Yield all operations, the newest first. Damaged lines are skipped."""
+        for path in self._files():
+            with suppress(FileNotFoundError), open_regular(path) as file:
+                lines = file.read().split(b"\n")
+                for line in reversed(lines):
+                    with suppress(ValueError, KeyError, TypeError, RecursionError):
+                        yield from_record(json.loads(line))
+
+    def _files(self) -> list[Path]:
+        older = sorted(self.folder.glob("log.*.ndjson"), key=_number, reverse=True)
+        return [self.folder / _NAME, *older]
+
+    def _rotate(self, more: int) -> None:
+        path = self.folder / _NAME
+        if not path.exists() or path.stat().st_size + more <= _LONGEST:
+            return
+        older = self._files()[1:]
+        path.rename(self.folder / f"log.{_number(older[0]) + 1 if older else 1}.ndjson")
+        for one in older[_FILES - 2 :]:
+            one.unlink(missing_ok=True)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(self.folder / "lock", flags, 0o600), "wb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+def unwritable(folder: Path, error: OSError) -> UsageError:
+    """Return the error for a log that cannot be written."""
+    reason = (error.strerror or str(error)).lower()
+    return UsageError(
+        f"cannot record operations in '{folder}': {reason}", hint="export XDG_STATE_HOME=FOLDER"
+    )
+
+
+def _number(path: Path) -> int:
+    text = path.name.split(".")[1]
+    return int(text) if text.isdecimal() else 0
+
+
+def _is_cut_off(handle: int) -> bool:
+    """Return whether a file ends within a line."""
+    size = os.fstat(handle).st_size
+    return size > 0 and os.pread(handle, 1, size - 1) != b"\n"

@@ -1,0 +1,97 @@
+"""The change that takes another change back, computed before that one is applied."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from ckpt_backends.changes.change import Change, NewBlob
+from ckpt_backends.model import Checkpoint, CheckpointKey, Write
+from ckpt_backends.protocol import Store
+
+_MOST_REMOVED = 1000
+"""A change that removes more checkpoints removes a whole copy, and can be made again instead."""
+
+
+def reversal_of(change: Change, rows: Store) -> Change | None:
+    """Return the change that takes a change back; None if it would have to hold too much.
+
+    `rows` is the store before the change, without decryption or redaction. The result expects no
+    heads: they are filled in when it is planned to be applied.
+    """
+    removed = change.removed or {}
+    if len(removed) > _MOST_REMOVED:
+        return None
+    checkpoints, writes = _content_of(change.thread_id, removed, rows)
+    return Change(
+        change.thread_id,
+        {},
+        checkpoints=tuple(checkpoints),
+        writes=tuple(writes),
+        blobs=tuple(_blobs_of(change, checkpoints, rows)),
+        removed=dict(_added(change, rows)) or None,
+        removed_blobs=tuple((one.checkpoint_ns, one.channel, one.version) for one in change.blobs),
+    )
+
+
+def _added(change: Change, rows: Store) -> Counter[CheckpointKey]:
+    """Return the checkpoints that a change adds, with their numbers of writes."""
+    found = Counter({one.key: 0 for one in change.checkpoints})
+    for write in change.writes:
+        found[write.key] += 1
+    for copied in change.copies_of_writes:
+        found[copied.target] += len(copied.tasks)
+    if not change.copies:
+        return found
+    source = change.copies[0].source.thread_id
+    stored = Counter(write.key for write in rows.writes(source))
+    for copy in change.copies:
+        key = CheckpointKey(change.thread_id, copy.source.checkpoint_ns, copy.source.checkpoint_id)
+        found[key] += stored[copy.source] if copy.writes is None else len(copy.writes)
+    return found
+
+
+def _content_of(
+    thread_id: str, removed: Mapping[CheckpointKey, int], rows: Store
+) -> tuple[list[Checkpoint], list[Write]]:
+    if not removed:
+        return [], []
+    ids = [key.checkpoint_id for key in removed]
+    found = rows.checkpoints(thread_id, checkpoint_ids=ids, body=True, metadata=True)
+    checkpoints = [one for one in found if one.key in removed]
+    # A checkpoint is added before its children.
+    checkpoints.sort(key=lambda one: one.key.checkpoint_id)
+    writes = rows.writes(thread_id, checkpoint_ids=ids, values=True)
+    return checkpoints, [one for one in writes if one.key in removed]
+
+
+def _blobs_of(change: Change, removed: list[Checkpoint], rows: Store) -> Iterator[NewBlob]:
+    """Yield the values that a change removes or replaces, as they are stored."""
+    wanted = set(change.removed_blobs)
+    channels = {channel for _, channel, _ in wanted}
+    if not wanted:
+        return
+    keys = [one.key for one in removed]
+    found = (
+        rows.checkpoints_at(keys, body=True, values=channels)
+        if keys
+        else rows.checkpoints(change.thread_id, body=True, values=channels)
+    )
+    for one in found:
+        for place in _named(one) & wanted:
+            blob = (one.blobs or {}).get(place[1])
+            if blob is not None and blob.value is not None:
+                wanted.discard(place)
+                yield NewBlob(*place, blob.value)
+        if not wanted:
+            return
+
+
+def _named(one: Checkpoint) -> set[tuple[str, str, str]]:
+    """Return the values that a checkpoint names, each as (namespace, channel, version)."""
+    from ckpt_cli.core.state import read_body
+
+    return {
+        (one.key.checkpoint_ns, channel, str(version))
+        for channel, version in read_body(one).versions.items()
+    }
