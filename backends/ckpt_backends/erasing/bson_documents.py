@@ -79,7 +79,7 @@ class _Editor:
 
     def _text(self, stored: bytes, spot: Spot) -> bytes:
         text = stored[4:-1].decode("utf-8", "surrogatepass")
-        made = self._erasure.replaced(text)
+        made = spot.replaced(text, self._erasure)
         if made is text:
             return stored
         self._changed.steps.append(spot.steps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ckpt_backends.erasing.erasure import Erasure, ScalarPlace, Step, Steps
+from ckpt_backends.erasing.erasure import MARKER, Erasure, ScalarPlace, Step, Steps
 from ckpt_backends.erasing.shapes import ANY, Shape
 
 
@@ -32,6 +32,12 @@ class Spot:
             if one.steps and one.steps[0] == step
         )
         return Spot(shape, (*self.steps, step if shown is None else shown), left)
+
+    def replaced(self, text: str, erasure: Erasure) -> str:
+        """A text at this place without what is erased; the same object if nothing is."""
+        if any(not one.steps and one.is_at(text) for one in self.scalars):
+            return MARKER
+        return erasure.replaced(text)
 
     def inside(self, shape: Shape) -> Spot:
         """The contents of an object, which have the same path."""

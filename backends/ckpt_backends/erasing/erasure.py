@@ -15,15 +15,15 @@ SHORTEST_PART = 8
 
 Step: TypeAlias = str | int
 Steps: TypeAlias = tuple[Step, ...]
-Scalar: TypeAlias = bool | int | float
+Scalar: TypeAlias = bool | int | float | str
 
 
 @dataclass(frozen=True, slots=True)
 class ScalarPlace:
-    """A number or boolean that is erased where it stands, and nowhere else."""
+    """A number, boolean or short text that is erased where it stands, and nowhere else."""
 
     steps: Steps
-    """From the root of a value to the number."""
+    """From the root of a value to it."""
     value: Scalar
 
     def is_at(self, found: object) -> bool:
@@ -32,13 +32,13 @@ class ScalarPlace:
 
     @property
     def marker(self) -> Scalar:
-        """What the value becomes: 0 or false."""
-        return type(self.value)()
+        """What the value becomes: 0, false or a text."""
+        return MARKER if isinstance(self.value, str) else type(self.value)()
 
 
 @dataclass(frozen=True)
 class Erasure:
-    """Texts to erase wherever they are, and numbers to erase at their places."""
+    """Texts to erase wherever they are, and values to erase at their places."""
 
     texts: frozenset[str]
     scalars: tuple[ScalarPlace, ...] = ()

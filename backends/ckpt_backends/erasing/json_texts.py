@@ -130,7 +130,7 @@ class _Editor:
             self._object(node.entries, spot)
         elif self._text.startswith('"', node.start):
             stored = json.loads(self._text[node.start : node.end], strict=False)
-            made = self._erasure.replaced(stored)
+            made = spot.replaced(stored, self._erasure)
             if made is not stored:
                 self._put(node.start, node.end, made, spot)
         else:

@@ -86,7 +86,7 @@ class _Editor:
             text = stored.decode("utf-8", "surrogatepass")
         except UnicodeDecodeError:
             return self._binary(pos, start, end, spot)
-        made = self._erasure.replaced(text)
+        made = spot.replaced(text, self._erasure)
         if made is text:
             return self._data[pos:end]
         self._changed.steps.append(spot.steps)
