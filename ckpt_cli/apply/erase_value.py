@@ -86,9 +86,8 @@ def kept_places(side: ErasingSide, plan: EraseValuePlan) -> Iterator[Remaining]:
     found: dict[str, None] = {}
     for row in side.rows.rows(plan.thread_id):
         for name, cell in row.cells.items():
-            if isinstance(cell, str):
-                cell = cell.encode("utf-8", "surrogatepass")
-            if isinstance(cell, bytes) and plan.erasure.hits(cell):
+            data = cell.encode("utf-8", "surrogatepass") if isinstance(cell, str) else cell
+            if isinstance(data, bytes) and plan.erasure.hits(data):
                 found[f"{row.table}.{name}"] = None
     side.rows.refresh()
     for place in found:
