@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from langgraph.types import Command
 
 from ckpt_backends.errors import NotFound, Refused, StoreChanged
-from ckpt_backends.testing.harness import Harness
 from tests.erase.value_canary import (
     OTHER,
     SECRET,
     THREAD,
     TWIN,
     ask,
-    config_of,
     erase,
-    graph_of,
     history,
     places_of,
     replaced,
+    resumed,
     skeleton,
 )
 from tests.harness.sqlite import SqliteHarness
@@ -34,15 +30,6 @@ def harness(tmp_path: Path) -> Iterator[SqliteHarness]:
     with SqliteHarness(tmp_path, None) as made:
         ask(made, THREAD, SECRET)
         yield made
-
-
-def resumed(harness: Harness, thread_id: str) -> Any:
-    """Answer the question of a thread. Returns the state at its end."""
-    with harness.saver() as saver:
-        graph = graph_of(saver)
-        config = config_of(thread_id, "x")
-        found = graph.invoke(Command(resume="yes"), config, **harness.run_options)
-        return {name: one for name, one in found.items() if name != "__interrupt__"}
 
 
 def test_a_secret_is_gone_and_the_graph_goes_on(harness: SqliteHarness, tmp_path: Path) -> None:

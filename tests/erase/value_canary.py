@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypedDict
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
-from langgraph.types import interrupt
+from langgraph.types import Command, interrupt
 
 from ckpt_backends.erasing.erasure import MARKER
 from ckpt_backends.registry import open_store
@@ -169,3 +169,12 @@ def history(harness: Harness, thread_id: str) -> list[Any]:
 
 def _config(thread_id: str) -> Any:
     return {"configurable": {"thread_id": thread_id}}
+
+
+def resumed(harness: Harness, thread_id: str) -> Any:
+    """Answer the question of a thread. Returns the state at its end."""
+    with harness.saver() as saver:
+        graph = graph_of(saver)
+        config = config_of(thread_id, "x")
+        found = graph.invoke(Command(resume="yes"), config, **harness.run_options)
+        return {name: one for name, one in found.items() if name != "__interrupt__"}
