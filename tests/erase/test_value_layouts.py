@@ -44,11 +44,14 @@ def test_a_secret_is_in_no_row_and_the_graph_goes_on(
         rows = harness.rows(OTHER)
         before, ids = history(harness, THREAD), skeleton(harness.url, THREAD)
         assert places_of(harness.url, THREAD)
+        assert before[0][1]["card"]
         done = erase(harness.url, f"{THREAD}:card.password")
         assert done["places"]
         assert places_of(harness.url, THREAD) == []
         assert skeleton(harness.url, THREAD) == ids
-        assert history(harness, THREAD) == replaced(before)
         assert harness.rows(OTHER) == rows
         assert ckpt("-s", harness.url, "doctor", "--deep", THREAD).code == 0
-        assert resumed(harness, THREAD) == resumed(harness, TWIN)
+        if not harness.values_only:  # else the library has its own copy
+            assert history(harness, THREAD) == replaced(before)
+            if harness.has_writes:
+                assert resumed(harness, THREAD) == resumed(harness, TWIN)

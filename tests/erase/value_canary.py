@@ -149,13 +149,13 @@ def history(harness: Harness, thread_id: str) -> list[Any]:
     """Return the states of a thread, as the official library reads them."""
     with harness.saver() as saver:
         graph = graph_of(saver)
-        if not harness.has_history:
+        if not (harness.has_history and harness.has_writes):
             states: Iterator[Any] | Sequence[Any] = [graph.get_state(_config(thread_id))]
         else:
             states = graph.get_state_history(_config(thread_id))
         return [
             (
-                one.config["configurable"]["checkpoint_id"],
+                one.config["configurable"].get("checkpoint_id"),
                 dict(one.values),
                 one.next,
                 [
