@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from ckpt_backends.erasing.erasure import Erasure, ScalarPlace
+from ckpt_backends.erasing.stored import StoredValue, ValueKind
+from ckpt_backends.erasing.thread import ThreadEraser
 from ckpt_backends.errors import NotFound, Refused, StoreChanged
+from ckpt_backends.model import TypedBytes
 from tests.erase.value_canary import (
     OTHER,
     SECRET,
@@ -106,3 +111,15 @@ def test_nothing_is_written_if_the_thread_moved(
     with pytest.raises(StoreChanged):
         erase(harness.url, f"{THREAD}:card.password")
     assert places_of(harness.url, THREAD)
+
+
+def test_numbers_in_metadata_of_earlier_releases_are_erased() -> None:
+    metadata = {"source": "loop", "writes": {"login": {"pin": 4711, "other": 4711}}, "step": 4711}
+    erasure = Erasure(frozenset(), (ScalarPlace(("pin",), 4711),))
+    eraser = ThreadEraser("sqlite", erasure, None)
+    stored = TypedBytes("json", json.dumps(metadata).encode())
+    made = eraser.erased(StoredValue(ValueKind.METADATA, stored, "here"))
+    assert json.loads(made.data) == {
+        **metadata,
+        "writes": {"login": {"pin": 0, "other": 4711}},
+    }

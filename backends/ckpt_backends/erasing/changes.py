@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ckpt_backends.erasing.erasure import MARKER, Erasure, ScalarPlace, Step, Steps
+from ckpt_backends.erasing.erasure import ANY_STEP, MARKER, Erasure, ScalarPlace, Step, Steps
 from ckpt_backends.erasing.shapes import ANY, Shape
 
 
@@ -29,7 +29,7 @@ class Spot:
         left = tuple(
             ScalarPlace(one.steps[1:], one.value)
             for one in self.scalars
-            if one.steps and one.steps[0] == step
+            if one.steps and one.steps[0] in (step, ANY_STEP)
         )
         return Spot(shape, (*self.steps, step if shown is None else shown), left)
 

@@ -13,6 +13,9 @@ MARKER = "[erased]"
 SHORTEST_PART = 8
 """Texts with at least so many characters are erased inside of longer texts, too."""
 
+ANY_STEP = -1
+"""In a path: any entry of a map or list."""
+
 Step: TypeAlias = str | int
 Steps: TypeAlias = tuple[Step, ...]
 Scalar: TypeAlias = bool | int | float | str

@@ -11,7 +11,7 @@ from ckpt_backends.changes.rows import Row
 from ckpt_backends.codec.values import CHANNELS
 from ckpt_backends.encryption import NO_KEY, is_encrypted
 from ckpt_backends.erasing.changes import ChangedPlaces, Spot
-from ckpt_backends.erasing.erasure import Erasure, ScalarPlace, Step, Steps
+from ckpt_backends.erasing.erasure import ANY_STEP, Erasure, ScalarPlace, Step, Steps
 from ckpt_backends.erasing.shapes import ANY, BODY, METADATA, Shape
 from ckpt_backends.erasing.stored import RowRewrite, StoredValue, ValueKind
 from ckpt_backends.erasing.values import erased_value
@@ -29,6 +29,7 @@ from ckpt_backends.transfer.routes import parts_of_rows, row_editor
 from ckpt_backends.transfer.sealing import WithKeys, place_of
 
 _WHOLE, _METADATA = "checkpoint", "metadata"
+_NODE_WRITES = "writes"
 _INPUT = "__start__"
 """The channel whose value is a dict of the input of each channel."""
 _SHAPES: dict[ValueKind, Shape] = {
@@ -219,11 +220,13 @@ class ThreadEraser:
         """Where a value begins, with the numbers that are erased in it."""
         shape = _SHAPES[stored.kind]
         if stored.kind is ValueKind.BODY:
-            return Spot(shape, (), self._in_body((CHANNELS,)))
+            return Spot(shape, (), self._below((CHANNELS,)))
         if stored.kind is ValueKind.WHOLE:
-            return Spot(shape, (), self._in_body((_WHOLE, CHANNELS)))
+            in_metadata = self._below((_METADATA, _NODE_WRITES, ANY_STEP))
+            return Spot(shape, (), (*self._below((_WHOLE, CHANNELS)), *in_metadata))
         if stored.kind is ValueKind.METADATA:
-            return Spot(shape)
+            # Up to LangGraph 0.5, metadata have what each node wrote.
+            return Spot(shape, (), self._below((_NODE_WRITES, ANY_STEP)))
         before: tuple[Step, ...] = (2,) if stored.kind is ValueKind.WHOLE_WRITE else ()
         scalars = [
             ScalarPlace((*before, *one.steps[1:]), one.value)
@@ -236,8 +239,8 @@ class ThreadEraser:
             ]
         return Spot(shape, () if before else (stored.channel,), tuple(scalars))
 
-    def _in_body(self, before: tuple[Step, ...]) -> tuple[ScalarPlace, ...]:
-        """The numbers in a body: those of channels, and the same in the input."""
+    def _below(self, before: Steps) -> tuple[ScalarPlace, ...]:
+        """The places below the values of channels, and the same in the input."""
         return tuple(
             ScalarPlace((*before, *inner, *one.steps), one.value)
             for one in self._erasure.scalars
