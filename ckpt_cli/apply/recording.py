@@ -17,7 +17,7 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.operations.journal import Journal
 from ckpt_cli.operations.log import OperationLog
-from ckpt_cli.operations.place import place_of
+from ckpt_cli.operations.place import place_of, store_text
 from ckpt_cli.operations.record import MOST_THREADS, Operation
 from ckpt_cli.operations.steps import AppliedChange, OperationStep
 from ckpt_cli.plans.reversal import reversal_of
@@ -57,7 +57,7 @@ class Recorder:
             at=self.now,
             user=self.user,
             action=action,
-            store=str(self.url),
+            store=store_text(self.url),
             place=place_of(self.url),
             reason=reason,
             command=self.command,
@@ -129,8 +129,11 @@ class Recording:
             [OperationStep(change.thread_id, done, None if back is None else AppliedChange(back))]
         )
 
-    def not_done(self, thread_ids: Iterable[str]) -> None:
-        """Record that steps of the last call of `intend` were not carried out after all."""
+    def not_done(self, thread_ids: Iterable[str | None]) -> None:
+        """Record that steps of the last call of `intend` were not carried out after all.
+
+        None stands for steps of long-term memory.
+        """
         missed = set(thread_ids)
         first = self._steps
         numbers = [n for n, one in enumerate(self._batch, first) if one.thread_id in missed]
@@ -145,7 +148,7 @@ class Recording:
 
     def stop(self, error: CkptError) -> None:
         """End after an error before which the last step was not carried out."""
-        self.not_done([one.thread_id for one in self._batch if one.thread_id is not None])
+        self.not_done([one.thread_id for one in self._batch])
         self._end(ended=error.message)
 
     def finish(self, ended: str = "") -> None:

@@ -91,12 +91,17 @@ def close_journal(log: OperationLog, path: Path, *, keep: bool) -> None:
         path.unlink(missing_ok=True)
 
 
+def steps_path(log: OperationLog, op: str) -> Path:
+    """Return where the steps of an operation are kept."""
+    return log.folder / "steps" / f"{op}.ndjson"
+
+
 def steps_of(log: OperationLog, op: str) -> Iterator[OperationStep]:
     """Yield the steps that an operation carried out, in their order.
 
     Raises `UsageError` if they are not kept, or damaged.
     """
-    yield from read_steps(log.folder / "steps" / f"{op}.ndjson")
+    yield from read_steps(steps_path(log, op))
 
 
 def read_steps(path: Path) -> Iterator[OperationStep]:
