@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ckpt_backends.changes.bundle import Bundle
 from ckpt_backends.changes.rows import Restored
@@ -12,7 +12,10 @@ from ckpt_backends.open_for_writing import open_writable_memory
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.apply.copy_between import ThreadCopier
+from ckpt_cli.apply.recording import Recording
 from ckpt_cli.apply.writable import refuse_copy, writable_store
+from ckpt_cli.operations.steps import OperationStep, RowsAdded, RowsRemoved, RowsRestored
+from ckpt_cli.plans.additions import ThreadKeys, keys_of, removal_of_added
 from ckpt_cli.plans.archived_thread import ArchiveSides, refusing_malformed, restored_of
 
 
@@ -52,25 +55,65 @@ class RestoreReport:
 def restore_threads(
     url: StoreUrl,
     bundles: Iterable[Bundle],
-    readers: Iterable[Store],
+    rows: Store,
     sides_of: Callable[[Bundle], ArchiveSides | None],
+    recording: Recording,
 ) -> RestoreReport:
     """Restore archived threads. Raises what `open_writable` raises.
 
-    `sides_of` returns None for an archive of the store's own layout, which is restored row for row.
+    `rows` reads the store. `sides_of` returns None for an archive of the store's own layout, which
+    is restored row for row.
     """
     report = RestoreReport()
-    with writable_store(url, readers) as writable:
+    with writable_store(url, [rows]) as writable:
 
         def restore(bundle: Bundle) -> Restored:
             sides = sides_of(bundle)
-            if sides is None:
-                return writable.restore(bundle.rows())
-            return _converted(bundle, sides, writable)
+            step = _Restoring(rows, bundle, is_own=sides is None)
+            recording.intend([step.planned])
+            try:
+                if sides is None:
+                    done = writable.restore(bundle.rows())
+                else:
+                    done = _converted(bundle, sides, writable)
+            except CkptError as error:
+                recording.failed(error)
+                raise
+            recording.came_out({step.thread_id: step.carried_out() if done.added else None})
+            return done
 
         for one in bundles:
             report.add(one, restore)
     return report
+
+
+class _Restoring:
+    """The step of one archived thread."""
+
+    def __init__(self, rows: Store, bundle: Bundle, *, is_own: bool) -> None:
+        self.thread_id = bundle.header.thread_id or ""
+        self._rows = rows
+        self._before = keys_of(rows, self.thread_id)
+        # In a file that is not in WAL mode, an open read would block the writer.
+        rows.refresh()
+        self.planned = OperationStep(
+            self.thread_id,
+            RowsRestored(bundle.path.absolute(), bundle.digest) if is_own else _added(self._before),
+            None,
+        )
+
+    def carried_out(self) -> OperationStep:
+        """Return the step with what takes it back, if anything does."""
+        try:
+            back = removal_of_added(self._rows, self.thread_id, self._before)
+        except CkptError:  # the thread is restored all the same
+            back = None
+        self._rows.refresh()
+        return replace(self.planned, back=None if back is None else RowsRemoved(back))
+
+
+def _added(before: ThreadKeys) -> RowsAdded:
+    return RowsAdded(len(before.checkpoints), before.number_of_writes)
 
 
 def _converted(bundle: Bundle, sides: ArchiveSides, writable: WritableStore) -> Restored:

@@ -9,9 +9,16 @@ from typing import Any
 
 from ckpt_backends import shell
 from ckpt_backends.changes.change import Change
+from ckpt_cli.operations.memory_parts import (
+    ItemEdited,
+    ItemsAdded,
+    ItemsRemoved,
+    ItemsRestored,
+)
 from ckpt_cli.operations.steps import (
     AppliedChange,
     OperationStep,
+    RowsAdded,
     RowsRemoved,
     RowsRestored,
     StepPart,
@@ -190,6 +197,16 @@ def part_text(part: StepPart) -> str:
             return f"remove {what}: {', '.join(numbers)}"
         case RowsRestored(bundle):
             return f"restore the rows of '{bundle}'"
+        case RowsAdded():
+            return "add rows from another store"
+        case ItemsRemoved(items):
+            return f"remove {counted(len(items), 'item')} of long-term memory"
+        case ItemsRestored(bundle, _, number):
+            return f"restore {counted(number, 'item')} of long-term memory of '{bundle}'"
+        case ItemsAdded(keys):
+            return f"add {counted(len(keys), 'item')} to long-term memory"
+        case ItemEdited(key):
+            return f"edit item '{key.key}' of long-term memory"
 
 
 def _change_text(change: Change) -> str:
