@@ -17,7 +17,7 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.operations.journal import Journal
 from ckpt_cli.operations.log import OperationLog
-from ckpt_cli.operations.place import place_of
+from ckpt_cli.operations.place import place_of, store_text
 from ckpt_cli.operations.record import MOST_THREADS, Operation
 from ckpt_cli.operations.steps import AppliedChange, OperationStep
 from ckpt_cli.plans.reversal import reversal_of
@@ -57,7 +57,7 @@ class Recorder:
             at=self.now,
             user=self.user,
             action=action,
-            store=str(self.url),
+            store="",
             place="",
             reason=reason,
             command=self.command,
@@ -122,7 +122,9 @@ class Recording:
         try:
             if self._journal is None:
                 # A copy may have made the store since the operation began.
-                self.planned = replace(self.planned, place=place_of(self.url))
+                self.planned = replace(
+                    self.planned, store=store_text(self.url), place=place_of(self.url)
+                )
                 self._journal = Journal(OperationLog.of_user(), self.planned)
             self._journal.intend(steps)
         except UsageError as error:
