@@ -66,6 +66,7 @@ COMMANDS = {
     "fork": CommandRef("fork:fork", "Fork a branch or a new thread from a checkpoint.", CHANGE),
     "repair": CommandRef("repair:COMMANDS", "Mend messages, values or answers.", CHANGE),
     "undo": CommandRef("undo:undo", "Undo the last rollback, fork or repair.", CHANGE),
+    "apply": CommandRef("apply:apply", "Carry out a saved plan.", CHANGE),
     "purge": CommandRef(
         "purge:purge", "Remove old threads, or prune old checkpoints inside them.", CLEAN
     ),

@@ -6,7 +6,9 @@ from typing import Annotated
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.commands.apply_plan import show_and_apply, write
+from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.options import DryRun, Force, Yes, argument
+from ckpt_cli.plans.plan_facts import change_fact
 from ckpt_cli.plans.undo import plan_undo
 from ckpt_cli.plans.undo_values import ValuesUndo, forget_repair, plan_values_undo
 from ckpt_cli.render.repair import VALUES_UNDO_COLUMNS, values_undo_lines, values_undo_record
@@ -15,6 +17,7 @@ from ckpt_cli.session import Session
 from ckpt_cli.threads.target import find_thread
 
 
+@plannable("undo")
 def undo(
     session: Session,
     thread: Annotated[str, argument("THREAD", "Thread id.")],
@@ -45,6 +48,8 @@ def undo(
 
 def _undo_values(session: Session, found: ValuesUndo, *, dry_run: bool, yes: bool) -> None:
     """Take back the values that a repair stored."""
+    if session.review is not None:
+        session.review.see(change_fact(found.change))
     output = session.output
 
     def show() -> None:

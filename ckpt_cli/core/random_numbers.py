@@ -13,17 +13,19 @@ from contextvars import ContextVar
 from uuid import UUID
 
 _BITS_OF_ID = 128
-_numbers: ContextVar[random.Random] = ContextVar("numbers", default=random.SystemRandom())
+_SYSTEM = random.SystemRandom()
+_seed: ContextVar[str | None] = ContextVar("seed", default=None)
+_numbers: ContextVar[random.Random] = ContextVar("numbers")
 
 
 def random_bits(number: int) -> int:
     """Return an integer of at most this number of random bits."""
-    return _numbers.get().getrandbits(number)
+    return _numbers.get(_SYSTEM).getrandbits(number)
 
 
 def random_fraction() -> float:
     """Return a number from 0 up to 1."""
-    return _numbers.get().random()
+    return _numbers.get(_SYSTEM).random()
 
 
 def random_id() -> str:
@@ -39,8 +41,21 @@ def new_seed() -> str:
 @contextmanager
 def seeded(seed: str) -> Iterator[None]:
     """Draw all random numbers from a seed: the same seed gives the same numbers."""
-    token = _numbers.set(random.Random(seed))  # noqa: S311 - ids need not be secret
+    numbers = _numbers.set(random.Random(seed))  # noqa: S311 - ids need not be secret
+    named = _seed.set(seed)
     try:
         yield
     finally:
-        _numbers.reset(token)
+        _seed.reset(named)
+        _numbers.reset(numbers)
+
+
+@contextmanager
+def seeded_for(name: str) -> Iterator[None]:
+    """Draw them from a seed of this name, if there is a seed: whatever was drawn before."""
+    seed = _seed.get()
+    if seed is None:
+        yield
+        return
+    with seeded(f"{seed}/{name}"):
+        yield
