@@ -91,8 +91,8 @@ def delete(session: Session, options: ThreadDeleteOptions) -> None:
         named = ", ".join(f"'{name}'" for name in missing)
         raise NotFound(f"no thread{'s' if len(missing) > 1 else ''} {named}", hint=_HINT)
     with TemporaryFolder() as folder:
-        given = {"archive": options.archive, "sign_key": options.sign_key}
-        plan = saved_removal(session, "threads delete", options.plan_out, folder, found, given)
+        how = {"archive": options.archive, "sign_key": options.sign_key}
+        plan = saved_removal(session, "threads delete", options.plan_out, folder, found, how)
         report = show_and_remove(session, plan, terms, receipt=True)
     if report.skipped:
         said = f"not deleted: {', '.join(report.skipped)} changed meanwhile"

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from ckpt_backends import shell
 from ckpt_backends.errors import PartlyDone, UsageError
+from ckpt_cli import __version__
+from ckpt_cli.ending import ReaderGone
 from ckpt_cli.options import option
 from ckpt_cli.session import Session
 
@@ -114,6 +116,7 @@ def _save(
         store=_store(session, is_needed=target is None),
         layout="",
         made_at=session.now,
+        by=__version__,
         command=_command(session),
         reason=values.get("reason"),
         seed=new_seed(),
@@ -122,16 +125,17 @@ def _save(
         target=NO_STORE if target is None else PlannedStore.of(session.names.url_of(target)),
     )
     only_shown = {"dry_run": True} if terms.writes is None else {terms.writes: False}
-    partly: PartlyDone | None = None
+    ended: PartlyDone | ReaderGone | None = None
     with seeded(header.seed), writing_plan(path, header) as review:
         session.review = review
         try:
             command(session, **{**values, **only_shown})
-        except PartlyDone as error:
-            partly = error
+        except (PartlyDone, ReaderGone) as error:
+            # The plan is complete before it is shown.
+            ended = error
     _note_saved(session, path)
-    if partly is not None:
-        raise partly
+    if ended is not None:
+        raise ended
 
 
 def saved_removal(
@@ -159,6 +163,7 @@ def saved_removal(
         store=PlannedStore.of(session.names.store_url),
         layout=session.store.describe().layout,
         made_at=session.now,
+        by=__version__,
         command=_command(session),
         reason=given.get("reason"),
         options=_stored_options(given, without=_KEYS_OF_REMOVAL),

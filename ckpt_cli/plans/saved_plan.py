@@ -25,7 +25,6 @@ from ckpt_backends.discovery import backend_of
 from ckpt_backends.errors import UsageError
 from ckpt_backends.files.regular_file import open_regular
 from ckpt_backends.url import StoreUrl
-from ckpt_cli import __version__
 from ckpt_cli.operations.place import place_of
 
 FORMAT = 1
@@ -88,7 +87,7 @@ class PlanHeader:
     """The options that were given and are not stored, such as the file of a key."""
     target: PlannedStore = NO_STORE
     """Where it copies to."""
-    by: str = __version__
+    by: str = ""
     """The release of `ckpt` that made it."""
 
     def check_layout(self, path: Path, layout: str) -> None:
