@@ -231,7 +231,7 @@ def _remove(
     session.review = AppliedRemoval(plan.header)
     check_unmoved(session.store, found.threads())
     receipt = plan.header.action == "threads delete"
-    report = show_and_remove(session, found, terms, receipt=receipt)
+    report = show_and_remove(session, found, terms, plan.header.action, receipt=receipt)
     if report.skipped:
         named = ", ".join(report.skipped)
         said = f"not removed: {named} changed meanwhile"

@@ -93,7 +93,7 @@ def delete(session: Session, options: ThreadDeleteOptions) -> None:
     with TemporaryFolder() as folder:
         how = {"archive": options.archive, "sign_key": options.sign_key}
         plan = saved_removal(session, "threads delete", options.plan_out, folder, found, how)
-        report = show_and_remove(session, plan, terms, receipt=True)
+        report = show_and_remove(session, plan, terms, "threads delete", receipt=True)
     if report.skipped:
         said = f"not deleted: {', '.join(report.skipped)} changed meanwhile"
         raise (PartlyDone if report.sums.threads else StoreChanged)(said, hint=_AGAIN)

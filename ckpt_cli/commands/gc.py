@@ -62,4 +62,4 @@ def gc(
         seen = progress(found, total=None, label="looking for orphans")
         options = {"archive": archive, "sign_key": sign_key, "batch": batch}
         plan = saved_removal(session, "gc", plan_out, folder, seen, options)
-        show_and_remove(session, plan, terms)
+        show_and_remove(session, plan, terms, "gc")

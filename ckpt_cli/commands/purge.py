@@ -149,7 +149,7 @@ def purge(session: Session, options: PurgeOptions) -> None:
             found = saved_removal(
                 session, "purge", options.plan_out, folder, seen, options.of_removal
             )
-        show_and_remove(session, found, terms)
+        show_and_remove(session, found, terms, "purge")
 
 
 def _oldest(session: Session, older_than: str | None, *, expired: bool) -> Any:

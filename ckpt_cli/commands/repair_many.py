@@ -17,6 +17,7 @@ from ckpt_backends.errors import (
     Unreadable,
     Unsupported,
 )
+from ckpt_cli.apply.recording import Recording
 from ckpt_cli.apply.stopping import collected_signals
 from ckpt_cli.apply.writable import applying, refuse_copy
 from ckpt_cli.commands.apply_plan import confirm
@@ -47,9 +48,17 @@ _OF_ONE_THREAD = (Refused, StoreChanged, Unreadable, Unsupported, NotFound)
 
 
 def repair_many(
-    session: Session, targets: RepairTargets, plan: PlanOne, *, dry_run: bool, yes: bool
+    session: Session,
+    targets: RepairTargets,
+    plan: PlanOne,
+    *,
+    dry_run: bool,
+    yes: bool,
+    reason: str | None = None,
 ) -> None:
     """Repair the threads that need it; those that moved or are refused are skipped.
+
+    All of it is one operation, recorded with `reason`.
 
     Raises `PartlyDone` if some were skipped, and `StoreChanged` or `Refused` if all were.
     """
@@ -68,7 +77,9 @@ def repair_many(
         ids = [one for one in ids if one[0] in heads]
         if ids and not yes:
             confirm(f"Repair {counted(len(ids), 'thread')}?")
-    done, stopped, caught = _apply(session, ids, plan, heads)
+    with session.recorder.operation("repair", reason=reason) as recording:
+        done, stopped, caught = _apply(session, ids, plan, heads, recording)
+        recording.finish(stopped)
     outcomes = [*(one for one in outcomes if one.state == "skipped"), *done]
     _show(session, outcomes, dry_run=False)
     if not outcomes:
@@ -114,7 +125,7 @@ def _plan_one(
 
 def _fact(session: Session, found: ThreadRepair) -> dict[str, Any]:
     """Return what a saved plan says of the repair of a thread."""
-    return change_fact(sealed_change(found.change, session.opening.key()))
+    return change_fact(sealed_change(found.change, session.opening.key()), session.rows)
 
 
 def _apply(
@@ -122,6 +133,7 @@ def _apply(
     ids: Sequence[_Target],
     plan: PlanOne,
     heads: Mapping[str, Mapping[str, str]] | None,
+    recording: Recording,
 ) -> tuple[list[RepairOutcome], str, int | None]:
     """Plan each thread as it is now, and carry it out.
 
@@ -133,7 +145,15 @@ def _apply(
         return done, "", None
     inference = TriggerInference(session.store)
     readers = (session.store, session.rows)
-    opened = applying(session.names.store_url, readers, session.opening.key())
+    key = session.opening.key()
+
+    def carry_out(change: Change) -> None:
+        change = sealed_change(change, key)
+        recording.intend_change(change, session.rows)
+        apply(change)
+        recording.done()
+
+    opened = applying(session.names.store_url, readers)
     with opened as apply, collected_signals() as caught:
         for number, target in enumerate(progress(ids, total=len(ids), label="repairing")):
             if caught:
@@ -142,10 +162,11 @@ def _apply(
             try:
                 found = _plan_one(session, target, plan, inference)
                 if isinstance(found, ThreadRepair):
-                    found = _carried_out(found, apply, heads)
+                    found = _carried_out(found, carry_out, heads, recording)
                 elif found is None and heads is not None:
                     found = RepairOutcome(target[0], "skipped", reason=_MOVED, is_moved=True)
             except CkptError as error:
+                recording.failed(error)
                 if not any(one.state == "repaired" for one in done):
                     raise
                 return done, f"{error.message}; {counted(len(ids) - number, 'thread')} left", None
@@ -158,6 +179,7 @@ def _carried_out(
     found: ThreadRepair,
     apply: Callable[[Change], None],
     heads: Mapping[str, Mapping[str, str]] | None,
+    recording: Recording,
 ) -> RepairOutcome:
     if heads is not None and dict(found.change.heads) != heads[found.thread_id]:
         return RepairOutcome(found.thread_id, "skipped", reason=_MOVED, is_moved=True)
@@ -165,6 +187,7 @@ def _carried_out(
         found.record()
         apply(found.change)
     except (StoreChanged, Refused, Unsupported) as error:
+        recording.failed(error)
         return _skipped(found.thread_id, error)
     return _outcome(found, "repaired")
 

@@ -95,7 +95,7 @@ def _store_again(
     """Store values again that a layout stores apart."""
     if session.review is not None:
         change = sealed_change(found.change, session.opening.key())
-        session.review.see(change_fact(change))
+        session.review.see(change_fact(change, session.rows))
     output = session.output
     if not dry_run:
         refuse_copy(session.names.store_url)

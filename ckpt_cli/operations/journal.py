@@ -17,10 +17,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from ckpt_backends.errors import UsageError
+from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.files.atomic_write import make_private_folder, sync_folder
 from ckpt_backends.files.regular_file import open_regular
-from ckpt_cli.operations.log import OperationLog, unwritable
+from ckpt_cli.operations.log import OperationLog, check_owner, unwritable
 from ckpt_cli.operations.record import Operation, from_record, to_record
 from ckpt_cli.operations.steps import OperationStep, step_from_record, step_record
 
@@ -91,12 +91,17 @@ def close_journal(log: OperationLog, path: Path, *, keep: bool) -> None:
         path.unlink(missing_ok=True)
 
 
+def steps_path(log: OperationLog, op: str) -> Path:
+    """Return where the steps of an operation are kept."""
+    return log.folder / "steps" / f"{op}.ndjson"
+
+
 def steps_of(log: OperationLog, op: str) -> Iterator[OperationStep]:
     """Yield the steps that an operation carried out, in their order.
 
     Raises `UsageError` if they are not kept, or damaged.
     """
-    yield from read_steps(log.folder / "steps" / f"{op}.ndjson")
+    yield from read_steps(steps_path(log, op))
 
 
 def read_steps(path: Path) -> Iterator[OperationStep]:
@@ -140,7 +145,8 @@ def _is_locked(path: Path) -> bool:
 def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the lines with their numbers; a last line that was cut off is left out."""
     try:
-        with open_regular(path) as file:
+        with open_regular(path, follow=False) as file:
+            check_owner(path, file)
             for number, line in enumerate(file):
                 if not line.endswith(b"\n"):
                     return
@@ -148,5 +154,7 @@ def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise UsageError(f"cannot read '{path}': {reason}") from error
+    except StoreUnavailable as error:
+        raise UsageError(error.message) from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"cannot read '{path}': a line is not JSON") from error

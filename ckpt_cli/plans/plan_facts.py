@@ -143,18 +143,9 @@ def writing_plan(path: Path, header: PlanHeader) -> Iterator[FactWriter]:
         raise unusable("write", path, error) from error
 
 
-def change_fact(change: Change) -> dict[str, Any]:
-    """Return what a plan says of a change: its digest, and some numbers for a reader."""
-    record = change_record(change)
-    text = json.dumps(record, separators=(",", ":"), sort_keys=True)
-    return {
-        "thread_id": change.thread_id,
-        "heads": dict(change.heads),
-        "adds": [one.key.checkpoint_id for one in change.checkpoints],
-        "removes": [key.checkpoint_id for key in change.removed or ()],
-        "copies": len(change.copies),
-        "sha256": sha256(text.encode()).hexdigest(),
-    }
+def record_digest(record: Mapping[str, Any]) -> str:
+    """Return a digest of a JSON object."""
+    return sha256(json.dumps(record, separators=(",", ":"), sort_keys=True).encode()).hexdigest()
 
 
 class StoredRows(Protocol):
@@ -163,6 +154,22 @@ class StoredRows(Protocol):
     def rows(self, thread_id: str) -> Iterator[Row]:
         """All rows of a thread."""
         ...
+
+
+def change_fact(change: Change, rows: StoredRows) -> dict[str, Any]:
+    """Return what a plan says of a change: its digest, and some facts for a reader.
+
+    `rows` is the store as stored: what the change copies is only named in it.
+    """
+    sources = sorted({one.source.thread_id for one in change.copies})
+    return {
+        "thread_id": change.thread_id,
+        "heads": dict(change.heads),
+        "adds": [one.key.checkpoint_id for one in change.checkpoints],
+        "removes": [key.checkpoint_id for key in change.removed or ()],
+        "copies": {one: rows_digest(rows.rows(one)) for one in sources},
+        "sha256": record_digest(change_record(change)),
+    }
 
 
 def thread_fact(thread_id: str, **stores: StoredRows | None) -> dict[str, Any]:
