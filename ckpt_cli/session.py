@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ckpt_cli.api.thread import ThreadHandle
     from ckpt_cli.apply.recording import Recorder
     from ckpt_cli.output import Output
+    from ckpt_cli.plans.plan_facts import PlanReview
     from ckpt_cli.threads.opening import Opening
     from ckpt_cli.threads.target import TargetArguments
 
@@ -32,10 +33,12 @@ class Session:
         self.settings: dict[str, Any] = {}
         self._store: Store | None = None
         self.names = StoreNames(self.settings)
+        self.review: PlanReview | None = None
+        """The plan that this run saves, or that it applies; None in other runs."""
 
     @cached_property
     def now(self) -> datetime:
-        """Start time of this run, in UTC."""
+        """Start time of this run, in UTC; of a run that applies a plan, when that was made."""
         return datetime.now(UTC)
 
     @cached_property
@@ -146,7 +149,11 @@ class Session:
         from ckpt_cli.apply.recording import Recorder
         from ckpt_cli.operations.command_text import command_text, user_name
 
-        return Recorder(url, user_name(), command_text(self.argv), self.now, self.note)
+        if self.review is None:
+            return Recorder(url, user_name(), command_text(self.argv), self.now, self.note)
+        self.review.check_complete()
+        command = self.review.header.command
+        return Recorder(url, user_name(), command, datetime.now(UTC), self.note)
 
     def _observer(self) -> ScanObserver:
         from ckpt_cli.diagnostics import ScanBar

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Annotated
 
 from ckpt_backends.url import StoreUrl
+from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.commands.undo_operation import check_place, undo_found
 from ckpt_cli.lazy import CommandRef
 from ckpt_cli.operations.journal import steps_of
@@ -102,6 +103,7 @@ def show(session: Session, op: Op) -> None:
     )
 
 
+@plannable("ops undo")
 def undo(
     session: Session,
     op: Annotated[
@@ -132,6 +134,7 @@ def undo(
     undo_found(session, found, action, dry_run=dry_run, yes=yes)
 
 
+@plannable("ops redo")
 def redo(
     session: Session,
     op: Annotated[
