@@ -12,6 +12,7 @@ from heapq import nsmallest
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ckpt_backends.changes.remains import UNKNOWN_REMAINS, Progress, Remains, silent
 from ckpt_backends.changes.rows import Row, own_rows, sql_key
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreUnavailable, Unsupported
@@ -222,6 +223,12 @@ class BaseWritableStore(WritableStore):
 
     def finish_removal(self) -> str:
         return ""
+
+    def begin_erasure(self) -> None:
+        """Nothing to prepare."""
+
+    def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:  # noqa: ARG002
+        return UNKNOWN_REMAINS
 
 
 def _literal(text: str) -> str:

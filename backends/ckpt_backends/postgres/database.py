@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ckpt_backends.base import OnConnection
+from ckpt_backends.changes.remains import Progress, Remains
 from ckpt_backends.model import Fault, Space
 from ckpt_backends.postgres.catalog import begin
 from ckpt_backends.postgres.changing import lock_tables, lock_thread, transaction
@@ -138,6 +139,18 @@ class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
         with explained(self._url):
             for table in tables:
                 self._connection.alone(f"VACUUM (ANALYZE) {table.replace('%%', '%')}")
+
+    def erase_remains(self, tables: Sequence[str], *, rewrite: bool, progress: Progress) -> Remains:
+        from ckpt_backends.postgres.erasing import erase_remains
+
+        names = [table.replace("%%", "%") for table in tables]
+        try:
+            with explained(self._url):
+                return erase_remains(
+                    self._connection, self._url, names, rewrite=rewrite, progress=progress
+                )
+        finally:
+            self._begun = False
 
     @property
     def _connection(self) -> PostgresConnection:

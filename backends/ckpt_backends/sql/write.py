@@ -13,6 +13,7 @@ from itertools import groupby
 
 from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
+from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Cell, Restored, Row
 from ckpt_backends.errors import Unsupported
@@ -141,6 +142,10 @@ class WritableSqlStore(BaseWritableStore):
 
     def vacuum(self) -> None:
         self._database.vacuum([table.sql for table in self._tables.all])
+
+    def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:
+        tables = [table.sql for table in self._tables.all]
+        return self._database.erase_remains(tables, rewrite=rewrite, progress=progress)
 
     def close(self) -> None:
         self._database.close()

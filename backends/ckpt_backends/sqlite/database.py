@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from ckpt_backends.changes.remains import Progress, Remains
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Fault, Space
 from ckpt_backends.shell import is_shown
@@ -149,6 +150,19 @@ class SqliteDatabase(WritableDatabase):
         with writing(self._url):
             self._has_removed = True
             self._alive().execute("VACUUM")
+
+    def erase_remains(
+        self,
+        tables: Sequence[str],  # noqa: ARG002
+        *,
+        rewrite: bool,  # noqa: ARG002
+        progress: Progress,
+    ) -> Remains:
+        from ckpt_backends.sqlite.erasing import erase_remains
+
+        self._has_removed = False
+        with writing(self._url):
+            return erase_remains(self._alive(), self._path, progress)
 
     def _alive(self) -> sqlite3.Connection:
         if self._connection is None:

@@ -25,6 +25,7 @@ from ckpt_backends.apps.three_table.layout import (
 from ckpt_backends.apps.three_table.read import ThreeTableStore
 from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, NewBlob, gone, moved
+from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.changes.removal import GONE, Inside, Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.errors import StoreChanged, UnknownLayout, Unsupported
@@ -110,6 +111,10 @@ class WritableThreeTableStore(BaseWritableStore):
 
     def vacuum(self) -> None:
         self._database.vacuum([self._tables.names[name] for name in _TABLES])
+
+    def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:
+        tables = [self._tables.names[name] for name in _TABLES]
+        return self._database.erase_remains(tables, rewrite=rewrite, progress=progress)
 
     def close(self) -> None:
         self._database.close()
