@@ -33,10 +33,11 @@ from ckpt_backends.errors import UsageError
 from ckpt_backends.url import VARIABLE, StoreUrl, is_almost_url, parse_url, printable_written
 from ckpt_cli.config import trust
 from ckpt_cli.config.confined import needs_trust
+from ckpt_cli.config.erase_rules import EraseRules, parse_erase_rules
 
 _TOP = frozenset({"default", "stores"})
 """Keys of the file."""
-_OWN = frozenset({"url", "reducers", "retention", "threads", "memory", "doctor"})
+_OWN = frozenset({"url", "reducers", "retention", "threads", "memory", "doctor", "erase"})
 """Keys of a profile. Any other key is a parameter of its URL, which the backend accepts or
 rejects.
 """
@@ -72,6 +73,8 @@ class Profile:
     """The store of the long-term memory of these threads."""
     ignored_codes: frozenset[str] = frozenset()
     """The codes of findings that `ckpt doctor` leaves out."""
+    erase_rules: EraseRules | None = None
+    """Where `ckpt erase` finds what belongs to a person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +278,7 @@ def _profile(path: Path, name: str, table: object) -> Profile:
         table.get("threads"),
         table.get("memory"),
         _ignored_codes(name, where, table.get("doctor", {})),
+        parse_erase_rules(name, where, table.get("erase")),
     )
 
 
