@@ -15,7 +15,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ckpt_backends.changes.remains import Remaining
+from ckpt_backends.changes.remains import BACKUPS, FREED_BLOCKS, Remaining, Remains
 from ckpt_backends.closing import Closing
 from ckpt_backends.files.atomic_write import sync_folder
 from ckpt_backends.files.regular_file import not_regular
@@ -31,7 +31,8 @@ class OldFiles(Closing):
     def __init__(self) -> None:
         self._held: dict[int, str] = {}
         """The name of each file by its descriptor."""
-        self._refused: list[Remaining] = []
+        self._done: dict[str, None] = {}
+        self._places: dict[Remaining, None] = {}
 
     def hold(self, path: Path) -> None:
         """Open a file before it is replaced or deleted. One that cannot be opened remains."""
@@ -39,23 +40,21 @@ class OldFiles(Closing):
             self._held[_opened(path)] = path.name
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
-            self._refused.append(_remaining(path.name, f"it cannot be overwritten: {reason}"))
+            self._places[_remaining(path.name, f"it cannot be overwritten: {reason}")] = None
 
-    def overwrite(self) -> tuple[tuple[str, ...], tuple[Remaining, ...]]:
-        """Overwrite the held files that have no name any more, and let go of all.
-
-        Returns the names of those that were overwritten, and those that remain.
-        """
-        done, places = [], self._refused
-        self._refused = []
+    def overwrite(self) -> None:
+        """Overwrite the held files that have no name any more, and let go of all."""
         for handle, name in self._held.items():
-            reason = _overwritten(handle)
-            if reason:
-                places.append(_remaining(name, reason))
+            if reason := _overwritten(handle):
+                self._places[_remaining(name, reason)] = None
             else:
-                done.append(name)
+                self._done[f"overwrite '{name}'"] = None
         self.close()
-        return tuple(done), tuple(places)
+
+    def remains(self) -> Remains:
+        """Overwrite the held files. Returns what was overwritten since the start, and what not."""
+        self.overwrite()
+        return Remains(tuple(self._done), (*self._places, FREED_BLOCKS, BACKUPS))
 
     def close(self) -> None:
         """Let go of the files without overwriting them."""

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 import pymysql
 
 from ckpt_backends.base import OnConnection
+from ckpt_backends.changes.remains import Progress, Remains
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Fault, Space
 from ckpt_backends.mysql.changing import lock, transaction, unsupported
@@ -192,3 +193,11 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
                 for _, _, kind, text in self._connection.alone(f"OPTIMIZE TABLE {table}"):
                     if str(kind).lower() == "error":
                         raise StoreUnavailable(f"cannot vacuum '{self._url}': {text}")
+
+    def erase_remains(self, tables: Sequence[str], *, rewrite: bool, progress: Progress) -> Remains:
+        from ckpt_backends.mysql.erasing import erase_remains
+
+        with explained(self._url):
+            return erase_remains(
+                self._connection, self._url, tables, rewrite=rewrite, progress=progress
+            )

@@ -14,6 +14,7 @@ from redis import exceptions
 
 from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, moved
+from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.errors import PartlyDone, Unsupported
@@ -100,6 +101,11 @@ class WritableRedisStore(BaseWritableStore):
             "Redis frees the memory of removed keys by itself",
             hint="leave --vacuum out; `redis-cli MEMORY PURGE` returns unused memory to the system",
         )
+
+    def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:  # noqa: ARG002
+        from ckpt_backends.redis.engine.erasing import erase_remains
+
+        return erase_remains(self._connection, self._url, progress)
 
     def close(self) -> None:
         self._connection.close()
