@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ckpt_backends.changes.remains import BACKUPS, FREED_BLOCKS, Remains
 from ckpt_backends.files.overwriting import OldFiles, overwrite_and_remove
 from tests.erase.canary import CANARY, OTHER, erase, fill, still_there
 from tests.harness.langgraph_dev import DevHarness
@@ -55,13 +56,13 @@ def test_a_link_is_not_followed(file: Path) -> None:
 
 def test_a_replaced_file_is_overwritten(file: Path) -> None:
     with OldFiles() as old, file.open("rb") as opened:
-        old.hold(file)
+        old.hold(file, "facts")
         replace(file)
         # The descriptor of this test would count as a reader.
         copy = os.open(f"/proc/self/fd/{opened.fileno()}", os.O_PATH)
         opened.close()
         remains = old.remains()
-        assert remains.done == ("overwrite 'facts.json'",)
+        assert remains.done == ("overwrite facts",)
         assert Path(f"/proc/self/fd/{copy}").read_bytes() == bytes(len(TEXT))
         os.close(copy)
     assert file.read_bytes() == b"new"
@@ -72,7 +73,7 @@ def test_a_file_that_is_being_read_is_left_alone(
 ) -> None:
     monkeypatch.setattr("ckpt_backends.files.overwriting._WAIT_SECONDS", 0.0)
     with OldFiles() as old, file.open("rb") as opened:
-        old.hold(file)
+        old.hold(file, "facts")
         replace(file)
         remains = old.remains()
         assert opened.read() == TEXT
@@ -81,8 +82,8 @@ def test_a_file_that_is_being_read_is_left_alone(
 
 def test_a_file_that_was_not_replaced_is_left_alone(file: Path) -> None:
     with OldFiles() as old:
-        old.hold(file)
-        assert old.remains().done == ()
+        old.hold(file, "facts")
+        assert old.remains() == Remains(places=(FREED_BLOCKS, BACKUPS))
     assert file.read_bytes() == TEXT
 
 

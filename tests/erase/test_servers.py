@@ -79,7 +79,15 @@ def test_postgres_rewrites_its_tables(postgres: PostgresHarness) -> None:
 
 def test_postgres_names_what_it_does_not_overwrite(postgres: PostgresHarness) -> None:
     fill(postgres)
-    remains = erase(postgres.url)
+    postgres.connection.execute('CREATE TABLE "Runs.2" (thread_id text)')
+    slot = f"slot_{postgres.connection.info.dbname.replace('-', '_')}"
+    postgres.connection.execute("SELECT pg_create_physical_replication_slot(%s)", [slot])
+    try:
+        remains = erase(postgres.url)
+    finally:
+        postgres.connection.execute("SELECT pg_drop_replication_slot(%s)", [slot])
+    assert remains.places[0].reason.startswith("Runs.2: ")
+    assert "replication slots" in {one.place for one in remains.places}
     assert still_there(remains) == ["free space in tables and indexes"]
 
 
@@ -105,7 +113,8 @@ def test_postgres_names_a_missing_right(postgres: PostgresHarness) -> None:
     with role(postgres.url, rights) as url:
         remains = erase(url)
     assert remains.done == ()
-    assert 'table "public"."checkpoints"' in still_there(remains)
+    denied = [one for one in remains.places if one.place == 'table "public"."checkpoints"']
+    assert "permission denied" in denied[0].reason
     assert CANARY not in repr(postgres.connection.execute("SELECT * FROM checkpoints").fetchall())
 
 
@@ -133,7 +142,10 @@ def test_mysql_rewrites_its_tables(mysql: MySQLHarness) -> None:
 
 def test_mysql_names_what_it_does_not_overwrite(mysql: MySQLHarness) -> None:
     fill(mysql)
+    with mysql.connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE `Runs.2` (thread_id varchar(9))")
     remains = erase(mysql.url)
+    assert remains.places[0].reason.startswith("Runs.2: ")
     assert remains.done == ()
     assert still_there(remains) == ["free space in tables and indexes"]
 

@@ -29,26 +29,31 @@ class OldFiles(Closing):
     """Files that are about to be replaced or deleted, held open to overwrite them later."""
 
     def __init__(self) -> None:
-        self._held: dict[int, str] = {}
-        """The name of each file by its descriptor."""
+        self._held: dict[int, tuple[Path, str]] = {}
+        """The path and the label of each file by its descriptor."""
         self._done: dict[str, None] = {}
         self._places: dict[Remaining, None] = {}
 
-    def hold(self, path: Path) -> None:
-        """Open a file before it is replaced or deleted. One that cannot be opened remains."""
+    def hold(self, path: Path, label: str) -> None:
+        """Open a file before it is replaced or deleted. One that cannot be opened remains.
+
+        `label` says in a receipt what the file is, without an id.
+        """
         try:
-            self._held[_opened(path)] = path.name
+            self._held[_opened(path)] = path, label
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
-            self._places[_remaining(path.name, f"it cannot be overwritten: {reason}")] = None
+            self._places[_remaining(label, f"it cannot be overwritten: {reason}")] = None
 
     def overwrite(self) -> None:
-        """Overwrite the held files that have no name any more, and let go of all."""
-        for handle, name in self._held.items():
+        """Overwrite the held files that were replaced or deleted, and let go of all."""
+        for handle, (path, label) in self._held.items():
+            if _is_at(handle, path):
+                continue
             if reason := _overwritten(handle):
-                self._places[_remaining(name, reason)] = None
+                self._places[_remaining(label, reason)] = None
             else:
-                self._done[f"overwrite '{name}'"] = None
+                self._done[f"overwrite {label}"] = None
         self.close()
 
     def remains(self) -> Remains:
@@ -62,11 +67,12 @@ class OldFiles(Closing):
             os.close(self._held.popitem()[0])
 
 
-def overwrite_and_remove(path: Path) -> tuple[Remaining, ...]:
+def overwrite_and_remove(path: Path, label: str = "a removed file") -> tuple[Remaining, ...]:
     """Overwrite a file with zeros, wait until they are on disk, and delete it.
 
-    A file with several names is only deleted under this one. No link is followed. Raises `OSError`,
-    and `StoreUnavailable` if it is not a regular file.
+    `label` says in a receipt what the file is, without an id. A file with several names is only
+    deleted under this one. No link is followed. Raises `OSError`, and `StoreUnavailable` if it is
+    not a regular file.
     """
     handle = _opened(path)
     try:
@@ -80,15 +86,22 @@ def overwrite_and_remove(path: Path) -> tuple[Remaining, ...]:
     finally:
         os.close(handle)
     sync_folder(path.parent)
-    return (_remaining(path.name, _named(others)),) if others else ()
+    return (_remaining(label, _named(others)),) if others else ()
 
 
 def _opened(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
+def _is_at(handle: int, path: Path) -> bool:
+    """Whether an open file is the one at a path."""
+    with suppress(OSError):
+        return os.path.samestat(os.fstat(handle), path.lstat())
+    return False
+
+
 def _overwritten(handle: int) -> str:
-    """Overwrite a file without a name. Returns why it was not, or `''`."""
+    """Overwrite a file that has no name any more. Returns why it was not overwritten, or `''`."""
     try:
         facts = os.fstat(handle)
         if facts.st_nlink:
@@ -139,5 +152,5 @@ def _named(number: int) -> str:
     return f"the file has {names} (hard links), so it was not overwritten"
 
 
-def _remaining(name: str, reason: str) -> Remaining:
-    return Remaining(f"old contents of '{name}'", reason)
+def _remaining(label: str, reason: str) -> Remaining:
+    return Remaining(f"old contents of {label}", reason)
