@@ -9,10 +9,10 @@ from datetime import datetime, tzinfo
 from typing import Any
 
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.values import Value
-from ckpt_backends.errors import Ambiguous, NotFound, UsageError
+from ckpt_backends.codec.values import Opaque, Value
+from ckpt_backends.errors import Ambiguous, NotFound, Refused, UsageError
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.values.paths import Path, Selected, parse_path, select
+from ckpt_cli.core.values.paths import All, Path, Selected, format_path, parse_path, select
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.target import TargetArguments, find_checkpoint
 from ckpt_cli.threads.thread import ThreadReader
@@ -36,8 +36,17 @@ class ValuePlace:
     idx: int = 0
 
     def read(self) -> list[Selected]:
-        """Return the values at the place. Raises `NotFound`."""
-        return select(self._root(), self.path)
+        """Return the values at the place. Raises `NotFound`, and `Refused` if it is encrypted."""
+        root = self._root()
+        found = (
+            root.get(self.path[0])
+            if isinstance(root, dict) and self.path and not isinstance(self.path[0], All)
+            else None
+        )
+        if isinstance(found, Opaque):
+            name = format_path(self.path[:1])
+            raise Refused(f"'{name}' cannot be erased, because it was not read: {found.reason}")
+        return select(root, self.path)
 
     def _root(self) -> Value:
         if self.kind == "write":
@@ -45,6 +54,8 @@ class ValuePlace:
         moment = self.reader.stored(self.checkpoint_ns, self.checkpoint_id, state=True)
         if self.kind == "metadata":
             return dict(moment.metadata)
+        if moment.body.problem:
+            raise Refused(f"checkpoint '{self.checkpoint_id}' is {moment.body.problem}")
         state = dict(read_state(self.reader, moment).values)
         # Channels of LangGraph itself, such as `__start__`, are no part of the state.
         return {**moment.body.values, **state}
