@@ -80,6 +80,9 @@ class ErasureRun:
                 report.stopped = why
                 self._keep_rest()
                 return
+            # An open read would keep the log of a SQLite file from being emptied.
+            for reader in self.readers:
+                reader.refresh()
             step()
         report.add([_ELSEWHERE])
 

@@ -275,13 +275,11 @@ def _end(report: ErasureReport, caught: list[int], *, rewrite: bool) -> None:
     left = [one for one in report.places if one.is_left]
     if not left:
         return
-    only_free_space = all(one.kind == "engine" for one in left) and not rewrite
-    hint = "--rewrite erases free space; it locks tables" if only_free_space else None
+    hint = "run the same command again"
+    if not rewrite and any(one.kind == "engine" for one in left):
+        hint += "; add --rewrite to erase free space, too, which locks tables"
     first = left[0]
-    raise PartlyDone(
-        f"not erased completely: {first.store}: {first.reason}",
-        hint=hint or "run the same command again",
-    )
+    raise PartlyDone(f"not erased completely: {first.store}: {first.reason}", hint=hint)
 
 
 def _memories(session: Session, chosen: str | None) -> Iterator[MemoryPlace]:
