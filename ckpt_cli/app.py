@@ -73,6 +73,9 @@ COMMANDS = {
         "purge:purge", "Remove old threads, or prune old checkpoints inside them.", CLEAN
     ),
     "gc": CommandRef("gc:gc", "Delete orphaned rows.", CLEAN),
+    "erase": CommandRef(
+        "erase:erase", "Erase threads, or a person, with all that was made from them.", CLEAN
+    ),
     "export": CommandRef("export:export", "Write threads to archive files, or as JSON.", CLEAN),
     "import": CommandRef(
         "import_:import_", "Restore archived threads, into a store of any layout.", CLEAN

@@ -37,13 +37,16 @@ from ckpt_backends.errors import UsageError
 from ckpt_backends.url import VARIABLE, StoreUrl, is_almost_url, parse_url, printable_written
 from ckpt_cli.config import trust
 from ckpt_cli.config.confined import needs_trust
+from ckpt_cli.config.erase_rules import EraseRules, parse_erase_rules
 
 if TYPE_CHECKING:
     from ckpt_cli.core.secrets.ignored import IgnoredSecrets
 
 _TOP = frozenset({"default", "stores"})
 """Keys of the file."""
-_OWN = frozenset({"url", "reducers", "retention", "threads", "memory", "doctor", "secrets"})
+_OWN = frozenset(
+    {"url", "reducers", "retention", "threads", "memory", "doctor", "secrets", "erase"}
+)
 """Keys of a profile. Any other key is a parameter of its URL, which the backend accepts or
 rejects.
 """
@@ -81,6 +84,8 @@ class Profile:
     """The codes of findings that `ckpt doctor` leaves out."""
     ignored_secrets: Sequence[IgnoredSecrets] = ()
     """What `ckpt secrets` leaves out."""
+    erase_rules: EraseRules | None = None
+    """Where `ckpt erase` finds what belongs to a person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +290,7 @@ def _profile(path: Path, name: str, table: object) -> Profile:
         table.get("memory"),
         _ignored_codes(name, where, table.get("doctor", {})),
         _ignored_secrets(name, where, table.get("secrets", {})),
+        parse_erase_rules(name, where, table.get("erase")),
     )
 
 

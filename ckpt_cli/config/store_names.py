@@ -13,6 +13,7 @@ from ckpt_backends.errors import UsageError
 
 if TYPE_CHECKING:
     from ckpt_backends.url import StoreUrl
+    from ckpt_cli.config.erase_rules import EraseRules
     from ckpt_cli.config.profiles import Profile, Profiles
     from ckpt_cli.core.secrets.ignored import IgnoredSecrets
 
@@ -110,6 +111,23 @@ class StoreNames:
 
             raise refusal(self.profiles, f"profile '{profile.name}'", "sets 'retention'")
         return profile.retention
+
+    @property
+    def erase_rules(self) -> EraseRules | None:
+        """Where to find what belongs to a person, from the profile of this run's store.
+
+        Folders are relative to its file. Raises `UsageError` if the file is not trusted.
+        """
+        profile = self.profile
+        if profile is None or profile.erase_rules is None:
+            return None
+        from ckpt_cli.config.profiles import beside, refusal
+
+        if self.profiles.distrust is not None:
+            raise refusal(self.profiles, f"profile '{profile.name}'", "sets 'erase'")
+        rules = profile.erase_rules
+        folders = (beside(self.profiles.source, one) for one in rules.archives)
+        return replace(rules, archives=tuple(folders))
 
     def other_store(
         self, what: Literal["threads", "memory"], chosen: str | None = None
