@@ -25,7 +25,7 @@ from ckpt_cli.plans.erase_value import (
     collected,
     plan_erasure,
 )
-from ckpt_cli.plans.value_targets import RecordedPlaces, ValuePlace, named_place
+from ckpt_cli.plans.value_targets import RecordedPlaces, named_place
 from ckpt_cli.render.erase_value import (
     erased_columns,
     erased_lines,
@@ -108,23 +108,17 @@ def _asked(
         )
     )
     if values_from is not None:
-        lines = _lines(values_from)
-        for place in recorded.read(store, lines):
+        from ckpt_cli.core.secrets.scanner import Scanner  # loads the rules
+
+        scanner = Scanner()
+        for place in recorded.read(store, _lines(values_from)):
             thread_id = place.reader.thread_id
             asked = found.setdefault(thread_id, ToErase(thread_id))
-            _add_secrets(session, asked, place)
+            for one in place.read():
+                for part in scanner.parts(one.value, key=_last_name(one)):
+                    asked.add_text(part.text, format_path(place.path))
     session.rows.refresh()
     return list(found.values())
-
-
-def _add_secrets(session: Session, asked: ToErase, place: ValuePlace) -> None:
-    """Add the parts of the values at a place that are secret."""
-    from ckpt_cli.core.secrets.scanner import Scanner  # loads the rules
-
-    scanner = session.__dict__.setdefault("_scanner", Scanner())
-    for one in place.read():
-        for part in scanner.parts(one.value, key=_last_name(one)):
-            asked.add_text(part.text, format_path(place.path))
 
 
 def _last_name(one: Selected) -> str | None:

@@ -12,7 +12,7 @@ from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.errors import Ambiguous, NotFound, Refused, UsageError
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.values.paths import All, Path, Selected, format_path, parse_path, select
+from ckpt_cli.core.values.paths import Path, Selected, format_path, parse_path, select
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.target import TargetArguments, find_checkpoint
 from ckpt_cli.threads.thread import ThreadReader
@@ -38,29 +38,29 @@ class ValuePlace:
     def read(self) -> list[Selected]:
         """Return the values at the place. Raises `NotFound`, and `Refused` if it is encrypted."""
         root = self._root()
-        found = (
-            root.get(self.path[0])
-            if isinstance(root, dict) and self.path and not isinstance(self.path[0], All)
-            else None
-        )
+        first = self.path[0] if self.path else None
+        found = root.get(first) if isinstance(first, str) else None
         if isinstance(found, Opaque):
             name = format_path(self.path[:1])
             raise Refused(f"'{name}' cannot be erased, because it was not read: {found.reason}")
         return select(root, self.path)
 
-    def _root(self) -> Value:
+    def _root(self) -> dict[Value, Value]:
         if self.kind == "write":
             return self._write()
         moment = self.reader.stored(self.checkpoint_ns, self.checkpoint_id, state=True)
+        found: dict[Value, Value] = {}
         if self.kind == "metadata":
-            return dict(moment.metadata)
+            found.update(moment.metadata)
+            return found
         if moment.body.problem:
-            raise Refused(f"checkpoint '{self.checkpoint_id}' is {moment.body.problem}")
-        state = dict(read_state(self.reader, moment).values)
+            raise Refused(f"checkpoint '{self.checkpoint_id}' is {moment.body.problem.reason}")
         # Channels of LangGraph itself, such as `__start__`, are no part of the state.
-        return {**moment.body.values, **state}
+        found.update(moment.body.values)
+        found.update(read_state(self.reader, moment).values)
+        return found
 
-    def _write(self) -> Value:
+    def _write(self) -> dict[Value, Value]:
         for one in self.reader.store.writes(
             self.reader.thread_id,
             checkpoint_ns=self.checkpoint_ns,
