@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -111,12 +112,16 @@ def _asked(
         from ckpt_cli.core.secrets.scanner import Scanner  # loads the rules
 
         scanner = Scanner()
-        for place in recorded.read(store, _lines(values_from)):
-            thread_id = place.reader.thread_id
-            asked = found.setdefault(thread_id, ToErase(thread_id))
-            for one in place.read():
-                for part in scanner.parts(one.value, key=_last_name(one)):
-                    asked.add_text(part.text, format_path(place.path))
+        places = sorted(recorded.read(store, _lines(values_from)), key=lambda one: one.source)
+        for _, of_source in groupby(places, lambda one: one.source):
+            root = None
+            for place in of_source:
+                root = place.root() if root is None else root
+                thread_id = place.reader.thread_id
+                asked = found.setdefault(thread_id, ToErase(thread_id))
+                for one in place.read(root):
+                    for part in scanner.parts(one.value, key=_last_name(one)):
+                        asked.add_text(part.text, format_path(place.path))
     session.rows.refresh()
     return list(found.values())
 
@@ -205,7 +210,7 @@ def _print(
 
     def lines() -> Iterator[Any]:
         if not is_shown:
-            yield from erased_lines(plans, output.width)
+            yield from erased_lines(plans, output.width, is_done=not dry_run)
         if remains is not None:
             yield from remains_lines(remains)
 

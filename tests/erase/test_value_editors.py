@@ -21,7 +21,7 @@ from ckpt_backends.codec.bson.documents import document_of, typed
 from ckpt_backends.codec.bson.documents import plain as bson_plain
 from ckpt_backends.codec.values import Tagged
 from ckpt_backends.erasing.changes import ChangedPlaces, Spot
-from ckpt_backends.erasing.erasure import MARKER, Erasure, ScalarPlace
+from ckpt_backends.erasing.erasure import MARKER, Erasure, Scalar, ScalarPlace
 from ckpt_backends.erasing.shapes import METADATA, Shape
 from ckpt_backends.erasing.values import erased_value
 from ckpt_backends.model import TypedBytes
@@ -204,7 +204,7 @@ def test_large_pickles_have_right_frames() -> None:
 @pytest.mark.parametrize("tag", ["msgpack", "json"])
 def test_numbers_are_erased_at_their_place(tag: str) -> None:
     value = {"card": {"pin": 4711, "ok": True, "code": "pin7", "sum": 1.5}, "other": [4711, True]}
-    places = [("pin", 4711), ("ok", True), ("code", "pin7"), ("sum", 1.5)]
+    places: list[tuple[str, Scalar]] = [("pin", 4711), ("ok", True), ("code", "pin7"), ("sum", 1.5)]
     spot = Spot(scalars=tuple(ScalarPlace(("card", name), one) for name, one in places))
     pack: Any = ormsgpack.packb if tag == "msgpack" else lambda one: json.dumps(one).encode()
     made, changed = erased(tag, pack(value), Erasure(frozenset()), spot)
