@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from ckpt_backends.changes.remains import Remains
-from ckpt_backends.errors import NotFound, PartlyDone, StoreChanged, Unsupported, UsageError
+from ckpt_backends.errors import (
+    CkptError,
+    NotFound,
+    PartlyDone,
+    Refused,
+    StoreChanged,
+    Unsupported,
+    UsageError,
+)
 from ckpt_backends.files.regular_file import read_regular
 from ckpt_backends.transfer.sealing import WithKeys
 from ckpt_cli.apply.erase_value import erase_values_of, kept_places
@@ -76,8 +84,13 @@ def erase_values(
         if not session.output.machine:
             session.output.document(tuple, lambda: erased_lines(plans, session.output.width))
         confirm(f"{_question(plans)} for good?")
-    remains = _carry_out(session, side, plans, rewrite=rewrite, reason=reason)
-    _print(session, plans, remains, dry_run=False, is_shown=not yes)
+    done, problems, remains = _carry_out(session, side, plans, rewrite=rewrite, reason=reason)
+    _print(session, done, remains, dry_run=False, is_shown=not yes)
+    if problems:
+        raise PartlyDone(
+            f"{counted(len(problems), 'thread')} not finished: {problems[0].message}",
+            hint="stop the agents, then run the command again to erase the rest",
+        )
     if skipped := recorded.skipped_memory + recorded.skipped_unnamed:
         raise PartlyDone(
             f"{counted(skipped, 'record')} left: {recorded.skipped_memory} of long-term memory,"
@@ -163,35 +176,38 @@ def _carry_out(
     *,
     rewrite: bool,
     reason: str | None,
-) -> Remains:
-    """Erase the values, and then what is left of them in the engine."""
-    done: list[str] = []
+) -> tuple[list[EraseValuePlan], list[CkptError], Remains]:
+    """Erase the values, and then what is left of them in the engine.
+
+    Returns the plans that were carried out, why others were not, and what remains. Raises what
+    `erase_values_of` raises if nothing was erased.
+    """
+    done: list[EraseValuePlan] = []
+    problems: list[CkptError] = []
     readers = (session.store, session.rows)
-    recorder = session.recorder
     with (
-        recorder.operation("erase", reason=reason, cannot_undo=_NOT_UNDONE) as recording,
+        session.recorder.operation("erase", reason=reason, cannot_undo=_NOT_UNDONE) as recording,
         writable_store(session.names.store_url, readers) as writable,
     ):
         writable.begin_erasure()
-        try:
-            for plan in progress(plans, total=len(plans), label="erasing"):
-                recording.intend([OperationStep(plan.thread_id, None, None)])
-                erase_values_of(side, writable, plan)
-                done.append(plan.thread_id)
-        except (StoreChanged, Unsupported) as error:
-            if not done:
-                raise
-            left = len(plans) - len(done)
-            raise PartlyDone(
-                f"{counted(left, 'thread')} left: {error.message}", hint=error.hint
-            ) from error
-        finally:
-            for reader in readers:
-                reader.refresh()
-            if done:
-                remains = writable.erase_remains(rewrite=rewrite)
-    kept = tuple(one for plan in plans for one in kept_places(side, plan))
-    return replace(remains, places=(*kept, *remains.places))
+        for plan in progress(plans, total=len(plans), label="erasing"):
+            recording.intend([OperationStep(plan.thread_id, None, None)])
+            try:
+                left = erase_values_of(side, writable, plan)
+            except (StoreChanged, Unsupported, Refused) as error:
+                if not done and plan is plans[-1]:
+                    raise
+                recording.not_done([plan.thread_id])
+                problems.append(error)
+                continue
+            done.append(plan)
+            if left:
+                problems.append(StoreChanged(left))
+        for reader in readers:
+            reader.refresh()
+        remains = writable.erase_remains(rewrite=rewrite)
+    kept = tuple(one for plan in done for one in kept_places(side, plan))
+    return done, problems, replace(remains, places=(*kept, *remains.places))
 
 
 def _print(
