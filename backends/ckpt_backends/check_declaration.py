@@ -12,7 +12,10 @@ from ckpt_backends.model import Capability
 from ckpt_backends.plugins import error_line
 from ckpt_backends.transfer.form import Form, Language
 
-FACETS = ("checkpoints", "changes", "memory", "memory_changes", "memory_edits", "sessions")
+FACETS = (
+    *("checkpoints", "changes", "memory", "memory_changes", "memory_edits"),
+    *("sessions", "session_changes"),
+)
 """The fields that name functions which open a store."""
 _FUNCTIONS = (*FACETS, "threads_of_memory", "recognise", "parts", "create", "memory_create")
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
@@ -25,6 +28,7 @@ _NEEDS = {
     "memory_changes": "memory",
     "memory_create": "memory_changes",
     "memory_edits": "memory_changes",
+    "session_changes": "sessions",
     "engine": "recognise",
     "recognise": "engine",
     "extra": "driver",

@@ -125,3 +125,6 @@ class Backend:
     sessions: str = ""
     """`module:function(url) -> SessionStore`: `ckpt_toy.sessions:open_sessions`; `''` if the
     application lists no sessions."""
+    session_changes: str = ""
+    """`module:function(url) -> WritableSessions`: `ckpt_toy.sessions:open_writable`; `''` if
+    sessions cannot be removed."""

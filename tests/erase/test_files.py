@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ckpt_backends.changes.remains import BACKUPS, FREED_BLOCKS, Remains
 from ckpt_backends.files.overwriting import OldFiles, overwrite_and_remove
 from tests.erase.canary import CANARY, OTHER, erase, fill, still_there
 from tests.harness.langgraph_dev import DevHarness
@@ -82,7 +83,7 @@ def test_a_file_that_is_being_read_is_left_alone(
 def test_a_file_that_was_not_replaced_is_left_alone(file: Path) -> None:
     with OldFiles() as old:
         old.hold(file)
-        assert old.remains().done == ()
+        assert old.remains() == Remains(places=(FREED_BLOCKS, BACKUPS))
     assert file.read_bytes() == TEXT
 
 

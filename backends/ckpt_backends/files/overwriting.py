@@ -29,26 +29,28 @@ class OldFiles(Closing):
     """Files that are about to be replaced or deleted, held open to overwrite them later."""
 
     def __init__(self) -> None:
-        self._held: dict[int, str] = {}
-        """The name of each file by its descriptor."""
+        self._held: dict[int, Path] = {}
+        """The path of each file by its descriptor."""
         self._done: dict[str, None] = {}
         self._places: dict[Remaining, None] = {}
 
     def hold(self, path: Path) -> None:
         """Open a file before it is replaced or deleted. One that cannot be opened remains."""
         try:
-            self._held[_opened(path)] = path.name
+            self._held[_opened(path)] = path
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             self._places[_remaining(path.name, f"it cannot be overwritten: {reason}")] = None
 
     def overwrite(self) -> None:
-        """Overwrite the held files that have no name any more, and let go of all."""
-        for handle, name in self._held.items():
+        """Overwrite the held files that were replaced or deleted, and let go of all."""
+        for handle, path in self._held.items():
+            if _is_at(handle, path):
+                continue
             if reason := _overwritten(handle):
-                self._places[_remaining(name, reason)] = None
+                self._places[_remaining(path.name, reason)] = None
             else:
-                self._done[f"overwrite '{name}'"] = None
+                self._done[f"overwrite '{path.name}'"] = None
         self.close()
 
     def remains(self) -> Remains:
@@ -87,8 +89,15 @@ def _opened(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
+def _is_at(handle: int, path: Path) -> bool:
+    """Whether an open file is the one at a path."""
+    with suppress(OSError):
+        return os.path.samestat(os.fstat(handle), path.lstat())
+    return False
+
+
 def _overwritten(handle: int) -> str:
-    """Overwrite a file without a name. Returns why it was not, or `''`."""
+    """Overwrite a file that has no name any more. Returns why it was not overwritten, or `''`."""
     try:
         facts = os.fstat(handle)
         if facts.st_nlink:

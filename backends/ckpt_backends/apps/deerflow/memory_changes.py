@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +14,7 @@ from ckpt_backends.apps.deerflow.read import parsed
 from ckpt_backends.errors import CkptError
 from ckpt_backends.files.atomic_write import remove_unfinished
 from ckpt_backends.files.folder_lock import locked
+from ckpt_backends.files.overwriting import OldFiles
 from ckpt_backends.memory.protocol import Item, Namespace, check_unchanged
 
 
@@ -29,6 +30,9 @@ class ChangedMemory:
         data = self.document.data
         if "lastUpdated" in data:
             data["lastUpdated"] = now()
+        if self.document.is_newer and isinstance(data.get("revision"), int):
+            # DeerFlow reads facts again if this number or the time of the file has changed.
+            data["revision"] += 1
         raw = self.before.raw
         return to_text(data) + raw[len(raw.rstrip()) :]
 
@@ -43,8 +47,15 @@ def current_value(changed: Mapping[Namespace, ChangedMemory], item: Item) -> Any
     return dict(document.named())[item.key]
 
 
-def put(changed: Iterable[ChangedMemory]) -> None:
-    """Write all new files, check that no old one changed, then replace them."""
+def put(
+    changed: Iterable[ChangedMemory],
+    old: OldFiles | None = None,
+    before: Callable[[], None] = lambda: None,
+) -> None:
+    """Write all new files, check that no old one changed, then replace them.
+
+    `old` holds the replaced files, to overwrite them. `before` is called after the check.
+    """
     opened = list(changed)
     with ExitStack() as stack:
         for folder in sorted({file.before.path.parent for file in opened}):
@@ -58,9 +69,12 @@ def put(changed: Iterable[ChangedMemory]) -> None:
             made.append(new)
         for new in made:
             new.check()
+        before()
         placed: list[replace_file.Replacement] = []
         try:
-            for new in made:
+            for file, new in zip(opened, made, strict=True):
+                if old is not None:
+                    old.hold(file.before.path)
                 new.put()
                 placed.append(new)
         except CkptError:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.apps.deerflow.memory_changes import ChangedMemory, current_value, now, put
-from ckpt_backends.apps.deerflow.memory_files import memory_files
+from ckpt_backends.apps.deerflow.memory_files import base_of, memory_files
 from ckpt_backends.apps.deerflow.memory_json import SECTIONS
 from ckpt_backends.apps.deerflow.read import NEWER, key_of
+from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.errors import StoreChanged, Unsupported, UsageError
 from ckpt_backends.memory.protocol import Item, ItemKey, Namespace, WritableMemoryStore
 from ckpt_backends.url import StoreUrl
+
+if TYPE_CHECKING:
+    from ckpt_backends.apps.deerflow.erasing import DeerFlowErasure
 
 _HINT = "change it in DeerFlow, in its settings or by its API"
 
@@ -27,9 +31,15 @@ class WritableDeerFlowMemory(WritableMemoryStore):
                 "cannot write: a private copy (--copy) is read-only", hint="leave out --copy"
             )
         self._files = memory_files(url)
+        self._base = base_of(url)
+        self._erasure: DeerFlowErasure | None = None
 
     def remove(self, items: Sequence[Item]) -> int:
         """Remove facts and sections. Each file is replaced atomically, one after the other."""
+        if self._erasure is not None:
+            gone_files = self._erasure.remove(self._files, items)
+            self._files = [one for one in self._files if one not in gone_files]
+            return len(items)
         changed = self._opened(item.key for item in items)
         for item in items:
             current_value(changed, item)
@@ -67,8 +77,22 @@ class WritableDeerFlowMemory(WritableMemoryStore):
             put(changed.values())
         return Restored(added, len(named) - added)
 
+    def begin_erasure(self) -> None:
+        """Allow to remove Markdown facts, and hold replaced files, to overwrite them."""
+        from ckpt_backends.apps.deerflow.erasing import DeerFlowErasure
+
+        self._erasure = self._erasure or DeerFlowErasure()
+
+    def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:  # noqa: ARG002
+        self.begin_erasure()
+        assert self._erasure is not None  # noqa: S101
+        progress("overwrite old files")
+        return self._erasure.remains(self._files, self._base)
+
     def close(self) -> None:
-        """Nothing to close."""
+        """Let go of replaced files. No other file stays open between two changes."""
+        if self._erasure is not None:
+            self._erasure.old.close()
 
     def _opened(self, keys: Iterable[ItemKey]) -> dict[Namespace, ChangedMemory]:
         """The files of some items, by owner. Raises `Unsupported`."""
