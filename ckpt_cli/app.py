@@ -59,6 +59,9 @@ COMMANDS = {
     ),
     "replay": CommandRef("replay:replay", "Verify checkpoints against recorded writes.", VERIFY),
     "doctor": CommandRef("doctor:doctor", "Check threads for damage and other faults.", VERIFY),
+    "secrets": CommandRef(
+        "secrets:secrets", "Find credentials: keys, tokens and passwords in threads.", VERIFY
+    ),
     "stats": CommandRef("stats:stats", "Show how much each node writes to each channel.", VERIFY),
     "rollback": CommandRef(
         "rollback:rollback", "Roll a thread back to an earlier checkpoint.", CHANGE

@@ -33,6 +33,7 @@ from ckpt_backends.scan_observer import ScanObserver
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
+    from ckpt_backends.erasing.stored import RowRewrite
     from ckpt_backends.transfer.parts import Arrival, PartRewrite
 
 _Column = tuple[str, str, str, str | None, str]
@@ -214,6 +215,9 @@ class BaseWritableStore(WritableStore):
         raise Unsupported("threads cannot be copied into this kind of store")
 
     def rewrite(self, thread_id: str, rewrites: Iterable[PartRewrite]) -> None:  # noqa: ARG002
+        raise Unsupported("values cannot be replaced in this kind of store")
+
+    def replace_rows(self, thread_id: str, rewrites: Iterable[RowRewrite]) -> None:  # noqa: ARG002
         raise Unsupported("values cannot be replaced in this kind of store")
 
     def vacuum(self) -> None:

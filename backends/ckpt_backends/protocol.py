@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ckpt_backends.changes.change import Change
     from ckpt_backends.changes.removal import Removal, Removed
     from ckpt_backends.changes.rows import Restored, Row
+    from ckpt_backends.erasing.stored import RowRewrite
     from ckpt_backends.scan_observer import ScanObserver
     from ckpt_backends.transfer.parts import Arrival, PartRewrite
 
@@ -363,6 +364,13 @@ class WritableStore(Closing, Protocol):
         All in one transaction, if the engine has transactions; otherwise part by part. Raises
         `StoreChanged` if a part is not stored any more as it was read, and `Unsupported` if this
         kind of store cannot replace values. `rewrites` are read once, while they are written.
+        """
+        ...
+
+    def replace_rows(self, thread_id: str, rewrites: Iterable[RowRewrite]) -> None:
+        """Replace rows of a thread, as `Store.rows` yields them, where they are stored.
+
+        As `rewrite`, in a layout whose declaration has `edits`.
         """
         ...
 

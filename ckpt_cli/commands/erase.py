@@ -26,7 +26,7 @@ from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of
-from ckpt_cli.options import DryRun, Filter, Match, Yes, argument, flag, option, takes
+from ckpt_cli.options import DryRun, Filter, Match, Namespace, Yes, argument, flag, option, takes
 from ckpt_cli.plans.erase import ErasurePlan
 from ckpt_cli.plans.erase_everything import ErasureRequest, plan_everything
 from ckpt_cli.queries.memory_location import MemoryPlace, memory_place
@@ -54,6 +54,15 @@ class EraseOptions:
     ] = None
     where: Filter = None
     match: Match = None
+    value: Annotated[
+        list[str] | None,
+        option("THREAD:PATH", "Overwrite this value in the whole history; repeatable.", "--value"),
+    ] = None
+    values_from: Annotated[
+        str | None,
+        option("FILE", "Overwrite what `secrets -o ndjson` found; - is stdin.", "--values-from"),
+    ] = None
+    ns: Namespace = None
     memory: Annotated[
         str | None,
         option("STORE", "Long-term memory of these threads. [default: from the profile or near]"),
@@ -75,6 +84,11 @@ class EraseOptions:
     yes: Yes = False
 
     @property
+    def names_values(self) -> bool:
+        """Whether single values are erased, and no thread."""
+        return self.value is not None or self.values_from is not None
+
+    @property
     def asked(self) -> str:
         """What is asked for, as one text, to find what an earlier run of the same began."""
         words = [self.subject or "", self.match or "", *(self.where or ()), *(self.threads or ())]
@@ -83,6 +97,13 @@ class EraseOptions:
     def check(self) -> None:
         """Raise `UsageError` if nothing is selected, or in ways that exclude each other."""
         by_filter = self.where or self.match is not None
+        if self.names_values:
+            others = (self.verify, self.receipt, self.subject, self.archives)
+            if self.threads or by_filter or any(one is not None for one in others):
+                raise UsageError("--value takes no other selection, and writes no receipt")
+            return
+        if self.ns is not None:
+            raise UsageError("--ns belongs to --value: whole threads have all namespaces")
         if self.verify is not None:
             if self.threads or self.subject or by_filter or self.receipt:
                 raise UsageError("--verify takes no other selection")
@@ -112,12 +133,30 @@ def erase(session: Session, options: EraseOptions) -> None:
     back. Stop the agents first: a thread that changes meanwhile is left, and the exit code is 7.
     Run the same command again after a stop.
 
+    --value overwrites one leaked value by "[erased]" in all checkpoints and writes of its thread,
+    which keeps its ids and goes on. This rewrites stored history, as no other command does.
+
     \b
       ckpt -s agent.db erase --subject 'metadata.user = "anna"' --dry-run
       ckpt -s agent.db erase user-42 --archives backups --receipt receipt.json
       ckpt -s agent.db erase --verify receipt.json
+      ckpt -s agent.db erase --value 'user-42:messages[2].content'
+      ckpt -s agent.db secrets -o ndjson | ckpt -s agent.db erase --values-from - --yes
     """
     options.check()
+    if options.names_values:
+        from ckpt_cli.commands.erase_value import erase_values
+
+        erase_values(
+            session,
+            options.value or (),
+            options.values_from,
+            ns=options.ns,
+            dry_run=options.dry_run,
+            yes=options.yes,
+            rewrite=options.rewrite,
+        )
+        return
     rules = session.names.erase_rules or EraseRules()
     folders = (*(options.archives or ()), *map(Path, rules.archives))
     memories = tuple(_memories(session, options.memory))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ckpt_backends.url import StoreUrl
     from ckpt_cli.config.erase_rules import EraseRules
     from ckpt_cli.config.profiles import Profile, Profiles
+    from ckpt_cli.core.secrets.ignored import IgnoredSecrets
 
 COPY = "copy"
 """The URL parameter that stands for --copy, in the declarations of backends that can do that."""
@@ -90,6 +91,11 @@ class StoreNames:
     def ignored_codes(self) -> frozenset[str]:
         """The codes of findings that the profile of this run's store silences."""
         return frozenset() if self.profile is None else self.profile.ignored_codes
+
+    @property
+    def ignored_secrets(self) -> Sequence[IgnoredSecrets]:
+        """The credentials that the profile of this run's store leaves out."""
+        return () if self.profile is None else self.profile.ignored_secrets
 
     @property
     def retention(self) -> str | None:

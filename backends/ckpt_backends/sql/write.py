@@ -16,6 +16,7 @@ from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Cell, Restored, Row
+from ckpt_backends.erasing.stored import RowRewrite
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.servers.answer_types import CHANGES, checked
@@ -102,6 +103,12 @@ class WritableSqlStore(BaseWritableStore):
                 as_read = {self._database.quoted(name): old[name] for name in changed}
                 where = {**self._key_cells(one.stored), **as_read}
                 if changed and self._rows.replace(table, changed, where) != 1:
+                    raise moved(Change(thread_id, {}))
+
+    def replace_rows(self, thread_id: str, rewrites: Iterable[RowRewrite]) -> None:
+        with self._database.transaction(thread_id):
+            for one in rewrites:
+                if self._rows.rewrite(self._stored(one.stored), self._stored(one.new)) != 1:
                     raise moved(Change(thread_id, {}))
 
     def _key_cells(self, part: Part) -> dict[str, object]:

@@ -28,6 +28,7 @@ from ckpt_backends.changes.change import Change, CopyOfCheckpoint, NewBlob, gone
 from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.changes.removal import GONE, Inside, Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
+from ckpt_backends.erasing.stored import RowRewrite
 from ckpt_backends.errors import StoreChanged, UnknownLayout, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey
 from ckpt_backends.protocol import WritableStore
@@ -105,6 +106,13 @@ class WritableThreeTableStore(BaseWritableStore):
     def restore(self, rows: Iterable[Row]) -> Restored:
         with self._database.transaction(exclusive=True):
             return self._rows.restore(rows, _KEYS)
+
+    def replace_rows(self, thread_id: str, rewrites: Iterable[RowRewrite]) -> None:
+        with self._database.transaction(thread_id):
+            for one in rewrites:
+                if self._rows.rewrite(one.stored, one.new) != 1:
+                    raise moved(Change(thread_id, {}))
+        self._store.forget()
 
     def finish_removal(self) -> str:
         return self._database.finish_removal()

@@ -17,6 +17,7 @@ from ckpt_backends.changes.change import Change, moved
 from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
+from ckpt_backends.erasing.stored import RowRewrite
 from ckpt_backends.errors import PartlyDone, Unsupported
 from ckpt_backends.model import Capability
 from ckpt_backends.redis.engine.command_plan import CommandPlan
@@ -26,6 +27,7 @@ from ckpt_backends.redis.engine.layout import RedisLayout
 from ckpt_backends.redis.engine.purge_lock import purge_lock
 from ckpt_backends.redis.engine.receiving import receive_thread
 from ckpt_backends.redis.engine.restoring import restore_rows
+from ckpt_backends.redis.engine.row_replacing import replace_rows
 from ckpt_backends.transfer.parts import Arrival, PartRewrite
 from ckpt_backends.url import StoreUrl
 
@@ -95,6 +97,10 @@ class WritableRedisStore(BaseWritableStore):
     def rewrite(self, thread_id: str, rewrites: Iterable[PartRewrite]) -> None:
         with explained_change(self._url, f"thread '{thread_id}' was changed in part"):
             self._layout.rewrite(thread_id, rewrites)
+
+    def replace_rows(self, thread_id: str, rewrites: Iterable[RowRewrite]) -> None:
+        with explained_change(self._url, f"thread '{thread_id}' was changed in part"):
+            replace_rows(self._connection, thread_id, rewrites)
 
     def vacuum(self) -> None:
         raise Unsupported(
