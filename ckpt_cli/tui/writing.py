@@ -130,7 +130,8 @@ class WritingApp(CkptApp):
     def _recorder(self, note: Callable[[str], None]) -> Recorder:
         context = self.context
         command = command_text([*context.store_words, "tui", "--write"])
-        return Recorder(context.opening.url, user_name(), command, context.now(), note)
+        url, now = context.opening.url, context.now()
+        return Recorder(url, user_name(), command, now, note, context.audit)
 
 
 class WritingScreen(MainScreen):
