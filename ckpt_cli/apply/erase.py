@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.errors import CkptError
-from ckpt_backends.open_for_writing import open_writable_memory
+from ckpt_backends.open_for_writing import open_writable_memory, open_writable_sessions
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_cli.apply.erase_files import (
     STATEMENT,
@@ -149,8 +149,6 @@ class ErasureRun:
         sessions = self.plan.sessions
         size = sum(one.size for one in sessions)
         self._did(len(sessions))
-        from ckpt_backends.open_for_writing import open_writable_sessions
-
         try:
             with open_writable_sessions(self.plan.url) as writable:
                 writable.begin_erasure()

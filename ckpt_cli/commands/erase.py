@@ -169,6 +169,7 @@ def erase(session: Session, options: EraseOptions) -> None:
         refuse_copy(session.names.store_url)
         if options.receipt is not None:
             check_receipt_path(options.receipt)
+        session.settle()
     place = place_of(session.names.store_url)
     before = unfinished_erasure(place, options.asked)
     request = replace(
@@ -210,7 +211,6 @@ def _request(session: Session, options: EraseOptions, rules: EraseRules) -> Eras
         check_field(rules.subject)
     if rules.memory is not None:
         check_memory_pattern(rules.memory)
-    audit = session.settings.get("audit")
     return ErasureRequest(
         tuple(options.threads or ()),
         None if options.subject is None else parse_subject(options.subject, rules.subject),
@@ -218,7 +218,7 @@ def _request(session: Session, options: EraseOptions, rules: EraseRules) -> Eras
         parse_filters(options.where or ()),
         options.match,
         rules.memory,
-        audit=None if audit is None else Path(audit),
+        audit=session.names.audit,
         finds_mentions=not options.no_mentions,
     )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ckpt_backends.changes.bundle import Header, bundles_in, check_bundle, read_header
+from ckpt_backends.changes.bundle import SUFFIX, Header, bundles_in, check_bundle, read_header
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
@@ -27,6 +27,7 @@ from ckpt_cli.core.filters.expressions import Field
 from ckpt_cli.core.filters.lookup import values_at
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.plans.erase import ArchiveErasure, unread_place
+from ckpt_cli.plans.half_erased import is_half_erased, left_over
 from ckpt_cli.queries.archived_store import is_from_store
 
 _SOURCE = r'"(?:thread_id|threadId|source)"\s*:\s*'
@@ -60,11 +61,16 @@ class ArchiveSearch:
                 if folder.exists():
                     self.unread.append(unread_place(str(folder), "archives", error))
                 continue
+            old = sorted(folder.glob(f".*{SUFFIX}.old"))
+            for path in left_over(old, folder):
+                self.found.append(ArchiveErasure(path, path.stat().st_size))
             for path in paths:
                 try:
                     self._look_at(path)
                 except CkptError as error:
-                    if not _is_gone(path):
+                    if is_half_erased(path):
+                        self.found.append(ArchiveErasure(path, path.stat().st_size))
+                    elif path.exists():
                         self.unread.append(unread_place(str(path), "archives", error))
 
     def _look_at(self, path: Path) -> None:
@@ -267,7 +273,3 @@ def _bundles(record: Any) -> Iterator[str]:
             todo += one.values()
         elif isinstance(one, list):
             todo += one
-
-
-def _is_gone(path: Path) -> bool:
-    return not path.exists()

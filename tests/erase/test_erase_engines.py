@@ -74,8 +74,10 @@ def test_nothing_of_the_person_is_left(
     assert ckpt("-s", "a", "export", *THREADS, OTHER, "--to", "backups").code == 0
     assert ckpt("-s", "a", "rollback", THREADS[0], "--steps", "1", "--yes").code == 0
     assert CANARY.encode() in stored(bench)
+    # The saver of Redis stores no metadata of the config, so its threads are named.
+    ids = THREADS if bench.name == "redis" else ()
     words = ("--subject", CANARY, "--rewrite", "--yes", "--receipt", "receipt.json")
-    found = ckpt("-s", "a", "erase", *words, "-o", "json")
+    found = ckpt("-s", "a", "erase", *ids, *words, "-o", "json")
     assert found.code == 0 or "compact" in found.err, found.err
     left = stored(bench) + unpacked(tmp_path / "backups") + unpacked(tmp_path / "state")
     left += (tmp_path / "receipt.json").read_bytes()
