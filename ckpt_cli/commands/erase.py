@@ -145,17 +145,7 @@ def erase(session: Session, options: EraseOptions) -> None:
     """
     options.check()
     if options.names_values:
-        from ckpt_cli.commands.erase_value import erase_values
-
-        erase_values(
-            session,
-            options.value or (),
-            options.values_from,
-            ns=options.ns,
-            dry_run=options.dry_run,
-            yes=options.yes,
-            rewrite=options.rewrite,
-        )
+        _overwrite(session, options)
         return
     rules = session.names.erase_rules or EraseRules()
     folders = (*(options.archives or ()), *map(Path, rules.archives))
@@ -203,6 +193,21 @@ def erase(session: Session, options: EraseOptions) -> None:
     caught = _carry_out(session, options, plan, report, unfinished)
     _print(session, report)
     _end(report, caught, rewrite=options.rewrite)
+
+
+def _overwrite(session: Session, options: EraseOptions) -> None:
+    """Overwrite the values that the options name."""
+    from ckpt_cli.commands.erase_value import erase_values
+
+    erase_values(
+        session,
+        options.value or (),
+        options.values_from,
+        ns=options.ns,
+        dry_run=options.dry_run,
+        yes=options.yes,
+        rewrite=options.rewrite,
+    )
 
 
 def _request(session: Session, options: EraseOptions, rules: EraseRules) -> ErasureRequest:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ckpt_backends.erasing.erasure import Erasure, ScalarPlace
-from ckpt_backends.erasing.stored import StoredValue, ValueKind
+from ckpt_backends.erasing.stored import PlacedValue, ValueKind
 from ckpt_backends.erasing.thread import ThreadEraser
 from ckpt_backends.errors import NotFound, Refused, StoreChanged
 from ckpt_backends.model import TypedBytes
@@ -119,7 +119,7 @@ def test_numbers_in_metadata_of_earlier_releases_are_erased() -> None:
     erasure = Erasure(frozenset(), (ScalarPlace(("pin",), 4711),))
     eraser = ThreadEraser("sqlite", erasure, None)
     stored = TypedBytes("json", json.dumps(metadata).encode())
-    made = eraser.erased(StoredValue(ValueKind.METADATA, stored, "here"))
+    made = eraser.erased(PlacedValue(ValueKind.METADATA, stored, "here"))
     assert json.loads(made.data) == {
         **metadata,
         "writes": {"login": {"pin": 0, "other": 4711}},
