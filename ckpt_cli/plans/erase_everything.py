@@ -17,7 +17,7 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.core.erasure.digests import ErasedIds
-from ckpt_cli.core.erasure.places import ErasedPlace, Mention
+from ckpt_cli.core.erasure.places import ErasurePlace, Mention
 from ckpt_cli.core.erasure.scope import ErasureScope
 from ckpt_cli.core.erasure.subject import ErasureSubject, memory_namespace, words_of
 from ckpt_cli.core.filters.evaluate import Decision, Facts, decision
@@ -124,7 +124,7 @@ def plan_everything(
     return plan
 
 
-def _sessions(url: StoreUrl, unread: list[ErasedPlace]) -> Sequence[AppSession]:
+def _sessions(url: StoreUrl, unread: list[ErasurePlace]) -> Sequence[AppSession]:
     try:
         return all_sessions(url)
     except CkptError as error:
@@ -133,7 +133,7 @@ def _sessions(url: StoreUrl, unread: list[ErasedPlace]) -> Sequence[AppSession]:
 
 
 def _memories(
-    places: Iterable[MemoryPlace], stack: ExitStack, unread: list[ErasedPlace]
+    places: Iterable[MemoryPlace], stack: ExitStack, unread: list[ErasurePlace]
 ) -> Iterator[tuple[StoreUrl, MemoryStore]]:
     """Yield the memories that can be opened, each place once."""
     seen: set[str] = set()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ckpt_backends.changes.remains import Remains
-from ckpt_backends.erasing.thread import ErasedPlace
+from ckpt_backends.erasing.thread import ErasurePlace
 from ckpt_cli.core.values.paths import format_path
 from ckpt_cli.plans.erase_value import EraseValuePlan
 from ckpt_cli.render.terminal.safe_text import safe_text
@@ -73,12 +73,12 @@ def remains_lines(remains: Remains) -> Iterator[StyledLine]:
         yield line(("may still be in ", "dim"), safe_text(f"{one.place}: {one.reason}"))
 
 
-def _in_order(plan: EraseValuePlan) -> list[tuple[ErasedPlace, int]]:
+def _in_order(plan: EraseValuePlan) -> list[tuple[ErasurePlace, int]]:
     places = plan.counts.places.items()
     return sorted(places, key=lambda one: (one[0].place, one[0].channel, str(one[0].path)))
 
 
-def _place(one: ErasedPlace, number: int) -> dict[str, Any]:
+def _place(one: ErasurePlace, number: int) -> dict[str, Any]:
     return {
         "place": one.place,
         "channel": one.channel or None,

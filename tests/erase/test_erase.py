@@ -105,7 +105,7 @@ def test_no_file_holds_the_person(home: Home) -> None:
         "archives": (3, "erased"),
         "plans": (1, "erased"),
         "memory": (2, "erased"),
-        "operations": (1, "erased"),
+        "operations": (2, "erased"),
         "threads": (2, "erased"),
         "engine": None,
         "other": None,
