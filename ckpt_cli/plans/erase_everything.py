@@ -113,7 +113,11 @@ def plan_everything(
         _plan_archives(plan, request, memories)
         plan.threads = plan_threads(store, scope, "erased")
         for place, memory in memories:
-            found = plan_memory(place, memory, scope)
+            try:
+                found = plan_memory(place, memory, scope)
+            except CkptError as error:
+                plan.unread.append(unread_place(str(place), "memory", error))
+                continue
             if found.items:
                 plan.memories.append(found)
         plan.sessions = [one for one in sessions if scope.has_session(one)]
