@@ -35,7 +35,6 @@ from ckpt_cli.plans.saved_plan import (
     damaged,
     read_saved_plan,
 )
-from ckpt_cli.render.terminal.units import iso
 from ckpt_cli.session import Session
 
 _REMOVAL_OPTIONS = frozenset({"archive", "vacuum", "batch", "sleep", "max_duration", "reason"})
@@ -86,7 +85,8 @@ def apply(session: Session, options: ApplyOptions) -> None:
         command, terms = _command_of(plan)
         _check_again(header, options)
         _use_store(session, plan)
-        session.note(f"plan of `ckpt {header.action}`, made {iso(header.made_at)}")
+        at = header.made_at.astimezone(session.zone)
+        session.note(f"plan of `ckpt {header.action}`, made {at:%Y-%m-%d %H:%M}")
         values = _values(plan, command, terms)
         if header.kind == "removal":
             _remove(session, plan, options, values)
