@@ -31,6 +31,9 @@ FORMAT = 1
 _LONGEST_LINE = 256 << 20
 """A thread with a million checkpoints needs some 100 MiB."""
 
+_YEARS = range(2020, 9000)
+"""Years with which times can be computed, and that a clock may show."""
+
 PlanKind = Literal["command", "removal"]
 
 
@@ -186,8 +189,8 @@ def header_from_record(record: Mapping[str, Any]) -> PlanHeader:
     if kind not in {"command", "removal"}:
         raise ValueError(kind)
     made_at = datetime.fromisoformat(record["made_at"])
-    if made_at.tzinfo is None:
-        raise ValueError("a time without its zone")
+    if made_at.tzinfo is None or made_at.year not in _YEARS:
+        raise ValueError(made_at)
     return PlanHeader(
         action=str(record["action"]),
         kind=kind,
