@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from ckpt_cli.commands.erase_options import EraseOptions
+from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.options import takes
 from ckpt_cli.session import Session
 
 
+@plannable("erase", again=("memory", "receipt"))
 @takes(EraseOptions)
 def erase(session: Session, options: EraseOptions) -> None:
     """Erase threads, or a person, with all that was made from them.
@@ -32,17 +34,7 @@ def erase(session: Session, options: EraseOptions) -> None:
     """
     options.check()
     if options.names_values:
-        from ckpt_cli.commands.erase_value import erase_values
-
-        erase_values(
-            session,
-            options.value or (),
-            options.values_from,
-            ns=options.ns,
-            dry_run=options.dry_run,
-            yes=options.yes,
-            rewrite=options.rewrite,
-        )
+        _overwrite(session, options)
         return
     from ckpt_cli.commands.erase_person import erase_person, verify_receipt
 
@@ -50,3 +42,18 @@ def erase(session: Session, options: EraseOptions) -> None:
         verify_receipt(session, options, options.verify)
     else:
         erase_person(session, options)
+
+
+def _overwrite(session: Session, options: EraseOptions) -> None:
+    """Overwrite the values that the options name."""
+    from ckpt_cli.commands.erase_value import erase_values
+
+    erase_values(
+        session,
+        options.value or (),
+        options.values_from,
+        ns=options.ns,
+        dry_run=options.dry_run,
+        yes=options.yes,
+        rewrite=options.rewrite,
+    )

@@ -28,6 +28,7 @@ from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of
 from ckpt_cli.plans.erase import ErasurePlan
 from ckpt_cli.plans.erase_everything import ErasureRequest, plan_everything
+from ckpt_cli.plans.erase_facts import erasure_facts
 from ckpt_cli.queries.memory_location import MemoryPlace, memory_place
 from ckpt_cli.queries.selection import parse_filters
 from ckpt_cli.render.erase import (
@@ -80,6 +81,9 @@ def erase_person(session: Session, options: EraseOptions) -> None:
         has_more_mentions=plan.has_more_mentions,
         is_searched=request.finds_mentions,
     )
+    if session.review is not None:
+        for fact in erasure_facts(plan, session.rows):
+            session.review.see(fact)
     if options.dry_run:
         report.add(plan.places())
         _print(session, report)

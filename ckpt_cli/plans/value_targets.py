@@ -35,9 +35,19 @@ class ValuePlace:
     task_id: str = ""
     idx: int = 0
 
-    def read(self) -> list[Selected]:
-        """Return the values at the place. Raises `NotFound`, and `Refused` if it is encrypted."""
-        root = self._root()
+    @property
+    def source(self) -> tuple[str, ...]:
+        """What is read to find the value: places with the same source are in the same values."""
+        task = (self.task_id, str(self.idx)) if self.kind == "write" else ()
+        return self.reader.thread_id, self.checkpoint_ns, self.checkpoint_id, self.kind, *task
+
+    def read(self, root: dict[Value, Value] | None = None) -> list[Selected]:
+        """Return the values at the place; `root` are the values of its source, if they are read.
+
+        Raises `NotFound`, and `Refused` if it is encrypted.
+        """
+        if root is None:
+            root = self.root()
         first = self.path[0] if self.path else None
         found = root.get(first) if isinstance(first, str) else None
         if isinstance(found, Opaque):
@@ -45,7 +55,8 @@ class ValuePlace:
             raise Refused(f"'{name}' cannot be erased, because it was not read: {found.reason}")
         return select(root, self.path)
 
-    def _root(self) -> dict[Value, Value]:
+    def root(self) -> dict[Value, Value]:
+        """Return the values of the source by channel, or the metadata."""
         if self.kind == "write":
             return self._write()
         moment = self.reader.stored(self.checkpoint_ns, self.checkpoint_id, state=True)

@@ -79,7 +79,9 @@ def test_postgres_rewrites_its_tables(postgres: PostgresHarness) -> None:
 
 def test_postgres_names_what_it_does_not_overwrite(postgres: PostgresHarness) -> None:
     fill(postgres)
+    postgres.connection.execute('CREATE TABLE "Runs.2" (thread_id text)')
     remains = erase(postgres.url)
+    assert remains.places[0].reason.startswith("Runs.2: ")
     assert still_there(remains) == ["free space in tables and indexes"]
 
 
@@ -133,7 +135,10 @@ def test_mysql_rewrites_its_tables(mysql: MySQLHarness) -> None:
 
 def test_mysql_names_what_it_does_not_overwrite(mysql: MySQLHarness) -> None:
     fill(mysql)
+    with mysql.connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE `Runs.2` (thread_id varchar(9))")
     remains = erase(mysql.url)
+    assert remains.places[0].reason.startswith("Runs.2: ")
     assert remains.done == ()
     assert still_there(remains) == ["free space in tables and indexes"]
 

@@ -59,6 +59,14 @@ def test_a_reader_keeps_old_bytes_and_is_named(
     assert still_there(remains) == ["'store.db' and 'store.db-wal'"]
 
 
+def test_tables_of_the_application_are_named(harness: SqliteHarness) -> None:
+    fill(harness)
+    harness.connection.execute("CREATE TABLE runs (run_id text, thread_id text)")
+    (place, *_) = erase(harness.url).places
+    assert place.place == "other tables with thread ids"
+    assert place.reason.startswith("runs: ")
+
+
 def test_no_file_holds_an_erased_item(tmp_path: Path) -> None:
     from langgraph.store.sqlite import SqliteStore
 

@@ -44,8 +44,9 @@ def contents(url: str, thread_id: str) -> list[Any]:
     found: list[Any] = []
     with open_store(url) as store:
         for ns in store.namespaces(thread_id):
-            asked = {"body": True, "metadata": True, "values": True}
-            for one in store.checkpoints(thread_id, checkpoint_ns=ns, **asked):
+            for one in store.checkpoints(
+                thread_id, checkpoint_ns=ns, body=True, metadata=True, values=True
+            ):
                 body = read_body(one)
                 found.append(("body", dict(body.values), body.pending_sends, read_metadata(one)))
             for write in store.writes(thread_id, checkpoint_ns=ns, values=True):
@@ -107,7 +108,9 @@ def targets_of(url: str) -> dict[str, tuple[str, str]]:
             for one in store.checkpoints(
                 key, checkpoint_ns="", checkpoint_ids=[thread.head or ""], body=True, values=True
             ):
-                values = {n: v for n, v in read_body(one).values.items() if n[:2] != "__"}
+                values: dict[Value, Value] = {
+                    n: v for n, v in read_body(one).values.items() if n[:2] != "__"
+                }
                 for path, text in texts_in(values, ()):
                     found.setdefault(key, (f"{key}:{format_path(path)}", text))
     return found

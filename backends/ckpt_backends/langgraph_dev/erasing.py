@@ -8,7 +8,7 @@ from pathlib import Path
 from ckpt_backends.changes.remains import Remaining, Remains
 from ckpt_backends.files.overwriting import OldFiles, overwrite_and_remove
 from ckpt_backends.langgraph_dev.files import NAMES
-from ckpt_backends.langgraph_dev.server import SERVERS_OWN
+from ckpt_backends.langgraph_dev.server import SERVERS_MEMORY, SERVERS_OWN
 
 
 def remains_of(folder: Path, old: OldFiles, note: str) -> Remains:
@@ -17,6 +17,10 @@ def remains_of(folder: Path, old: OldFiles, note: str) -> Remains:
     `note` is about a file that only the server changes; `''` if there is none.
     """
     places: list[Remaining] = [Remaining(f"'{SERVERS_OWN}'", note)] if note else []
+    for name in SERVERS_MEMORY:
+        if (folder / name).exists():
+            reason = "long-term memory of the server, which ckpt does not change"
+            places.append(Remaining(f"'{name}'", reason))
     for name in NAMES:
         unfinished = folder / f"{name}.tmp"
         try:

@@ -21,6 +21,10 @@ _SIZE = """
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname || '.' || c.relname = ANY(%(names)s::text[])
 """
+_WITH_THREAD_IDS = """
+    SELECT DISTINCT table_name::text FROM information_schema.columns
+    WHERE column_name = 'thread_id' AND table_schema = ANY(%(schemas)s::text[])
+"""
 
 
 class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
@@ -139,6 +143,11 @@ class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
         with explained(self._url):
             for table in tables:
                 self._connection.alone(f"VACUUM (ANALYZE) {table.replace('%%', '%')}")
+
+    def tables_with_thread_ids(self) -> list[str]:
+        schemas = sorted({table.schema for table in self._tables.values()})
+        found = self._connection.attempt(_WITH_THREAD_IDS, {"schemas": schemas})
+        return [name for (name,) in found or ()]
 
     def erase_remains(self, tables: Sequence[str], *, rewrite: bool, progress: Progress) -> Remains:
         from ckpt_backends.postgres.erasing import erase_remains

@@ -173,6 +173,10 @@ class WritableDatabase(Database):
         return ""
 
     @abstractmethod
+    def tables_with_thread_ids(self) -> list[str]:
+        """The tables beside the saver's, and those of the saver, that have a column `thread_id`."""
+
+    @abstractmethod
     def erase_remains(self, tables: Sequence[str], *, rewrite: bool, progress: Progress) -> Remains:
         """Erase what was removed from tables before; see `WritableStore.erase_remains`."""
 

@@ -151,8 +151,10 @@ class WritableSqlStore(BaseWritableStore):
         self._database.vacuum([table.sql for table in self._tables.all])
 
     def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:
+        from ckpt_backends.sql.erasing import erase_remains
+
         tables = [table.sql for table in self._tables.all]
-        return self._database.erase_remains(tables, rewrite=rewrite, progress=progress)
+        return erase_remains(self._database, tables, rewrite=rewrite, progress=progress)
 
     def close(self) -> None:
         self._database.close()

@@ -15,6 +15,7 @@ from ckpt_backends.sql.database import Loaded, Row, RowRefused, Values, Writable
 from ckpt_backends.sqlite.binding import TEXT, bind, decode_text, quoted_name
 from ckpt_backends.sqlite.errors import reading, writing
 from ckpt_backends.sqlite.journals import empty_log, space_of
+from ckpt_backends.sqlite.layout import tables_of
 from ckpt_backends.sqlite.open import Opened, check_current, transaction
 from ckpt_backends.url import StoreUrl
 
@@ -150,6 +151,11 @@ class SqliteDatabase(WritableDatabase):
         with writing(self._url):
             self._has_removed = True
             self._alive().execute("VACUUM")
+
+    def tables_with_thread_ids(self) -> list[str]:
+        with reading(self._url):
+            tables = tables_of(self._alive())
+        return [name for name, columns in tables.items() if "thread_id" in columns]
 
     def erase_remains(
         self,

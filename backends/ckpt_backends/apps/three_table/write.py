@@ -121,8 +121,10 @@ class WritableThreeTableStore(BaseWritableStore):
         self._database.vacuum([self._tables.names[name] for name in _TABLES])
 
     def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:
+        from ckpt_backends.sql.erasing import erase_remains
+
         tables = [self._tables.names[name] for name in _TABLES]
-        return self._database.erase_remains(tables, rewrite=rewrite, progress=progress)
+        return erase_remains(self._database, tables, rewrite=rewrite, progress=progress)
 
     def close(self) -> None:
         self._database.close()
