@@ -34,6 +34,7 @@ from ckpt_cli.plans.erase_value import (
     collected,
     plan_erasure,
 )
+from ckpt_cli.plans.plan_facts import key_fact
 from ckpt_cli.plans.value_targets import RecordedPlaces, named_place
 from ckpt_cli.render.erase_value import (
     erased_columns,
@@ -76,6 +77,9 @@ def erase_values(
     asked = _asked(session, targets, values_from, ns, recorded)
     plans = [plan_erasure(side, one) for one in asked]
     _check_found(plans)
+    if session.review is not None:
+        for one, plan in zip(asked, plans, strict=True):
+            session.review.see(_fact(session.review.header.seed, one, plan))
     if dry_run:
         _print(session, plans, None, dry_run=True)
         session.note("dry run: nothing was written")
@@ -97,6 +101,16 @@ def erase_values(
             f" {recorded.skipped_unnamed} without a place",
             hint="delete such items with `ckpt memory delete`, such threads with `ckpt erase`",
         )
+
+
+def _fact(seed: str, asked: ToErase, plan: EraseValuePlan) -> dict[str, Any]:
+    """Return what a saved plan says of a thread: digests only, which take long to guess from."""
+    values = "\0".join([*sorted(asked.texts), *sorted(map(repr, asked.scalars))])
+    return {
+        "thread_id": plan.thread_id,
+        "digest": list(plan.digest),
+        "values": key_fact(seed, values.encode("utf-8", "surrogatepass")),
+    }
 
 
 def _side(session: Session) -> ErasingSide:

@@ -20,7 +20,7 @@ from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.transfer.parts import CheckpointPart
 from ckpt_backends.transfer.routes import languages_of, parts_of_rows
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.core.erasure.places import ErasedPlace, Mention
+from ckpt_cli.core.erasure.places import ErasurePlace, Mention
 from ckpt_cli.core.erasure.scope import ErasureScope
 from ckpt_cli.core.filters.evaluate import Decision
 from ckpt_cli.core.filters.expressions import Field
@@ -50,7 +50,7 @@ class ArchiveSearch:
     """By layout, how the rows of a memory are told apart."""
     found: list[ArchiveErasure] = field(default_factory=list)
     mentions: list[Mention] = field(default_factory=list)
-    unread: list[ErasedPlace] = field(default_factory=list)
+    unread: list[ErasurePlace] = field(default_factory=list)
 
     def look_in(self, folders: Iterable[Path]) -> None:
         """Look through the archives of some folders."""

@@ -105,7 +105,7 @@ def test_no_file_holds_the_person(home: Home) -> None:
         "archives": (3, "erased"),
         "plans": (1, "erased"),
         "memory": (2, "erased"),
-        "operations": (1, "erased"),
+        "operations": (2, "erased"),
         "threads": (2, "erased"),
         "engine": None,
         "other": None,
@@ -307,3 +307,26 @@ def test_an_untrusted_profile_may_not_say_who_is_erased(home: Home) -> None:
     refused = home.erase(*SUBJECT)
     assert refused.code == 2
     assert "sets 'erase'" in refused.err
+
+
+def test_a_saved_plan_is_carried_out_or_nothing(home: Home) -> None:
+    use(home)
+    plan, receipt = home.folder / "plan.ndjson", home.folder / "receipt.json"
+    before = home.store.read_bytes()
+    saved = home.run("erase", *SUBJECT, "--receipt", receipt, "--plan-out", plan)
+    assert saved.code == 0, saved.err
+    assert home.store.read_bytes() == before
+    assert not receipt.exists()
+    with home.bench.saver() as saver:
+        talk(saver, THREADS[0], CANARY)
+    moved = home.run("apply", plan, "--receipt", receipt, "--yes")
+    assert moved.code == 6
+    assert home.threads == {*THREADS, OTHER}
+    assert home.run("erase", *SUBJECT, "--receipt", receipt, "--plan-out", plan).code == 0
+    without = home.run("apply", plan, "--yes")
+    assert (without.code, "--receipt" in without.err) == (2, True)
+    done = home.run("apply", plan, "--receipt", receipt, "--yes", "-o", "json")
+    assert done.json["complete"] is True
+    assert receipt.exists()
+    plan.unlink()
+    assert CANARY.encode() not in home.everything()

@@ -9,6 +9,9 @@ import psycopg
 import pytest
 import redis
 
+from tests.backends.test_redis import fill_plain
+from tests.backends.test_redis_sessions import ContextState, save
+from tests.erase import canary
 from tests.erase.person import (
     CANARY,
     OTHER,
@@ -19,8 +22,11 @@ from tests.erase.person import (
     talk,
     unpacked,
 )
-from tests.erase.test_servers import documents, relation_files
+from tests.erase.test_servers import documents, relation_files, table_files
+from tests.harness.mysql import MySQLHarness
+from tests.harness.opening import empty_store
 from tests.memory.benches import BENCHES, Bench
+from tests.redis_savers import dump
 from tests.support import ckpt
 
 
@@ -88,3 +94,43 @@ def test_nothing_of_the_person_is_left(
         assert talk(saver, OTHER, "bert")["items"][-1] == "from b"
     verified = ckpt("-s", "a", "erase", "--verify", "receipt.json", "-o", "json")
     assert {one["state"] for one in verified.json["places"]} == {"erased"}
+
+
+@pytest.mark.engines
+def test_nothing_of_a_thread_is_left_in_mysql(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with empty_store(MySQLHarness, request, tmp_path) as harness:
+        rows = canary.fill(harness)
+        assert canary.CANARY.encode() in table_files(harness.url)
+        subject = f'metadata.user = "{canary.CANARY} user"'
+        words = ("--subject", subject, "--rewrite", "--yes", "-o", "json")
+        found = ckpt("-s", harness.url, "erase", *words).json
+        assert found["complete"] is True
+        assert [one["items"] for one in found["places"] if one["kind"] == "threads"] == [1]
+        assert canary.CANARY.encode() not in table_files(harness.url)
+        assert harness.rows(canary.OTHER) == rows
+
+
+@pytest.mark.engines
+def test_sessions_go_with_their_thread_or_their_user(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    fill_plain(redis_url, "trip", "other", "third")
+    save(redis_url, ContextState("s1", CANARY, "trip"))
+    save(redis_url, ContextState("s2", "someone", "other"))
+    before = dump(redis_url)
+    save(redis_url, ContextState("s3", CANARY, None))  # type: ignore[arg-type]
+    configure(tmp_path, redis_url)
+    found = ckpt("-s", "a", "erase", "--subject", CANARY, "--yes", "-o", "json").json
+    numbers = {one["kind"]: one["items"] for one in found["places"] if one["state"] == "erased"}
+    assert numbers == {"sessions": 2, "threads": 1}
+    left = dump(redis_url)
+    assert CANARY not in repr(left)
+    assert left == {name: one for name, one in before.items() if name in left}
+    assert ckpt("-s", "a", "erase", "other", "--yes").code == 0
+    assert "someone" not in repr(dump(redis_url))
+    assert "third" in repr(dump(redis_url))

@@ -48,4 +48,4 @@ def test_the_next_run_finishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
             assert name.encode() not in left, (moment, name)
         assert json.loads((place / "receipt.json").read_text())["complete"] is True
         assert ckpt("-s", "a", "erase", "--verify", "receipt.json").code == 0, moment
-    assert killed >= times - 1
+    assert killed > times * 0.9
