@@ -368,10 +368,7 @@ class WritableStore(Closing, Protocol):
         ...
 
     def replace_rows(self, thread_id: str, rewrites: Iterable[RowRewrite]) -> None:
-        """Replace rows of a thread, as `Store.rows` yields them, where they are stored.
-
-        As `rewrite`, in a layout whose declaration has `edits`.
-        """
+        """As `rewrite`, for rows of `Store.rows`, in a layout whose declaration has `edits`."""
         ...
 
     def vacuum(self) -> None:

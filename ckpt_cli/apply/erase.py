@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.errors import CkptError
-from ckpt_backends.open_for_writing import open_writable_memory
+from ckpt_backends.open_for_writing import open_writable_memory, open_writable_sessions
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_cli.apply.erase_files import (
     STATEMENT,
@@ -22,7 +22,7 @@ from ckpt_cli.apply.erase_files import (
 )
 from ckpt_cli.apply.recording import Recording
 from ckpt_cli.apply.writable import writable_store
-from ckpt_cli.core.erasure.places import ErasedPlace, ErasureReport, PlaceKind
+from ckpt_cli.core.erasure.places import ErasurePlace, ErasureReport, PlaceKind
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.steps import OperationStep
@@ -35,7 +35,7 @@ _ITEMS_AT_ONCE = 500
 _NOTHING_KNOWN = OperationStep(None, None, None)
 """The record of an erasure says nothing about what was erased."""
 _STOPPED = "stopped before it"
-_ELSEWHERE = ErasedPlace(
+_ELSEWHERE = ErasurePlace(
     "copies elsewhere",
     "other",
     None,
@@ -80,6 +80,9 @@ class ErasureRun:
                 report.stopped = why
                 self._keep_rest()
                 return
+            # An open read would keep the log of a SQLite file from being emptied.
+            for reader in self.readers:
+                reader.refresh()
             step()
         report.add([_ELSEWHERE])
 
@@ -112,7 +115,7 @@ class ErasureRun:
         self.report.did([STATEMENT])
         if audited := self.plan.state.audited:
             why = "its lines are chained by hashes, and whoever asked for it has to keep it"
-            self.report.add([ErasedPlace("audit file", "operations", audited, None, "kept", why)])
+            self.report.add([ErasurePlace("audit file", "operations", audited, None, "kept", why)])
 
     def _all_memory(self) -> None:
         for one in self.plan.memories:
@@ -137,7 +140,7 @@ class ErasureRun:
         except CkptError as error:
             refused = error.message
         if done:
-            self.report.add([ErasedPlace(store, "memory", done, size, "erased")])
+            self.report.add([ErasurePlace(store, "memory", done, size, "erased")])
         if refused:
             left = sum(item.size for item in items) - size
             self.report.add([_left(store, "memory", len(items) - done, left, refused)])
@@ -146,8 +149,6 @@ class ErasureRun:
         sessions = self.plan.sessions
         size = sum(one.size for one in sessions)
         self._did(len(sessions))
-        from ckpt_backends.open_for_writing import open_writable_sessions
-
         try:
             with open_writable_sessions(self.plan.url) as writable:
                 writable.begin_erasure()
@@ -157,7 +158,7 @@ class ErasureRun:
             left = _left(self.plan.store, "sessions", len(sessions), size, error.message)
             self.report.add([left])
             return
-        self.report.add([ErasedPlace(self.plan.store, "sessions", len(sessions), size, "erased")])
+        self.report.add([ErasurePlace(self.plan.store, "sessions", len(sessions), size, "erased")])
 
     def _threads(self) -> None:
         """Remove the threads, and erase what is left of anything that was removed."""
@@ -200,7 +201,7 @@ class ErasureRun:
                 size += one.bytes
         store, found = self.plan.store, self.plan.threads
         if done:
-            self.report.add([ErasedPlace(store, "threads", done, size, "erased")])
+            self.report.add([ErasurePlace(store, "threads", done, size, "erased")])
         if refused:
             left = sum(one.bytes for one in found) - size
             self.report.add([_left(store, "threads", len(found) - done, left, refused)])
@@ -217,14 +218,14 @@ class ErasureRun:
                 self.report.add([_left(where, "engine", None, None, one.reason)])
             else:
                 self.report.add(
-                    [ErasedPlace(where, "engine", None, None, "unreachable", one.reason)]
+                    [ErasurePlace(where, "engine", None, None, "unreachable", one.reason)]
                 )
 
 
 def _left(
     store: str, kind: PlaceKind, items: int | None, size: int | None, reason: str
-) -> ErasedPlace:
-    return ErasedPlace(store, kind, items, size, "kept", reason, is_left=True)
+) -> ErasurePlace:
+    return ErasurePlace(store, kind, items, size, "kept", reason, is_left=True)
 
 
 def _batches(threads: Sequence[PlannedRemoval]) -> Iterator[list[PlannedRemoval]]:

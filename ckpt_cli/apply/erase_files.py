@@ -11,7 +11,7 @@ from ckpt_backends.changes.bundle import check_bundle, write_bundle
 from ckpt_backends.changes.remains import Remaining
 from ckpt_backends.errors import CkptError
 from ckpt_backends.files.overwriting import overwrite_and_remove
-from ckpt_cli.core.erasure.places import ErasedPlace, PlaceKind
+from ckpt_cli.core.erasure.places import ErasurePlace, PlaceKind
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.plans.erase import ArchiveErasure, StateErasure
 from ckpt_cli.plans.erase_state import StateNaming
@@ -19,7 +19,7 @@ from ckpt_cli.plans.erase_state import StateNaming
 STATEMENT = "files overwritten with zeros"
 
 
-def erase_archives(archives: Iterable[ArchiveErasure]) -> list[ErasedPlace]:
+def erase_archives(archives: Iterable[ArchiveErasure]) -> list[ErasurePlace]:
     """Overwrite and delete archives, or write them anew without some rows; one place a folder."""
     by_folder: dict[Path, list[ArchiveErasure]] = {}
     for one in archives:
@@ -36,7 +36,7 @@ def _eraser(one: ArchiveErasure) -> Callable[[], Sequence[Remaining]]:
     return lambda: _rewrite(one, one.drops or frozenset())
 
 
-def erase_plain_files(kind: PlaceKind, paths: Iterable[Path]) -> list[ErasedPlace]:
+def erase_plain_files(kind: PlaceKind, paths: Iterable[Path]) -> list[ErasurePlace]:
     """Overwrite and delete files; one place a folder."""
     by_folder: dict[Path, list[Path]] = {}
     for one in paths:
@@ -55,7 +55,7 @@ def erase_files(
     kind: PlaceKind,
     folder: Path,
     files: Iterable[tuple[Path, int, Callable[[], Sequence[Remaining]]]],
-) -> ErasedPlace:
+) -> ErasurePlace:
     """Erase files of one folder; each has a size, and what erases it."""
     number = size = left = 0
     reason = ""
@@ -74,8 +74,8 @@ def erase_files(
             reason = text.lower()
     if left:
         why = f"{left} of {number} files: {reason}"
-        return ErasedPlace(str(folder), kind, number, size, "kept", why, is_left=True)
-    return ErasedPlace(str(folder), kind, number, size, "erased")
+        return ErasurePlace(str(folder), kind, number, size, "kept", why, is_left=True)
+    return ErasurePlace(str(folder), kind, number, size, "erased")
 
 
 def _rewrite(one: ArchiveErasure, drops: frozenset[int]) -> Sequence[Remaining]:
@@ -89,7 +89,7 @@ def _rewrite(one: ArchiveErasure, drops: frozenset[int]) -> Sequence[Remaining]:
     return overwrite_and_remove(old)
 
 
-def erase_state(log: OperationLog, naming: StateNaming, state: StateErasure) -> list[ErasedPlace]:
+def erase_state(log: OperationLog, naming: StateNaming, state: StateErasure) -> list[ErasurePlace]:
     """Take erased ids out of the log of operations, and erase steps and records of repairs."""
     return [
         *([_erase_operations(log, naming, state)] if state.lines or state.steps else ()),
@@ -97,7 +97,7 @@ def erase_state(log: OperationLog, naming: StateNaming, state: StateErasure) -> 
     ]
 
 
-def _erase_operations(log: OperationLog, naming: StateNaming, state: StateErasure) -> ErasedPlace:
+def _erase_operations(log: OperationLog, naming: StateNaming, state: StateErasure) -> ErasurePlace:
     naming.operations |= state.operations
     try:
         for path in state.steps:
@@ -108,10 +108,10 @@ def _erase_operations(log: OperationLog, naming: StateNaming, state: StateErasur
             overwrite_and_remove(path)
     except (OSError, CkptError) as error:
         text = error.message if isinstance(error, CkptError) else error.strerror or str(error)
-        return ErasedPlace(
+        return ErasurePlace(
             str(log.folder), "operations", state.lines, state.bytes, "kept", text, is_left=True
         )
-    return ErasedPlace(str(log.folder), "operations", state.lines, state.bytes, "erased")
+    return ErasurePlace(str(log.folder), "operations", state.lines, state.bytes, "erased")
 
 
 def _size(path: Path) -> int:

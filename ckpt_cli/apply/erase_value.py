@@ -16,11 +16,11 @@ from ckpt_cli.plans.erase_value import EraseValuePlan, ErasingSide, unreadable
 _KEPT = "it is part of an id or of a name, and these are kept"
 
 
-def erase_values_of(side: ErasingSide, writable: WritableStore, plan: EraseValuePlan) -> None:
+def erase_values_of(side: ErasingSide, writable: WritableStore, plan: EraseValuePlan) -> str:
     """Carry out a plan, in one transaction if the engine has transactions, and read it back.
 
-    Raises `StoreChanged` if the thread is not as it was when it was planned; nothing is written
-    then. Raises `Refused` for a value that cannot be read.
+    Returns why something is left, or `''`. Raises `StoreChanged` if the thread is not as it was
+    when it was planned, and `Refused` for a value that cannot be read; nothing is written then.
     """
     before = side.eraser(plan.erasure)
     try:
@@ -31,9 +31,10 @@ def erase_values_of(side: ErasingSide, writable: WritableStore, plan: EraseValue
                 f"thread '{plan.thread_id}' changed meanwhile; nothing was written",
                 hint="stop the agent, then run the command again",
             )
-        if number:
-            _write(side, writable, plan)
-            _check(side, plan)
+        if not number:
+            return ""
+        _write(side, writable, plan)
+        return _problem(side, plan)
     except CannotHold as error:
         raise unreadable(plan.thread_id, error) from error
 
@@ -68,17 +69,15 @@ def _parts(first: PartRewrite, others: Iterator[Rewrite]) -> Iterator[PartRewrit
             yield one
 
 
-def _check(side: ErasingSide, plan: EraseValuePlan) -> None:
-    """Read a thread back. Raises `StoreChanged` if it still has something to erase."""
+def _problem(side: ErasingSide, plan: EraseValuePlan) -> str:
+    """Read a thread back. Returns why it still has something to erase, or `''`."""
     after = side.eraser(plan.erasure)
     side.rows.refresh()
     left = sum(1 for _ in after.rewrites(side.rows.rows(plan.thread_id)))
     side.rows.refresh()
     if left or after.rows != plan.digest[0]:
-        raise StoreChanged(
-            f"thread '{plan.thread_id}' changed while its values were erased",
-            hint="stop the agent, then run the command again to erase the rest",
-        )
+        return f"thread '{plan.thread_id}' changed while its values were erased"
+    return ""
 
 
 def kept_places(side: ErasingSide, plan: EraseValuePlan) -> Iterator[Remaining]:
@@ -87,7 +86,7 @@ def kept_places(side: ErasingSide, plan: EraseValuePlan) -> Iterator[Remaining]:
     for row in side.rows.rows(plan.thread_id):
         for name, cell in row.cells.items():
             data = cell.encode("utf-8", "surrogatepass") if isinstance(cell, str) else cell
-            if isinstance(data, bytes) and plan.erasure.hits(data):
+            if isinstance(data, bytes) and plan.erasure.has_part(data):
                 found[f"{row.table}.{name}"] = None
     side.rows.refresh()
     for place in found:

@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from pathlib import Path
 
 from ckpt_backends.changes.change import Change
 from ckpt_backends.errors import CkptError, Refused, StoreChanged, Unsupported, UsageError
 from ckpt_backends.protocol import Store
 from ckpt_backends.url import StoreUrl
+from ckpt_cli.apply.settling import settle
+from ckpt_cli.operations.audit import AuditFile
 from ckpt_cli.operations.journal import Journal
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of, store_text
@@ -36,6 +39,8 @@ class Recorder:
     """The command line without secrets and values."""
     now: datetime
     note: Callable[[str], None]
+    audit: Path | None = None
+    """A file to which operations are appended as well; without it nothing is changed."""
 
     @contextmanager
     def operation(
@@ -50,8 +55,10 @@ class Recorder:
         """Record an operation while it is carried out.
 
         `cannot_undo` tells why it cannot be taken back, if that is known. With `must_record`,
-        raises `UsageError` at the first step if it cannot be recorded; otherwise notes that.
+        raises `UsageError` at the first step if it cannot be recorded; otherwise notes that. With
+        an audit file, raises `Refused` if it cannot be written.
         """
+        settle(self.url, self.note)
         planned = Operation(
             op=os.urandom(6).hex(),
             at=self.now,
@@ -64,7 +71,9 @@ class Recorder:
             undoes=undoes,
             cannot_undo=cannot_undo,
         )
-        recording = Recording(planned, self.url, self.note, must_record=must_record)
+        audit = None if self.audit is None else AuditFile(self.audit)
+        must_record |= audit is not None
+        recording = Recording(planned, self.url, self.note, audit, must_record=must_record)
         try:
             yield recording
         except BaseException as error:
@@ -81,6 +90,7 @@ class Recording:
     planned: Operation
     url: StoreUrl
     note: Callable[[str], None]
+    audit: AuditFile | None = None
     must_record: bool = False
     _journal: Journal | None = None
     _is_lost: bool = False
@@ -125,7 +135,11 @@ class Recording:
                 self.planned = replace(
                     self.planned, store=store_text(self.url), place=place_of(self.url)
                 )
-                self._journal = Journal(OperationLog.of_user(), self.planned)
+                audit = ""
+                if self.audit is not None:
+                    self.audit.check()
+                    audit = str(self.audit.path)
+                self._journal = Journal(OperationLog.of_user(), self.planned, audit)
             self._journal.intend(steps)
         except UsageError as error:
             if self.must_record:
@@ -211,12 +225,21 @@ class Recording:
             ended=ended,
         )
         try:
-            if self._number:
-                journal.finish(done, keep=keep)
-            else:
+            if not self._number:
                 journal.close(keep=False)
+                return
+            journal.record(done)
         except UsageError as error:
             self._lose(error)
+            return
+        try:
+            if self.audit is not None:
+                self.audit.append(done)
+        except UsageError as error:
+            journal.leave()
+            self.note(f"{error.message}; the next run of ckpt appends operation {done.op}")
+        else:
+            journal.close(keep=keep)
 
     def _count(self, steps: Iterable[OperationStep]) -> None:
         """Count steps that were carried out."""

@@ -35,7 +35,6 @@ from ckpt_cli.plans.saved_plan import (
     damaged,
     read_saved_plan,
 )
-from ckpt_cli.render.terminal.units import iso
 from ckpt_cli.session import Session
 
 _REMOVAL_OPTIONS = frozenset({"archive", "vacuum", "batch", "sleep", "max_duration", "reason"})
@@ -53,6 +52,12 @@ class ApplyOptions:
     sign_key: SignKey = None
     trusted_key: TrustedKeys = None
     allow_pickle: AllowPickle = False
+    memory: Annotated[
+        str | None, option("STORE", "The long-term memory to erase items from.", "--memory")
+    ] = None
+    receipt: Annotated[
+        Path | None, option("FILE", "Write the receipt of an erasure to FILE.", "--receipt")
+    ] = None
     dry_run: DryRun = False
     yes: Yes = False
 
@@ -60,7 +65,7 @@ class ApplyOptions:
     def again(self) -> dict[str, Any]:
         """The options that a plan does not hold and that were given."""
         names = ("to", "new_key_file", "sign_key", "trusted_key", "allow_pickle")
-        found = {name: getattr(self, name) for name in names}
+        found = {name: getattr(self, name) for name in (*names, "memory", "receipt")}
         return {name: value for name, value in found.items() if value not in (None, False)}
 
 
@@ -86,7 +91,8 @@ def apply(session: Session, options: ApplyOptions) -> None:
         command, terms = _command_of(plan)
         _check_again(header, options)
         _use_store(session, plan)
-        session.note(f"plan of `ckpt {header.action}`, made {iso(header.made_at)}")
+        at = header.made_at.astimezone(session.zone)
+        session.note(f"plan of `ckpt {header.action}`, made {at:%Y-%m-%d %H:%M}")
         values = _values(plan, command, terms)
         if header.kind == "removal":
             _remove(session, plan, options, values)

@@ -5,11 +5,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from ckpt_backends.changes.remains import Remains
-from ckpt_backends.errors import NotFound, PartlyDone, StoreChanged, Unsupported, UsageError
+from ckpt_backends.errors import (
+    CkptError,
+    NotFound,
+    PartlyDone,
+    Refused,
+    StoreChanged,
+    Unsupported,
+    UsageError,
+)
 from ckpt_backends.files.regular_file import read_regular
 from ckpt_backends.transfer.sealing import WithKeys
 from ckpt_cli.apply.erase_value import erase_values_of, kept_places
@@ -25,7 +34,8 @@ from ckpt_cli.plans.erase_value import (
     collected,
     plan_erasure,
 )
-from ckpt_cli.plans.value_targets import RecordedPlaces, ValuePlace, named_place
+from ckpt_cli.plans.plan_facts import key_fact
+from ckpt_cli.plans.value_targets import RecordedPlaces, named_place
 from ckpt_cli.render.erase_value import (
     erased_columns,
     erased_lines,
@@ -67,6 +77,9 @@ def erase_values(
     asked = _asked(session, targets, values_from, ns, recorded)
     plans = [plan_erasure(side, one) for one in asked]
     _check_found(plans)
+    if session.review is not None:
+        for one, plan in zip(asked, plans, strict=True):
+            session.review.see(_fact(session.review.header.seed, one, plan))
     if dry_run:
         _print(session, plans, None, dry_run=True)
         session.note("dry run: nothing was written")
@@ -75,14 +88,29 @@ def erase_values(
         if not session.output.machine:
             session.output.document(tuple, lambda: erased_lines(plans, session.output.width))
         confirm(f"{_question(plans)} for good?")
-    remains = _carry_out(session, side, plans, rewrite=rewrite, reason=reason)
-    _print(session, plans, remains, dry_run=False, is_shown=not yes)
+    done, problems, remains = _carry_out(session, side, plans, rewrite=rewrite, reason=reason)
+    _print(session, done, remains, dry_run=False, is_shown=not yes)
+    if problems:
+        raise PartlyDone(
+            f"{counted(len(problems), 'thread')} not finished: {problems[0].message}",
+            hint="stop the agents, then run the command again to erase the rest",
+        )
     if skipped := recorded.skipped_memory + recorded.skipped_unnamed:
         raise PartlyDone(
             f"{counted(skipped, 'record')} left: {recorded.skipped_memory} of long-term memory,"
             f" {recorded.skipped_unnamed} without a place",
             hint="delete such items with `ckpt memory delete`, such threads with `ckpt erase`",
         )
+
+
+def _fact(seed: str, asked: ToErase, plan: EraseValuePlan) -> dict[str, Any]:
+    """Return what a saved plan says of a thread: digests only, which take long to guess from."""
+    values = "\0".join([*sorted(asked.texts), *sorted(map(repr, asked.scalars))])
+    return {
+        "thread_id": plan.thread_id,
+        "digest": list(plan.digest),
+        "values": key_fact(seed, values.encode("utf-8", "surrogatepass")),
+    }
 
 
 def _side(session: Session) -> ErasingSide:
@@ -108,23 +136,21 @@ def _asked(
         )
     )
     if values_from is not None:
-        lines = _lines(values_from)
-        for place in recorded.read(store, lines):
-            thread_id = place.reader.thread_id
-            asked = found.setdefault(thread_id, ToErase(thread_id))
-            _add_secrets(session, asked, place)
+        from ckpt_cli.core.secrets.scanner import Scanner  # loads the rules
+
+        scanner = Scanner()
+        places = sorted(recorded.read(store, _lines(values_from)), key=lambda one: one.source)
+        for _, of_source in groupby(places, lambda one: one.source):
+            root = None
+            for place in of_source:
+                root = place.root() if root is None else root
+                thread_id = place.reader.thread_id
+                asked = found.setdefault(thread_id, ToErase(thread_id))
+                for one in place.read(root):
+                    for part in scanner.parts(one.value, key=_last_name(one)):
+                        asked.add_text(part.text, format_path(place.path))
     session.rows.refresh()
     return list(found.values())
-
-
-def _add_secrets(session: Session, asked: ToErase, place: ValuePlace) -> None:
-    """Add the parts of the values at a place that are secret."""
-    from ckpt_cli.core.secrets.scanner import Scanner  # loads the rules
-
-    scanner = session.__dict__.setdefault("_scanner", Scanner())
-    for one in place.read():
-        for part in scanner.parts(one.value, key=_last_name(one)):
-            asked.add_text(part.text, format_path(place.path))
 
 
 def _last_name(one: Selected) -> str | None:
@@ -164,35 +190,38 @@ def _carry_out(
     *,
     rewrite: bool,
     reason: str | None,
-) -> Remains:
-    """Erase the values, and then what is left of them in the engine."""
-    done: list[str] = []
+) -> tuple[list[EraseValuePlan], list[CkptError], Remains]:
+    """Erase the values, and then what is left of them in the engine.
+
+    Returns the plans that were carried out, why others were not, and what remains. Raises what
+    `erase_values_of` raises if nothing was erased.
+    """
+    done: list[EraseValuePlan] = []
+    problems: list[CkptError] = []
     readers = (session.store, session.rows)
-    recorder = session.recorder
     with (
-        recorder.operation("erase", reason=reason, cannot_undo=_NOT_UNDONE) as recording,
+        session.recorder.operation("erase", reason=reason, cannot_undo=_NOT_UNDONE) as recording,
         writable_store(session.names.store_url, readers) as writable,
     ):
         writable.begin_erasure()
-        try:
-            for plan in progress(plans, total=len(plans), label="erasing"):
-                recording.intend([OperationStep(plan.thread_id, None, None)])
-                erase_values_of(side, writable, plan)
-                done.append(plan.thread_id)
-        except (StoreChanged, Unsupported) as error:
-            if not done:
-                raise
-            left = len(plans) - len(done)
-            raise PartlyDone(
-                f"{counted(left, 'thread')} left: {error.message}", hint=error.hint
-            ) from error
-        finally:
-            for reader in readers:
-                reader.refresh()
-            if done:
-                remains = writable.erase_remains(rewrite=rewrite)
-    kept = tuple(one for plan in plans for one in kept_places(side, plan))
-    return replace(remains, places=(*kept, *remains.places))
+        for plan in progress(plans, total=len(plans), label="erasing"):
+            recording.intend([OperationStep(plan.thread_id, None, None)])
+            try:
+                left = erase_values_of(side, writable, plan)
+            except (StoreChanged, Unsupported, Refused) as error:
+                if not done and plan is plans[-1]:
+                    raise
+                recording.not_done([plan.thread_id])
+                problems.append(error)
+                continue
+            done.append(plan)
+            if left:
+                problems.append(StoreChanged(left))
+        for reader in readers:
+            reader.refresh()
+        remains = writable.erase_remains(rewrite=rewrite)
+    kept = tuple(one for plan in done for one in kept_places(side, plan))
+    return done, problems, replace(remains, places=(*kept, *remains.places))
 
 
 def _print(
@@ -211,7 +240,7 @@ def _print(
 
     def lines() -> Iterator[Any]:
         if not is_shown:
-            yield from erased_lines(plans, output.width)
+            yield from erased_lines(plans, output.width, is_done=not dry_run)
         if remains is not None:
             yield from remains_lines(remains)
 

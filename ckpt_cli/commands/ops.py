@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from itertools import islice
+from pathlib import Path
 from typing import Annotated
 
+from ckpt_backends.errors import UsageError
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.commands.undo_operation import check_place, undo_found
+from ckpt_cli.ending import Exit
 from ckpt_cli.lazy import CommandRef
+from ckpt_cli.operations.audit import verified
 from ckpt_cli.operations.journal import steps_of
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of
+from ckpt_cli.operations.unfinished import unfinished
 from ckpt_cli.options import DryRun, Yes, argument, flag, option
 from ckpt_cli.queries.operations import (
     REDO,
@@ -23,7 +28,10 @@ from ckpt_cli.queries.operations import (
     operations,
 )
 from ckpt_cli.render.operations import (
+    CHAIN_COLUMNS,
     STEP_COLUMNS,
+    chain_lines,
+    chain_record,
     operation_columns,
     operation_record,
     shown_lines,
@@ -37,6 +45,7 @@ COMMANDS = {
     "show": CommandRef("ops:show", "Show one operation: what it changed in each thread."),
     "undo": CommandRef("ops:undo", "Take back one operation, in all its threads."),
     "redo": CommandRef("ops:redo", "Take back an undo."),
+    "verify": CommandRef("ops:verify", "Check the chain of an audit file."),
 }
 
 Op = Annotated[str, argument("OP", "Id of an operation, or its beginning.")]
@@ -63,7 +72,7 @@ def list_(
       ckpt -s agent.db ops list --action purge --all -o json
     """
     log = OperationLog.of_user()
-    url = _store(session)
+    url = _settled_store(session)
     found = (
         one
         for one in operations(log, None if url is None else place_of(url))
@@ -88,7 +97,7 @@ def show(session: Session, op: Op) -> None:
       ckpt ops show 3f2a -o json
     """
     log = OperationLog.of_user()
-    url = _store(session)
+    url = _settled_store(session)
     found = operation_named(log, op, None if url is None else place_of(url))
     # The steps of an operation that cannot be taken back are not kept.
     is_kept = found.is_undoable or found.undone_by is not None
@@ -124,6 +133,7 @@ def undo(
       ckpt -s agent.db ops undo 3f2a --yes
     """
     log = OperationLog.of_user()
+    session.settle()
     place = place_of(session.names.store_url)
     if op is None:
         found = newest_change(log, place)
@@ -152,6 +162,7 @@ def redo(
       ckpt -s agent.db ops redo 3f2a --yes
     """
     log = OperationLog.of_user()
+    session.settle()
     place = place_of(session.names.store_url)
     if op is None:
         found = newest_undo(log, place)
@@ -163,8 +174,51 @@ def redo(
     undo_found(session, found, REDO, dry_run=dry_run, yes=yes)
 
 
-def _store(session: Session) -> StoreUrl | None:
-    """Return the store of this run; None if none is given."""
+def _settled_store(session: Session) -> StoreUrl | None:
+    """Return the store of this run; None if none is given. Records what killed runs did to it."""
     names = session.names
-    is_given = names.store_name is not None or names.profiles.default is not None
-    return names.store_url if is_given else None
+    if names.store_name is not None or names.profiles.default is not None:
+        session.settle()
+        return names.store_url
+    for one in unfinished(OperationLog.of_user()):
+        session.note(
+            f"a run of ckpt ({one.action}) on {one.store} was stopped before it recorded what it"
+            " did; `ckpt -s STORE ops list` finds out"
+        )
+    return None
+
+
+def verify(
+    session: Session,
+    file: Annotated[
+        Path | None, argument("[FILE]", "Audit file. [default: that of --audit or the profile]")
+    ] = None,
+    head: Annotated[
+        str | None, option("HASH", "A hash that was printed before must still be in the file.")
+    ] = None,
+) -> None:
+    """Check the chain of an audit file.
+
+    Each line of the file names the SHA-256 of the line before. Prints the number of lines and the
+    hash of the last one; note it elsewhere, and give it with --head the next time: then lines
+    that were cut off or replaced since are found, too. The exit code is 1 if the chain is broken.
+
+    \b
+      ckpt ops verify audit.ndjson
+      ckpt ops verify audit.ndjson --head 5e1a... -o json
+    """
+    path = file or session.names.audit
+    if path is None:
+        raise UsageError("no audit file given", hint="ckpt ops verify FILE")
+    known = None if head is None else head.lower()
+    chain = verified(path, known)
+    output = session.output
+    is_missing = known is not None and not chain.has_known
+    output.document(
+        lambda: chain_record(path, chain, is_missing=is_missing),
+        lambda: chain_lines(path, chain, output.width, is_missing=is_missing),
+        rows=lambda: [chain_record(path, chain, is_missing=is_missing)],
+        columns=CHAIN_COLUMNS,
+    )
+    if chain.broken or is_missing:
+        raise Exit(1)

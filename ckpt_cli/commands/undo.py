@@ -53,6 +53,7 @@ def undo(
       ckpt -s agent.db undo user-42
       ckpt -s agent.db undo user-42 --dry-run
     """
+    session.settle()
     recorded = _recorded(session, thread)
     try:
         reader = find_thread(session.store, thread, session.note)

@@ -12,7 +12,7 @@ from ckpt_backends.memory.protocol import Item, MemoryStore
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_sessions
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.core.erasure.places import ErasedPlace, Mention, PlaceKind
+from ckpt_cli.core.erasure.places import ErasurePlace, Mention, PlaceKind
 from ckpt_cli.core.erasure.scope import ErasureScope
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval
 from ckpt_cli.plans.purge import plan_named
@@ -73,7 +73,7 @@ class ErasurePlan:
     """The folders that were looked through for archives and saved plans."""
     plan_files: Sequence[Path] = ()
     state: StateErasure = field(default_factory=StateErasure)
-    unread: list[ErasedPlace] = field(default_factory=list)
+    unread: list[ErasurePlace] = field(default_factory=list)
     """Places that could not be read."""
     mentions: list[Mention] = field(default_factory=list)
     has_more_mentions: bool = False
@@ -83,7 +83,7 @@ class ErasurePlan:
         """Whether nothing was found, and no earlier run has to be finished."""
         return not (self.places() or self.scope.earlier is not None)
 
-    def places(self) -> list[ErasedPlace]:
+    def places(self) -> list[ErasurePlace]:
         """Return the places with what was found in them, as a dry run prints them."""
         found = [
             _place(
@@ -115,11 +115,11 @@ class ErasurePlan:
         return [*(one for one in found if one.items), *self.unread]
 
 
-def _place(store: str, kind: PlaceKind, items: int, size: int) -> ErasedPlace:
-    return ErasedPlace(store, kind, items, size, "kept", DRY_RUN)
+def _place(store: str, kind: PlaceKind, items: int, size: int) -> ErasurePlace:
+    return ErasurePlace(store, kind, items, size, "kept", DRY_RUN)
 
 
-def _of_folders(kind: PlaceKind, files: Iterable[tuple[Path, int]]) -> list[ErasedPlace]:
+def _of_folders(kind: PlaceKind, files: Iterable[tuple[Path, int]]) -> list[ErasurePlace]:
     """Return one place for each folder: the names of archives hold ids of threads."""
     sums: dict[Path, tuple[int, int]] = {}
     for path, size in files:
@@ -162,6 +162,6 @@ def all_sessions(url: StoreUrl) -> Sequence[AppSession]:
         return []
 
 
-def unread_place(store: str, kind: PlaceKind, error: CkptError) -> ErasedPlace:
+def unread_place(store: str, kind: PlaceKind, error: CkptError) -> ErasurePlace:
     """Return the place for something that could not be read."""
-    return ErasedPlace(store, kind, None, None, "kept", error.message, is_left=True)
+    return ErasurePlace(store, kind, None, None, "kept", error.message, is_left=True)

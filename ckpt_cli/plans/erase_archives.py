@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ckpt_backends.changes.bundle import Header, bundles_in, check_bundle, read_header
+from ckpt_backends.changes.bundle import SUFFIX, Header, bundles_in, check_bundle, read_header
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
@@ -20,13 +20,14 @@ from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.transfer.parts import CheckpointPart
 from ckpt_backends.transfer.routes import languages_of, parts_of_rows
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.core.erasure.places import ErasedPlace, Mention
+from ckpt_cli.core.erasure.places import ErasurePlace, Mention
 from ckpt_cli.core.erasure.scope import ErasureScope
 from ckpt_cli.core.filters.evaluate import Decision
 from ckpt_cli.core.filters.expressions import Field
 from ckpt_cli.core.filters.lookup import values_at
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.plans.erase import ArchiveErasure, unread_place
+from ckpt_cli.plans.half_erased import is_half_erased, left_over
 from ckpt_cli.queries.archived_store import is_from_store
 
 _SOURCE = r'"(?:thread_id|threadId|source)"\s*:\s*'
@@ -49,7 +50,7 @@ class ArchiveSearch:
     """By layout, how the rows of a memory are told apart."""
     found: list[ArchiveErasure] = field(default_factory=list)
     mentions: list[Mention] = field(default_factory=list)
-    unread: list[ErasedPlace] = field(default_factory=list)
+    unread: list[ErasurePlace] = field(default_factory=list)
 
     def look_in(self, folders: Iterable[Path]) -> None:
         """Look through the archives of some folders."""
@@ -60,11 +61,16 @@ class ArchiveSearch:
                 if folder.exists():
                     self.unread.append(unread_place(str(folder), "archives", error))
                 continue
+            old = sorted(folder.glob(f".*{SUFFIX}.old"))
+            for path in left_over(old, folder):
+                self.found.append(ArchiveErasure(path, path.stat().st_size))
             for path in paths:
                 try:
                     self._look_at(path)
                 except CkptError as error:
-                    if not _is_gone(path):
+                    if is_half_erased(path):
+                        self.found.append(ArchiveErasure(path, path.stat().st_size))
+                    elif path.exists():
                         self.unread.append(unread_place(str(path), "archives", error))
 
     def _look_at(self, path: Path) -> None:
@@ -267,7 +273,3 @@ def _bundles(record: Any) -> Iterator[str]:
             todo += one.values()
         elif isinstance(one, list):
             todo += one
-
-
-def _is_gone(path: Path) -> bool:
-    return not path.exists()

@@ -17,7 +17,7 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.core.erasure.digests import ErasedIds
-from ckpt_cli.core.erasure.places import ErasedPlace, Mention
+from ckpt_cli.core.erasure.places import ErasurePlace, Mention
 from ckpt_cli.core.erasure.scope import ErasureScope
 from ckpt_cli.core.erasure.subject import ErasureSubject, memory_namespace, words_of
 from ckpt_cli.core.filters.evaluate import Decision, Facts, decision
@@ -113,7 +113,11 @@ def plan_everything(
         _plan_archives(plan, request, memories)
         plan.threads = plan_threads(store, scope, "erased")
         for place, memory in memories:
-            found = plan_memory(place, memory, scope)
+            try:
+                found = plan_memory(place, memory, scope)
+            except CkptError as error:
+                plan.unread.append(unread_place(str(place), "memory", error))
+                continue
             if found.items:
                 plan.memories.append(found)
         plan.sessions = [one for one in sessions if scope.has_session(one)]
@@ -124,7 +128,7 @@ def plan_everything(
     return plan
 
 
-def _sessions(url: StoreUrl, unread: list[ErasedPlace]) -> Sequence[AppSession]:
+def _sessions(url: StoreUrl, unread: list[ErasurePlace]) -> Sequence[AppSession]:
     try:
         return all_sessions(url)
     except CkptError as error:
@@ -133,7 +137,7 @@ def _sessions(url: StoreUrl, unread: list[ErasedPlace]) -> Sequence[AppSession]:
 
 
 def _memories(
-    places: Iterable[MemoryPlace], stack: ExitStack, unread: list[ErasedPlace]
+    places: Iterable[MemoryPlace], stack: ExitStack, unread: list[ErasurePlace]
 ) -> Iterator[tuple[StoreUrl, MemoryStore]]:
     """Yield the memories that can be opened, each place once."""
     seen: set[str] = set()

@@ -16,6 +16,7 @@ from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.scrubbing import CANNOT_UNDO, scrubbed
 from ckpt_cli.plans.erase import StateErasure
 from ckpt_cli.plans.erase_archives import records_in
+from ckpt_cli.plans.half_erased import is_half_erased, left_over
 
 _TEXTS = ("command", "reason", "cannot_undo", "ended")
 """The texts of an operation that a person wrote, or that quote an id."""
@@ -32,10 +33,11 @@ def plan_state(
     for path in sorted([*log.folder.glob("steps/*.ndjson"), *log.folder.glob("running/*.ndjson")]):
         op, records = path.name.partition(".")[0], list(records_in(path))
         where = next((one["place"] for one in records[:1] if "place" in one), places.get(op))
-        if any(naming.is_in_step(record, where) for record in records):
+        if is_half_erased(path) or any(naming.is_in_step(one, where) for one in records):
             steps.append(path)
             naming.operations.add(op)
             size += path.stat().st_size
+    steps += left_over(sorted(log.folder.glob("old.log*.ndjson")), log.folder)
     lines = 0
     for line in log.lines():
         if naming.is_in(line):
@@ -112,6 +114,8 @@ def _repairs(scope: ErasureScope) -> Iterator[Path]:
     except UsageError:
         return
     for path in sorted(folder.glob("*.json")):
+        if is_half_erased(path):
+            yield path
         with suppress(OSError, CkptError, ValueError, RecursionError):
             with open_regular(path, follow=False) as file:
                 record = json.load(file)

@@ -30,7 +30,9 @@ from ckpt_cli.operations.place import place_of
 FORMAT = 1
 _LONGEST_LINE = 256 << 20
 """A thread with a million checkpoints needs some 100 MiB."""
-_LONGEST_HEADER = 16 << 20
+
+_YEARS = range(2020, 9000)
+"""Years with which times can be computed, and that a clock may show."""
 
 PlanKind = Literal["command", "removal"]
 
@@ -46,15 +48,16 @@ class PlannedStore:
     digest: str = ""
     """Of the salt and of where the store is."""
     path: str = ""
-    """The absolute path, if it is a local file or folder that needs no parameters."""
+    """The absolute path, if it is a local file or folder; `''` if its URL has parameters, or
+    variables of a profile."""
 
     @classmethod
     def of(cls, url: StoreUrl) -> PlannedStore:
         """Return the store with a URL."""
         salt = os.urandom(16).hex()
         backend = backend_of(url.scheme)
-        is_plain = backend is not None and backend.is_local and not url.params and url.path
-        path = os.path.realpath(url.path) if is_plain else ""
+        is_plain = backend is not None and backend.is_local and not (url.params or url.variables)
+        path = os.path.realpath(url.path) if is_plain and url.path else ""
         return cls(str(url), salt, _digest(url, salt), path)
 
     def is_at(self, url: StoreUrl) -> bool:
@@ -141,14 +144,12 @@ def read_saved_plan(path: Path, folder: Path) -> SavedPlan:
     regular file.
     """
     copy = folder / "plan.ndjson"
-    most = _LONGEST_HEADER
     try:
         with open_regular(path) as file, copy.open("xb") as out:
-            while text := file.readline(most + 1):
-                if len(text) > most:
-                    raise damaged(path, f"a line is longer than {most >> 20} MiB")
+            while text := file.readline(_LONGEST_LINE + 1):
+                if len(text) > _LONGEST_LINE:
+                    raise damaged(path, "a line is longer than 256 MiB")
                 out.write(text)
-                most = _LONGEST_LINE
     except OSError as error:
         raise unusable("read", path, error) from error
     head = next(_records(path, copy), None)
@@ -169,7 +170,7 @@ def header_record(one: PlanHeader) -> dict[str, Any]:
         "ckpt_plan": FORMAT,
         "action": one.action,
         "kind": one.kind,
-        "store": _store_record(one.store),
+        **_store_record(one.store),
         "layout": one.layout,
         "made_at": one.made_at.isoformat(),
         "command": one.command,
@@ -188,12 +189,12 @@ def header_from_record(record: Mapping[str, Any]) -> PlanHeader:
     if kind not in {"command", "removal"}:
         raise ValueError(kind)
     made_at = datetime.fromisoformat(record["made_at"])
-    if made_at.tzinfo is None:
-        raise ValueError("a time without its zone")
+    if made_at.tzinfo is None or made_at.year not in _YEARS:
+        raise ValueError(made_at)
     return PlanHeader(
         action=str(record["action"]),
         kind=kind,
-        store=_store_from(record["store"]),
+        store=_store_from(record),
         layout=str(record["layout"]),
         made_at=made_at,
         command=str(record["command"]),
@@ -231,11 +232,11 @@ def _digest(url: StoreUrl, salt: str) -> str:
 
 
 def _store_record(one: PlannedStore) -> dict[str, str]:
-    return {"name": one.name, "salt": one.salt, "digest": one.digest, "path": one.path}
+    return {"store": one.name, "path": one.path, "salt": one.salt, "place": one.digest}
 
 
 def _store_from(record: Mapping[str, Any]) -> PlannedStore:
-    return PlannedStore(*(str(record[name]) for name in ("name", "salt", "digest", "path")))
+    return PlannedStore(*(str(record[name]) for name in ("store", "salt", "place", "path")))
 
 
 def _records(path: Path, copy: Path) -> Iterator[Any]:

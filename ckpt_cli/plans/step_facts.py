@@ -9,10 +9,10 @@ from ckpt_cli.plans.plan_facts import StoredRows, record_digest, thread_fact
 from ckpt_cli.plans.undo_operation import PlannedStep, RefusedStep
 
 
-def step_fact(one: PlannedStep | RefusedStep, rows: StoredRows) -> dict[str, Any]:
+def step_fact(one: PlannedStep | RefusedStep, rows: StoredRows | None) -> dict[str, Any]:
     """Return the thread of a step, what it has, and a digest of what takes the step back.
 
-    `rows` is the store as stored. A step of long-term memory has no thread.
+    `rows` is the store as stored; None for steps of long-term memory, which have no thread.
     """
     if isinstance(one, RefusedStep):
         return {"thread_id": one.step.thread_id, "refused": True}

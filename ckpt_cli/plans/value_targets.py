@@ -9,10 +9,10 @@ from datetime import datetime, tzinfo
 from typing import Any
 
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.values import Value
-from ckpt_backends.errors import Ambiguous, NotFound, UsageError
+from ckpt_backends.codec.values import Opaque, Value
+from ckpt_backends.errors import Ambiguous, NotFound, Refused, UsageError
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.values.paths import Path, Selected, parse_path, select
+from ckpt_cli.core.values.paths import Path, Selected, format_path, parse_path, select
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.target import TargetArguments, find_checkpoint
 from ckpt_cli.threads.thread import ThreadReader
@@ -35,21 +35,43 @@ class ValuePlace:
     task_id: str = ""
     idx: int = 0
 
-    def read(self) -> list[Selected]:
-        """Return the values at the place. Raises `NotFound`."""
-        return select(self._root(), self.path)
+    @property
+    def source(self) -> tuple[str, ...]:
+        """What is read to find the value: places with the same source are in the same values."""
+        task = (self.task_id, str(self.idx)) if self.kind == "write" else ()
+        return self.reader.thread_id, self.checkpoint_ns, self.checkpoint_id, self.kind, *task
 
-    def _root(self) -> Value:
+    def read(self, root: dict[Value, Value] | None = None) -> list[Selected]:
+        """Return the values at the place; `root` are the values of its source, if they are read.
+
+        Raises `NotFound`, and `Refused` if it is encrypted.
+        """
+        if root is None:
+            root = self.root()
+        first = self.path[0] if self.path else None
+        found = root.get(first) if isinstance(first, str) else None
+        if isinstance(found, Opaque):
+            name = format_path(self.path[:1])
+            raise Refused(f"'{name}' cannot be erased, because it was not read: {found.reason}")
+        return select(root, self.path)
+
+    def root(self) -> dict[Value, Value]:
+        """Return the values of the source by channel, or the metadata."""
         if self.kind == "write":
             return self._write()
         moment = self.reader.stored(self.checkpoint_ns, self.checkpoint_id, state=True)
+        found: dict[Value, Value] = {}
         if self.kind == "metadata":
-            return dict(moment.metadata)
-        state = dict(read_state(self.reader, moment).values)
+            found.update(moment.metadata)
+            return found
+        if moment.body.problem:
+            raise Refused(f"checkpoint '{self.checkpoint_id}' is {moment.body.problem.reason}")
         # Channels of LangGraph itself, such as `__start__`, are no part of the state.
-        return {**moment.body.values, **state}
+        found.update(moment.body.values)
+        found.update(read_state(self.reader, moment).values)
+        return found
 
-    def _write(self) -> Value:
+    def _write(self) -> dict[Value, Value]:
         for one in self.reader.store.writes(
             self.reader.thread_id,
             checkpoint_ns=self.checkpoint_ns,

@@ -12,7 +12,7 @@ from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory, open_sessions
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.core.erasure.places import ErasedPlace, PlaceKind
+from ckpt_cli.core.erasure.places import ErasurePlace, PlaceKind
 from ckpt_cli.core.erasure.receipt import ErasureReceipt
 from ckpt_cli.core.memory.fact_problems import source_of
 from ckpt_cli.operations.log import OperationLog
@@ -26,7 +26,7 @@ def verified_places(
     opened: Callable[[], Store],
     memories: Iterable[StoreUrl],
     folders: Iterable[Path],
-) -> Iterator[ErasedPlace]:
+) -> Iterator[ErasurePlace]:
     """Yield each place with the number of things that are back; `kept` if there are any."""
     yield _checked(str(url), "threads", lambda: _threads(receipt, opened()))
     if receipt.ids.sessions or receipt.ids.threads:
@@ -37,30 +37,30 @@ def verified_places(
         yield from _if_there(str(one), "memory", partial(_memory, receipt, one))
     if left:
         why = "another memory was erased, too; name it with --memory"
-        yield ErasedPlace("memory", "memory", None, None, "unreachable", why)
+        yield ErasurePlace("memory", "memory", None, None, "unreachable", why)
     for folder in folders:
         yield _checked(str(folder), "archives", partial(_archives, receipt, url, folder))
     yield _checked("ckpt", "operations", lambda: _operations(receipt))
 
 
-def _checked(store: str, kind: PlaceKind, count: Callable[[], int]) -> ErasedPlace:
+def _checked(store: str, kind: PlaceKind, count: Callable[[], int]) -> ErasurePlace:
     try:
         number = count()
     except CkptError as error:
-        return ErasedPlace(store, kind, None, None, "unreachable", error.message)
+        return ErasurePlace(store, kind, None, None, "unreachable", error.message)
     if number:
-        return ErasedPlace(store, kind, number, None, "kept", "it is back")
-    return ErasedPlace(store, kind, 0, None, "erased")
+        return ErasurePlace(store, kind, number, None, "kept", "it is back")
+    return ErasurePlace(store, kind, 0, None, "erased")
 
 
-def _if_there(store: str, kind: PlaceKind, count: Callable[[], int]) -> Iterator[ErasedPlace]:
+def _if_there(store: str, kind: PlaceKind, count: Callable[[], int]) -> Iterator[ErasurePlace]:
     """Yield a place unless the store has nothing of this kind."""
     try:
         number = count()
     except (UnknownLayout, Unsupported):
         return
     except CkptError as error:
-        yield ErasedPlace(store, kind, None, None, "unreachable", error.message)
+        yield ErasurePlace(store, kind, None, None, "unreachable", error.message)
         return
     yield _checked(store, kind, lambda: number)
 

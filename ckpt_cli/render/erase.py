@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ckpt_cli.core.erasure.places import ErasedPlace, ErasureReport
+from ckpt_cli.core.erasure.places import ErasurePlace, ErasureReport
 from ckpt_cli.core.erasure.receipt import place_record
 from ckpt_cli.plans.erase import ErasurePlan
 from ckpt_cli.render.terminal.cell_width import wrap
@@ -104,7 +104,7 @@ def erasure_question(plan: ErasurePlan) -> str:
     return f"Erase {', '.join(parts) or 'what an earlier run left'}? This cannot be undone."
 
 
-def verification_record(receipt: str, places: Sequence[ErasedPlace]) -> dict[str, Any]:
+def verification_record(receipt: str, places: Sequence[ErasurePlace]) -> dict[str, Any]:
     """Return the answer of `erase --verify` as a JSON object."""
     return {
         "receipt": receipt,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ckpt_backends.changes.remains import Remains
-from ckpt_backends.erasing.thread import ErasedPlace
+from ckpt_backends.erasing.thread import ChangedPath
 from ckpt_cli.core.values.paths import format_path
 from ckpt_cli.plans.erase_value import EraseValuePlan
 from ckpt_cli.render.terminal.safe_text import safe_text
@@ -49,20 +49,34 @@ def erased_rows(plans: Sequence[EraseValuePlan]) -> Iterator[dict[str, Any]]:
             yield {"thread_id": plan.thread_id, **_place(one, number)}
 
 
-def erased_lines(plans: Sequence[EraseValuePlan], width: int) -> Iterator[StyledLine]:
-    """Yield what is rewritten in each thread."""
+def erased_lines(
+    plans: Sequence[EraseValuePlan], width: int, *, is_done: bool = False
+) -> Iterator[StyledLine]:
+    """Yield what is rewritten in each thread, or what was."""
     for plan in plans:
         rows = list(erased_rows([plan]))
         yield from table_lines(rows[:_MOST_LINES], erased_columns(), width)
         if len(rows) > _MOST_LINES:
             yield line((f"... and {counted(len(rows) - _MOST_LINES, 'other place')}", "dim"))
-        yield line(
-            f"{counted(plan.counts.checkpoints, 'checkpoint')},"
-            f" {counted(plan.counts.writes, 'write')} and"
-            f" {counted(plan.counts.values, 'stored value')} of thread"
-            f" '{safe_text(plan.thread_id)}' change; ids, versions and times stay"
+        yield line(f"{_counts(plan, is_done=is_done)}; ids, versions and times stay")
+    if not is_done:
+        yield line(("This rewrites stored history. It cannot be undone.", "warn"))
+
+
+def _counts(plan: EraseValuePlan, *, is_done: bool) -> str:
+    counts = plan.counts
+    numbers = [
+        counted(number, word)
+        for number, word in (
+            (counts.checkpoints, "checkpoint"),
+            (counts.writes, "write"),
+            (counts.values, "stored value"),
         )
-    yield line(("This rewrites stored history. It cannot be undone.", "warn"))
+        if number
+    ]
+    *first, last = numbers or ["nothing"]
+    named = f"{', '.join(first)} and {last}" if first else last
+    return f"{named} of thread '{safe_text(plan.thread_id)}' {'changed' if is_done else 'change'}"
 
 
 def remains_lines(remains: Remains) -> Iterator[StyledLine]:
@@ -73,12 +87,12 @@ def remains_lines(remains: Remains) -> Iterator[StyledLine]:
         yield line(("may still be in ", "dim"), safe_text(f"{one.place}: {one.reason}"))
 
 
-def _in_order(plan: EraseValuePlan) -> list[tuple[ErasedPlace, int]]:
+def _in_order(plan: EraseValuePlan) -> list[tuple[ChangedPath, int]]:
     places = plan.counts.places.items()
     return sorted(places, key=lambda one: (one[0].place, one[0].channel, str(one[0].path)))
 
 
-def _place(one: ErasedPlace, number: int) -> dict[str, Any]:
+def _place(one: ChangedPath, number: int) -> dict[str, Any]:
     return {
         "place": one.place,
         "channel": one.channel or None,

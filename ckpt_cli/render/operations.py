@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, tzinfo
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from ckpt_backends import shell
 from ckpt_backends.changes.change import Change
+from ckpt_cli.operations.audit import Chain
 from ckpt_cli.operations.memory_parts import (
     ItemEdited,
     ItemsAdded,
@@ -181,6 +183,34 @@ def undo_plan_lines(
             yield from field("", part_text(step.part), width)
     if len(steps) > _SHOWN:
         yield from field("", f"and {len(steps) - _SHOWN} more; -o json lists all", width)
+
+
+CHAIN_COLUMNS = plain_columns("file", "lines", "head", "broken", "torn", "missing_head")
+
+
+def chain_record(path: Path, chain: Chain, *, is_missing: bool) -> dict[str, Any]:
+    """Return the check of an audit file as JSON."""
+    return {
+        "file": str(path),
+        "lines": chain.lines,
+        "head": chain.head,
+        "broken": {"line": chain.lines + 1, "reason": chain.broken} if chain.broken else None,
+        "torn": list(chain.torn),
+        "missing_head": is_missing,
+    }
+
+
+def chain_lines(path: Path, chain: Chain, width: int, *, is_missing: bool) -> Iterator[StyledLine]:
+    """Yield the check of an audit file as text."""
+    yield from field("file", str(path), width, "head")
+    yield from field("lines", str(chain.lines), width)
+    yield from field("hash", chain.head, width, "id")
+    for one in chain.torn:
+        yield from field("torn", f"line {one} was cut off when it was written", width, "question")
+    if chain.broken:
+        yield from field("broken", f"line {chain.lines + 1}: {chain.broken}", width, "error")
+    if is_missing:
+        yield from field("broken", "no line has the hash of --head", width, "error")
 
 
 def part_text(part: StepPart) -> str:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from ckpt_backends.erasing.erasure import Erasure, ScalarPlace
-from ckpt_backends.erasing.stored import StoredValue, ValueKind
+from ckpt_backends.erasing.stored import PlacedValue, ValueKind
 from ckpt_backends.erasing.thread import ThreadEraser
 from ckpt_backends.errors import NotFound, Refused, StoreChanged
 from ckpt_backends.model import TypedBytes
+from ckpt_cli.operations.log import OperationLog
 from tests.erase.value_canary import (
     OTHER,
     SECRET,
@@ -118,8 +119,44 @@ def test_numbers_in_metadata_of_earlier_releases_are_erased() -> None:
     erasure = Erasure(frozenset(), (ScalarPlace(("pin",), 4711),))
     eraser = ThreadEraser("sqlite", erasure, None)
     stored = TypedBytes("json", json.dumps(metadata).encode())
-    made = eraser.erased(StoredValue(ValueKind.METADATA, stored, "here"))
+    made = eraser.erased(PlacedValue(ValueKind.METADATA, stored, "here"))
     assert json.loads(made.data) == {
         **metadata,
         "writes": {"login": {"pin": 0, "other": 4711}},
     }
+
+
+def test_what_secrets_finds_is_erased(tmp_path: Path) -> None:
+    secret = "sk-" + "ant-api03-" + "aB3dE5gH7jK9mN1pQ3sT5vX7zA9cE1gI3kM5oQ7sU9wY1" * 2 + "AAAAAA"
+    with SqliteHarness(tmp_path, None) as harness:
+        ask(harness, THREAD, secret)
+        found = ckpt("-s", harness.url, "secrets", "-o", "ndjson")
+        assert found.code == 1
+        assert len(found.out.splitlines()) > 10
+        records = tmp_path / "found.ndjson"
+        memory = {"thread_id": None, "place": "memory", "path": ".", "value": None}
+        records.write_text(found.out + json.dumps(memory))
+        done = ckpt("-s", harness.url, "erase", "--values-from", records, "--yes", "-o", "json")
+        assert done.code == 7
+        assert secret not in done.out + done.err
+        assert places_of(harness.url, THREAD, secret) == []
+        assert ckpt("-s", harness.url, "secrets").code == 0
+        _, values, *_ = history(harness, THREAD)[0]
+        assert values["messages"][0].content == "my password is [erased]"
+
+
+def test_the_command_needs_a_confirmation_and_tells_what_is_rewritten(
+    harness: SqliteHarness,
+) -> None:
+    words = ("-s", harness.url, "erase", "--value", f"{THREAD}:card.password")
+    asked = ckpt(*words)
+    assert asked.code == 5
+    assert "rewrites stored history" in asked.out
+    assert SECRET not in asked.out + asked.err
+    done = ckpt(*words, "--yes", "-o", "json")
+    assert done.code == 0
+    assert done.json["remains"]["done"]
+    operation = next(iter(OperationLog.of_user().newest_first()))
+    assert operation.action == "erase"
+    assert operation.cannot_undo
+    assert SECRET not in str(operation)

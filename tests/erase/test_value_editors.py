@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from base64 import b64decode, b64encode
 from collections import OrderedDict
 from datetime import UTC, datetime
 from typing import Any
@@ -21,10 +22,11 @@ from ckpt_backends.codec.bson.documents import document_of, typed
 from ckpt_backends.codec.bson.documents import plain as bson_plain
 from ckpt_backends.codec.values import Tagged
 from ckpt_backends.erasing.changes import ChangedPlaces, Spot
-from ckpt_backends.erasing.erasure import MARKER, Erasure, ScalarPlace
-from ckpt_backends.erasing.shapes import METADATA, Shape
+from ckpt_backends.erasing.erasure import MARKER, Erasure, Scalar, ScalarPlace
+from ckpt_backends.erasing.shapes import BODY, METADATA, Shape
 from ckpt_backends.erasing.values import erased_value
 from ckpt_backends.model import TypedBytes
+from ckpt_backends.transfer.errors import CannotHold
 
 SECRET = 'hunter2 "ümlaut"\n/pass'
 SHORT = "pin7"
@@ -75,7 +77,7 @@ def erased(
 
 
 @given(values)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_msgpack_is_spliced(value: Any) -> None:
     data = ormsgpack.packb(value)
     made, changed = erased("msgpack", data)
@@ -85,7 +87,7 @@ def test_msgpack_is_spliced(value: Any) -> None:
 
 
 @given(values, st.sampled_from([(", ", ": "), (",", ":")]), st.booleans(), st.integers(0, 2))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_json_is_spliced(value: Any, separators: Any, ascii_only: bool, indent: int) -> None:
     def dumped(one: Any) -> bytes:
         text = json.dumps(
@@ -101,7 +103,7 @@ def test_json_is_spliced(value: Any, separators: Any, ascii_only: bool, indent: 
 
 
 @given(values)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @pytest.mark.parametrize("protocol", range(6))
 def test_pickles_are_spliced(protocol: int, value: Any) -> None:
     made, _ = erased("pickle", pickle.dumps(value, protocol))
@@ -120,7 +122,7 @@ def _without_renamed_keys(value: Any) -> Any:
 
 
 @given(st.dictionaries(st.text("abc", min_size=1), texts, max_size=5))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_bson_is_spliced(value: dict[str, str]) -> None:
     plain_document = document_of({key: bson_plain(one) for key, one in value.items()})
     leaves_document = document_of(
@@ -204,7 +206,7 @@ def test_large_pickles_have_right_frames() -> None:
 @pytest.mark.parametrize("tag", ["msgpack", "json"])
 def test_numbers_are_erased_at_their_place(tag: str) -> None:
     value = {"card": {"pin": 4711, "ok": True, "code": "pin7", "sum": 1.5}, "other": [4711, True]}
-    places = [("pin", 4711), ("ok", True), ("code", "pin7"), ("sum", 1.5)]
+    places: list[tuple[str, Scalar]] = [("pin", 4711), ("ok", True), ("code", "pin7"), ("sum", 1.5)]
     spot = Spot(scalars=tuple(ScalarPlace(("card", name), one) for name, one in places))
     pack: Any = ormsgpack.packb if tag == "msgpack" else lambda one: json.dumps(one).encode()
     made, changed = erased(tag, pack(value), Erasure(frozenset()), spot)
@@ -219,3 +221,48 @@ def test_what_savers_need_in_metadata_stays() -> None:
     assert json.loads(made) == {**value, "user": MARKER}
     made, _ = erased("msgpack", ormsgpack.packb(value), ERASURE, Spot(Shape()))
     assert made == ormsgpack.packb(value)
+
+
+def test_sends_of_early_postgres_savers_are_base64() -> None:
+    sends = ormsgpack.packb([{"node": "login", "arg": SECRET}])
+    body = {"channel_values": {}, "pending_sends": ["msgpack", b64encode(sends).decode()]}
+    made, changed = erased("json", json.dumps(body).encode(), spot=Spot(BODY))
+    tag, text = json.loads(made)["pending_sends"]
+    assert (tag, ormsgpack.unpackb(b64decode(text))) == (
+        "msgpack",
+        [{"node": "login", "arg": MARKER}],
+    )
+    assert changed.steps
+
+
+def test_what_cannot_be_read_is_overwritten() -> None:
+    for tag, data in (
+        ("msgpack", ormsgpack.packb([1, SECRET])[:-1] + b"\xc1\xc1" + SECRET.encode()),
+        ("json", b'{"a": ' + SECRET.encode()),
+        ("pickle", pickle.dumps(SECRET)[:-1]),
+        ("unknown", b"\0" + SECRET.encode()),
+    ):
+        made, changed = erased(tag, data)
+        assert not ERASURE.has_part(made)
+        assert len(made) == len(data)
+        assert changed.steps
+    with pytest.raises(CannotHold):
+        erased("msgpack", b"\xc1" + SHORT.encode())
+
+
+def test_numbers_in_pickles_are_refused() -> None:
+    spot = Spot(scalars=(ScalarPlace(("card", "pin"), 4711),))
+    data = pickle.dumps({"card": {"pin": 4711}})
+    with pytest.raises(CannotHold):
+        erased("pickle", data, Erasure(frozenset()), spot)
+    other = pickle.dumps({"card": {"pin": 4712}, "pin": 4711})
+    assert erased("pickle", other, Erasure(frozenset()), spot)[0] == other
+
+
+def test_deep_nesting_does_not_stop_an_erasure() -> None:
+    for tag, opening, packed in (
+        ("msgpack", b"\x91", ormsgpack.packb(SECRET)),
+        ("json", b"[", json.dumps(SECRET).encode() + b"]" * 5000),
+    ):
+        made, _ = erased(tag, opening * 5000 + packed)
+        assert not ERASURE.has_part(made)

@@ -6,7 +6,7 @@ import io
 import json
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from operator import add
 from typing import Annotated, Any, TypedDict
 
@@ -71,10 +71,20 @@ def config_of(thread_id: str, secret: str) -> Any:
     return {"configurable": {"thread_id": thread_id}, "metadata": {"user": f"user {secret}"}}
 
 
-def ask(harness: Harness, thread_id: str, secret: str) -> None:
+@contextmanager
+def _saver_of(harness: Harness, saver: Any) -> Iterator[Any]:
+    """Yield a saver that is open, or one of the harness."""
+    if saver is not None:
+        yield saver
+        return
+    with harness.saver() as own:
+        yield own
+
+
+def ask(harness: Harness, thread_id: str, secret: str, saver: Any = None) -> None:
     """Run a thread until it asks."""
-    with harness.saver() as saver:
-        graph_of(saver).invoke(
+    with _saver_of(harness, saver) as opened:
+        graph_of(opened).invoke(
             {
                 "messages": [HumanMessage(f"my password is {secret}", id="human-1")],
                 "card": {"password": secret, "list": [secret, "other"]},
@@ -145,10 +155,10 @@ def replaced(value: Any) -> Any:
     return value
 
 
-def history(harness: Harness, thread_id: str) -> list[Any]:
+def history(harness: Harness, thread_id: str, saver: Any = None) -> list[Any]:
     """Return the states of a thread, as the official library reads them."""
-    with harness.saver() as saver:
-        graph = graph_of(saver)
+    with _saver_of(harness, saver) as opened:
+        graph = graph_of(opened)
         if not (harness.has_history and harness.has_writes):
             states: Iterator[Any] | Sequence[Any] = [graph.get_state(_config(thread_id))]
         else:
@@ -171,10 +181,10 @@ def _config(thread_id: str) -> Any:
     return {"configurable": {"thread_id": thread_id}}
 
 
-def resumed(harness: Harness, thread_id: str) -> Any:
+def resumed(harness: Harness, thread_id: str, saver: Any = None) -> Any:
     """Answer the question of a thread. Returns the state at its end."""
-    with harness.saver() as saver:
-        graph = graph_of(saver)
+    with _saver_of(harness, saver) as opened:
+        graph = graph_of(opened)
         config = config_of(thread_id, "x")
         found = graph.invoke(Command(resume="yes"), config, **harness.run_options)
         return {name: one for name, one in found.items() if name != "__interrupt__"}

@@ -57,18 +57,20 @@ class Erasure:
 
     @cached_property
     def _pattern(self) -> re.Pattern[str] | None:
+        parts = sorted(self._parts, key=lambda one: (-len(one), one))
+        return re.compile("|".join(map(re.escape, parts))) if parts else None
+
+    @cached_property
+    def _parts(self) -> frozenset[str]:
         """The texts that are erased inside of others."""
         parts = {one for one in self.texts if len(one) >= SHORTEST_PART}
         # A JSON text in a text, such as the arguments of a tool call, has escapes.
-        parts |= {escaped for one in tuple(parts) for escaped in _escaped(one)}
-        longest_first = sorted(parts, key=lambda one: (-len(one), one))
-        return re.compile("|".join(map(re.escape, longest_first))) if parts else None
+        return frozenset(parts.union(*map(_escaped, parts)))
 
     @cached_property
     def _bytes_pattern(self) -> re.Pattern[bytes] | None:
         """The same in UTF-8."""
-        parts = sorted({_utf8(one) for one in self.texts if len(one) >= SHORTEST_PART})
-        parts.sort(key=len, reverse=True)
+        parts = sorted(map(_utf8, self._parts), key=lambda one: (-len(one), one))
         return re.compile(b"|".join(map(re.escape, parts))) if parts else None
 
     @cached_property
@@ -95,6 +97,10 @@ class Erasure:
         if self._bytes_pattern is None:
             return data
         return self._bytes_pattern.sub(lambda found: filler(len(found[0])), data)
+
+    def has_part(self, data: bytes) -> bool:
+        """Whether there is a text that is erased inside of others."""
+        return self._bytes_pattern is not None and bool(self._bytes_pattern.search(data))
 
     def hits(self, data: bytes) -> list[int]:
         """Where the needles are, in order. Empty for almost all values."""

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64decode, b64encode
 from dataclasses import dataclass
 
 from ckpt_backends.codec.json.json_plus import check
 from ckpt_backends.codec.limits import DEFAULT_LIMITS
 from ckpt_backends.erasing.changes import ChangedPlaces, Keys, Spot
 from ckpt_backends.erasing.erasure import Erasure
-from ckpt_backends.erasing.shapes import ENVELOPE
+from ckpt_backends.erasing.shapes import BODY, ENVELOPE, SENDS
+from ckpt_backends.model import TypedBytes
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _TEXT = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _SCALAR = re.compile(r"[^\s,\]}\"\[{]+")
 _ENVELOPES = (1, 2)
+_TYPED = 2
+"""Items of a value that is stored as its type and base64."""
 
 
 @dataclass(slots=True)
@@ -35,7 +39,8 @@ def erased_json(data: bytes, erasure: Erasure, spot: Spot, changed: ChangedPlace
     Raises ValueError and `PastLimit` if it is damaged or nested too deeply.
     """
     # Any character may be an escape, so a text with escapes is always read.
-    if not spot.scalars and b"\\" not in data and not erasure.hits(data):
+    has_base64 = spot.shape is BODY and b'"pending_sends"' in data
+    if not (spot.scalars or has_base64 or b"\\" in data or erasure.hits(data)):
         return data
     text = data.decode("utf-8", "surrogatepass")
     check(text, DEFAULT_LIMITS)
@@ -122,6 +127,8 @@ class _Editor:
         return "".join([*parts, self._text[at:]])
 
     def edit(self, node: _Node, spot: Spot) -> None:
+        if spot.shape is SENDS and self._typed_sends(node, spot):
+            return
         if node.items is not None:
             for index, item in enumerate(node.items):
                 if (shape := spot.shape.of(index)) is not None:
@@ -135,6 +142,22 @@ class _Editor:
                 self._put(node.start, node.end, made, spot)
         else:
             self._scalar(node, spot)
+
+    def _typed_sends(self, node: _Node, spot: Spot) -> bool:
+        """Erase in Sends that are stored as a type and base64. Returns whether they are."""
+        if node.items is None or len(node.items) != _TYPED:
+            return False
+        tag, text = map(self._literal, node.items)
+        if not (isinstance(tag, str) and isinstance(text, str)):
+            return False
+        from ckpt_backends.erasing.values import erased_value
+
+        stored = TypedBytes(tag, b64decode(text, validate=True))
+        made = erased_value(stored, self._erasure, Spot(), ChangedPlaces(), "a Send")
+        if made is not stored:
+            place = node.items[1]
+            self._put(place.start, place.end, b64encode(made.data).decode(), spot)
+        return True
 
     def _object(self, entries: list[tuple[tuple[int, int], _Node]], spot: Spot) -> None:
         named = [(json.loads(self._text[slice(*at)], strict=False), at, one) for at, one in entries]

@@ -31,7 +31,9 @@ object.__setattr__(ANY, "keeps_keys", False)
 
 NAMED = Shape(others=ANY)
 """The values of channels or of an object's fields, whose names are kept."""
-BODY = Shape({CHANNELS: NAMED, "pending_sends": ANY})
+SENDS = Shape(others=ANY)
+"""Sends in a body: a list or, up to langgraph-checkpoint-postgres 1.0.4, a type and base64."""
+BODY = Shape({CHANNELS: NAMED, "pending_sends": SENDS})
 METADATA = Shape(
     dict.fromkeys(
         (

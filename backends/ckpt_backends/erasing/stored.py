@@ -26,7 +26,7 @@ class ValueKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class StoredValue:
+class PlacedValue:
     """One value with its place."""
 
     kind: ValueKind
@@ -44,7 +44,7 @@ class RowRewrite:
     new: Row
 
 
-EraseStored: TypeAlias = Callable[[StoredValue], TypedBytes]
+EraseStored: TypeAlias = Callable[[PlacedValue], TypedBytes]
 """Returns the value as it is to be stored; the same object if nothing changes."""
 EditRow: TypeAlias = Callable[[str, Row, EraseStored], Row]
 """Maps a layout, a row and the change of its values to the new row; the same one if it is equal."""

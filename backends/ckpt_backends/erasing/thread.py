@@ -13,9 +13,10 @@ from ckpt_backends.encryption import NO_KEY, is_encrypted
 from ckpt_backends.erasing.changes import ChangedPlaces, Spot
 from ckpt_backends.erasing.erasure import ANY_STEP, Erasure, ScalarPlace, Step, Steps
 from ckpt_backends.erasing.shapes import ANY, BODY, METADATA, Shape
-from ckpt_backends.erasing.stored import RowRewrite, StoredValue, ValueKind
+from ckpt_backends.erasing.stored import PlacedValue, RowRewrite, ValueKind
 from ckpt_backends.erasing.values import erased_value
 from ckpt_backends.model import TypedBytes
+from ckpt_backends.transfer.digests import stored_digest
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.parts import (
     CheckpointPart,
@@ -23,7 +24,6 @@ from ckpt_backends.transfer.parts import (
     PartRewrite,
     ValuePart,
     WritePart,
-    part_key,
 )
 from ckpt_backends.transfer.routes import parts_of_rows, row_editor
 from ckpt_backends.transfer.sealing import WithKeys, place_of
@@ -45,7 +45,7 @@ Rewrite = RowRewrite | PartRewrite
 
 
 @dataclass(frozen=True, slots=True)
-class ErasedPlace:
+class ChangedPath:
     """A place in the values of a thread."""
 
     place: str
@@ -63,7 +63,7 @@ class ErasureCounts:
     writes: int = 0
     values: int = 0
     """Values of channels that are stored outside of checkpoints."""
-    places: Counter[ErasedPlace] = field(default_factory=Counter)
+    places: Counter[ChangedPath] = field(default_factory=Counter)
     """With the number of checkpoints, writes or values that have it."""
 
     def add(self, kind: ValueKind, channel: str, steps: Iterable[Steps]) -> None:
@@ -77,18 +77,18 @@ class ErasureCounts:
         self.places.update({_place(kind, channel, one) for one in steps})
 
 
-def _place(kind: ValueKind, channel: str, steps: Steps) -> ErasedPlace:
+def _place(kind: ValueKind, channel: str, steps: Steps) -> ChangedPath:
     if kind is ValueKind.WHOLE:
         kind = ValueKind.METADATA if steps[:1] == (_METADATA,) else ValueKind.BODY
         steps = steps[1:]
     if kind is ValueKind.METADATA:
-        return ErasedPlace("metadata", "", steps)
+        return ChangedPath("metadata", "", steps)
     if kind is ValueKind.BODY:
         inner = steps[1:] if steps[:1] == (CHANNELS,) else steps
-        return ErasedPlace("value", str(inner[0]) if inner else "", inner)
+        return ChangedPath("value", str(inner[0]) if inner else "", inner)
     if kind is ValueKind.WHOLE_WRITE:
         steps = (channel, *steps[1:])
-    return ErasedPlace("value" if kind is ValueKind.VALUE else "write", channel, steps)
+    return ChangedPath("value" if kind is ValueKind.VALUE else "write", channel, steps)
 
 
 class ThreadEraser:
@@ -113,24 +113,22 @@ class ThreadEraser:
         edit = row_editor(self._layout)
         if edit is None:
             for part in parts_of_rows(self._layout, rows):
-                self._add(repr(part_key(part)) + repr(part))
+                self._add(stored_digest(part))
                 made = self._part(part)
                 if made is not part:
                     self._count()
                     yield PartRewrite(part, made)
             return
         for row in rows:
-            cells = {name: cell for name, cell in row.cells.items() if name != "expires_at"}
-            self._add(row.table + repr(sorted(cells.items())))
+            self._add(_row_digest(row))
             new = edit(self._layout, row, self.erased)
             if new is not row:
                 self._count()
                 yield RowRewrite(row, new)
 
-    def _add(self, told: str) -> None:
+    def _add(self, digest: bytes) -> None:
         self.rows += 1
-        found = sha256(told.encode("utf-8", "surrogatepass")).digest()
-        self._sum = (self._sum + int.from_bytes(found, "big")) % (1 << 256)
+        self._sum = (self._sum + int.from_bytes(digest, "big")) % (1 << 256)
 
     def _count(self) -> None:
         """Count the changes of one row: a checkpoint counts once."""
@@ -146,12 +144,12 @@ class ThreadEraser:
         place = place_of(part)
         if isinstance(part, WritePart | ValuePart):
             kind = ValueKind.WRITE if isinstance(part, WritePart) else ValueKind.VALUE
-            value = self.erased(StoredValue(kind, part.value, place, part.channel))
+            value = self.erased(PlacedValue(kind, part.value, place, part.channel))
             return part if value is part.value else replace(part, value=value)
         if part.body.part:
             return self._together(part, place)
-        body = self.erased(StoredValue(ValueKind.BODY, part.body, place))
-        metadata = self.erased(StoredValue(ValueKind.METADATA, part.metadata, place))
+        body = self.erased(PlacedValue(ValueKind.BODY, part.body, place))
+        metadata = self.erased(PlacedValue(ValueKind.METADATA, part.metadata, place))
         if body is part.body and metadata is part.metadata:
             return part
         return replace(part, body=body, metadata=metadata)
@@ -159,13 +157,13 @@ class ThreadEraser:
     def _together(self, part: CheckpointPart, place: str) -> CheckpointPart:
         """A checkpoint whose body and metadata are encrypted as one value."""
         whole = replace(part.body, part="")
-        made = self.erased(StoredValue(ValueKind.WHOLE, whole, place))
+        made = self.erased(PlacedValue(ValueKind.WHOLE, whole, place))
         if made is whole:
             return part
         body = replace(made, part=part.body.part)
         return replace(part, body=body, metadata=replace(made, part=part.metadata.part))
 
-    def erased(self, stored: StoredValue) -> TypedBytes:
+    def erased(self, stored: PlacedValue) -> TypedBytes:
         """A value as it is to be stored; the same object if nothing changes.
 
         Raises `CannotHold` for a value that cannot be read or that no key opens.
@@ -181,12 +179,12 @@ class ThreadEraser:
         made = erased_value(stored.value, self._erasure, self._spot(stored), changed, where)
         return self._noted(stored, made, changed)
 
-    def _noted(self, stored: StoredValue, made: TypedBytes, changed: ChangedPlaces) -> TypedBytes:
+    def _noted(self, stored: PlacedValue, made: TypedBytes, changed: ChangedPlaces) -> TypedBytes:
         if made is not stored.value:
             self._found.append((stored.kind, stored.channel, changed))
         return made
 
-    def _encrypted(self, stored: StoredValue, value: TypedBytes, spot: Spot) -> TypedBytes:
+    def _encrypted(self, stored: PlacedValue, value: TypedBytes, spot: Spot) -> TypedBytes:
         if self._keys is None:
             raise CannotHold(f"{_named(stored)} is {NO_KEY}")
         opened, _ = self._keys.opened_with(value, _named(stored))
@@ -199,7 +197,7 @@ class ThreadEraser:
         self._found.append((stored.kind, stored.channel, changed))
         return self._keys.sealed(made, stored.place, was_encrypted=True)
 
-    def _encrypted_leaves(self, stored: StoredValue) -> TypedBytes:
+    def _encrypted_leaves(self, stored: PlacedValue) -> TypedBytes:
         """Metadata in BSON, whose leaves are encrypted one by one."""
         from ckpt_backends.codec.bson.documents import map_leaves
 
@@ -216,7 +214,7 @@ class ThreadEraser:
         data = map_leaves(stored.value.data, change)
         return stored.value if data == stored.value.data else replace(stored.value, data=data)
 
-    def _spot(self, stored: StoredValue) -> Spot:
+    def _spot(self, stored: PlacedValue) -> Spot:
         """Where a value begins, with the numbers that are erased in it."""
         shape = _SHAPES[stored.kind]
         if stored.kind is ValueKind.BODY:
@@ -248,7 +246,18 @@ class ThreadEraser:
         )
 
 
-def _named(stored: StoredValue) -> str:
+def _row_digest(row: Row) -> bytes:
+    """The digest of a row without its time of expiry."""
+    found = sha256(row.table.encode())
+    for name, cell in row.cells.items():
+        if name != "expires_at":
+            data = cell if isinstance(cell, bytes) else repr(cell).encode("utf-8", "surrogatepass")
+            found.update(f"\0{name}\0{len(data)}\0".encode("utf-8", "surrogatepass"))
+            found.update(data)
+    return found.digest()
+
+
+def _named(stored: PlacedValue) -> str:
     if stored.channel:
         return f"a value of channel '{stored.channel}'"
     return f"the {stored.kind} of a checkpoint"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ckpt_backends.changes.rows import Cell, Row
-from ckpt_backends.erasing.stored import EraseStored, StoredValue, ValueKind
+from ckpt_backends.erasing.stored import EraseStored, PlacedValue, ValueKind
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS
 
@@ -46,7 +46,7 @@ def _edit(
     data = stored if isinstance(stored, bytes) else stored.encode("utf-8", "surrogatepass")
     channel = _text(cells.get("channel"))
     found = TypedBytes(tag, data)
-    made = erase(StoredValue(kind, found, f"{place}\0{column}", channel))
+    made = erase(PlacedValue(kind, found, f"{place}\0{column}", channel))
     if made is not found:
         is_bytes = isinstance(stored, bytes)
         cells[column] = made.data if is_bytes else made.data.decode("utf-8", "surrogatepass")

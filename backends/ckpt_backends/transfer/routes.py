@@ -59,9 +59,19 @@ def parts_of_rows(layout: str, rows: Iterable[Row]) -> Iterator[Part]:
 
 
 def row_editor(layout: str) -> EditRow | None:
-    """The function that changes values in the rows of a layout; None if its parts are changed."""
-    edits = _backend(layout).edits
-    return cast("EditRow", load(edits)) if edits else None
+    """The function that changes values in the rows of a layout; None if its parts are changed.
+
+    Raises `Unsupported` if the backend does not describe its rows.
+    """
+    backend = _backend(layout)
+    if backend.edits:
+        return cast("EditRow", load(backend.edits))
+    if not backend.parts:
+        raise Unsupported(
+            f"values in a store of layout '{layout}' cannot be changed",
+            hint="its adapter does not describe its rows",
+        )
+    return None
 
 
 def languages_of(layout: str) -> tuple[Language, ...]:

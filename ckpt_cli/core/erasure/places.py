@@ -14,7 +14,7 @@ PlaceKind = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class ErasedPlace:
+class ErasurePlace:
     """One place that held something of the subject, or may still hold it."""
 
     store: str
@@ -50,7 +50,7 @@ class ErasureReport:
     subject: str | None
     """As given; None if threads were given by id or by conditions."""
     is_dry_run: bool
-    places: list[ErasedPlace] = field(default_factory=list)
+    places: list[ErasurePlace] = field(default_factory=list)
     mentions: list[Mention] = field(default_factory=list)
     has_more_mentions: bool = False
     """Whether there are more mentions than are listed."""
@@ -66,7 +66,7 @@ class ErasureReport:
         """Whether all that was found is erased. What can never be reached does not count."""
         return not (self.is_dry_run or self.stopped or any(one.is_left for one in self.places))
 
-    def add(self, places: Iterable[ErasedPlace]) -> None:
+    def add(self, places: Iterable[ErasurePlace]) -> None:
         """Add places; what two stores of one server report is kept once."""
         for one in places:
             if one not in self.places:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ckpt_cli.core.erasure.digests import ErasedIds, ids_from_record, ids_record
-from ckpt_cli.core.erasure.places import ErasedPlace, ErasureReport
+from ckpt_cli.core.erasure.places import ErasurePlace, ErasureReport
 
 FORMAT = 1
 
@@ -55,7 +55,7 @@ def receipt_record(
 
 
 def place_record(
-    one: ErasedPlace, shown: Callable[[str], str] = lambda text: text
+    one: ErasurePlace, shown: Callable[[str], str] = lambda text: text
 ) -> dict[str, Any]:
     """Return a place as JSON."""
     return {

@@ -26,7 +26,6 @@ class Detector:
 
 
 DETECTORS = (
-    Detector("artifactory", "ArtifactoryDetector", ("artifactory-token",), ("AKC", "AP")),
     Detector(
         "aws",
         "AWSKeyDetector",
@@ -74,6 +73,7 @@ DETECTORS = (
 )
 
 LEFT_OUT = {
+    "ArtifactoryDetector": "any id that begins with AP would be found; `artifactory-token`",
     "BasicAuthDetector": "`url-password` also finds passwords with other characters",
     "Base64HighEntropyString": "ids and hashes in a state would be found",
     "HexHighEntropyString": "ids and hashes in a state would be found",

@@ -194,6 +194,7 @@ RULES: tuple[SecretRule, ...] = (
     ),
     SecretRule("digitalocean-token", r"\bdo[opr]_v1_[0-9a-f]{64}\b", ("_v1_",), _GITLEAKS),
     SecretRule("shopify-token", r"\bshp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}\b", ("shp",), _GITLEAKS),
+    SecretRule("artifactory-token", r"\bAKC[A-Za-z0-9]{57,80}\b", ("AKC",), _GITLEAKS),
     SecretRule("linear-key", r"\blin_api_[A-Za-z0-9]{40}\b", ("lin_api_",), _GITLEAKS),
     SecretRule("notion-token", r"\bntn_\d{11}[A-Za-z0-9]{35}\b", ("ntn_",), _GITLEAKS),
     SecretRule("atlassian-token", r"\bATATT3[\w=-]{180,220}", ("ATATT3",), _GITLEAKS),

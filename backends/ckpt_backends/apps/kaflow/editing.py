@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.codec.bson.documents import binary, entries, splice_bson, subdocument
-from ckpt_backends.erasing.stored import EraseStored, StoredValue, ValueKind
+from ckpt_backends.erasing.stored import EraseStored, PlacedValue, ValueKind
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.errors import CannotHold
 
@@ -27,12 +27,12 @@ def edited_row(layout: str, row: Row, erase: EraseStored) -> Row:  # noqa: ARG00
     body, metadata = fields.get(_BODY, b"\0"), fields.get(_METADATA, b"\0")
     if body[0] == _BINARY:
         found = TypedBytes("pickle", body[_BINARY_HEAD:])
-        made = erase(StoredValue(ValueKind.BODY, found, f"{place}\0{_BODY}"))
+        made = erase(PlacedValue(ValueKind.BODY, found, f"{place}\0{_BODY}"))
         if made is not found:
             edits[_BODY] = binary(made.data)
     if metadata[0] == _DOCUMENT:
         found = TypedBytes("bson-plain", metadata[1:])
-        made = erase(StoredValue(ValueKind.METADATA, found, f"{place}\0{_METADATA}"))
+        made = erase(PlacedValue(ValueKind.METADATA, found, f"{place}\0{_METADATA}"))
         if made is not found:
             edits[_METADATA] = subdocument(made.data)
     if not edits or not isinstance(stored, bytes):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ckpt_backends.apps.plainredis.parts import BLOBS, WRITES
 from ckpt_backends.apps.plainredis.stored_values import stored_write, unwrapped, wrapped
 from ckpt_backends.changes.rows import Cell, Row
-from ckpt_backends.erasing.stored import EraseStored, StoredValue, ValueKind
+from ckpt_backends.erasing.stored import EraseStored, PlacedValue, ValueKind
 from ckpt_backends.redis.engine.keyspace import CHECKPOINT
 from ckpt_backends.redis.engine.row_cells import ABOUT
 from ckpt_backends.transfer.errors import CannotHold
@@ -45,5 +45,5 @@ def _edited(row: Row, name: str, cell: Cell, kind: ValueKind, erase: EraseStored
     elif kind is ValueKind.VALUE:
         # The key ends with the channel and its version. A namespace may contain colons, too.
         channel = key.rsplit(":", 2)[-2]
-    made = erase(StoredValue(kind, stored, f"{key}\0{name}", channel))
+    made = erase(PlacedValue(kind, stored, f"{key}\0{name}", channel))
     return cell if made is stored else wrapped(made)

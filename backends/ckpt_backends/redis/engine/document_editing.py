@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from ckpt_backends.changes.rows import Row
-from ckpt_backends.erasing.stored import EraseStored, StoredValue, ValueKind
+from ckpt_backends.erasing.stored import EraseStored, PlacedValue, ValueKind
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.redis.engine.document_parts import StoredDocument
 from ckpt_backends.redis.engine.json_members import joined
@@ -20,7 +20,7 @@ def edited_member(
         return None
     stored = TypedBytes(tag, found.raw(name))
     channel = found.text("channel") if kind in (ValueKind.VALUE, ValueKind.WRITE) else ""
-    made = erase(StoredValue(kind, stored, f"{found.name}\0{name}", channel))
+    made = erase(PlacedValue(kind, stored, f"{found.name}\0{name}", channel))
     return None if made is stored else made.data.decode("utf-8", "surrogatepass")
 
 
@@ -29,7 +29,7 @@ def edited_text(
 ) -> str | None:
     """The new member that is a text with JSON in it; None if nothing changes."""
     stored = TypedBytes(tag, found.text(name).encode("utf-8", "surrogatepass"))
-    made = erase(StoredValue(kind, stored, f"{found.name}\0{name}"))
+    made = erase(PlacedValue(kind, stored, f"{found.name}\0{name}"))
     return None if made is stored else json.dumps(made.data.decode("utf-8", "surrogatepass"))
 
 

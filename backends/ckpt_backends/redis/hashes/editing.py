@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ckpt_backends.changes.rows import Cell, Row
-from ckpt_backends.erasing.stored import EraseStored, StoredValue, ValueKind
+from ckpt_backends.erasing.stored import EraseStored, PlacedValue, ValueKind
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.redis.engine.keyspace import CHECKPOINT, text
 from ckpt_backends.redis.engine.row_cells import MEMBER
@@ -28,7 +28,7 @@ def _edit(
     if isinstance(data, bytes):
         stored = TypedBytes(tag, data)
         channel = _text(cells, "channel")
-        made = erase(StoredValue(kind, stored, f"{cells['key']!s}\0{field}", channel))
+        made = erase(PlacedValue(kind, stored, f"{cells['key']!s}\0{field}", channel))
         cells[MEMBER + field] = made.data
 
 

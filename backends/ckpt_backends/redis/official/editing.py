@@ -7,7 +7,7 @@ from base64 import b64encode
 
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.codec.values import REDIS_JSON
-from ckpt_backends.erasing.stored import EraseStored, StoredValue, ValueKind
+from ckpt_backends.erasing.stored import EraseStored, PlacedValue, ValueKind
 from ckpt_backends.redis.engine.document_editing import edited_member, edited_text, with_members
 from ckpt_backends.redis.engine.document_parts import WRITE, StoredDocument
 from ckpt_backends.redis.engine.keyspace import APART, CHECKPOINT
@@ -39,7 +39,7 @@ def _value(row: Row, kind: ValueKind, erase: EraseStored) -> Row:
     found = StoredDocument(row)
     blob = found.get("blob")
     stored = stored_value(found.text("type"), blob)
-    made = erase(StoredValue(kind, stored, found.name, found.text("channel")))
+    made = erase(PlacedValue(kind, stored, found.name, found.text("channel")))
     if made is stored:
         return row
     # Before release 0.2, the blob was the text itself.

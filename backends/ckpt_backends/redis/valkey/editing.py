@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ckpt_backends.changes.rows import Row
-from ckpt_backends.erasing.stored import EraseStored, StoredValue, ValueKind
+from ckpt_backends.erasing.stored import EraseStored, PlacedValue, ValueKind
 from ckpt_backends.redis.engine.keyspace import CHECKPOINT
 from ckpt_backends.redis.valkey.stored_values import (
     checkpoint_text,
@@ -36,8 +36,8 @@ def edited_row(layout: str, row: Row, erase: EraseStored) -> Row:  # noqa: ARG00
 def _checkpoint(name: str, text: bytes, erase: EraseStored) -> bytes | None:
     found = stored_checkpoint(text)
     _check(name, found.body.problem or found.metadata.problem)
-    body = erase(StoredValue(ValueKind.BODY, found.body, f"{name}\0body"))
-    metadata = erase(StoredValue(ValueKind.METADATA, found.metadata, f"{name}\0metadata"))
+    body = erase(PlacedValue(ValueKind.BODY, found.body, f"{name}\0body"))
+    metadata = erase(PlacedValue(ValueKind.METADATA, found.metadata, f"{name}\0metadata"))
     if body is found.body and metadata is found.metadata:
         return None
     return checkpoint_text(
@@ -53,7 +53,7 @@ def _writes(name: str, text: bytes, erase: EraseStored) -> bytes | None:
     for one in stored_writes(text):
         _check(name, one.value.problem)
         place = f"{name}\0{one.task_id}\0{one.idx}"
-        value = erase(StoredValue(ValueKind.WRITE, one.value, place, one.channel))
+        value = erase(PlacedValue(ValueKind.WRITE, one.value, place, one.channel))
         is_same = value is one.value
         is_changed |= not is_same
         made.append(one.fields if is_same else {**one.fields, **value_fields(value)})
