@@ -24,7 +24,7 @@ function __ckpt_read
                     set -g __ckpt_ended 1
                 case '* --*=*'
                     __ckpt_keep (string split -m 1 = -- $word)
-                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --memory' '* --from' '* --archive' '* --sign-key' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' 'grep --where' '* --jobs' '* --lines' '* --interval' '* --refresh' '* --thread' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --trusted-key' 'replay --where' 'doctor --where' '* --grace' 'stats --where' '* --top' '* --steps' '* --to-last' '* --reason' '* --append' 'fork --replace' '* --as-node' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan-out' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --format' 'copy --where' '* --new-key-file' 'rekey --where' '* --by'
+                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --memory' '* --from' '* --archive' '* --sign-key' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' 'grep --where' '* --jobs' '* --lines' '* --interval' '* --refresh' '* --thread' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --trusted-key' 'replay --where' 'doctor --where' '* --grace' 'secrets --where' 'stats --where' '* --top' '* --steps' '* --to-last' '* --reason' '* --append' 'fork --replace' '* --as-node' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan-out' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --format' 'copy --where' '* --new-key-file' 'rekey --where' '* --by'
                     set want $word
             end
         else if test -z "$__ckpt_cmd"
@@ -136,6 +136,8 @@ complete -c ckpt -n '__ckpt_at "" 0' -a replay -d 'Verify checkpoints against re
 complete -c ckpt -n '__ckpt_at "replay" 0' -a '(__ckpt_ask target argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a doctor -d 'Check threads for damage and other faults.'
 complete -c ckpt -n '__ckpt_at "doctor" 0 9999' -a '(__ckpt_ask thread argument)'
+complete -c ckpt -n '__ckpt_at "" 0' -a secrets -d 'Find credentials: keys, tokens and passwords in threads.'
+complete -c ckpt -n '__ckpt_at "secrets" 0 9999' -a '(__ckpt_ask thread argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a stats -d 'Show how much each node writes to each channel.'
 complete -c ckpt -n '__ckpt_at "stats" 0' -a '(__ckpt_ask thread argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a rollback -d 'Roll a thread back to an earlier checkpoint.'
@@ -327,6 +329,11 @@ complete -c ckpt -n '__ckpt_in "doctor"' -l types -d 'Read every value, and list
 complete -c ckpt -n '__ckpt_in "doctor"' -l strict -d 'Exit with 1 also if there is a warning.'
 complete -c ckpt -n '__ckpt_in "doctor"' -l grace -x -d 'Do not report what an agent may have written within AGE.'
 complete -c ckpt -n '__ckpt_in "doctor"' -l jobs -x -d 'Use N processes.'
+complete -c ckpt -n '__ckpt_in "secrets"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
+complete -c ckpt -n '__ckpt_in "secrets"' -l where -x -d 'Only threads that match, such as \'status = error\'; repeatable.'
+complete -c ckpt -n '__ckpt_in "secrets"' -l memory -r -a '(__ckpt_ask store)' -F -d 'Long-term memory of these threads. [default: from the profile or DeerFlow]'
+complete -c ckpt -n '__ckpt_in "secrets"' -l kinds -d 'List the kinds of secrets that can be found.'
+complete -c ckpt -n '__ckpt_in "secrets"' -l jobs -x -d 'Use N processes.'
 complete -c ckpt -n '__ckpt_in "stats"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
 complete -c ckpt -n '__ckpt_in "stats"' -l where -x -d 'Only threads with this metadata at the head; repeatable.'
 complete -c ckpt -n '__ckpt_in "stats"' -l ns -x -a '(__ckpt_ask ns)' -d 'With THREAD: only this namespace; \'\' is the root.'

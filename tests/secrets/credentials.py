@@ -46,7 +46,8 @@ def credentials(seed: int = 0) -> dict[str, str]:
         "aws-access-key": "AK" + "IA" + some(16, upper)[:-2] + "X7",
         "stripe-key": "sk" + f"_live_{some(99)}",
         "slack-token": "xo" + f"xb-{random.randrange(10**11, 10**12)}-{10**12 - 7}-{some(24)}",
-        "slack-webhook": "https://hooks.slack" + f".com/services/T0{hexes(8)}/B0{hexes(8)}/{some(24)}",
+        "slack-webhook": "https://hooks.slack"
+        + f".com/services/T0{hexes(8)}/B0{hexes(8)}/{some(24)}",
         "telegram-token": f"{random.randrange(10**9, 10**10)}" + f":AA{some(33)}",
         "npm-token": "np" + f"m_{some(36)}",
         "pypi-token": "py" + f"pi-AgEIcHlwaS5vcmc{some(120)}",
@@ -59,8 +60,9 @@ def credentials(seed: int = 0) -> dict[str, str]:
         "shopify-token": "shp" + f"at_{hexes(32)}",
         "azure-storage-key": "Account" + f"Key={some(86)}==",
         "jwt": f"{encoded({'alg': 'HS256', 'typ': 'JWT'})}.{encoded({'sub': some(12)})}.{some(43)}",
-        "private-key": "-----BEGIN RSA PRIV" + f"ATE KEY-----\n{lines}\n-----END RSA PRIVATE KEY-----",
-        "artifactory-token": "AK" + f"C{some(60)}",
+        "private-key": "-----BEGIN RSA PRIV"
+        + f"ATE KEY-----\n{lines}\n-----END RSA PRIVATE KEY-----",
+        "artifactory-token": "AK" + f"C{some(70)}",
     }
 
 

@@ -46,7 +46,7 @@ def fill(path: Path, planted: dict[str, Any]) -> None:
     def ask(_: Leaky) -> Leaky:
         return {"asked": interrupt({"draft": planted["question"]})}
 
-    graph = StateGraph(Leaky)
+    graph: Any = StateGraph(Leaky)
     graph.add_node("connect", connect)
     graph.add_node("use", use)
     graph.add_node("ask", ask)
@@ -60,10 +60,6 @@ def fill(path: Path, planted: dict[str, Any]) -> None:
             {"messages": [HumanMessage(planted["input"], id="m-human")]},
             {"configurable": {"thread_id": THREAD}, "metadata": {"session": planted["metadata"]}},
         )
-        app.invoke(
-            {"messages": [HumanMessage("hello", id="m-1")]},
-            {"configurable": {"thread_id": "harmless"}, "metadata": {"user": "anna"}},
-        ) if planted.get("harmless") else None
     with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as db:
         store = SqliteStore(db)
         store.setup()

@@ -98,12 +98,10 @@ def test_every_kind_is_found(found: list[dict[str, Any]]) -> None:
         ("memory", "facts[1].deep", "azure-storage-key"),
     ],
 )
-def test_its_place_is_told(
-    found: list[dict[str, Any]], place: str, path: str, kind: str
-) -> None:
-    assert [
-        one["path"] for one in found if one["place"] == place and one["kind"] == kind
-    ].count(path) == 1
+def test_its_place_is_told(found: list[dict[str, Any]], place: str, path: str, kind: str) -> None:
+    assert [one["path"] for one in found if one["place"] == place and one["kind"] == kind].count(
+        path
+    ) == 1
 
 
 def test_a_value_that_stays_is_one_finding(found: list[dict[str, Any]], store: Path) -> None:
@@ -169,4 +167,6 @@ def test_python_code_gets_the_same(store: Path, found: list[dict[str, Any]]) -> 
 def test_redacted_paths_keep_no_keys(store: Path) -> None:
     answer = ckpt("-s", store, "secrets", THREAD, "--redact", "-o", "json")
     assert "clientSecret" not in answer.out
-    assert all(one["path"].startswith(("*", one["channel"] or "*")) for one in json.loads(answer.out))
+    assert all(
+        one["path"].startswith(("*", one["channel"] or "*")) for one in json.loads(answer.out)
+    )

@@ -126,6 +126,7 @@ LINES: dict[str, list[list[str]]] = {
     "undo": [[THREAD, "--dry-run"]],
     "copy": [["--all", "--to", one, "--create", "--dry-run"] for one in ("new.db", "new/")],
     "rekey": [["--all", "--decrypt", "--aes-key-file", str(KEY), "--dry-run"]],
+    "secrets": [[], [THREAD], ["--jobs", "2"], ["--kinds"]],
     "doctor": [[], [THREAD], ["--deep"], [THREAD, "--deep", "--strict"]],
     "repair": [
         *([kind, THREAD, "--dry-run"] for kind in ("messages", "values", "writes")),
