@@ -104,6 +104,9 @@ def test_names_that_are_secrets_are_masked(path: Path) -> None:
     for form in ("table", "tsv", "ndjson"):
         answer = ckpt("-s", path, "secrets", "-o", form, "-v", "--debug")
         hides(answer.out, answer.err)
+    answer = ckpt("-s", path, "secrets", f"user {TOKENS[0][:15]}", "--debug")
+    assert answer.code == 3
+    hides(answer.out, answer.err)
 
 
 def test_a_channel_named_as_a_prefix_is_quoted(path: Path) -> None:
@@ -129,6 +132,15 @@ def test_a_value_that_is_cut_off_is_searched_to_its_end(path: Path) -> None:
     put(path, "t", {"a": [*range(100), *[0] * 500_000, TOKENS[0]], "b": TOKENS[1]})
     paths = {one["path"] for one in search(path, code=7)}
     assert {"a", "b"} <= paths
+
+
+def test_a_value_may_be_nested_deeply(path: Path) -> None:
+    value: Any = TOKENS[0]
+    for n in range(95):
+        value = [value] if n % 2 else {"k": value}
+    put(path, "t", {"a": value}, {"a": value})
+    (one,) = search(path)
+    assert one["checkpoints"] == 2
 
 
 def test_a_write_without_a_checkpoint_is_searched(path: Path) -> None:
