@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -157,9 +158,15 @@ def dynamodb_server() -> Iterator[servers.Server]:
 
 @pytest.fixture(scope="session")
 def mysql_server() -> Iterator[servers.Server]:
-    """A MariaDB server for the whole run, started when the first test needs it."""
-    with started("mysql", servers.start_mysql) as server:
-        yield server
+    """A MariaDB server for the whole run, started when the first test needs it.
+
+    PyMySQL loads the certificates of the system for each connection, which takes 20 ms. Tests of
+    TLS name their own.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl.SSLContext, "set_default_verify_paths", lambda _: None)
+        with started("mysql", servers.start_mysql) as server:
+            yield server
 
 
 @pytest.fixture
