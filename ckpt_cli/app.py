@@ -65,7 +65,8 @@ COMMANDS = {
     ),
     "fork": CommandRef("fork:fork", "Fork a branch or a new thread from a checkpoint.", CHANGE),
     "repair": CommandRef("repair:COMMANDS", "Mend messages, values or answers.", CHANGE),
-    "undo": CommandRef("undo:undo", "Undo the last rollback, fork or repair.", CHANGE),
+    "undo": CommandRef("undo:undo", "Undo the last change of a thread.", CHANGE),
+    "ops": CommandRef("ops:COMMANDS", "List what ckpt changed, and take it back.", CHANGE),
     "purge": CommandRef(
         "purge:purge", "Remove old threads, or prune old checkpoints inside them.", CLEAN
     ),

@@ -42,6 +42,7 @@ def global_options() -> list[GlobalOption]:
             "Decrypt values with the key in this file [env: LANGGRAPH_AES_KEY].",
         ),
         _flag(["--redact"], "Show the type and size of values instead of the values."),
+        _value(["--audit"], "FILE", "Append each change to FILE, as a chain of hashes."),
         _flag(["--copy"], "Read a private copy of a SQLite file and its log."),
         _flag(["--no-pager"], "Do not use a pager."),
         _flag(["--utc"], "Show times in UTC. [default: local time]"),

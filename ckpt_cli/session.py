@@ -8,6 +8,7 @@ from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ckpt_backends.errors import UsageError
 from ckpt_cli.config.store_names import StoreNames
 
 if TYPE_CHECKING:
@@ -146,7 +147,33 @@ class Session:
         from ckpt_cli.apply.recording import Recorder
         from ckpt_cli.operations.command_text import command_text, user_name
 
-        return Recorder(url, user_name(), command_text(self.argv), self.now, self.note)
+        command = command_text(self.argv)
+        return Recorder(url, user_name(), command, self.now, self.note, self.names.audit)
+
+    def settle(self) -> None:
+        """Record what killed runs did to the store of this run, before it is changed again."""
+        from ckpt_cli.apply.settling import settle
+
+        settle(self.names.store_url, self.note)
+
+    def _note_unfinished(self) -> None:
+        from ckpt_cli.config.trust import state_folder
+
+        try:
+            running = state_folder("operations") / "running"
+        except UsageError:
+            return
+        if not running.is_dir():
+            return
+        from ckpt_cli.operations.log import OperationLog
+        from ckpt_cli.operations.place import place_of
+        from ckpt_cli.operations.unfinished import unfinished
+
+        for one in unfinished(OperationLog.of_user(), place_of(self.names.store_url)):
+            self.note(
+                f"a run of ckpt ({one.action}) was stopped before it recorded what it did;"
+                " `ckpt ops list` finds out"
+            )
 
     def _observer(self) -> ScanObserver:
         from ckpt_cli.diagnostics import ScanBar
@@ -172,7 +199,9 @@ class Session:
         diagnostics.warn(text)
 
     def close(self) -> None:
-        """Close the store."""
+        """Close the store. Names operations that killed runs left without a record."""
+        if self._store is not None:
+            self._note_unfinished()
         if self._store is not None:
             self._store.close()
         if "rows" in self.__dict__:

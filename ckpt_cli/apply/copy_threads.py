@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from itertools import chain, islice
 
 from ckpt_backends.protocol import Store
+from ckpt_backends.registry import open_store
+from ckpt_cli.apply.copy_recording import CopyRecording
 from ckpt_cli.apply.copy_stores import CopyTerms, copying, opened_sides
+from ckpt_cli.apply.recording import Recording
 from ckpt_cli.core.copying.outcomes import CopiedThread
 from ckpt_cli.plans.copy_between import planned_copy
 from ckpt_cli.threads.opening import Opening
@@ -29,23 +32,47 @@ def plan_threads(
 
 
 def copy_threads(
-    terms: CopyTerms, thread_ids: Iterable[str], jobs: int, watch: Callable[[int], None]
-) -> Iterator[CopiedThread]:
+    terms: CopyTerms,
+    thread_ids: Iterable[str],
+    jobs: int,
+    watch: Callable[[int], None],
+    recording: Recording,
+) -> Generator[CopiedThread]:
     """Copy threads; yield what became of each. Raises what opening the stores raises.
 
     `watch` is told the number of bytes that are done: of each row, or with several jobs of each
-    thread.
+    thread. Close the iterator before the recording ends.
     """
     terms = terms.prepared()
-    if jobs == 1:
-        with copying(terms, watch) as copy_some:
-            for some in _parts(thread_ids):
-                yield from copy_some(some)
-        return
-    from ckpt_backends.registry import open_store
+    with closing(CopyRecording(recording, terms.target)) as record:
+        parts = record.intended(_parts(thread_ids))
+        if jobs == 1:
+            copied = _copied_here(terms, parts, watch)
+        else:
+            copied = _copied(terms, parts, jobs, watch)
+        with closing(copied):
+            for one in copied:
+                record.came_out(one)
+                yield one
 
+
+def _copied_here(
+    terms: CopyTerms, parts: Iterable[Sequence[str]], watch: Callable[[int], None]
+) -> Generator[CopiedThread]:
+    """Copy threads in this process."""
+    with copying(terms, watch) as copy_some:
+        for some in parts:
+            yield from copy_some(some)
+
+
+def _copied(
+    terms: CopyTerms, parts: Iterable[Sequence[str]], jobs: int, watch: Callable[[int], None]
+) -> Generator[CopiedThread]:
+    """Copy threads in several processes."""
+    with opened_sides(terms):
+        pass  # what cannot be copied at all is refused before it is recorded
     with open_store(terms.source) as store:
-        found = of_threads(store, Opening(terms.source), _parts(thread_ids), _Copying(terms), jobs)
+        found = of_threads(store, Opening(terms.source), parts, _Copying(terms), jobs)
         for one in chain.from_iterable(found):
             watch(one.counts.bytes)
             yield one

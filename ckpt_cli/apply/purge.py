@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +16,11 @@ from ckpt_backends.model import StoreInfo
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.apply.archives import archive_header
+from ckpt_cli.apply.recording import Recording
 from ckpt_cli.apply.stopping import collected_signals
 from ckpt_cli.apply.writable import writable_store
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval, PurgeReport
+from ckpt_cli.operations.steps import OperationStep, RowsRemoved, RowsRestored
 from ckpt_cli.queries.language import language_of
 
 _ROWS_AT_ONCE = 5000
@@ -56,20 +58,24 @@ class Archive:
     key: SigningKey | None = None
     """Signs the bundles."""
 
-    def keep(self, thread_ids: Iterable[str]) -> None:
-        """Write a bundle of each thread. Raises `StoreUnavailable`."""
+    def keep(self, thread_ids: Iterable[str]) -> Mapping[str, RowsRestored]:
+        """Write a bundle of each thread; return how to restore it. Raises `StoreUnavailable`."""
+        kept: dict[str, RowsRestored] = {}
         for thread_id in thread_ids:
             language = language_of(self.rows, thread_id)
             header = archive_header(thread_id, self.info, self.made_at, language, self.version)
             path = self.folder / bundle_name(thread_id, self.made_at)
-            write_bundle(path, header, self.rows.rows(thread_id), self.key)
+            bundle = write_bundle(path, header, self.rows.rows(thread_id), self.key)
+            kept[thread_id] = RowsRestored(path.absolute(), bundle.digest)
         # In a file that is not in WAL mode, an open read would block our own writer.
         self.rows.refresh()
+        return kept
 
 
 def run_purge(
     url: StoreUrl,
     threads: Iterable[PlannedRemoval],
+    recording: Recording,
     readers: Iterable[Store] = (),
     pace: Pace | None = None,
     archive: Archive | None = None,
@@ -80,7 +86,8 @@ def run_purge(
     """Remove the planned rows of each thread, and reclaim the disk space with `vacuum`.
 
     With `catch_signals`, SIGINT, SIGTERM and SIGHUP stop the purge after the current batch.
-    Raises what `open_writable` raises, and the error of the first batch.
+    Raises what `open_writable` raises, and the error of the first batch. Each batch is recorded
+    before it is removed, and the end as soon as nothing more is.
     """
     archived = [archive.rows] if archive else []
     with writable_store(url, [*readers, *archived]) as writable:
@@ -93,8 +100,10 @@ def run_purge(
                 threads,
                 pace or Pace(),
                 archive,
+                recording,
                 lambda: f"received {signal.Signals(caught[0]).name}" if caught else "",
             )
+        recording.finish(report.stopped)
         if report.stopped and caught:
             report.signal = caught[0]
         if vacuum and not report.stopped:
@@ -112,6 +121,7 @@ def _remove_all(
     threads: Iterable[PlannedRemoval],
     pace: Pace,
     archive: Archive | None,
+    recording: Recording,
     why_stop: Callable[[], str],
 ) -> PurgeReport:
     """Remove the planned rows of each thread; after a stop, only count the remaining threads.
@@ -129,10 +139,11 @@ def _remove_all(
         if number and pace.sleep:
             time.sleep(pace.sleep)
         try:
-            _run_batch(writable, batch, archive, report)
+            _run_batch(writable, batch, archive, recording, report)
         except CkptError as error:
             if not report.done:
                 raise
+            recording.failed(error)
             report.stopped = error.message
             report.left += len(batch)
     return report
@@ -142,10 +153,13 @@ def _run_batch(
     writable: WritableStore,
     batch: Sequence[PlannedRemoval],
     archive: Archive | None,
+    recording: Recording,
     report: PurgeReport,
 ) -> None:
-    if archive is not None:
-        archive.keep(one.thread_id for one in batch)
+    kept = {} if archive is None else archive.keep(one.thread_id for one in batch)
+    recording.intend(
+        [OperationStep(one.thread_id, RowsRemoved(one), kept.get(one.thread_id)) for one in batch]
+    )
     for one, what in zip(batch, writable.remove([one.removal for one in batch]), strict=True):
         report.done += 1
         if what.skipped:
@@ -153,6 +167,7 @@ def _run_batch(
             continue
         report.sums.add(one)
         report.rows.update(what.rows)
+    recording.not_done(one.thread_id for one in batch if one.thread_id in report.skipped)
 
 
 def _batches(threads: Iterable[PlannedRemoval], most: int) -> Iterator[list[PlannedRemoval]]:

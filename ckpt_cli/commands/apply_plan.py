@@ -14,6 +14,7 @@ from ckpt_cli import diagnostics
 from ckpt_cli.apply.writable import apply_change, refuse_copy
 from ckpt_cli.core.forking.plan import CheckpointPlan
 from ckpt_cli.core.forking.sealed_change import sealed_change
+from ckpt_cli.operations.steps import OperationStep
 from ckpt_cli.render.plan import (
     done_lines,
     plan_columns,
@@ -36,14 +37,15 @@ def show_and_apply(
     yes: bool,
     reason: str | None = None,
     undoes: str | None = None,
+    step: OperationStep | None = None,
     more: Callable[[], Mapping[str, Any]] = dict,
     lines: Callable[[], Iterable[StyledLine]] = tuple,
 ) -> None:
     """Show a plan and, unless it is a dry run, carry it out.
 
-    `reason` and `undoes`, the operation that it takes back, are recorded. `more` is added to its
-    record, `lines` to its text. With `yes` it is carried out first, so that
-    a closed pipe cannot stop it halfway.
+    `reason`, `undoes`, the operation that it takes back, and `step`, what it does if that is known,
+    are recorded. `more` is added to its record, `lines` to its text. With `yes` it is carried out
+    first, so that a closed pipe cannot stop it halfway.
     Raises `Refused` where nobody can be asked or the answer is no, and what `apply` raises.
     """
     if not dry_run:
@@ -54,7 +56,14 @@ def show_and_apply(
     if plan.action != "undo" and plan.is_undoable:
         undo = undo_command(session.names.words, plan.main.key.thread_id)
     carry_out = partial(
-        write, session, plan.change, question, action=plan.action, reason=reason, undoes=undoes
+        write,
+        session,
+        plan.change,
+        question,
+        action=plan.action,
+        reason=reason,
+        undoes=undoes,
+        step=step,
     )
     is_redacted = redaction.is_redacted(session.store)
     shown = redaction.plan(plan) if is_redacted else plan
@@ -91,16 +100,21 @@ def write(
     action: str,
     reason: str | None = None,
     undoes: str | None = None,
+    step: OperationStep | None = None,
 ) -> None:
     """Ask unless `yes`, carry out a change, and record it as an operation.
 
-    Raises `Refused`, and what `apply` raises.
+    `step` is what is recorded; if it is None, it is computed. Raises `Refused`, and what `apply`
+    raises.
     """
     if not yes:
         confirm(question)
     change = sealed_change(change, session.opening.key())
     with session.recorder.operation(action, reason=reason, undoes=undoes) as recording:
-        recording.intend_change(change, session.rows)
+        if step is None:
+            recording.intend_change(change, session.rows)
+        else:
+            recording.intend([step])
         readers = (session.store, session.rows)
         if not_erased := apply_change(session.names.store_url, change, readers):
             session.note(not_erased)

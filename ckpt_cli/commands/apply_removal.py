@@ -64,11 +64,12 @@ def check_terms(session: Session, terms: RemovalTerms) -> None:
 
 
 def show_and_remove(
-    session: Session, plan: PlanFile, terms: RemovalTerms, *, receipt: bool = False
+    session: Session, plan: PlanFile, terms: RemovalTerms, action: str, *, receipt: bool = False
 ) -> PurgeReport:
     """Show a plan, ask, remove and report. Raises `PartlyDone` after a stop or a failed vacuum.
 
-    With `receipt`, the JSON also has the sizes of the threads before and after.
+    `action` is the name of the operation that is recorded. With `receipt`, the JSON also has the
+    sizes of the threads before and after.
     """
     output = session.output
     memories = _memories(session, plan, terms)
@@ -88,7 +89,7 @@ def show_and_remove(
     if plan.going:
         if not terms.yes:
             _show_and_ask(session, plan, memories)
-        report = _remove(session, plan, terms)
+        report = _remove(session, plan, terms, action)
     else:
         session.note("nothing to remove")
 
@@ -164,20 +165,25 @@ def _show_and_ask(session: Session, plan: PlanFile, memories: list[dict[str, Any
     confirm(question(plan.sums))
 
 
-def _remove(session: Session, plan: PlanFile, terms: RemovalTerms) -> PurgeReport:
-    kept = None
+def _remove(session: Session, plan: PlanFile, terms: RemovalTerms, action: str) -> PurgeReport:
+    kept, cannot_undo = None, "no archive was made"
     if terms.archive is not None:
         info, now = session.store.describe(), iso(session.now)
-        kept = Archive(terms.archive, session.rows, info, now, __version__, terms.key)
-    report = run_purge(
-        session.names.store_url,
-        progress(plan.threads(), total=plan.going, label="purging"),
-        [session.store],
-        terms.pace,
-        kept,
-        vacuum=terms.vacuum,
-        catch_signals=True,
-    )
+        kept, cannot_undo = (
+            Archive(terms.archive, session.rows, info, now, __version__, terms.key),
+            "",
+        )
+    with session.recorder.operation(action, cannot_undo=cannot_undo) as recording:
+        report = run_purge(
+            session.names.store_url,
+            progress(plan.threads(), total=plan.going, label="purging"),
+            recording,
+            [session.store],
+            terms.pace,
+            kept,
+            vacuum=terms.vacuum,
+            catch_signals=True,
+        )
     if report.not_erased:
         session.note(report.not_erased)
     return report

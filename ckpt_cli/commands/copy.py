@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -122,9 +123,14 @@ def _copy(
 ) -> None:
     """Copy the threads, and print what became of them, also after an error or a signal."""
     report = CopyReport(str(terms.source), str(terms.target), is_dry_run=False)
+    recorder = session.recorder_of(terms.target)
     try:
-        with ByteBar("copying", size) as bar:
-            for one in copy_threads(terms, ids, jobs, bar.advance):
+        with (
+            recorder.operation("copy") as recording,
+            ByteBar("copying", size) as bar,
+            closing(copy_threads(terms, ids, jobs, bar.advance, recording)) as copied,
+        ):
+            for one in copied:
                 report.add(one)
     except (KeyboardInterrupt, Ended):
         _print_stopped(session, report, len(ids))

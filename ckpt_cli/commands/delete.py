@@ -91,7 +91,7 @@ def delete(session: Session, options: ThreadDeleteOptions) -> None:
     with TemporaryFolder() as folder:
         path = folder / "plan.ndjson"
         plan = write_plan(path, session.store.describe(), session.now, found)
-        report = show_and_remove(session, plan, terms, receipt=True)
+        report = show_and_remove(session, plan, terms, "threads delete", receipt=True)
     if report.skipped:
         said = f"not deleted: {', '.join(report.skipped)} changed meanwhile"
         raise (PartlyDone if report.sums.threads else StoreChanged)(said, hint=_AGAIN)

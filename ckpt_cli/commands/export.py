@@ -80,8 +80,8 @@ def _bundles(
         language = language_of(session.rows, thread.id)
         path = folder / bundle_name(thread.id, made_at)
         header = archive_header(thread.id, info, made_at, language, __version__)
-        counts = write_bundle(path, header, session.rows.rows(thread.id), key)
-        yield _record(thread.id, path, sum(counts.values()))
+        bundle = write_bundle(path, header, session.rows.rows(thread.id), key)
+        yield _record(thread.id, path, bundle.size)
 
 
 def _lines(

@@ -59,4 +59,4 @@ def gc(
         seen = progress(found, total=None, label="looking for orphans")
         path = folder / "plan.ndjson"
         plan = write_plan(path, session.store.describe(), session.now, seen)
-        show_and_remove(session, plan, terms)
+        show_and_remove(session, plan, terms, "gc")

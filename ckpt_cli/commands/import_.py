@@ -16,6 +16,7 @@ from ckpt_backends.changes.rows import Restored
 from ckpt_backends.errors import NotFound, PartlyDone
 from ckpt_backends.transfer.form import Language
 from ckpt_cli.apply.copy_stores import make_target, opened_target
+from ckpt_cli.apply.recording import Recorder
 from ckpt_cli.apply.restore import RestoreReport, restore_threads
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import confirm
@@ -92,7 +93,7 @@ def import_(session: Session, options: ImportOptions) -> None:
         checked = partial(_checked, trust, checks)
         bundles = list(map(checked, progress(paths, total=len(paths), label="checking")))
         trust.report(session, bundles)
-        report = _restored(options, checks, bundles, stack)
+        report = _restored(options, checks, bundles, stack, session.recorder_of(url))
     # Everything is written before anything is printed, so that a closed pipe stops nothing.
     session.output.records((_record(*one) for one in report.done), _COLUMNS)
     if options.dry_run:
@@ -135,6 +136,7 @@ def _restored(
     checks: ArchiveChecks,
     bundles: Sequence[Bundle],
     stack: ExitStack,
+    recorder: Recorder,
 ) -> RestoreReport:
     """Restore the bundles, or compare them with the store."""
     target = checks.target
@@ -153,8 +155,13 @@ def _restored(
         languages = [checks.language_of(one) for one in bundles]
         made_store = make_target(target.url, languages[0] if languages else Language.PYTHON)
         checks.is_made(stack.enter_context(made_store))
-    readers = [one for one in (target.store, target.rows) if one is not None]
-    return restore_threads(target.url, seen, readers, checks.sides_of)
+    stored = checks.target.rows
+    if stored is None:
+        raise ValueError("the target is made before archives are restored")
+    if target.store is not None:
+        target.store.refresh()
+    with recorder.operation("import") as recording:
+        return restore_threads(target.url, seen, stored, checks.sides_of, recording)
 
 
 def _record(bundle: Bundle, done: Restored) -> dict[str, Any]:

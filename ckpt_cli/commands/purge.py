@@ -138,7 +138,7 @@ def purge(session: Session, options: PurgeOptions) -> None:
             found.check_store(session.store.describe(), session.names.store_url)
         else:
             found = _planned(session, policy, options.plan_out, folder)
-        show_and_remove(session, found, terms)
+        show_and_remove(session, found, terms, "purge")
 
 
 def _planned(session: Session, policy: Policy, out: Path | None, folder: Path) -> PlanFile:

@@ -38,7 +38,7 @@ def trust_(
 
     A ckpt.toml or pyproject.toml in this folder or above it may come from somebody else. Until
     you trust it, its profiles can only open local stores in its folder. They cannot read
-    environment variables, name a server, or set copy or retention.
+    environment variables, name a server, or set copy, retention or audit.
 
     Records the path and the SHA-256 of the contents, so a changed file must be trusted again.
     Files of --config and your own configuration need no trust.
@@ -137,6 +137,7 @@ def _settings(profile: Profile) -> dict[str, str]:
     return {
         **{name: printable_param(scheme, name, value) for name, value in profile.params.items()},
         **({"retention": profile.retention} if profile.retention else {}),
+        **({"audit": profile.audit} if profile.audit else {}),
         **{name: printable_written(text) for name, text in others.items() if text},
         **{f"reducers.{channel}": name for channel, name in profile.reducers.items()},
     }

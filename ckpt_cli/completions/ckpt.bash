@@ -194,7 +194,7 @@ _ckpt_answer() {
         esac
         kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --redact --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
     elif [[ -z $cmd ]]; then
-        kind="words:threads show history diff interrupts messages grep blame tail tui sessions memory replay doctor stats rollback fork repair undo purge gc export import copy rekey du stores trust completion demo"
+        kind="words:threads show history diff interrupts messages grep blame tail tui sessions memory replay doctor stats rollback fork repair undo ops purge gc export import copy rekey du stores trust completion demo"
     else
         case "$cmd:$place" in
             "threads:0") kind="words:list show copy delete" ;;

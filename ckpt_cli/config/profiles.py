@@ -36,7 +36,7 @@ from ckpt_cli.config.confined import needs_trust
 
 _TOP = frozenset({"default", "stores"})
 """Keys of the file."""
-_OWN = frozenset({"url", "reducers", "retention", "threads", "memory", "doctor"})
+_OWN = frozenset({"url", "reducers", "retention", "audit", "threads", "memory", "doctor"})
 """Keys of a profile. Any other key is a parameter of its URL, which the backend accepts or
 rejects.
 """
@@ -48,6 +48,7 @@ _DEEP = re.compile(
 """A key with more than 32 parts. `tomllib` needs time and memory quadratic in their number."""
 _EXAMPLES = {
     "retention": 'retention = "90d"',
+    "audit": 'audit = "/var/log/ckpt.ndjson"',
     "threads": 'threads = "agent.db"',
     "memory": 'memory = "memory.db"',
 }
@@ -66,6 +67,8 @@ class Profile:
     """Maps a channel to the reducer that its graph uses."""
     retention: str | None = None
     """How long threads are kept after their last activity, such as `90d`."""
+    audit: str | None = None
+    """The file to which every change is appended."""
     threads: str | None = None
     """The store of the threads that this memory came from: a file, a URL or a profile."""
     memory: str | None = None
@@ -263,7 +266,7 @@ def _profile(path: Path, name: str, table: object) -> Profile:
     for key, value in params.items():
         if isinstance(value, dict | list) or _closest(key, _OWN) is not None:
             raise UsageError(f"unknown key '{key}' in {where}", hint=_did_you_mean(key, _OWN))
-    for key in ("retention", "threads", "memory"):
+    for key in ("retention", "audit", "threads", "memory"):
         if not isinstance(table.get(key, ""), str):
             raise UsageError(f"{key} is not text in {where}", hint=f"write {_EXAMPLES[key]}")
     return Profile(
@@ -272,6 +275,7 @@ def _profile(path: Path, name: str, table: object) -> Profile:
         {key: _param(value) for key, value in params.items()},
         _reducers(name, where, table.get("reducers", {})),
         table.get("retention"),
+        table.get("audit"),
         table.get("threads"),
         table.get("memory"),
         _ignored_codes(name, where, table.get("doctor", {})),

@@ -105,6 +105,26 @@ class StoreNames:
             raise refusal(self.profiles, f"profile '{profile.name}'", "sets 'retention'")
         return profile.retention
 
+    @property
+    def audit(self) -> Path | None:
+        """The file to which changes are appended, from `--audit` or the profile of the store.
+
+        Raises `UsageError` if the profile's file is not trusted.
+        """
+        chosen = self._settings.get("audit")
+        if chosen is not None:
+            return Path(chosen)
+        profile = self.profile
+        if profile is None or profile.audit is None:
+            return None
+        if self.profiles.distrust is not None:
+            from ckpt_cli.config.profiles import refusal
+
+            raise refusal(self.profiles, f"profile '{profile.name}'", "sets 'audit'")
+        source = self.profiles.source
+        path = Path(profile.audit)
+        return path if source is None else source.parent / path
+
     def other_store(
         self, what: Literal["threads", "memory"], chosen: str | None = None
     ) -> StoreUrl | None:

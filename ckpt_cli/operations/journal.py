@@ -17,10 +17,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from ckpt_backends.errors import UsageError
+from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.files.atomic_write import make_private_folder, sync_folder
 from ckpt_backends.files.regular_file import open_regular
-from ckpt_cli.operations.log import OperationLog, unwritable
+from ckpt_cli.operations.log import OperationLog, check_owner, unwritable
 from ckpt_cli.operations.record import Operation, from_record, to_record
 from ckpt_cli.operations.steps import OperationStep, step_from_record, step_record
 
@@ -28,8 +28,8 @@ from ckpt_cli.operations.steps import OperationStep, step_from_record, step_reco
 class Journal:
     """The file of one running operation."""
 
-    def __init__(self, log: OperationLog, planned: Operation) -> None:
-        """Create it. Raises `UsageError`."""
+    def __init__(self, log: OperationLog, planned: Operation, audit: str = "") -> None:
+        """Create it. Raises `UsageError`. `audit` is where the operation is also appended."""
         self._log = log
         self._path = log.folder / "running" / f"{planned.op}.ndjson"
         self._number = 0
@@ -38,7 +38,7 @@ class Journal:
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             self._file: IO[bytes] = os.fdopen(os.open(self._path, flags, 0o600), "wb")
             fcntl.flock(self._file, fcntl.LOCK_EX)
-            self._write([to_record(planned)])
+            self._write([{**to_record(planned), **({"audit": audit} if audit else {})}])
             sync_folder(self._path.parent)
         except OSError as error:
             raise unwritable(log.folder, error) from error
@@ -53,16 +53,12 @@ class Journal:
         """Write which steps, counted from 0, were not carried out. Raises `UsageError`."""
         self._write({"not_done": number} for number in numbers)
 
-    def finish(self, done: Operation, *, keep: bool) -> None:
-        """Add the operation to the log, and keep its steps if it can be taken back.
-
-        Raises `UsageError`.
-        """
+    def record(self, done: Operation) -> None:
+        """Add the operation to the log. Raises `UsageError`."""
         self._log.append(done)
-        self.close(keep=keep)
 
     def close(self, *, keep: bool) -> None:
-        """End without a line in the log; `keep` moves the steps to where those of the log are."""
+        """Remove the file; `keep` moves the steps to where those of the log are."""
         with suppress(OSError):
             close_journal(self._log, self._path, keep=keep)
         self._file.close()
@@ -91,16 +87,27 @@ def close_journal(log: OperationLog, path: Path, *, keep: bool) -> None:
         path.unlink(missing_ok=True)
 
 
+def steps_path(log: OperationLog, op: str) -> Path:
+    """Return where the steps of an operation are kept."""
+    return log.folder / "steps" / f"{op}.ndjson"
+
+
 def steps_of(log: OperationLog, op: str) -> Iterator[OperationStep]:
     """Yield the steps that an operation carried out, in their order.
 
     Raises `UsageError` if they are not kept, or damaged.
     """
-    yield from read_steps(log.folder / "steps" / f"{op}.ndjson")
+    yield from read_steps(steps_path(log, op))
 
 
 def read_steps(path: Path) -> Iterator[OperationStep]:
     """Yield the steps in a file that were carried out. Raises `UsageError`."""
+    for _, step in read_numbered(path):
+        yield step
+
+
+def read_numbered(path: Path) -> Iterator[tuple[int, OperationStep]]:
+    """Yield the steps in a file that were carried out, with their numbers. Raises `UsageError`."""
     skipped = {
         int(record["not_done"]) for _, record in _records(path) if record.keys() == {"not_done"}
     }
@@ -110,7 +117,7 @@ def read_steps(path: Path) -> Iterator[OperationStep]:
             continue
         if number not in skipped:
             try:
-                yield step_from_record(record)
+                yield number, step_from_record(record)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise UsageError(f"cannot read '{path}': line {line + 1} is damaged") from error
         number += 1
@@ -140,7 +147,8 @@ def _is_locked(path: Path) -> bool:
 def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the lines with their numbers; a last line that was cut off is left out."""
     try:
-        with open_regular(path) as file:
+        with open_regular(path, follow=False) as file:
+            check_owner(path, file)
             for number, line in enumerate(file):
                 if not line.endswith(b"\n"):
                     return
@@ -148,5 +156,7 @@ def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise UsageError(f"cannot read '{path}': {reason}") from error
+    except StoreUnavailable as error:
+        raise UsageError(error.message) from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"cannot read '{path}': a line is not JSON") from error

@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from ckpt_backends.errors import UsageError
 from ckpt_backends.files.atomic_write import make_private_folder, sync_folder
@@ -57,11 +58,7 @@ class OperationLog:
     def newest_first(self) -> Iterator[Operation]:
         """Yield all operations, the newest first. Damaged lines are skipped."""
         for path in self._files():
-            with suppress(FileNotFoundError), open_regular(path) as file:
-                lines = file.read().split(b"\n")
-                for line in reversed(lines):
-                    with suppress(ValueError, KeyError, TypeError, RecursionError):
-                        yield from_record(json.loads(line))
+            yield from _operations_in(path)
 
     def _files(self) -> list[Path]:
         older = sorted(self.folder.glob("log.*.ndjson"), key=_number, reverse=True)
@@ -74,6 +71,8 @@ class OperationLog:
         older = self._files()[1:]
         path.rename(self.folder / f"log.{_number(older[0]) + 1 if older else 1}.ndjson")
         for one in older[_FILES - 2 :]:
+            for operation in _operations_in(one):
+                (self.folder / "steps" / f"{operation.op}.ndjson").unlink(missing_ok=True)
             one.unlink(missing_ok=True)
 
     @contextmanager
@@ -82,6 +81,23 @@ class OperationLog:
         with os.fdopen(os.open(self.folder / "lock", flags, 0o600), "wb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+
+def _operations_in(path: Path) -> Iterator[Operation]:
+    """Yield the operations of one file, the newest first."""
+    with suppress(FileNotFoundError), open_regular(path) as file:
+        check_owner(path, file)
+        for line in reversed(file.read().split(b"\n")):
+            with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                yield from_record(json.loads(line))
+
+
+def check_owner(path: Path, file: IO[bytes]) -> None:
+    """Raise `UsageError` if another user owns a file of the log: its steps would be carried out."""
+    if os.fstat(file.fileno()).st_uid not in {os.geteuid(), 0}:
+        raise UsageError(
+            f"cannot use '{path}': another user owns it", hint="export XDG_STATE_HOME=FOLDER"
+        )
 
 
 def unwritable(folder: Path, error: OSError) -> UsageError:

@@ -10,6 +10,12 @@ from ckpt_backends.discovery import backend_of
 from ckpt_backends.url import StoreUrl, printable, printable_param
 
 
+def store_text(url: StoreUrl) -> str:
+    """Return the URL of a store without secrets; the whole path of a file."""
+    is_file = not url.params and os.path.lexists(url.path)
+    return os.path.abspath(url.path) if is_file else str(url)
+
+
 def place_of(url: StoreUrl) -> str:
     """Return a digest of where a store is.
 

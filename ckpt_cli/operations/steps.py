@@ -14,6 +14,16 @@ from typing import Any, TypeAlias
 from ckpt_backends.changes.change import Change
 from ckpt_backends.changes.change_records import change_from_record, change_record
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval, from_plan_line, to_plan_line
+from ckpt_cli.operations.memory_parts import (
+    ItemEdited,
+    ItemsAdded,
+    ItemsRemoved,
+    ItemsRestored,
+    MemoryPart,
+    items_of,
+    memory_part,
+    memory_record,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +49,16 @@ class RowsRestored:
     """The SHA-256 of the archive's lines, as `Bundle.digest`."""
 
 
-StepPart: TypeAlias = AppliedChange | RowsRemoved | RowsRestored
+@dataclass(frozen=True, slots=True)
+class RowsAdded:
+    """Rows of a thread were added from another store, which is not done again."""
+
+    checkpoints: int
+    """How many checkpoints the store had of the thread before."""
+    writes: int
+
+
+StepPart: TypeAlias = AppliedChange | RowsRemoved | RowsRestored | RowsAdded | MemoryPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +72,17 @@ class OperationStep:
     back: StepPart | None
     """What takes it back; None if nothing does."""
 
+    @property
+    def number(self) -> int:
+        """The number of threads, or of items of long-term memory, that it changes."""
+        if isinstance(self.done, MemoryPart):
+            return items_of(self.done)
+        return 1
+
     def turned(self) -> OperationStep:
         """Return the step of an undo of this step."""
-        return OperationStep(self.thread_id, self.back, self.done)
+        again = None if isinstance(self.done, RowsAdded | ItemsAdded) else self.done
+        return OperationStep(self.thread_id, self.back, again)
 
 
 def step_record(one: OperationStep) -> dict[str, Any]:
@@ -83,6 +110,10 @@ def _record(part: StepPart | None) -> dict[str, Any] | None:
             return {"remove": to_plan_line(planned)}
         case RowsRestored(bundle, digest):
             return {"restore": {"bundle": str(bundle), "sha256": digest}}
+        case RowsAdded(checkpoints, writes):
+            return {"add": {"checkpoints": checkpoints, "writes": writes}}
+        case ItemsRemoved() | ItemsRestored() | ItemsAdded() | ItemEdited():
+            return memory_record(part)
 
 
 def _part(record: Mapping[str, Any] | None) -> StepPart | None:
@@ -95,4 +126,6 @@ def _part(record: Mapping[str, Any] | None) -> StepPart | None:
             return RowsRemoved(from_plan_line(planned))
         case {"restore": {"bundle": bundle, "sha256": digest}}:
             return RowsRestored(Path(bundle), str(digest))
-    raise ValueError("unknown step")
+        case {"add": {"checkpoints": checkpoints, "writes": writes}}:
+            return RowsAdded(int(checkpoints), int(writes))
+    return memory_part(record)

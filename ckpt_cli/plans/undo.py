@@ -32,7 +32,7 @@ def plan_undo(reader: ThreadReader, rows: Store, now: datetime, *, force: bool) 
     is nothing to undo, and everything that `plan_rollback` raises.
     """
     check_store(rows)
-    added = _newest_added(reader)
+    added = newest_added(reader)
     if THREAD in read_metadata(added):
         return _plan_removal(reader, added)
     before = _head_before(reader, added)
@@ -67,7 +67,7 @@ def plan_undo(reader: ThreadReader, rows: Store, now: datetime, *, force: bool) 
 def added_at(reader: ThreadReader) -> datetime | None:
     """Return when `ckpt` last added a checkpoint to the head's branch; None if it did not."""
     try:
-        return time_of(_newest_added(reader).key.checkpoint_id)
+        return time_of(newest_added(reader).key.checkpoint_id)
     except NotFound:
         return None
 
@@ -106,8 +106,11 @@ def _delete(reader: ThreadReader) -> str:
     return f"`{line}` deletes the thread"
 
 
-def _newest_added(reader: ThreadReader) -> Checkpoint:
-    """Return the nearest checkpoint on the head's branch that `ckpt` added."""
+def newest_added(reader: ThreadReader) -> Checkpoint:
+    """Return the nearest checkpoint on the head's branch that `ckpt` added.
+
+    Raises `NotFound` if there is none.
+    """
     head = reader.head("")
     line = [] if head is None else reader.ancestry("", head)
     place = {checkpoint_id: number for number, checkpoint_id in enumerate(line)}

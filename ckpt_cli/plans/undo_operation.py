@@ -1,37 +1,114 @@
-"""Plans that take back one recorded operation, or carry it out again."""
+"""Plans that take back one recorded operation, or some of its threads."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 
+from ckpt_backends.changes.bundle import Bundle, check_bundle
 from ckpt_backends.changes.change import Change
-from ckpt_backends.errors import Refused
-from ckpt_backends.model import CheckpointKey
+from ckpt_backends.changes.removal import GONE
+from ckpt_backends.changes.rows import compare
+from ckpt_backends.errors import CkptError, NotFound, Refused, StoreChanged
+from ckpt_backends.model import CheckpointKey, TypedBytes
+from ckpt_backends.protocol import Store
 from ckpt_cli.core.forking.checkpoint_copy import FROM
-from ckpt_cli.core.state import read_metadata
+from ckpt_cli.core.retention.purge_plan import PlannedRemoval
+from ckpt_cli.core.state import read_body, read_metadata
+from ckpt_cli.operations.steps import (
+    AppliedChange,
+    OperationStep,
+    RowsRemoved,
+    RowsRestored,
+    StepPart,
+)
 from ckpt_cli.plans.root_branch import heads_of
 from ckpt_cli.threads.thread import ThreadReader
 
 
-def change_now(reader: ThreadReader, change: Change) -> Change:
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """What takes back one step, with what the store has now."""
+
+    step: OperationStep
+    """As it was recorded."""
+    part: StepPart
+    """What is carried out."""
+    bundle: Bundle | None = None
+    """The archive that is restored."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedStep:
+    """A step that cannot be taken back now."""
+
+    step: OperationStep
+    error: CkptError
+
+
+def planned_steps(
+    steps: Iterable[OperationStep], store: Store, rows: Store
+) -> Iterator[PlannedStep | RefusedStep]:
+    """Yield what takes back each step, the last one first.
+
+    `rows` has the rows of the store as they are stored.
+    """
+    for one in reversed(list(steps)):
+        try:
+            yield planned_step(one, store, rows)
+        except CkptError as error:
+            yield RefusedStep(one, error)
+
+
+def planned_step(step: OperationStep, store: Store, rows: Store) -> PlannedStep:
+    """Return what takes back a step.
+
+    Raises `Refused` or `StoreChanged` with the reason if the thread was used since.
+    """
+    match step.back:
+        case AppliedChange(change):
+            done = step.done.change if isinstance(step.done, AppliedChange) else None
+            return PlannedStep(step, AppliedChange(change_now(change, done, store, rows)))
+        case RowsRemoved(planned):
+            check_removal(planned, store)
+            return PlannedStep(step, step.back)
+        case RowsRestored():
+            return PlannedStep(step, step.back, checked_bundle(step, rows))
+        case _:
+            raise Refused("cannot undo: what it replaced was not kept")
+
+
+def change_now(change: Change, done: Change | None, store: Store, rows: Store) -> Change:
     """Return a recorded change with the thread's present heads.
 
-    Raises `Refused` with the reason if something later depends on what it removes.
+    `done` is the change that it takes back. Raises `Refused` with the reason if something later
+    depends on what is removed, or what was added is not there any more.
     """
-    removed = change.removed or {}
-    if removed and (why := dependent(reader, removed)):
+    try:
+        reader = ThreadReader(store, change.thread_id)
+    except NotFound as error:
+        if change.removed:
+            raise Refused(f"cannot undo: thread '{change.thread_id}' is gone") from error
+        return replace(change, heads={})
+    if change.removed and (why := dependent(reader, change)):
         raise Refused(f"cannot undo: {why}")
+    if done is not None and (why := changed_values(rows, done)):
+        raise Refused(f"cannot undo: {why}")
+    present = {one.key for one in store.checkpoints(change.thread_id)}
+    if any(one.key in present for one in change.checkpoints):
+        raise Refused("cannot undo: its checkpoints are there already")
     return replace(change, heads=heads_of(reader))
 
 
-def dependent(reader: ThreadReader, removed: Collection[CheckpointKey]) -> str:
-    """Return what depends on checkpoints that are to be removed, in words; `''` if nothing does."""
+def dependent(reader: ThreadReader, change: Change) -> str:
+    """Return what depends on what a change removes, in words; `''` if nothing does."""
+    removed = change.removed or {}
     found = {one.key: one for one in reader.store.checkpoints(reader.thread_id, metadata=True)}
-    ids = {key.checkpoint_id for key in removed}
     for key in removed:
         if key not in found:
             return f"checkpoint {key.checkpoint_id} is gone"
+    ids = {key.checkpoint_id for key in removed}
     for key, one in found.items():
         if key in removed:
             continue
@@ -39,4 +116,88 @@ def dependent(reader: ThreadReader, removed: Collection[CheckpointKey]) -> str:
             return f"checkpoint {key.checkpoint_id} follows"
         if read_metadata(one).get(FROM) in ids:
             return f"checkpoint {key.checkpoint_id} is a copy of it"
+    writes = Counter(one.key for one in reader.store.writes(reader.thread_id, checkpoint_ids=ids))
+    for key, number in removed.items():
+        if writes[key] != number:
+            return f"tasks stored writes at checkpoint {key.checkpoint_id}"
+    return _naming(reader, found.keys() - removed.keys(), set(change.removed_blobs))
+
+
+def _naming(
+    reader: ThreadReader, others: Collection[CheckpointKey], blobs: Collection[tuple[str, str, str]]
+) -> str:
+    """Return which other checkpoint names one of these values, in words."""
+    if not blobs:
+        return ""
+    for one in reader.store.checkpoints(reader.thread_id, body=True):
+        if one.key not in others:
+            continue
+        for channel, version in read_body(one).versions.items():
+            if (one.key.checkpoint_ns, channel, str(version)) in blobs:
+                return f"checkpoint {one.key.checkpoint_id} uses its value of '{channel}'"
     return ""
+
+
+def changed_values(rows: Store, done: Change) -> str:
+    """Return which values that a change stored apart have changed since; `''` if none has."""
+    wanted = {(one.checkpoint_ns, one.channel, one.version): one.value for one in done.blobs}
+    if not wanted:
+        return ""
+    names = sorted({channel for _, channel, _ in wanted})
+    stored = values_at(rows, done.thread_id, wanted.keys(), names)
+    changed = [place[1] for place, value in wanted.items() if stored.get(place) != value]
+    if not changed:
+        return ""
+    return f"the values of {', '.join(repr(one) for one in dict.fromkeys(changed))} changed since"
+
+
+def values_at(
+    rows: Store, thread_id: str, places: Collection[tuple[str, str, str]], channels: Collection[str]
+) -> dict[tuple[str, str, str], TypedBytes]:
+    """Return the values that are stored apart, by (namespace, channel, version)."""
+    found: dict[tuple[str, str, str], TypedBytes] = {}
+    for one in rows.checkpoints(thread_id, body=True, values=channels):
+        for channel, version in read_body(one).versions.items():
+            place = (one.key.checkpoint_ns, channel, str(version))
+            blob = (one.blobs or {}).get(channel)
+            if place in places and blob is not None and blob.value is not None:
+                found[place] = blob.value
+    return found
+
+
+def check_removal(planned: PlannedRemoval, store: Store) -> None:
+    """Raise `StoreChanged` if a thread is not as the removal of its rows expects."""
+    removal = planned.removal
+    thread, size = store.thread(removal.thread_id), store.size(removal.thread_id)
+    at = None if thread is None else thread.last_at
+    if why := removal.reason_to_skip(at, size.checkpoints, size.writes):
+        why = why if why == GONE else "was used since"
+        raise StoreChanged(f"cannot undo: thread '{removal.thread_id}' {why}")
+
+
+def checked_bundle(step: OperationStep, rows: Store) -> Bundle:
+    """Return the archive that a step is taken back from.
+
+    Raises `Refused` if it is missing or another one, `StoreChanged` if the thread was used since.
+    """
+    back = step.back
+    if not isinstance(back, RowsRestored):
+        raise TypeError(type(back))
+    try:
+        bundle = check_bundle(back.bundle)
+    except CkptError as error:
+        raise Refused(f"cannot undo: {error.message}", hint=error.hint) from error
+    if bundle.digest != back.digest:
+        raise Refused(
+            f"cannot undo: '{back.bundle}' is not the archive that was written then",
+            hint="`ckpt import` restores it all the same",
+        )
+    thread_id = step.thread_id or ""
+    there = compare(bundle.rows(), rows.rows(thread_id), rows.row_key).there
+    whole = isinstance(step.done, RowsRemoved) and step.done.planned.action == "remove"
+    if whole and sum(1 for _ in rows.rows(thread_id)) > there:
+        raise StoreChanged(
+            f"cannot undo: thread '{thread_id}' was used since it was removed",
+            hint=f"restore it elsewhere: ckpt import --to STORE '{back.bundle}'",
+        )
+    return bundle

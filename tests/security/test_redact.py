@@ -124,6 +124,7 @@ LINES: dict[str, list[list[str]]] = {
         [THREAD, OLD, "--to", "new", "--dry-run"],
     ],
     "undo": [[THREAD, "--dry-run"]],
+    "ops": [["list"], ["show", "nothing"], ["undo", "--dry-run"], ["redo", "--dry-run"]],
     "copy": [["--all", "--to", one, "--create", "--dry-run"] for one in ("new.db", "new/")],
     "rekey": [["--all", "--decrypt", "--aes-key-file", str(KEY), "--dry-run"]],
     "doctor": [[], [THREAD], ["--deep"], [THREAD, "--deep", "--strict"]],

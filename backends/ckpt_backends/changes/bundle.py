@@ -112,23 +112,25 @@ def bundles_in(folder: Path) -> list[Path]:
 
 def write_bundle(
     path: Path, header: Header, rows: Iterable[Row], key: SigningKey | None = None
-) -> Mapping[str, int]:
-    """Write a bundle, signed if there is a key, and return its number of rows by table.
+) -> Bundle:
+    """Write a bundle, signed if there is a key, and return it.
 
     The file appears under its name only when it is complete and on disk. Raises `StoreUnavailable`
     if it cannot be written.
     """
     try:
         with writing(path) as file:
-            return write_to(file, header, rows, key)
+            counts, digest, signature = _write_to(file, header, rows, key)
     except OSError as error:
         raise _unwritable(path, error) from error
+    signer = None if signature is None else verify(path, signature, digest)
+    return Bundle(path, header, counts, digest.hex(), signer)
 
 
-def write_to(
-    file: IO[bytes], header: Header, rows: Iterable[Row], key: SigningKey | None = None
-) -> Mapping[str, int]:
-    """Write a bundle to a stream and return its number of rows by table."""
+def _write_to(
+    file: IO[bytes], header: Header, rows: Iterable[Row], key: SigningKey | None
+) -> tuple[Mapping[str, int], bytes, Mapping[str, str] | None]:
+    """Write a bundle; return its number of rows by table, its digest and its signature."""
     digest = sha256()
     counts: Counter[str] = Counter()
     packer = Packer(file)
@@ -160,10 +162,12 @@ def write_to(
         cells = {name: _to_json(cell) for name, cell in row.cells.items()}
         put({"table": row.table, "row": cells})
         counts[row.table] += 1
-    signature = {} if key is None else {"signature": key.sign(digest.digest())}
-    put({"rows": dict(counts), "sha256": digest.hexdigest(), **signature})
+    whole = digest.digest()
+    signature = None if key is None else key.sign(whole)
+    last = {} if signature is None else {"signature": signature}
+    put({"rows": dict(counts), "sha256": whole.hex(), **last})
     packer.finish()
-    return counts
+    return dict(counts), whole, signature
 
 
 @dataclass(frozen=True, slots=True)

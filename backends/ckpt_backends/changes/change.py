@@ -66,6 +66,18 @@ class Change:
     """Checkpoints from which new ones were made. Engines with transactions check that they still
     exist; a prune may have removed them while the heads stayed."""
 
+    @property
+    def added(self) -> list[CheckpointKey]:
+        """The checkpoints that it adds."""
+        copied = [one.source for one in self.copies]
+        return [
+            *(one.key for one in self.checkpoints),
+            *(
+                CheckpointKey(self.thread_id, one.checkpoint_ns, one.checkpoint_id)
+                for one in copied
+            ),
+        ]
+
 
 def moved(change: Change) -> StoreChanged:
     """The error for a thread that changed after the plan was made."""

@@ -46,6 +46,11 @@ class CopiedThread:
     unexpiring: int = 0
     """Parts that expire in the source, and never in the target."""
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether the target has other rows of the thread than before."""
+        return self.step not in {CopyStep.PRESENT, CopyStep.SKIP}
+
 
 @dataclass(slots=True)
 class CopyReport:
@@ -80,7 +85,7 @@ class CopyReport:
             return
         if one.step is CopyStep.REPLACE:
             self.replaced.append(one.thread_id)
-        if one.step is not CopyStep.PRESENT:
+        if one.is_changed:
             self.changed += 1
             if len(self.listed) < MOST_LISTED:
                 self.listed.append(one)

@@ -15,11 +15,14 @@ class PartCounts:
     writes: int = 0
     values: int = 0
     bytes: int = 0
+    newest: str = ""
+    """The greatest checkpoint id."""
 
     def add(self, part: Part) -> None:
         """Count one part."""
         if isinstance(part, CheckpointPart):
             self.checkpoints += 1
+            self.newest = max(self.newest, part.key.checkpoint_id)
         elif isinstance(part, ValuePart):
             self.values += 1
         else:
@@ -32,6 +35,7 @@ class PartCounts:
         self.writes += other.writes
         self.values += other.values
         self.bytes += other.bytes
+        self.newest = max(self.newest, other.newest)
 
     @property
     def parts(self) -> int:

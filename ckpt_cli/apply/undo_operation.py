@@ -1,0 +1,100 @@
+"""Takes back the steps of an operation, one thread after the other."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ckpt_backends.errors import CkptError, PartlyDone, Refused, StoreChanged
+from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.url import StoreUrl
+from ckpt_cli.apply.recording import Recording
+from ckpt_cli.apply.stopping import collected_signals
+from ckpt_cli.apply.writable import writable_store
+from ckpt_cli.operations.steps import AppliedChange, RowsRemoved, RowsRestored
+from ckpt_cli.plans.undo_operation import PlannedStep, RefusedStep
+
+
+@dataclass(slots=True)
+class UndoReport:
+    """Which steps were taken back."""
+
+    done: list[PlannedStep] = field(default_factory=list)
+    failed: list[RefusedStep] = field(default_factory=list)
+    left: int = 0
+    """Number of steps that were not tried after a stop."""
+    signal: int | None = None
+    not_erased: str = ""
+    """A note about removed data that could not be erased."""
+
+    def raise_failures(self) -> None:
+        """Raise the error if nothing was done, or `PartlyDone` if something is left."""
+        if self.failed and not self.done:
+            raise self.failed[0].error
+        if self.failed or self.left:
+            number = len(self.failed) + self.left
+            why = self.failed[0].error.message if self.failed else "stopped"
+            raise PartlyDone(
+                f"{number} of {number + len(self.done)} threads were not changed: {why}",
+                hint="run the same command again for the rest",
+            )
+
+
+def take_back(
+    url: StoreUrl,
+    steps: Iterable[PlannedStep | RefusedStep],
+    recording: Recording,
+    readers: Sequence[Store],
+) -> UndoReport:
+    """Carry out the steps in their order; a signal stops it between two of them.
+
+    A step whose thread was used meanwhile is left out. Raises what `open_writable` raises.
+    """
+    report = UndoReport()
+    removes = False
+    with writable_store(url, readers) as writable, collected_signals() as caught:
+        for one in steps:
+            if caught:
+                report.signal = caught[0]
+                report.left += 1
+                continue
+            if isinstance(one, RefusedStep):
+                report.failed.append(one)
+                continue
+            for reader in readers:
+                reader.refresh()
+            recording.intend([one.step.turned()])
+            try:
+                carry_out(writable, one)
+            except (StoreChanged, Refused) as error:
+                recording.not_done([one.step.thread_id])
+                report.failed.append(RefusedStep(one.step, error))
+                continue
+            removes |= not isinstance(one.part, RowsRestored)
+            report.done.append(one)
+        if removes:
+            report.not_erased = writable.finish_removal()
+    return report
+
+
+def stopped_by(report: UndoReport) -> str:
+    """Return why an undo ended early, for the log; `''` if it did not."""
+    if report.signal is not None:
+        return f"received {signal.Signals(report.signal).name}"
+    return report.failed[0].error.message if report.failed else ""
+
+
+def carry_out(writable: WritableStore, one: PlannedStep) -> None:
+    """Carry out one step. Raises `StoreChanged` if the thread was used meanwhile."""
+    match one.part:
+        case AppliedChange(change):
+            writable.apply(change)
+        case RowsRemoved(planned):
+            (removed,) = writable.remove([planned.removal])
+            if removed.skipped:
+                raise StoreChanged(f"thread '{planned.thread_id}' {removed.skipped}")
+        case RowsRestored():
+            if one.bundle is None:
+                raise CkptError("an archive is checked before it is restored")
+            writable.restore(one.bundle.rows())

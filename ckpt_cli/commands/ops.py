@@ -1,0 +1,221 @@
+"""`ckpt ops`: list the operations of `ckpt`, show one, and take one back."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+from ckpt_backends.errors import UsageError
+from ckpt_backends.url import StoreUrl
+from ckpt_cli.commands.undo_operation import check_place, undo_found
+from ckpt_cli.ending import Exit
+from ckpt_cli.lazy import CommandRef
+from ckpt_cli.operations.audit import verified
+from ckpt_cli.operations.journal import steps_of
+from ckpt_cli.operations.log import OperationLog
+from ckpt_cli.operations.place import place_of
+from ckpt_cli.operations.unfinished import unfinished
+from ckpt_cli.options import DryRun, Yes, argument, flag, option
+from ckpt_cli.queries.operations import (
+    REDO,
+    UNDO,
+    changed,
+    newest_change,
+    newest_undo,
+    operation_named,
+    operations,
+)
+from ckpt_cli.render.operations import (
+    CHAIN_COLUMNS,
+    STEP_COLUMNS,
+    chain_lines,
+    chain_record,
+    operation_columns,
+    operation_record,
+    shown_lines,
+    shown_record,
+    step_summary,
+)
+from ckpt_cli.session import Session
+
+COMMANDS = {
+    "list": CommandRef("ops:list_", "List what ckpt changed, newest first."),
+    "show": CommandRef("ops:show", "Show one operation: what it changed in each thread."),
+    "undo": CommandRef("ops:undo", "Take back one operation, in all its threads."),
+    "redo": CommandRef("ops:redo", "Take back an undo."),
+    "verify": CommandRef("ops:verify", "Check the chain of an audit file."),
+}
+
+Op = Annotated[str, argument("OP", "Id of an operation, or its beginning.")]
+
+
+def list_(
+    session: Session,
+    limit: Annotated[int, option("N", "Show at most N.", "-n", "--limit", min=1)] = 50,
+    everything: Annotated[bool, flag("Show all operations.", "--all")] = False,
+    thread: Annotated[str | None, option("THREAD", "Only operations on this thread.")] = None,
+    action: Annotated[
+        str | None, option("ACTION", "Only these: rollback, fork, repair, purge, undo, ...")
+    ] = None,
+) -> None:
+    """List what ckpt changed, newest first.
+
+    Lists the operations on one store; without a store, those on all stores. They are recorded
+    for your user on this machine, in $XDG_STATE_HOME/ckpt/operations. What agents and other
+    users did is not recorded there.
+
+    \b
+      ckpt ops list
+      ckpt -s agent.db ops list --thread user-42
+      ckpt -s agent.db ops list --action purge --all -o json
+    """
+    log = OperationLog.of_user()
+    url = _settled_store(session)
+    found = (
+        one
+        for one in operations(log, None if url is None else place_of(url))
+        if (action is None or one.operation.action == action)
+        and (thread is None or changed(log, one.operation, thread))
+    )
+    rows = list(islice(found, None if everything else limit + 1))
+    more = not everything and len(rows) > limit
+    shown = rows[:limit] if more else rows
+    session.output.records(map(operation_record, shown), operation_columns(session.now))
+    if not shown:
+        session.note("no operation matches" if thread or action else "no operation is recorded")
+    elif more:
+        session.note(f"showing the newest {limit}; -n N or --all for more")
+
+
+def show(session: Session, op: Op) -> None:
+    """Show one operation: what it changed in each thread.
+
+    \b
+      ckpt ops show 3f2a
+      ckpt ops show 3f2a -o json
+    """
+    log = OperationLog.of_user()
+    url = _settled_store(session)
+    found = operation_named(log, op, None if url is None else place_of(url))
+    # The steps of an operation that cannot be taken back are not kept.
+    is_kept = found.is_undoable or found.undone_by is not None
+    steps = list(steps_of(log, found.op)) if is_kept else []
+    output = session.output
+    words = session.names.words or ["-s", found.operation.store]
+    output.document(
+        lambda: shown_record(found, steps),
+        lambda: shown_lines(found, steps, words, session.now, session.zone, output.width),
+        rows=lambda: map(step_summary, steps),
+        columns=STEP_COLUMNS,
+    )
+
+
+def undo(
+    session: Session,
+    op: Annotated[
+        str | None, argument("[OP]", "Id of an operation. [default: the newest not undone]")
+    ] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Take back one operation, in all its threads.
+
+    Takes back a rollback, fork, repair, import or copy by removing what it added, a purge with
+    --archive from its archives. Any operation can be taken back as long as nothing later depends on
+    it; if something does, the answer says what. Threads that were used since are left as they
+    are and named, and the exit code is 7 (5 or 6 if none could be taken back).
+
+    \b
+      ckpt -s agent.db ops undo --dry-run
+      ckpt -s agent.db ops undo 3f2a --yes
+    """
+    log = OperationLog.of_user()
+    session.settle()
+    place = place_of(session.names.store_url)
+    if op is None:
+        found = newest_change(log, place)
+    else:
+        found = operation_named(log, op, None)
+        check_place(session, found)
+    action = REDO if found.operation.action == UNDO else UNDO
+    undo_found(session, found, action, dry_run=dry_run, yes=yes)
+
+
+def redo(
+    session: Session,
+    op: Annotated[
+        str | None, argument("[OP]", "Id of an undo, or of what was undone. [default: the newest]")
+    ] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Take back an undo.
+
+    Carries out again what was undone, if the store is still as the undo left it there.
+
+    \b
+      ckpt -s agent.db ops redo --dry-run
+      ckpt -s agent.db ops redo 3f2a --yes
+    """
+    log = OperationLog.of_user()
+    session.settle()
+    place = place_of(session.names.store_url)
+    if op is None:
+        found = newest_undo(log, place)
+    else:
+        found = operation_named(log, op, None)
+        check_place(session, found)
+        if found.operation.action != UNDO and found.undone_by is not None:
+            found = operation_named(log, found.undone_by, None)
+    undo_found(session, found, REDO, dry_run=dry_run, yes=yes)
+
+
+def _settled_store(session: Session) -> StoreUrl | None:
+    """Return the store of this run; None if none is given. Records what killed runs did to it."""
+    names = session.names
+    if names.store_name is not None or names.profiles.default is not None:
+        session.settle()
+        return names.store_url
+    for one in unfinished(OperationLog.of_user()):
+        session.note(
+            f"a run of ckpt ({one.action}) on {one.store} was stopped before it recorded what it"
+            " did; `ckpt -s STORE ops list` finds out"
+        )
+    return None
+
+
+def verify(
+    session: Session,
+    file: Annotated[
+        Path | None, argument("[FILE]", "Audit file. [default: that of --audit or the profile]")
+    ] = None,
+    head: Annotated[
+        str | None, option("HASH", "A hash that was printed before must still be in the file.")
+    ] = None,
+) -> None:
+    """Check the chain of an audit file.
+
+    Each line of the file names the SHA-256 of the line before. Prints the number of lines and the
+    hash of the last one; note it elsewhere, and give it with --head the next time: then lines
+    that were cut off or replaced since are found, too. The exit code is 1 if the chain is broken.
+
+    \b
+      ckpt ops verify audit.ndjson
+      ckpt ops verify audit.ndjson --head 5e1a... -o json
+    """
+    path = file or session.names.audit
+    if path is None:
+        raise UsageError("no audit file given", hint="ckpt ops verify FILE")
+    known = None if head is None else head.lower()
+    chain = verified(path, known)
+    output = session.output
+    is_missing = known is not None and not chain.has_known
+    output.document(
+        lambda: chain_record(path, chain, is_missing=is_missing),
+        lambda: chain_lines(path, chain, output.width, is_missing=is_missing),
+        rows=lambda: [chain_record(path, chain, is_missing=is_missing)],
+        columns=CHAIN_COLUMNS,
+    )
+    if chain.broken or is_missing:
+        raise Exit(1)

@@ -1,0 +1,181 @@
+"""What `ckpt undo` and `ckpt ops undo` share: show the plan, ask, take the operation back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ckpt_backends import shell
+from ckpt_backends.errors import NotFound, Refused, UsageError
+from ckpt_cli.apply.undo_operation import stopped_by, take_back
+from ckpt_cli.apply.writable import refuse_copy
+from ckpt_cli.commands.apply_plan import confirm, show_and_apply
+from ckpt_cli.commands.undo_memory import undo_items
+from ckpt_cli.diagnostics import progress
+from ckpt_cli.ending import Exit
+from ckpt_cli.operations.log import OperationLog
+from ckpt_cli.operations.place import place_of
+from ckpt_cli.operations.steps import AppliedChange, OperationStep
+from ckpt_cli.plans.undo import newest_added, plan_undo
+from ckpt_cli.plans.undo_operation import RefusedStep, planned_steps
+from ckpt_cli.queries.operations import UNDO, ListedOperation, operations, steps_left
+from ckpt_cli.render.operations import (
+    UNDO_PLAN_COLUMNS,
+    undo_plan_lines,
+    undo_plan_record,
+)
+from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.session import Session
+from ckpt_cli.threads.thread import ThreadReader
+
+
+def check_place(session: Session, found: ListedOperation) -> None:
+    """Raise `UsageError` if an operation changed another store than that of this run."""
+    if found.operation.place != place_of(session.names.store_url):
+        raise UsageError(
+            f"operation {found.op} changed another store: {found.operation.store}",
+            hint=f"give that store: -s {shell.word(found.operation.store)}",
+        )
+
+
+def undo_found(
+    session: Session,
+    found: ListedOperation,
+    action: str,
+    *,
+    thread: str | None = None,
+    force: bool = False,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Show what takes back an operation and, unless it is a dry run, carry it out.
+
+    `thread` takes back only what was done to this thread. Raises `Refused` if it cannot be taken
+    back, `StoreChanged` if all threads were used since, and `PartlyDone` if some were.
+    """
+    if not found.is_undoable:
+        raise Refused(f"cannot {action} operation {found.op}: {found.why_not}")
+    if not dry_run:
+        refuse_copy(session.names.store_url)
+    steps = steps_left(OperationLog.of_user(), found.op)
+    if thread is not None:
+        steps = [one for one in steps if one.thread_id == thread]
+    if steps and steps[0].thread_id is None:
+        undo_items(session, found, action, steps, dry_run=dry_run, yes=yes)
+        return
+    if len(steps) == 1 and (reader := _newest_of(session, steps[0])) is not None:
+        _undo_newest(session, found, reader, steps[0], force=force, dry_run=dry_run, yes=yes)
+        return
+    _undo_steps(session, found, action, steps, dry_run=dry_run, yes=yes)
+
+
+def _newest_of(session: Session, step: OperationStep) -> ThreadReader | None:
+    """Return the thread of a step if that added the newest checkpoint that `ckpt` added to it."""
+    if not isinstance(step.done, AppliedChange):
+        return None
+    change = step.done.change
+    try:
+        reader = ThreadReader(session.store, change.thread_id)
+        return reader if newest_added(reader).key in change.added else None
+    except NotFound:
+        return None
+
+
+def _undo_newest(
+    session: Session,
+    found: ListedOperation,
+    reader: ThreadReader,
+    step: OperationStep,
+    *,
+    force: bool,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Take back the newest change of a thread, by a rollback if it was used since."""
+    plan = plan_undo(reader, session.editable, session.now, force=force)
+    back = step.back.change.removed if isinstance(step.back, AppliedChange) else None
+    is_removal = (plan.change.removed or {}).keys() == (back or {}).keys()
+    show_and_apply(
+        session,
+        plan,
+        f"Undo the last change of thread '{reader.thread_id}'?",
+        dry_run=dry_run,
+        yes=yes,
+        undoes=found.op,
+        step=step.turned() if is_removal else None,
+    )
+
+
+def _undo_steps(
+    session: Session,
+    found: ListedOperation,
+    action: str,
+    steps: Sequence[OperationStep],
+    *,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Take back the steps of an operation, the last one first."""
+    output, url = session.output, session.names.store_url
+    planning = planned_steps(steps, session.store, session.rows)
+    planned = list(progress(planning, total=len(steps), label="planning"))
+    refused = [one for one in planned if isinstance(one, RefusedStep)]
+    if len(refused) == len(planned):
+        raise _explained(session, found, refused)
+
+    def show() -> None:
+        output.document(
+            lambda: undo_plan_record(found, action, planned, dry_run=dry_run),
+            lambda: undo_plan_lines(found, action, planned, session.now, output.width),
+            rows=lambda: undo_plan_record(found, action, planned, dry_run=dry_run)["threads"],
+            columns=UNDO_PLAN_COLUMNS,
+        )
+
+    if dry_run or not (yes or output.machine):
+        show()
+    if dry_run:
+        session.note("dry run: nothing was written")
+        return
+    if not yes:
+        verb = "Undo" if action == UNDO else "Redo"
+        number = counted(len(planned) - len(refused), "thread")
+        confirm(f"{verb} {found.operation.action} {found.op} in {number}?")
+    seen = progress(planned, total=len(planned), label=f"{action}ing")
+    with session.recorder.operation(action, undoes=found.op) as recording:
+        report = take_back(url, seen, recording, [session.store, session.rows])
+        recording.finish(stopped_by(report))
+    if report.not_erased:
+        session.note(report.not_erased)
+    if yes or output.machine:
+        show()
+    if report.done:
+        did = "undid" if action == UNDO else "redid"
+        session.note(
+            f"{did} {found.operation.action} {found.op} in {counted(len(report.done), 'thread')}"
+        )
+    if report.signal is not None and not report.failed:
+        raise Exit(128 + report.signal)
+    report.raise_failures()
+
+
+def _explained(
+    session: Session, found: ListedOperation, refused: Sequence[RefusedStep]
+) -> Exception:
+    """Return the error of an operation of which nothing can be taken back."""
+    if not refused:
+        return Refused(f"nothing of operation {found.op} is left to take back")
+    error = refused[0].error
+    if error.hint is None and (later := _later(found, refused[0].step.thread_id, error.message)):
+        words = session.names.words
+        error.hint = f"first: {shell.command('ckpt', *words, 'ops', 'undo', ids=[later])}"
+    return error
+
+
+def _later(found: ListedOperation, thread_id: str | None, said: str) -> str | None:
+    """Return the later operation that added what an error names."""
+    for one in operations(OperationLog.of_user(), found.operation.place):
+        if one.op == found.op:
+            return None
+        is_of_thread = one.undone_by is None and thread_id in one.operation.threads
+        if is_of_thread and any(added in said for added in one.operation.added):
+            return one.op
+    return None

@@ -1,0 +1,273 @@
+"""Print recorded operations, their steps, and the plan that takes one back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, tzinfo
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ckpt_backends import shell
+from ckpt_backends.changes.change import Change
+from ckpt_cli.operations.audit import Chain
+from ckpt_cli.operations.memory_parts import (
+    ItemEdited,
+    ItemsAdded,
+    ItemsRemoved,
+    ItemsRestored,
+)
+from ckpt_cli.operations.steps import (
+    AppliedChange,
+    OperationStep,
+    RowsAdded,
+    RowsRemoved,
+    RowsRestored,
+    StepPart,
+)
+from ckpt_cli.plans.undo_operation import PlannedStep, RefusedStep
+from ckpt_cli.queries.operations import ListedOperation
+from ckpt_cli.render.terminal.fields import command_field, field
+from ckpt_cli.render.terminal.styled_text import StyledLine
+from ckpt_cli.render.terminal.table import Column, plain_columns
+from ckpt_cli.render.terminal.units import ago, iso, when
+from ckpt_cli.render.values.one_line import counted
+
+_SHOWN = 20
+"""Maximum number of threads or steps that are shown as text."""
+
+
+def operation_record(one: ListedOperation) -> dict[str, Any]:
+    """Return an operation as JSON."""
+    operation = one.operation
+    return {
+        "op": operation.op,
+        "at": iso(operation.at),
+        "user": operation.user,
+        "store": operation.store,
+        "action": operation.action,
+        "threads": list(operation.threads),
+        "number": operation.number,
+        "reason": operation.reason,
+        "command": operation.command,
+        "undoable": one.is_undoable,
+        "why_not": one.why_not or None,
+        "undone_by": one.undone_by,
+        "undoes": operation.undoes,
+        "ended": operation.ended or None,
+    }
+
+
+def operation_columns(now: datetime) -> Sequence[Column]:
+    """Return the columns of a list of operations."""
+    return (
+        Column("OP", "op", style="head"),
+        Column("AGE", "at", ago(now)),
+        Column("ACTION", "action"),
+        Column("THREADS", "threads", _names, cut=True),
+        Column("NUMBER", "number", right=True, table=False),
+        Column("UNDONE BY", "undone_by", str, style="dim", drop=1),
+        Column("UNDOES", "undoes", str, style="dim", drop=2),
+        Column("REASON", "reason", str, cut=True, drop=3),
+        Column("USER", "user", drop=6),
+        Column("STORE", "store", cut=True, drop=5),
+        Column("COMMAND", "command", table=False),
+        Column("UNDOABLE", "undoable", table=False),
+        Column("WHY NOT", "why_not", cut=True, drop=4),
+        Column("ENDED", "ended", table=False),
+    )
+
+
+def shown_record(one: ListedOperation, steps: Sequence[OperationStep]) -> dict[str, Any]:
+    """Return an operation with its steps as JSON."""
+    return {**operation_record(one), "steps": list(map(step_summary, steps))}
+
+
+STEP_COLUMNS = plain_columns("thread_id", "did", "undo")
+
+
+def step_summary(one: OperationStep) -> dict[str, Any]:
+    """Return what a step did and what takes it back, without values."""
+    return {
+        "thread_id": one.thread_id,
+        "did": None if one.done is None else part_text(one.done),
+        "undo": None if one.back is None else part_text(one.back),
+        "checkpoints": _checkpoints(one.done),
+        "archive": str(one.back.bundle) if isinstance(one.back, RowsRestored) else None,
+    }
+
+
+def shown_lines(
+    one: ListedOperation,
+    steps: Sequence[OperationStep],
+    words: Sequence[str],
+    now: datetime,
+    zone: tzinfo,
+    width: int,
+) -> Iterator[StyledLine]:
+    """Yield an operation as text; `words` are the options that name its store."""
+    operation = one.operation
+    yield from field("op", operation.op, width, "head")
+    yield from field("action", operation.action, width)
+    yield from field("at", f"{when(operation.at, now, zone)} by {operation.user or '?'}", width)
+    yield from field("store", operation.store, width)
+    if operation.reason:
+        yield from field("reason", operation.reason, width)
+    yield command_field("command", operation.command)
+    if operation.undoes:
+        yield from field("undoes", operation.undoes, width, "id")
+    if operation.ended:
+        yield from field("ended", operation.ended, width, "question")
+    for step in islice(steps, _SHOWN):
+        name = "memory" if step.thread_id is None else step.thread_id
+        yield from field("thread", name, width, "head")
+        if step.done is not None:
+            yield from field("", part_text(step.done), width)
+        for place in _checkpoints(step.done)[:_SHOWN]:
+            yield from field("", place, width, "id")
+        if isinstance(step.back, RowsRestored):
+            yield from field("archive", str(step.back.bundle), width)
+    if len(steps) > _SHOWN:
+        yield from field("", f"and {len(steps) - _SHOWN} more; -o json lists all", width)
+    if one.is_undoable:
+        undo = shell.command("ckpt", *words, "ops", "undo", ids=[operation.op])
+        yield command_field("undo", undo)
+    else:
+        yield from field("no undo", one.why_not, width, "question")
+
+
+def undo_plan_record(
+    one: ListedOperation,
+    action: str,
+    steps: Sequence[PlannedStep | RefusedStep],
+    *,
+    dry_run: bool,
+) -> dict[str, Any]:
+    """Return the plan that takes back an operation as JSON."""
+    return {
+        "action": action,
+        "undoes": one.op,
+        "threads": [
+            {
+                "thread_id": step.step.thread_id,
+                "does": part_text(step.part) if isinstance(step, PlannedStep) else None,
+                "refused": step.error.message if isinstance(step, RefusedStep) else None,
+            }
+            for step in steps
+        ],
+        "dry_run": dry_run,
+    }
+
+
+UNDO_PLAN_COLUMNS = plain_columns("thread_id", "does", "refused")
+
+
+def undo_plan_lines(
+    one: ListedOperation,
+    action: str,
+    steps: Sequence[PlannedStep | RefusedStep],
+    now: datetime,
+    width: int,
+) -> Iterator[StyledLine]:
+    """Yield the plan that takes back an operation as text."""
+    operation = one.operation
+    age = ago(now)(iso(operation.at))
+    number = counted(len(steps), "thread")
+    yield from field(action, f"{operation.action} {one.op}, {age}, {number}", width, "head")
+    for step in islice(steps, _SHOWN):
+        name = "memory" if step.step.thread_id is None else step.step.thread_id
+        yield from field("thread", name, width, "head")
+        if isinstance(step, RefusedStep):
+            yield from field("refused", step.error.message, width, "error")
+        else:
+            yield from field("", part_text(step.part), width)
+    if len(steps) > _SHOWN:
+        yield from field("", f"and {len(steps) - _SHOWN} more; -o json lists all", width)
+
+
+CHAIN_COLUMNS = plain_columns("file", "lines", "head", "broken", "torn", "missing_head")
+
+
+def chain_record(path: Path, chain: Chain, *, is_missing: bool) -> dict[str, Any]:
+    """Return the check of an audit file as JSON."""
+    return {
+        "file": str(path),
+        "lines": chain.lines,
+        "head": chain.head,
+        "broken": {"line": chain.lines + 1, "reason": chain.broken} if chain.broken else None,
+        "torn": list(chain.torn),
+        "missing_head": is_missing,
+    }
+
+
+def chain_lines(path: Path, chain: Chain, width: int, *, is_missing: bool) -> Iterator[StyledLine]:
+    """Yield the check of an audit file as text."""
+    yield from field("file", str(path), width, "head")
+    yield from field("lines", str(chain.lines), width)
+    yield from field("hash", chain.head, width, "id")
+    for one in chain.torn:
+        yield from field("torn", f"line {one} was cut off when it was written", width, "question")
+    if chain.broken:
+        yield from field("broken", f"line {chain.lines + 1}: {chain.broken}", width, "error")
+    if is_missing:
+        yield from field("broken", "no line has the hash of --head", width, "error")
+
+
+def part_text(part: StepPart) -> str:
+    """Return what a part of a step does, in words without values."""
+    match part:
+        case AppliedChange(change):
+            return _change_text(change)
+        case RowsRemoved(planned):
+            what = "the thread" if planned.action == "remove" else "checkpoints"
+            numbers = [
+                counted(planned.checkpoints, "checkpoint"),
+                counted(planned.writes, "write"),
+            ]
+            return f"remove {what}: {', '.join(numbers)}"
+        case RowsRestored(bundle):
+            return f"restore the rows of '{bundle}'"
+        case RowsAdded():
+            return "add rows from another store"
+        case ItemsRemoved(items):
+            return f"remove {counted(len(items), 'item')} of long-term memory"
+        case ItemsRestored(bundle, _, number):
+            return f"restore {counted(number, 'item')} of long-term memory of '{bundle}'"
+        case ItemsAdded(keys):
+            return f"add {counted(len(keys), 'item')} to long-term memory"
+        case ItemEdited(key):
+            return f"edit item '{key.key}' of long-term memory"
+
+
+def _change_text(change: Change) -> str:
+    added = len(change.checkpoints) + len(change.copies)
+    replaced = {(one.checkpoint_ns, one.channel, one.version) for one in change.blobs}
+    parts = [
+        (len(change.removed or {}), "remove", "checkpoint"),
+        (added, "add", "checkpoint"),
+        (len(replaced) if not added else 0, "store", "value"),
+        (
+            len(set(change.removed_blobs) - replaced) if not change.removed else 0,
+            "remove",
+            "value",
+        ),
+        (len(change.writes) if not added else 0, "add", "write"),
+    ]
+    said = [f"{verb} {counted(number, noun)}" for number, verb, noun in parts if number]
+    return ", ".join(said) or "change nothing"
+
+
+def _checkpoints(part: StepPart | None) -> list[str]:
+    """Return the checkpoints that a change adds or removes."""
+    if not isinstance(part, AppliedChange):
+        return []
+    keys = [*part.change.added, *(part.change.removed or {})]
+    return [
+        f"{one.checkpoint_id} in '{one.checkpoint_ns}'" if one.checkpoint_ns else one.checkpoint_id
+        for one in keys
+    ]
+
+
+def _names(threads: Iterable[str]) -> str:
+    found = list(threads)
+    return ", ".join(found[:3]) + (f", {len(found) - 3} more" if len(found) > 3 else "")
