@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.errors import UsageError
@@ -13,6 +14,7 @@ from ckpt_cli.api.checkpoint import CheckpointHandle
 from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text
 from ckpt_cli.api.texts import texts
 from ckpt_cli.api.watch import Watcher, unwatched
+from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.threads.target import NamedThread, Target
 from ckpt_cli.threads.thread import ThreadReader
@@ -71,6 +73,11 @@ class ThreadHandle:
         """The namespaces of the thread; the root graph's is `''`."""
         return list(self.reader.namespaces)
 
+    @cached_property
+    def operations(self) -> ThreadOperations:
+        """What `ckpt` recorded of its changes of the thread."""
+        return ThreadOperations(self.around.opening, self.id)
+
     @property
     def head(self) -> CheckpointHandle:
         """The checkpoint from which LangGraph resumes. Raises `NotFound` if there is none."""
@@ -114,7 +121,7 @@ class ThreadHandle:
         """
         from ckpt_cli.queries.history import history_entries
 
-        found = history_entries(self.reader, ns, all_ns=all_ns, limit=limit)
+        found = history_entries(self.reader, ns, self.operations, all_ns=all_ns, limit=limit)
         return (CheckpointHandle(self, self._target(entry), entry) for entry in found)
 
     def summary(self) -> Answer[Summary]:
@@ -122,7 +129,7 @@ class ThreadHandle:
         from ckpt_cli.queries.threads import summarize
         from ckpt_cli.render.records import summary_record
 
-        return Answer(summarize(self.reader), summary_record)
+        return Answer(summarize(self.reader, self.operations), summary_record)
 
     def tree(self, *, ns: str | None = None, all_ns: bool = False, unfold: bool = False) -> str:
         """Return the drawing of `ckpt show --tree`, as text."""
@@ -144,7 +151,9 @@ class ThreadHandle:
             return summary(value, _QUESTION_WIDTH)
 
         kept = None if keep is None else (keep.ns, keep.id)
-        return read_tree(self.reader, ns, say, nest=all_ns, unfold=unfold, keep=kept)
+        return read_tree(
+            self.reader, ns, say, self.operations, nest=all_ns, unfold=unfold, keep=kept
+        )
 
     def _tree_lines(
         self, ns: str | None = None, *, all_ns: bool = False, unfold: bool = False
