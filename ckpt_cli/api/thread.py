@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.errors import UsageError
@@ -47,6 +46,7 @@ class ThreadHandle:
     def __init__(self, reader: ThreadReader, around: Surroundings) -> None:
         self.reader = reader
         self.around = around
+        self.operations = ThreadOperations(around.opening, reader.thread_id)
 
     @property
     def id(self) -> str:
@@ -72,11 +72,6 @@ class ThreadHandle:
     def namespaces(self) -> list[str]:
         """The namespaces of the thread; the root graph's is `''`."""
         return list(self.reader.namespaces)
-
-    @cached_property
-    def operations(self) -> ThreadOperations:
-        """What `ckpt` recorded of its changes of the thread."""
-        return ThreadOperations(self.around.opening, self.id)
 
     @property
     def head(self) -> CheckpointHandle:
