@@ -19,9 +19,11 @@ from ckpt_cli.apply.restore import restore_memory
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.memory_delete import Write, check_allowed
+from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.commands.signatures import AllowPickle, Trust, TrustedKeys, signed_by
 from ckpt_cli.core.memory.item_filter import format_namespace
 from ckpt_cli.options import DryRun, Yes, argument
+from ckpt_cli.plans.rows_digest import rows_digest
 from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
@@ -47,6 +49,14 @@ class _Checked:
         }
 
 
+def _fact(memory: MemoryStore, one: _Checked) -> dict[str, Any]:
+    """Return what a saved plan says of an archive, and of what is in its place."""
+    keys = (item.key for ns in one.namespaces for item in memory.items(prefix=ns))
+    there = rows_digest(row for key in list(keys) for row in memory.rows(key))
+    return {"file": str(one.bundle.path), "sha256": one.bundle.digest, "there": there}
+
+
+@plannable("memory import", again=("trusted_key", "allow_pickle"))
 def import_(
     session: Session,
     files: Annotated[list[Path], argument("FILE...", "Archives of memory delete --archive.")],
@@ -73,6 +83,9 @@ def import_(
     with opened_memory(session).memory as memory:
         info = memory.describe()
         bundles = [_checked(path, memory, trust) for path in files]
+        if session.review is not None:
+            for one in bundles:
+                session.review.see(_fact(memory, one))
     trust.report(session, [one.bundle for one in bundles])
     found = [one.record for one in bundles]
     if dry_run:

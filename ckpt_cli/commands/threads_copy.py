@@ -7,7 +7,9 @@ from typing import Annotated
 from ckpt_backends.errors import UsageError
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import write
+from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.options import DryRun, Yes, argument
+from ckpt_cli.plans.plan_facts import change_fact
 from ckpt_cli.plans.thread_copy import plan_thread_copy
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import line
@@ -17,6 +19,7 @@ from ckpt_cli.session import Session
 from ckpt_cli.threads.thread import ThreadReader
 
 
+@plannable("threads copy")
 def copy(
     session: Session,
     thread: Annotated[str, argument("THREAD", "The thread to copy.")],
@@ -38,6 +41,8 @@ def copy(
     if not dry_run:
         refuse_copy(session.names.store_url)
     plan = plan_thread_copy(ThreadReader(session.store, thread), session.rows, new)
+    if session.review is not None:
+        session.review.see(change_fact(plan.change, session.rows))
     amount = f"{counted(plan.checkpoints, 'checkpoint')}, {counted(plan.writes, 'write')}"
     if not dry_run:
         question = f"Copy '{thread}' to '{new}' ({amount})?"

@@ -8,11 +8,13 @@ from typing import Annotated
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import NotFound, UsageError
 from ckpt_cli.commands.apply_plan import show_and_apply, write
+from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.commands.undo_operation import undo_found
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of
 from ckpt_cli.operations.steps import AppliedChange, OperationStep
 from ckpt_cli.options import DryRun, Force, Yes, argument
+from ckpt_cli.plans.plan_facts import change_fact
 from ckpt_cli.plans.undo import newest_added, plan_undo
 from ckpt_cli.plans.undo_values import ValuesUndo, forget_repair, plan_values_undo
 from ckpt_cli.queries.operations import (
@@ -30,6 +32,7 @@ from ckpt_cli.threads.target import find_thread
 from ckpt_cli.threads.thread import ThreadReader
 
 
+@plannable("undo")
 def undo(
     session: Session,
     thread: Annotated[str, argument("THREAD", "Thread id.")],
@@ -121,6 +124,8 @@ def _undo_values(
     session: Session, found: ValuesUndo, op: str | None, *, dry_run: bool, yes: bool
 ) -> None:
     """Take back the values that a repair stored."""
+    if session.review is not None:
+        session.review.see(change_fact(found.change, session.rows))
     output = session.output
 
     def show() -> None:

@@ -47,6 +47,7 @@ PROVED_ON_SQLITE = frozenset(
     {
         "test_plan_and_report_equal_what_the_engine_counts",
         "test_cells_of_other_types_end_with_a_clear_error",
+        "test_an_erasure_tells_what_was_done_and_what_remains",
     }
 )
 """The tests of changes that take seconds on each engine. By default, they run on SQLite only."""
