@@ -13,9 +13,10 @@ from ckpt_backends.encryption import NO_KEY, is_encrypted
 from ckpt_backends.erasing.changes import ChangedPlaces, Spot
 from ckpt_backends.erasing.erasure import ANY_STEP, Erasure, ScalarPlace, Step, Steps
 from ckpt_backends.erasing.shapes import ANY, BODY, METADATA, Shape
-from ckpt_backends.erasing.stored import RowRewrite, PlacedValue, ValueKind
+from ckpt_backends.erasing.stored import PlacedValue, RowRewrite, ValueKind
 from ckpt_backends.erasing.values import erased_value
 from ckpt_backends.model import TypedBytes
+from ckpt_backends.transfer.digests import stored_digest
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.parts import (
     CheckpointPart,
@@ -23,7 +24,6 @@ from ckpt_backends.transfer.parts import (
     PartRewrite,
     ValuePart,
     WritePart,
-    part_key,
 )
 from ckpt_backends.transfer.routes import parts_of_rows, row_editor
 from ckpt_backends.transfer.sealing import WithKeys, place_of
@@ -113,24 +113,22 @@ class ThreadEraser:
         edit = row_editor(self._layout)
         if edit is None:
             for part in parts_of_rows(self._layout, rows):
-                self._add(repr(part_key(part)) + repr(part))
+                self._add(stored_digest(part))
                 made = self._part(part)
                 if made is not part:
                     self._count()
                     yield PartRewrite(part, made)
             return
         for row in rows:
-            cells = {name: cell for name, cell in row.cells.items() if name != "expires_at"}
-            self._add(row.table + repr(sorted(cells.items())))
+            self._add(_row_digest(row))
             new = edit(self._layout, row, self.erased)
             if new is not row:
                 self._count()
                 yield RowRewrite(row, new)
 
-    def _add(self, told: str) -> None:
+    def _add(self, digest: bytes) -> None:
         self.rows += 1
-        found = sha256(told.encode("utf-8", "surrogatepass")).digest()
-        self._sum = (self._sum + int.from_bytes(found, "big")) % (1 << 256)
+        self._sum = (self._sum + int.from_bytes(digest, "big")) % (1 << 256)
 
     def _count(self) -> None:
         """Count the changes of one row: a checkpoint counts once."""
@@ -246,6 +244,17 @@ class ThreadEraser:
             for one in self._erasure.scalars
             for inner in ((), (_INPUT,))
         )
+
+
+def _row_digest(row: Row) -> bytes:
+    """The digest of a row without its time of expiry."""
+    found = sha256(row.table.encode())
+    for name, cell in row.cells.items():
+        if name != "expires_at":
+            data = cell if isinstance(cell, bytes) else repr(cell).encode("utf-8", "surrogatepass")
+            found.update(f"\0{name}\0{len(data)}\0".encode("utf-8", "surrogatepass"))
+            found.update(data)
+    return found.digest()
 
 
 def _named(stored: PlacedValue) -> str:
