@@ -93,9 +93,8 @@ def test_what_is_around_tells_a_secret(scanner: Scanner, kind: str, text: str, s
         {"idempotency_key": "V1StGXR8Z5jdHi6BmyT", "cache_key": "V1StGXR8Z5jdHi6BmyT"},
         {"id": "run--6f1b2c3d-0000-4000-8000-123456789abc", "tool": "call_V1StGXR8Z5jdHi6BmyT9qLx"},
         {"name": "password", "value": "required"},
-        "AKIA" + "IOSFODNN7EXAMPLE",
         "ghp_" + "x" * 36,
-        "sk-" + "ant-api03-" + "0" * 93 + "AA",
+        "sk-" + "ant-api03-" + "x" * 95,
         "postgresql://user:password@localhost/db and https://me:${TOKEN}@example.com",
         "http://localhost:8080/@scope/name and mailto:a@example.com",
         "Use `Authorization: Bearer <token>`, or a bearer of internationalization.",
@@ -110,6 +109,21 @@ def test_what_is_around_tells_a_secret(scanner: Scanner, kind: str, text: str, s
 )
 def test_examples_are_no_secrets(scanner: Scanner, value: object) -> None:
     assert list(scanner.parts(value)) == []  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "AKIA" + "IOSFODNN7EXAMPLE",
+        "ghp_" + "a" * 36,
+        "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789",
+        "sk-" + "ant-api03-" + "0" * 93 + "AA",
+        "hf_" + "abcdefghijklmnopqrstuvwxyzABCDEFGH",
+        "SG." + "a" * 22 + "." + "b" * 43,
+    ],
+)
+def test_a_token_that_could_be_real_is_found_however_plain(scanner: Scanner, text: str) -> None:
+    assert [one.text for one in scanner.parts(f"use {text} now")] == [text]
 
 
 def test_an_object_is_searched_once_and_paths_skip_its_class(scanner: Scanner) -> None:

@@ -9,7 +9,7 @@ from importlib import import_module
 
 from ckpt_backends.errors import MissingDependency
 from ckpt_backends.installing import install_command
-from ckpt_cli.core.secrets.rules import SecretRule, is_token
+from ckpt_cli.core.secrets.rules import SecretRule
 
 SOURCE = "https://github.com/Yelp/detect-secrets"
 
@@ -105,7 +105,6 @@ def library_rules() -> Iterator[SecretRule]:
                 detector.anchors,
                 SOURCE,
                 ignore_case=ignores_case,
-                accepts=is_token,
                 shortest_group=16,
             )
 

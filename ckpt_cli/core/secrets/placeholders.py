@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 
 _LISTED = """
     admin asdf bool boolean changeit changeme classified confidential credentials default
@@ -25,18 +24,22 @@ _NAME = re.compile(
 """The name of a variable, of a setting or of an attribute."""
 _UUID = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
 _EXAMPLE = re.compile(r"example|placeholder|changeme|your[-_]?(?:api|key|token)", re.IGNORECASE)
+_ASKED = re.compile(r"placeholder|changeme|your[-_]?(?:api|key|token)", re.IGNORECASE)
+_MASK = frozenset("x*._-")
+"""What stands for the characters of a credential in a manual."""
 _FEWEST = 5
-"""Different characters at the end of a real credential; fewer are a filler such as `xxxx`."""
+"""Different characters in a real password; fewer are a filler such as `xxxx`."""
 _END = 16
 _SHORTEST_WORD = 12
 
 
 def is_example(text: str) -> bool:
-    """Return whether a text in the form of a credential is an example, as in documentation."""
-    end = text[-_END:].lower()
-    if len(set(end)) < min(_FEWEST, len(end)):
-        return True
-    return _EXAMPLE.search(text) is not None or _counts_up(end)
+    """Return whether a text in the form of a credential only shows that form: `sk-xxxx...`.
+
+    A text that could be real counts as real, such as the keys in a vendor's documentation: a false
+    finding can be ignored, a missing one cannot.
+    """
+    return set(text[-_END:].lower()) <= _MASK or _ASKED.search(text) is not None
 
 
 def is_placeholder(text: str) -> bool:
@@ -59,9 +62,3 @@ def is_placeholder(text: str) -> bool:
 def is_guessable(text: str) -> bool:
     """Return whether a text is too plain to be told from a word: short and in small letters."""
     return len(text) < _SHORTEST_WORD and text.isalpha() and (text.islower() or text.istitle())
-
-
-def _counts_up(text: str) -> bool:
-    """Return whether a text is a run such as `0123456789abcdef`."""
-    steps = sum(ord(b) - ord(a) == 1 for a, b in pairwise(text))
-    return len(text) == _END and steps >= _END - 3
