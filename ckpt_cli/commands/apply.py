@@ -52,6 +52,12 @@ class ApplyOptions:
     sign_key: SignKey = None
     trusted_key: TrustedKeys = None
     allow_pickle: AllowPickle = False
+    memory: Annotated[
+        str | None, option("STORE", "The long-term memory to erase items from.", "--memory")
+    ] = None
+    receipt: Annotated[
+        Path | None, option("FILE", "Write the receipt of an erasure to FILE.", "--receipt")
+    ] = None
     dry_run: DryRun = False
     yes: Yes = False
 
@@ -59,7 +65,7 @@ class ApplyOptions:
     def again(self) -> dict[str, Any]:
         """The options that a plan does not hold and that were given."""
         names = ("to", "new_key_file", "sign_key", "trusted_key", "allow_pickle")
-        found = {name: getattr(self, name) for name in names}
+        found = {name: getattr(self, name) for name in (*names, "memory", "receipt")}
         return {name: value for name, value in found.items() if value not in (None, False)}
 
 

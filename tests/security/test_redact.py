@@ -63,6 +63,12 @@ LINES: dict[str, list[list[str]]] = {
     "history": [[THREAD], [THREAD, "--all-ns"]],
     "purge": [["--match", "*", "--dry-run"], ["--keep-last", "1", "--dry-run"]],
     "gc": [["--scope", "all", "--dry-run"]],
+    "erase": [
+        [THREAD, "--dry-run"],
+        ["--where", f"metadata.user = {CANARY[:6]}", "--dry-run"],
+        ["--subject", f"thread = '{THREAD}' or values.notes = 'x'", "--dry-run"],
+        ["--verify", "nothing.json"],
+    ],
     "export": [[THREAD, "--format", "jsonl"], [THREAD]],
     "import": [["nothing.ckpt.gz"]],
     # Refused here; those of Redis are held to the same in `tests/backends`.
