@@ -41,7 +41,7 @@ def change_fact(change: Change, rows: StoredRows) -> dict[str, Any]:
     }
 
 
-def thread_fact(thread_id: str, stores: Mapping[str, StoredRows | None]) -> dict[str, Any]:
+def thread_fact(thread_id: str, **stores: StoredRows | None) -> dict[str, Any]:
     """Return digests of all rows that some stores have of a thread, by the given names.
 
     None is a store that is not made yet.
@@ -62,7 +62,7 @@ def step_fact(one: PlannedStep | RefusedStep, rows: StoredRows | None) -> dict[s
     if isinstance(one, RefusedStep):
         return {"thread_id": thread_id, "refused": True}
     back = _digest(step_record(OperationStep(thread_id, one.part, one.step.done)))
-    there = {} if thread_id is None else thread_fact(thread_id, {"rows": rows})
+    there = {} if thread_id is None else thread_fact(thread_id, rows=rows)
     return {"thread_id": thread_id, **there, "sha256": back}
 
 

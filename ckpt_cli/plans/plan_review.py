@@ -64,7 +64,7 @@ class PlanReview(ABC):
 
     def see_thread(self, thread_id: str, **stores: StoredRows | None) -> None:
         """See all rows that some stores have of a thread; None is a store that is not made yet."""
-        self.see(thread_fact(thread_id, stores))
+        self.see(thread_fact(thread_id, **stores))
 
     def see_item(self, memory: MemoryStore, key: ItemKey) -> None:
         """See an item of long-term memory."""

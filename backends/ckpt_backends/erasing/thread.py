@@ -13,7 +13,7 @@ from ckpt_backends.encryption import NO_KEY, is_encrypted
 from ckpt_backends.erasing.changes import ChangedPlaces, Spot
 from ckpt_backends.erasing.erasure import ANY_STEP, Erasure, ScalarPlace, Step, Steps
 from ckpt_backends.erasing.shapes import ANY, BODY, METADATA, Shape
-from ckpt_backends.erasing.stored import RowRewrite, PlacedValue, ValueKind
+from ckpt_backends.erasing.stored import PlacedValue, RowRewrite, ValueKind
 from ckpt_backends.erasing.values import erased_value
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.errors import CannotHold
