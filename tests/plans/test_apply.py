@@ -160,7 +160,8 @@ def test_a_plan_of_a_removal_keeps_its_archive(sample: Path, plan: Path, tmp_pat
     before = rows(sample)
     save(sample, plan, words)
     assert not archive.exists()
-    assert ckpt("-s", sample, "apply", plan, "--yes").code == 0
+    done = ckpt("-s", sample, "apply", plan, "--yes")
+    assert (done.code, f"archive: {archive}" in done.err) == (0, True)
     assert ckpt("-s", sample, "import", archive, "--plan-out", plan).code == 0
     assert ckpt("-s", sample, "apply", plan, "--yes").code == 0
     assert rows(sample) == before
