@@ -7,13 +7,17 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from ckpt_backends.registry import open_store
+from ckpt_cli.core.random_numbers import seeded
 from ckpt_cli.plans.rows_digest import rows_digest
+from ckpt_cli.session import Session
 from tests.support import ckpt
 
 KYOTO, REFUND, DIGEST = "trip-to-kyoto", "refund-4711", "weekly-digest"
@@ -93,6 +97,22 @@ def test_nothing_is_written_if_the_thread_moved(sample: Path, plan: Path, words:
     refused = ckpt("-s", sample, "apply", plan, "--yes")
     assert (refused.code, sample.read_bytes()) == (6, before), refused.err
     assert "--plan-out" in refused.err
+
+
+@pytest.mark.parametrize("words", CASES.values(), ids=CASES)
+def test_a_plan_writes_the_rows_that_the_command_writes(
+    sample: Path, plan: Path, tmp_path: Path, words: Words
+) -> None:
+    """With the same clock and the same random numbers."""
+    other = tmp_path / "other.db"
+    shutil.copyfile(sample, other)
+    save(sample, plan, words)
+    head = json.loads(plan.read_text().splitlines()[0])
+    assert ckpt("-s", sample, "apply", plan, "--yes").code == 0
+    now = datetime.fromisoformat(head["made_at"])
+    with patch.object(Session, "now", now), seeded(head["seed"]):
+        assert ckpt("-s", other, *words, "--yes").code == 0
+    assert rows(other) == rows(sample)
 
 
 def test_two_runs_of_a_plan_write_the_same_rows(sample: Path, plan: Path, tmp_path: Path) -> None:
