@@ -261,6 +261,11 @@ def test_an_erasure_is_carried_out_once_and_not_if_the_thread_moved(
     assert rows(sample) == after
 
 
+def test_a_plan_cannot_read_stdin_again(sample: Path, plan: Path) -> None:
+    answer = ckpt("-s", sample, "erase", "--values-from", "-", "--plan-out", plan)
+    assert (answer.code, "stdin" in answer.err, plan.exists()) == (2, True, False)
+
+
 def test_a_question_is_asked_and_its_answer_counts(
     sample: Path, plan: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
