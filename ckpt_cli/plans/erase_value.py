@@ -6,12 +6,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
-from ckpt_backends.erasing.erasure import SHORTEST_PART, Erasure, Scalar, ScalarPlace, Step
+from ckpt_backends.erasing.erasure import (
+    ANY_STEP,
+    SHORTEST_PART,
+    Erasure,
+    Scalar,
+    ScalarPlace,
+    Step,
+)
 from ckpt_backends.erasing.thread import ErasureCounts, ThreadEraser
 from ckpt_backends.errors import Refused
 from ckpt_backends.protocol import Store
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.sealing import WithKeys
+from ckpt_cli.core.values.equality import is_set
 from ckpt_cli.core.values.paths import Path, Selected, format_path
 from ckpt_cli.plans.value_targets import ValuePlace
 
@@ -84,7 +92,10 @@ def _leaves(value: Value, path: Path, name: str) -> Iterator[tuple[Path, Scalar]
     todo: list[tuple[Path, Value]] = [(path, value)]
     while todo:
         at, one = todo.pop()
-        if isinstance(one, Tagged):
+        if isinstance(one, Tagged) and is_set(one) and isinstance(one.payload, list):
+            # The order of a set differs from checkpoint to checkpoint.
+            todo += [((*at, ANY_STEP), item) for item in one.payload]
+        elif isinstance(one, Tagged):
             todo.append((at, one.payload))
         elif isinstance(one, dict):
             todo += [((*at, _step(key)), item) for key, item in one.items()]

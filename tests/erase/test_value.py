@@ -71,6 +71,13 @@ def test_a_number_is_erased_at_its_place(harness: SqliteHarness) -> None:
     assert ckpt("-s", harness.url, "replay", THREAD).code == 0
 
 
+def test_a_number_in_a_list_is_erased_in_the_write_of_its_item(harness: SqliteHarness) -> None:
+    done = erase(harness.url, f"{THREAD}:sums[2].amount")
+    places = {(one["place"], one["path"]) for one in done["places"]}
+    assert places == {("value", "sums[2].amount"), ("write", "sums[1].amount")}
+    assert ckpt("-s", harness.url, "replay", THREAD).code == 0
+
+
 def test_a_dict_is_erased_with_all_that_is_in_it(harness: SqliteHarness) -> None:
     erase(harness.url, f"{THREAD}:card")
     assert places_of(harness.url, THREAD) == []

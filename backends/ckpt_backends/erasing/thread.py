@@ -11,7 +11,7 @@ from ckpt_backends.changes.rows import Row
 from ckpt_backends.codec.values import CHANNELS
 from ckpt_backends.encryption import NO_KEY, is_encrypted
 from ckpt_backends.erasing.changes import ChangedPlaces, Spot
-from ckpt_backends.erasing.erasure import ANY_STEP, Erasure, ScalarPlace, Step, Steps
+from ckpt_backends.erasing.erasure import ANY_STEP, Erasure, ScalarPlace, Steps
 from ckpt_backends.erasing.shapes import ANY, BODY, METADATA, Shape
 from ckpt_backends.erasing.stored import PlacedValue, RowRewrite, ValueKind
 from ckpt_backends.erasing.values import erased_value
@@ -30,6 +30,8 @@ from ckpt_backends.transfer.sealing import WithKeys, place_of
 
 _WHOLE, _METADATA = "checkpoint", "metadata"
 _NODE_WRITES = "writes"
+_WRITTEN = 2
+"""The index of the value in a write of a whole task."""
 _INPUT = "__start__"
 """The channel whose value is a dict of the input of each channel."""
 _SHAPES: dict[ValueKind, Shape] = {
@@ -38,7 +40,7 @@ _SHAPES: dict[ValueKind, Shape] = {
     ValueKind.WHOLE: Shape({_WHOLE: BODY, _METADATA: METADATA}),
     ValueKind.VALUE: ANY,
     ValueKind.WRITE: ANY,
-    ValueKind.WHOLE_WRITE: Shape({2: ANY}),
+    ValueKind.WHOLE_WRITE: Shape({_WRITTEN: ANY}),
 }
 
 Rewrite = RowRewrite | PartRewrite
@@ -220,30 +222,51 @@ class ThreadEraser:
         if stored.kind is ValueKind.BODY:
             return Spot(shape, (), self._below((CHANNELS,)))
         if stored.kind is ValueKind.WHOLE:
-            in_metadata = self._below((_METADATA, _NODE_WRITES, ANY_STEP))
+            in_metadata = self._written((_METADATA, _NODE_WRITES, ANY_STEP))
             return Spot(shape, (), (*self._below((_WHOLE, CHANNELS)), *in_metadata))
         if stored.kind is ValueKind.METADATA:
             # Up to LangGraph 0.5, metadata have what each node wrote.
-            return Spot(shape, (), self._below((_NODE_WRITES, ANY_STEP)))
-        before: tuple[Step, ...] = (2,) if stored.kind is ValueKind.WHOLE_WRITE else ()
-        scalars = [
-            ScalarPlace((*before, *one.steps[1:]), one.value)
-            for one in self._erasure.scalars
-            if one.steps[0] == stored.channel
-        ]
+            return Spot(shape, (), tuple(self._written((_NODE_WRITES, ANY_STEP))))
+        before: Steps = (_WRITTEN,) if stored.kind is ValueKind.WHOLE_WRITE else ()
         if stored.channel == _INPUT:
+            scalars = self._written(before)
+        elif stored.kind is ValueKind.VALUE:
             scalars = [
-                ScalarPlace((*before, *one.steps), one.value) for one in self._erasure.scalars
+                ScalarPlace(one.steps[1:], one.value)
+                for one in self._erasure.scalars
+                if one.steps[0] == stored.channel
+            ]
+        else:
+            scalars = [
+                ScalarPlace((*before, *steps), one.value)
+                for one in self._erasure.scalars
+                if one.steps[0] == stored.channel
+                for steps in _in_writes(one.steps[1:])
             ]
         return Spot(shape, () if before else (stored.channel,), tuple(scalars))
 
     def _below(self, before: Steps) -> tuple[ScalarPlace, ...]:
-        """The places below the values of channels, and the same in the input."""
-        return tuple(
-            ScalarPlace((*before, *inner, *one.steps), one.value)
+        """The places below the values of channels, and those in the input."""
+        own = [ScalarPlace((*before, *one.steps), one.value) for one in self._erasure.scalars]
+        return (*own, *self._written((*before, _INPUT)))
+
+    def _written(self, before: Steps) -> list[ScalarPlace]:
+        """The places in a dict of what was written to each channel."""
+        return [
+            ScalarPlace((*before, one.steps[0], *steps), one.value)
             for one in self._erasure.scalars
-            for inner in ((), (_INPUT,))
-        )
+            for steps in _in_writes(one.steps[1:])
+        ]
+
+
+def _in_writes(steps: Steps) -> list[Steps]:
+    """The steps, behind the channel, of the same value in a write.
+
+    A write to a list has the new items only, or a single one.
+    """
+    if steps and isinstance(steps[0], int):
+        return [(ANY_STEP, *steps[1:]), steps[1:]]
+    return [steps]
 
 
 def _row_digest(row: Row) -> bytes:
