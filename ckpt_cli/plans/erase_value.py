@@ -42,6 +42,8 @@ class ToErase:
     thread_id: str
     texts: set[str] = field(default_factory=set)
     scalars: list[ScalarPlace] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+    """Of channels and nodes of the graph."""
 
     def add(self, place: ValuePlace, found: Selected) -> None:
         """Add a whole value. Raises `Refused` if it cannot be erased."""
@@ -83,7 +85,13 @@ class ToErase:
         self.scalars.append(ScalarPlace(tuple(steps), value))
 
     def erasure(self) -> Erasure:
-        """Return it as the rules of an erasure."""
+        """Return it as the rules of an erasure. Raises `Refused` for a name of the graph."""
+        if self.texts & self.names:
+            raise Refused(
+                f"a value of thread '{self.thread_id}' is the name of a channel or a node, by which"
+                " the graph goes on, so it cannot be erased",
+                hint="name the value that is secret",
+            )
         return Erasure(frozenset(self.texts), tuple(dict.fromkeys(self.scalars)))
 
 
@@ -181,6 +189,7 @@ def collected(
     for place, values in places:
         thread_id = place.reader.thread_id
         asked = found.setdefault(thread_id, ToErase(thread_id))
+        asked.names |= place.names()
         for one in values:
             asked.add(place, one)
     return found

@@ -20,7 +20,9 @@ from tests.erase.value_canary import (
     THREAD,
     TWIN,
     ask,
+    config_of,
     erase,
+    graph_of,
     history,
     places_of,
     replaced,
@@ -109,6 +111,13 @@ def test_what_cannot_be_erased_is_refused(
         erase(harness.url, f"{THREAD}:{value}")
 
 
+def test_a_name_of_the_graph_is_refused(harness: SqliteHarness) -> None:
+    with harness.saver() as saver:
+        graph_of(saver).update_state(config_of(THREAD, "x"), {"log": ["login"]}, as_node="note")
+    with pytest.raises(Refused, match="node"):
+        erase(harness.url, f"{THREAD}:log[2]")
+
+
 def test_nothing_is_written_if_the_thread_moved(
     harness: SqliteHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,3 +176,11 @@ def test_the_command_needs_a_confirmation_and_tells_what_is_rewritten(
     assert operation.action == "erase"
     assert operation.cannot_undo
     assert SECRET not in str(operation)
+
+
+def test_redacted_plans_name_channels_only(harness: SqliteHarness) -> None:
+    done = erase(harness.url, f"{THREAD}:card.password", dry_run=True, redact=True)
+    assert {one["path"] for one in done["places"]} >= {"card", "messages", "user"}
+    assert places_of(harness.url, THREAD)
+    erase(harness.url, f"{THREAD}:card.password", redact=True)
+    assert places_of(harness.url, THREAD) == []

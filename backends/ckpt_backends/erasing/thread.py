@@ -12,7 +12,7 @@ from ckpt_backends.codec.values import CHANNELS
 from ckpt_backends.encryption import NO_KEY, is_encrypted
 from ckpt_backends.erasing.changes import ChangedPlaces, Spot
 from ckpt_backends.erasing.erasure import ANY_STEP, Erasure, ScalarPlace, Steps
-from ckpt_backends.erasing.shapes import ANY, BODY, METADATA, Shape
+from ckpt_backends.erasing.shapes import ANY, BODY, EDGES, METADATA, Shape
 from ckpt_backends.erasing.stored import PlacedValue, RowRewrite, ValueKind
 from ckpt_backends.erasing.values import erased_value
 from ckpt_backends.model import TypedBytes
@@ -43,6 +43,8 @@ _SHAPES: dict[ValueKind, Shape] = {
     ValueKind.WHOLE_WRITE: Shape({_WRITTEN: ANY}),
 }
 
+_OF_CHECKPOINT = frozenset({ValueKind.BODY, ValueKind.METADATA, ValueKind.WHOLE})
+
 Rewrite = RowRewrite | PartRewrite
 
 
@@ -68,15 +70,14 @@ class ErasureCounts:
     places: Counter[ChangedPath] = field(default_factory=Counter)
     """With the number of checkpoints, writes or values that have it."""
 
-    def add(self, kind: ValueKind, channel: str, steps: Iterable[Steps]) -> None:
-        """Count one changed value."""
-        if kind in (ValueKind.BODY, ValueKind.METADATA, ValueKind.WHOLE):
+    def add(self, kind: ValueKind) -> None:
+        """Count one changed checkpoint, write or value."""
+        if kind in _OF_CHECKPOINT:
             self.checkpoints += 1
         elif kind is ValueKind.VALUE:
             self.values += 1
         else:
             self.writes += 1
-        self.places.update({_place(kind, channel, one) for one in steps})
 
 
 def _place(kind: ValueKind, channel: str, steps: Steps) -> ChangedPath:
@@ -133,12 +134,14 @@ class ThreadEraser:
         self._sum = (self._sum + int.from_bytes(digest, "big")) % (1 << 256)
 
     def _count(self) -> None:
-        """Count the changes of one row: a checkpoint counts once."""
-        kinds = [kind for kind, _, _ in self._found]
-        for number, (kind, channel, changed) in enumerate(self._found):
-            self.counts.add(kind, channel, changed.steps)
-            if kind is ValueKind.METADATA and ValueKind.BODY in kinds[:number]:
-                self.counts.checkpoints -= 1
+        """Count the changes of one row: body and metadata are one checkpoint."""
+        has_checkpoint = False
+        for kind, channel, changed in self._found:
+            is_checkpoint = kind in _OF_CHECKPOINT
+            if not (is_checkpoint and has_checkpoint):
+                self.counts.add(kind)
+            has_checkpoint |= is_checkpoint
+            self.counts.places.update({_place(kind, channel, one) for one in changed.steps})
         self._found.clear()
 
     def _part(self, part: Part) -> Part:
@@ -170,7 +173,7 @@ class ThreadEraser:
 
         Raises `CannotHold` for a value that cannot be read or that no key opens.
         """
-        if stored.value.type == "empty":
+        if stored.value.type == "empty" or stored.channel.startswith(EDGES):
             return stored.value
         if stored.value.type == "bson" and b"+aes\0" in stored.value.data:
             return self._encrypted_leaves(stored)
