@@ -104,6 +104,7 @@ def _undo_newest(
         dry_run=dry_run,
         yes=yes,
         undoes=found.op,
+        more=lambda: {"undoes": found.op},
         step=step.turned() if is_removal else None,
     )
 

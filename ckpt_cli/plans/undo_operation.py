@@ -193,9 +193,11 @@ def checked_bundle(step: OperationStep, rows: Store) -> Bundle:
             hint="`ckpt import` restores it all the same",
         )
     thread_id = step.thread_id or ""
-    there = compare(bundle.rows(), rows.rows(thread_id), rows.row_key).there
+    found = compare(bundle.rows(), rows.rows(thread_id), rows.row_key)
+    if found.there and not found.added:
+        raise Refused(f"cannot undo: the rows of thread '{thread_id}' are there already")
     whole = isinstance(step.done, RowsRemoved) and step.done.planned.action == "remove"
-    if whole and sum(1 for _ in rows.rows(thread_id)) > there:
+    if whole and sum(1 for _ in rows.rows(thread_id)) > found.there:
         raise StoreChanged(
             f"cannot undo: thread '{thread_id}' was used since it was removed",
             hint=f"restore it elsewhere: ckpt import --to STORE '{back.bundle}'",
