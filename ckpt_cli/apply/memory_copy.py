@@ -21,10 +21,14 @@ from ckpt_backends.open_for_writing import create_memory, open_writable_memory
 from ckpt_backends.registry import open_memory
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.url import StoreUrl
+from ckpt_cli.apply.memory import without_values
+from ckpt_cli.apply.recording import Recording
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.core.copying.items import CopiedItem
 from ckpt_cli.core.copying.outcomes import CopyStep
 from ckpt_cli.core.memory.item_filter import format_key
+from ckpt_cli.operations.memory_parts import ItemsAdded, ItemsRemoved
+from ckpt_cli.operations.steps import OperationStep
 from ckpt_cli.plans.memory_copy import ItemChoice, batches, is_equal, planned_items
 
 _CREATE = "to make an empty store there, add --create"
@@ -57,7 +61,9 @@ def plan_items(terms: MemoryCopyTerms, choice: ItemChoice, watch: Watch) -> Iter
             yield from watch(planned_items(choice, source, target), "comparing")
 
 
-def copy_items(terms: MemoryCopyTerms, choice: ItemChoice, watch: Watch) -> Iterator[CopiedItem]:
+def copy_items(
+    terms: MemoryCopyTerms, choice: ItemChoice, watch: Watch, recording: Recording
+) -> Iterator[CopiedItem]:
     """Copy items; yield what became of each, in order. Raises what opening the stores raises.
 
     Raises `Unreadable` if an item is not the same in the target.
@@ -75,11 +81,29 @@ def copy_items(terms: MemoryCopyTerms, choice: ItemChoice, watch: Watch) -> Iter
                 copier = _ItemCopier(source, target, writable)
                 todo = [one for one in planned if one.step in {CopyStep.COPY, CopyStep.REPLACE}]
                 for some in _parts(todo):
-                    copier.copy(some)
+                    _copy_recorded(copier, target, some, recording)
             target.refresh()
             for some in _parts(planned):
                 _verify(target, some)
                 yield from some
+
+
+def _copy_recorded(
+    copier: _ItemCopier, target: MemoryStore, some: Sequence[CopiedItem], recording: Recording
+) -> None:
+    """Copy some items, and record that."""
+    replaces = any(one.step is CopyStep.REPLACE for one in some)
+    recording.intend([OperationStep(None, ItemsAdded(tuple(one.key for one in some)), None)])
+    try:
+        copier.copy(some)
+        keys = tuple(one.key for one in some if one.step is not CopyStep.SKIP)
+        # What a replaced item held before is not kept.
+        back = None if replaces else ItemsRemoved(without_values(target.items(keys=keys)))
+        target.refresh()
+    except BaseException:
+        recording.unsure()
+        raise
+    recording.came_out({None: OperationStep(None, ItemsAdded(keys), back) if keys else None})
 
 
 class _ItemCopier:

@@ -117,7 +117,7 @@ class Recording:
 
         Raises `UsageError` if it cannot be recorded and must be.
         """
-        self._close_open()
+        self.done()
         self.intend_more(steps)
 
     def intend_more(self, steps: Sequence[OperationStep]) -> None:
@@ -159,10 +159,15 @@ class Recording:
             [OperationStep(change.thread_id, done, None if back is None else AppliedChange(back))]
         )
 
+    def done(self) -> None:
+        """Record that the open steps were carried out."""
+        self._count(self._open.values())
+        self._open = {}
+
     def not_done(self, thread_ids: Iterable[str | None]) -> None:
         """Record that steps of the last call of `intend` were not carried out; the others were."""
         self.came_out(dict.fromkeys(thread_ids))
-        self._close_open()
+        self.done()
 
     def came_out(self, found: Mapping[str | None, OperationStep | None]) -> None:
         """Record what became of open steps, by thread; None for one that was not carried out.
@@ -202,7 +207,7 @@ class Recording:
 
     def finish(self, ended: str = "") -> None:
         """End, unless it has ended; `ended` tells why it stopped early."""
-        self._close_open()
+        self.done()
         journal, self._journal = self._journal, None
         if journal is None:
             return
@@ -235,11 +240,6 @@ class Recording:
             self.note(f"{error.message}; the next run of ckpt appends operation {done.op}")
         else:
             journal.close(keep=keep)
-
-    def _close_open(self) -> None:
-        """Count the open steps as carried out."""
-        self._count(self._open.values())
-        self._open = {}
 
     def _count(self, steps: Iterable[OperationStep]) -> None:
         """Count steps that were carried out."""

@@ -11,7 +11,9 @@ from ckpt_backends.transfer.digests import PartsSum, part_digest
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.parts import PartRewrite, part_size
 from ckpt_backends.transfer.rekeying import RekeyCounts
+from ckpt_cli.apply.recording import Recording
 from ckpt_cli.core.rekeying import RekeyedThread
+from ckpt_cli.operations.steps import OperationStep
 from ckpt_cli.plans.rekey import RekeySide, planned_rekey, wrong_key
 
 _IN_MEMORY = 8 << 20
@@ -21,9 +23,10 @@ _IN_MEMORY = 8 << 20
 class ThreadRekeyer:
     """Changes the encryption of threads of one store."""
 
-    def __init__(self, side: RekeySide, writable: WritableStore) -> None:
+    def __init__(self, side: RekeySide, writable: WritableStore, recording: Recording) -> None:
         self._side = side
         self._writable = writable
+        self._recording = recording
 
     def rekey(self, thread_id: str) -> RekeyedThread:
         """Change all values of a thread, in one transaction if the engine has transactions.
@@ -49,11 +52,15 @@ class ThreadRekeyer:
             planned_rekey(self._side, thread_id)
             changed = _Changed(self._side, thread_id)
         self._side.store.refresh()
+        if not rewrites and is_small:
+            return RekeyedThread(thread_id, changed.counts)
+        self._recording.intend([OperationStep(thread_id, None, None)])
         try:
-            if rewrites or not is_small:
-                self._writable.rewrite(thread_id, rewrites if is_small else changed.rewrites())
+            self._writable.rewrite(thread_id, rewrites if is_small else changed.rewrites())
         except StoreChanged as error:
+            self._recording.failed(error)
             return RekeyedThread(thread_id, skipped=error.message)
+        self._recording.done()
         if not changed.counts.rekeyed:
             return RekeyedThread(thread_id, changed.counts)
         return self._verified(thread_id, changed)

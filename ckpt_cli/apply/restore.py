@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from ckpt_backends.changes.bundle import Bundle
 from ckpt_backends.changes.rows import Restored
 from ckpt_backends.errors import CkptError, PartlyDone
+from ckpt_backends.memory.protocol import MemoryStore
 from ckpt_backends.open_for_writing import open_writable_memory
 from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.registry import open_memory
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.apply.copy_between import ThreadCopier
+from ckpt_cli.apply.memory import without_values
 from ckpt_cli.apply.recording import Recording
 from ckpt_cli.apply.writable import refuse_copy, writable_store
+from ckpt_cli.operations.memory_parts import ItemsRemoved, ItemsRestored
 from ckpt_cli.operations.steps import OperationStep, RowsAdded, RowsRemoved, RowsRestored
-from ckpt_cli.plans.additions import ThreadKeys, keys_of, removal_of_added
+from ckpt_cli.plans.additions import ThreadContents, contents_of, removal_of_added
 from ckpt_cli.plans.archived_thread import ArchiveSides, refusing_malformed, restored_of
 
 
@@ -93,7 +98,7 @@ class _Restoring:
     def __init__(self, rows: Store, bundle: Bundle, *, is_own: bool) -> None:
         self.thread_id = bundle.header.thread_id or ""
         self._rows = rows
-        self._before = keys_of(rows, self.thread_id)
+        self._before = contents_of(rows, self.thread_id)
         # In a file that is not in WAL mode, an open read would block the writer.
         rows.refresh()
         self.planned = OperationStep(
@@ -112,7 +117,7 @@ class _Restoring:
         return replace(self.planned, back=None if back is None else RowsRemoved(back))
 
 
-def _added(before: ThreadKeys) -> RowsAdded:
+def _added(before: ThreadContents) -> RowsAdded:
     return RowsAdded(len(before.checkpoints), before.number_of_writes)
 
 
@@ -128,11 +133,49 @@ def _converted(bundle: Bundle, sides: ArchiveSides, writable: WritableStore) -> 
     return restored_of(done)
 
 
-def restore_memory(url: StoreUrl, bundles: Iterable[Bundle]) -> RestoreReport:
+def restore_memory(url: StoreUrl, bundles: Iterable[Bundle], recording: Recording) -> RestoreReport:
     """Restore archived memory items row for row. Raises what `open_writable_memory` raises."""
     report = RestoreReport()
     refuse_copy(url)
-    with open_writable_memory(url) as writable:
+    with open_memory(url) as memory, open_writable_memory(url) as writable:
+
+        def restore(bundle: Bundle) -> Restored:
+            step = _RestoringItems(memory, bundle)
+            recording.intend([step.planned])
+            try:
+                done = writable.restore(bundle.rows())
+            except CkptError as error:
+                recording.failed(error)
+                raise
+            recording.came_out({None: step.carried_out(done) if done.added else None})
+            return done
+
         for one in bundles:
-            report.add(one, lambda bundle: writable.restore(bundle.rows()))
+            report.add(one, restore)
     return report
+
+
+class _RestoringItems:
+    """The step of one archive of memory items."""
+
+    def __init__(self, memory: MemoryStore, bundle: Bundle) -> None:
+        self._memory = memory
+        rows = Counter(memory.key_of(row) for row in bundle.rows())
+        there = {one.key for one in memory.items(keys=list(rows))}
+        # In a file that is not in WAL mode, an open read would block the writer.
+        memory.refresh()
+        self._missing = [key for key in rows if key not in there]
+        self._rows = sum(rows[key] for key in self._missing)
+        part = ItemsRestored(bundle.path.absolute(), bundle.digest, len(self._missing))
+        self.planned = OperationStep(None, part, None)
+
+    def carried_out(self, done: Restored) -> OperationStep:
+        """Return the step with what takes it back, if only whole items were added."""
+        if done.added != self._rows:
+            return self.planned
+        try:
+            items = without_values(self._memory.items(keys=self._missing))
+        except CkptError:  # the items are restored all the same
+            return self.planned
+        self._memory.refresh()
+        return replace(self.planned, back=ItemsRemoved(items))

@@ -66,7 +66,7 @@ def take_back(
                 reader.refresh()
             recording.intend([one.turned])
             try:
-                _carry_out(writable, one)
+                carry_out(writable, one)
             except (StoreChanged, Refused) as error:
                 recording.not_done([one.step.thread_id])
                 report.failed.append(RefusedStep(one.step, error))
@@ -85,7 +85,7 @@ def stopped_by(report: UndoReport) -> str:
     return report.failed[0].error.message if report.failed else ""
 
 
-def _carry_out(writable: WritableStore, one: PlannedStep) -> None:
+def carry_out(writable: WritableStore, one: PlannedStep) -> None:
     """Carry out one step. Raises `StoreChanged` if the thread was used meanwhile."""
     match one.part:
         case AppliedChange(change):

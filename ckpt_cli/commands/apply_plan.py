@@ -110,6 +110,8 @@ def write(
     if not yes:
         confirm(question)
     change = sealed_change(change, session.opening.key())
+    # An open read of a file that is not in WAL mode would block its agent.
+    session.store.refresh()
     with session.recorder.operation(action, reason=reason, undoes=undoes) as recording:
         if step is None:
             recording.intend_change(change, session.rows)

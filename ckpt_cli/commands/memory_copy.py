@@ -82,8 +82,9 @@ def copy(session: Session, options: MemoryCopyOptions) -> None:
         made = "Make the store if it is missing, and copy" if options.create else "Copy"
         confirm(f"{made} {counted(number, 'item')} to '{target}'?")
     report = MemoryCopyReport(source, target, is_dry_run=False)
-    for one in copy_items(terms, choice, _watched):
-        report.add(one)
+    with session.recorder_of(terms.target).operation("memory copy") as recording:
+        for one in copy_items(terms, choice, _watched, recording):
+            report.add(one)
     _print(session, report)
     _end(session, report)
 

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
-from ckpt_backends.changes.bundle import make_folder
+from ckpt_backends.changes.bundle import Bundle, make_folder
 from ckpt_backends.errors import PartlyDone, Refused, Unsupported, UsageError
 from ckpt_backends.memory.protocol import Item, MemoryInfo, MemoryStore
 from ckpt_backends.registry import open_memory
@@ -82,7 +82,7 @@ def delete(session: Session, options: MemoryDeleteOptions) -> None:
     key = signing_key(options.sign_key, options.archive)
     if options.archive is not None and not options.dry_run:
         make_folder(options.archive)
-    bundle: Path | None = None
+    bundle: Bundle | None = None
     with opened_memory(session).memory as memory:
         planned = _plan(session, memory, options, wanted)
         items, more = planned[: options.limit], len(planned) > options.limit
@@ -100,10 +100,13 @@ def delete(session: Session, options: MemoryDeleteOptions) -> None:
                 bundle = archive_items(memory, items, options.archive, iso(session.now), key)
     done = MemoryReport(0)
     if items and not options.dry_run:
-        done = remove_items(session.names.store_url, items)
+        cannot_undo = "no archive was made" if bundle is None else ""
+        with session.recorder.operation("memory delete", cannot_undo=cannot_undo) as recording:
+            done = remove_items(session.names.store_url, items, recording, bundle)
         if done.not_erased:
             session.note(done.not_erased)
-    _answer(session, shown, done, bundle, more=more, dry_run=options.dry_run)
+    path = None if bundle is None else bundle.path
+    _answer(session, shown, done, path, more=more, dry_run=options.dry_run)
     if done.stopped is not None:
         raise PartlyDone(
             f"{done.stopped.message}; {counted(len(items) - done.removed, 'item')} left",

@@ -55,9 +55,8 @@ def edit(
     refuse_duplicate(item, new, others)
     found = changes(None if item.value is None else decode(item.value), new)
     if write and found:
-        edit_item(
-            session.names.store_url, item, {name: after for name, (_, after) in found.items()}
-        )
+        with session.recorder.operation("memory edit") as recording:
+            edit_item(session.names.store_url, item, found, recording)
     if session.settings.get("redact"):
         found = {name: (redact(before), redact(after)) for name, (before, after) in found.items()}
     record = _record(item, found, written=write and bool(found))

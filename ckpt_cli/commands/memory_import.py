@@ -86,7 +86,8 @@ def import_(
         archives = counted(len(files), "archive")
         confirm(f"Restore {archives} ({rows}) into {spaces} of '{info.url}'?")
     records = {id(one.bundle): one.record for one in bundles}
-    report = restore_memory(session.names.store_url, [one.bundle for one in bundles])
+    with session.recorder.operation("memory import") as recording:
+        report = restore_memory(session.names.store_url, [one.bundle for one in bundles], recording)
     restored = [
         {**records[id(bundle)], "added": done.added, "there": done.there}
         for bundle, done in report.done

@@ -24,6 +24,8 @@ from ckpt_cli.render.rekey import rekey_columns, rekey_lines, rekey_record, reke
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 
+_CANNOT_UNDO = "rekey again with the former key"
+
 
 @dataclass(frozen=True, slots=True)
 class RekeyOptions:
@@ -113,8 +115,9 @@ def _rekey(
     vacuum: bool,
 ) -> None:
     """Change the threads; print what was done also after an error or a signal."""
-    with writable_store(session.names.store_url, readers) as writable:
-        rekeyer = ThreadRekeyer(side, writable)
+    recorder = session.recorder.operation("rekey", cannot_undo=_CANNOT_UNDO)
+    with recorder as recording, writable_store(session.names.store_url, readers) as writable:
+        rekeyer = ThreadRekeyer(side, writable, recording)
         try:
             for thread_id in progress(ids, total=len(ids), label="rekeying"):
                 report.add(rekeyer.rekey(thread_id))

@@ -17,10 +17,12 @@ from ckpt_backends.errors import (
     Unreadable,
     Unsupported,
 )
+from ckpt_cli.apply.recording import Recording
 from ckpt_cli.apply.stopping import collected_signals
 from ckpt_cli.apply.writable import applying, refuse_copy
 from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.repair_targets import RepairTargets
+from ckpt_cli.core.forking.sealed_change import sealed_change
 from ckpt_cli.core.forking.thread_repair import RepairOutcome, ThreadRepair
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
@@ -44,9 +46,17 @@ _OF_ONE_THREAD = (Refused, StoreChanged, Unreadable, Unsupported, NotFound)
 
 
 def repair_many(
-    session: Session, targets: RepairTargets, plan: PlanOne, *, dry_run: bool, yes: bool
+    session: Session,
+    targets: RepairTargets,
+    plan: PlanOne,
+    *,
+    dry_run: bool,
+    yes: bool,
+    reason: str | None = None,
 ) -> None:
     """Repair the threads that need it; those that moved or are refused are skipped.
+
+    All of it is one operation, recorded with `reason`.
 
     Raises `PartlyDone` if some were skipped, and `StoreChanged` or `Refused` if all were.
     """
@@ -65,7 +75,9 @@ def repair_many(
         ids = [one for one in ids if one[0] in heads]
         if ids:
             confirm(f"Repair {counted(len(ids), 'thread')}?")
-    done, stopped, caught = _apply(session, ids, plan, heads)
+    with session.recorder.operation("repair", reason=reason) as recording:
+        done, stopped, caught = _apply(session, ids, plan, heads, recording)
+        recording.finish(stopped)
     outcomes = [*(one for one in outcomes if one.state == "skipped"), *done]
     _show(session, outcomes, dry_run=False)
     if not outcomes:
@@ -111,6 +123,7 @@ def _apply(
     ids: Sequence[_Target],
     plan: PlanOne,
     heads: Mapping[str, Mapping[str, str]] | None,
+    recording: Recording,
 ) -> tuple[list[RepairOutcome], str, int | None]:
     """Plan each thread as it is now, and carry it out.
 
@@ -122,7 +135,15 @@ def _apply(
         return done, "", None
     inference = TriggerInference(session.store)
     readers = (session.store, session.rows)
-    opened = applying(session.names.store_url, readers, session.opening.key())
+    key = session.opening.key()
+
+    def carry_out(change: Change) -> None:
+        change = sealed_change(change, key)
+        recording.intend_change(change, session.rows)
+        apply(change)
+        recording.done()
+
+    opened = applying(session.names.store_url, readers)
     with opened as apply, collected_signals() as caught:
         for number, target in enumerate(progress(ids, total=len(ids), label="repairing")):
             if caught:
@@ -131,10 +152,11 @@ def _apply(
             try:
                 found = _plan_one(session, target, plan, inference)
                 if isinstance(found, ThreadRepair):
-                    found = _carried_out(found, apply, heads)
+                    found = _carried_out(found, carry_out, heads, recording)
                 elif found is None and heads is not None:
                     found = RepairOutcome(target[0], "skipped", reason=_MOVED, is_moved=True)
             except CkptError as error:
+                recording.failed(error)
                 if not any(one.state == "repaired" for one in done):
                     raise
                 return done, f"{error.message}; {counted(len(ids) - number, 'thread')} left", None
@@ -147,6 +169,7 @@ def _carried_out(
     found: ThreadRepair,
     apply: Callable[[Change], None],
     heads: Mapping[str, Mapping[str, str]] | None,
+    recording: Recording,
 ) -> RepairOutcome:
     if heads is not None and dict(found.change.heads) != heads[found.thread_id]:
         return RepairOutcome(found.thread_id, "skipped", reason=_MOVED, is_moved=True)
@@ -154,6 +177,7 @@ def _carried_out(
         found.record()
         apply(found.change)
     except (StoreChanged, Refused, Unsupported) as error:
+        recording.failed(error)
         return _skipped(found.thread_id, error)
     return _outcome(found, "repaired")
 

@@ -69,7 +69,10 @@ def tui(
             hint="name the store of its threads with -s",
         )
     rules = CheckRules(dict(session.names.reducers), session.names.ignored_codes)
-    context = ScreenContext(opening, words, session.zone, pause, memory=memory, rules=rules)
+    audit = session.names.audit
+    context = ScreenContext(
+        opening, words, session.zone, pause, memory=memory, rules=rules, audit=audit
+    )
     screen = application(context, start)
     with restored(*ENDING):
         screen.run()

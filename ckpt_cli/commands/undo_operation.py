@@ -9,6 +9,7 @@ from ckpt_backends.errors import NotFound, Refused, UsageError
 from ckpt_cli.apply.undo_operation import stopped_by, take_back
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import confirm, show_and_apply
+from ckpt_cli.commands.undo_memory import undo_items
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
 from ckpt_cli.operations.log import OperationLog
@@ -58,6 +59,9 @@ def undo_found(
     steps = steps_left(OperationLog.of_user(), found.op)
     if thread is not None:
         steps = [one for one in steps if one.thread_id == thread]
+    if steps and steps[0].thread_id is None:
+        undo_items(session, found, action, steps, dry_run=dry_run, yes=yes)
+        return
     if len(steps) == 1 and (reader := _newest_of(session, steps[0])) is not None:
         _undo_newest(session, found, reader, steps[0], force=force, dry_run=dry_run, yes=yes)
         return

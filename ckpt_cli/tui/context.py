@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -75,6 +76,7 @@ class ScreenContext:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         memory: MemoryNamed | None = None,
         rules: CheckRules | None = None,
+        audit: Path | None = None,
     ) -> None:
         self.opening = opening
         self.store_words = store_words
@@ -85,6 +87,8 @@ class ScreenContext:
         self.now = now
         self.memory_named = memory or MemoryNamed(opening.url, store_words)
         self.rules = rules or CheckRules()
+        self.audit = audit
+        """A file to which changes are appended as well."""
         self.scan = ScanStatus()
         self.failures: deque[Exception] = deque(maxlen=_FAILURES)
         """The last errors, for --debug."""

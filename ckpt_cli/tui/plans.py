@@ -16,6 +16,7 @@ from ckpt_backends.codec import Value, from_json, to_json
 from ckpt_backends.errors import NotFound, Refused, Unsupported, UsageError
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
+from ckpt_backends.url import StoreUrl
 from ckpt_cli.core.diff.state_diff import ChannelChange, diff_channels
 from ckpt_cli.core.doctor.codes import CODES
 from ckpt_cli.core.doctor.finding import Finding
@@ -35,15 +36,19 @@ from ckpt_cli.plans.repair_writes import plan_write_repair
 from ckpt_cli.plans.rollback import plan_rollback
 from ckpt_cli.plans.root_branch import RollbackOptions
 from ckpt_cli.plans.undo import plan_undo
+from ckpt_cli.plans.undo_operation import PlannedStep, planned_step
 from ckpt_cli.plans.undo_values import plan_values_undo, record_repair
+from ckpt_cli.queries.operations import UNDO
 from ckpt_cli.queries.threads import Selection
+from ckpt_cli.render.operations import part_text
 from ckpt_cli.render.plan import done_lines, plan_lines
 from ckpt_cli.render.purge import plan_lines as purge_lines
 from ckpt_cli.render.repair import repair_lines, values_undo_lines
-from ckpt_cli.render.terminal.styled_text import StyledLine
+from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.tui.undoing import RecordedStep, newest_of_thread
 
 Kind: TypeAlias = Literal["replace", "set", "append"]
 KINDS: tuple[Kind, ...] = ("replace", "set", "append")
@@ -65,6 +70,12 @@ class Proposal:
     """The new head; None if the head does not change, or the thread is removed."""
     done: str
     """What is said once it is carried out."""
+    action: str
+    """The name of the operation that is recorded."""
+    undoes: str | None = None
+    """The operation that an undo takes back, if it is recorded."""
+    planned: PlannedStep | None = None
+    """What is carried out in place of the change."""
     record: Callable[[], None] | None = None
     """Records, before it is carried out, what an undo needs to know."""
 
@@ -75,6 +86,8 @@ class ReviewedRemoval:
 
     plan: PlanFile
     lines: Callable[[int], list[StyledLine]]
+    action: str
+    """The name of the operation that is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +130,10 @@ class Planner:
     Each method is a query for a `StoreWorker`, and raises what the same command raises.
     """
 
-    def __init__(self, open_rows: Callable[[], Store], now: Callable[[], datetime]) -> None:
-        self._open_rows, self._now = open_rows, now
+    def __init__(
+        self, url: StoreUrl, open_rows: Callable[[], Store], now: Callable[[], datetime]
+    ) -> None:
+        self._url, self._open_rows, self._now = url, open_rows, now
 
     def rollback(self, store: Store, place: CheckpointKey) -> Proposal:
         """Plan to roll the thread back to a checkpoint."""
@@ -134,13 +149,20 @@ class Planner:
     def undo(self, store: Store, thread_id: str) -> Proposal:
         """Plan to undo the last rollback, fork or repair of a thread."""
         reader = ThreadReader(store, thread_id)
+        recorded = newest_of_thread(self._url, thread_id)
         with closing(self._open_rows()) as rows:
+            if recorded is not None and recorded.is_newest_of(reader):
+                return _taken_back(recorded, planned_step(recorded.step, store, rows))
             if (stored := plan_values_undo(reader, rows)) is not None:
                 done = f"undid the last repair of {thread_id}"
-                lines = list(values_undo_lines(stored))
-                return Proposal(lambda _: lines, stored.change, None, done)
+                texts = list(values_undo_lines(stored))
+                op = recorded.op if recorded is not None and recorded.is_of_values else None
+                return Proposal(lambda _: texts, stored.change, None, done, UNDO, op)
             plan = plan_undo(reader, rows, self._now(), force=False)
-        return _proposal(plan)
+        found = _proposal(plan)
+        if recorded is not None and recorded.is_undone_by(plan.change):
+            found = replace(found, undoes=recorded.op)
+        return found
 
     def repair(
         self, store: Store, thread_id: str, kind: Mending, reducers: Mapping[str, str]
@@ -165,20 +187,21 @@ class Planner:
 
     def delete(self, store: Store, thread_id: str, path: Path) -> ReviewedRemoval:
         """Plan to delete a thread, whatever its status."""
-        return self._removing(store, path, plan_named(store, {thread_id: "selected"}))
+        named = plan_named(store, {thread_id: "selected"})
+        return self._removing(store, path, named, "threads delete")
 
     def purge(self, store: Store, policy: Policy, path: Path) -> ReviewedRemoval:
         """Plan to remove threads, or to prune their old checkpoints."""
-        return self._removing(store, path, plan_purge(store, policy, self._now()))
+        return self._removing(store, path, plan_purge(store, policy, self._now()), "purge")
 
     def _removing(
-        self, store: Store, path: Path, threads: Iterable[PlannedRemoval]
+        self, store: Store, path: Path, threads: Iterable[PlannedRemoval], action: str
     ) -> ReviewedRemoval:
         plan = write_plan(path, store.describe(), self._now(), threads)
         if not plan.going:
             why = "; ".join(f"{name}: {reason}" for name, reason in plan.kept[:_REASONS])
             raise Refused("nothing to do" + (f": {why}" if why else ""))
-        return ReviewedRemoval(plan, lambda width: list(purge_lines(plan, width)))
+        return ReviewedRemoval(plan, lambda width: list(purge_lines(plan, width)), action)
 
     def _forked(
         self, store: Store, place: CheckpointKey, how: Fork, options: RollbackOptions
@@ -295,9 +318,19 @@ def _values(found: Repair, record: Callable[[], None]) -> Proposal:
     if found.plan is not None:
         return _proposal(found.plan)
     done = f"restored {counted(len(found.rebuilt), 'value')} of {found.thread_id}"
+    lines = repair_lines
     return Proposal(
-        lambda width: list(repair_lines(found, width)), found.change, None, done, record
+        lambda width: list(lines(found, width)), found.change, None, done, "repair", record=record
     )
+
+
+def _taken_back(recorded: RecordedStep, planned: PlannedStep) -> Proposal:
+    """Return a plan to take back what changed a thread without adding a checkpoint by `ckpt`."""
+    thread_id = recorded.step.thread_id or ""
+    lines = [line(part_text(planned.part))]
+    done = f"undid {recorded.action} {recorded.op} of {thread_id}"
+    nothing = Change(thread_id, {})
+    return Proposal(lambda _: lines, nothing, None, done, UNDO, recorded.op, planned)
 
 
 def _proposal(plan: CheckpointPlan, *, values: bool = False) -> Proposal:
@@ -306,4 +339,5 @@ def _proposal(plan: CheckpointPlan, *, values: bool = False) -> Proposal:
     def lines(width: int) -> list[StyledLine]:
         return list(plan_lines(plan, width, is_whole=values))
 
-    return Proposal(lines, plan.change, plan.head, next(done_lines(plan, "")).text)
+    done = next(done_lines(plan, "")).text
+    return Proposal(lines, plan.change, plan.head, done, plan.action)

@@ -9,7 +9,7 @@ import asyncio
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import ClassVar
 
@@ -18,16 +18,18 @@ from textual.app import SuspendNotSupported
 from textual.binding import BindingType
 from textual.worker import WorkerCancelled
 
-from ckpt_backends.changes.change import Change
 from ckpt_backends.encryption import DecryptingStore
 from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_cli.apply.purge import run_purge
-from ckpt_cli.apply.writable import apply_change
+from ckpt_cli.apply.recording import Recorder
+from ckpt_cli.apply.undo_operation import carry_out
+from ckpt_cli.apply.writable import apply_change, writable_store
+from ckpt_cli.core.forking.sealed_change import sealed_change
 from ckpt_cli.core.retention.purge_plan import PurgeReport
-from ckpt_cli.plans.plan_file import PlanFile
+from ckpt_cli.operations.command_text import command_text, user_name
 from ckpt_cli.render.purge import question as question_of
 from ckpt_cli.render.purge import report_lines
 from ckpt_cli.render.terminal.safe_text import safe_text
@@ -92,14 +94,44 @@ class WritingApp(CkptApp):
         opening = self.context.opening
         return DecryptingStore(open_store(opening.url), opening.key(), lambda _: None)
 
-    def apply(self, change: Change) -> None:
-        """Apply a change. Raises what `WritableStore.apply` raises."""
-        opening = self.context.opening
-        apply_change(opening.url, change, key=opening.key())
+    def apply(self, found: Proposal) -> Sequence[str]:
+        """Record a change and carry it out; return what the user has to know.
 
-    def remove(self, plan: PlanFile) -> PurgeReport:
-        """Apply a purge, batch by batch. Raises what `WritableStore.remove` raises."""
-        return run_purge(self.context.opening.url, plan.threads())
+        Raises what `WritableStore.apply` raises.
+        """
+        opening, notes = self.context.opening, list[str]()
+        recorder = self._recorder(notes.append)
+        with (
+            closing(open_store(opening.url)) as rows,
+            recorder.operation(found.action, undoes=found.undoes) as recording,
+        ):
+            if found.planned is not None:
+                recording.intend([found.planned.step.turned()])
+                with writable_store(opening.url, [rows]) as writable:
+                    carry_out(writable, found.planned)
+                    notes.append(writable.finish_removal())
+            else:
+                change = sealed_change(found.change, opening.key())
+                recording.intend_change(change, rows)
+                notes.append(apply_change(opening.url, change, [rows]))
+        return [one for one in notes if one]
+
+    def remove(self, found: ReviewedRemoval) -> tuple[PurgeReport, Sequence[str]]:
+        """Record a purge and carry it out, batch by batch; return what the user has to know, too.
+
+        Raises what `WritableStore.remove` raises.
+        """
+        notes: list[str] = []
+        recorder = self._recorder(notes.append)
+        with recorder.operation(found.action, cannot_undo="no archive was made") as recording:
+            report = run_purge(self.context.opening.url, found.plan.threads(), recording)
+        return report, notes
+
+    def _recorder(self, note: Callable[[str], None]) -> Recorder:
+        context = self.context
+        command = command_text([*context.store_words, "tui", "--write"])
+        url, now = context.opening.url, context.now()
+        return Recorder(url, user_name(), command, now, note, context.audit)
 
 
 class WritingScreen(MainScreen):
@@ -111,7 +143,8 @@ class WritingScreen(MainScreen):
     def on_mount(self) -> None:
         super().on_mount()
         self.status.add_class("write")
-        self._planner = Planner(self.app.open_rows, self.context.now)
+        url = self.context.opening.url
+        self._planner = Planner(url, self.app.open_rows, self.context.now)
 
     @property
     def key_table(self) -> Sequence[Key]:
@@ -191,7 +224,7 @@ class WritingScreen(MainScreen):
         try:
             if found.record is not None:
                 await asyncio.to_thread(found.record)
-            await asyncio.to_thread(self.app.apply, found.change)
+            notes = await asyncio.to_thread(self.app.apply, found)
         except CkptError as error:
             self.show_error(error)
             return
@@ -201,7 +234,7 @@ class WritingScreen(MainScreen):
         if found.head is not None:
             self.jump(found.head)
         is_undoable = found.head is not None or found.record is not None
-        self.say(f"{found.done}{hint}" if is_undoable else found.done)
+        self.say("; ".join([f"{found.done}{hint}" if is_undoable else found.done, *notes]))
 
     async def listed_anew(self) -> None:
         """List all threads again, and wait until that is done."""
@@ -237,12 +270,12 @@ class WritingScreen(MainScreen):
             if not await self.app.push_screen_wait(PlanScreen(ask, found.lines)):
                 return
             try:
-                report = await asyncio.to_thread(self.app.remove, found.plan)
+                report, notes = await asyncio.to_thread(self.app.remove, found)
             except CkptError as error:
                 self.show_error(error)
                 return
             lines = [text.text for text in report_lines(found.plan, report, _WIDTH)]
-            self.say("; ".join(lines), is_error=bool(report.stopped))
+            self.say("; ".join([*lines, *notes]), is_error=bool(report.stopped))
         self.load_threads()
 
     def edited(self, text: str, heading: str) -> str | None:

@@ -53,6 +53,11 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
         yield Store(harness)
 
 
+def recorded() -> Any:
+    """The recorded operations, the newest first."""
+    return ckpt("ops", "list", "-o", "json").json
+
+
 async def go(seat: Seat, name: str) -> None:
     """To the tree of a thread."""
     await seat.press("slash")
@@ -89,6 +94,7 @@ def test_a_thread_is_rolled_back_resumed_and_the_change_undone(store: Store) -> 
         assert set(before) < set(store.history(STUCK))
 
     sit(store.url, work, kind=WritingApp)
+    assert [(one["action"], one["threads"]) for one in recorded()] == [("rollback", [STUCK])]
 
 
 @pytest.mark.engines
@@ -110,6 +116,32 @@ def test_undo_takes_a_rollback_back(store: Store) -> None:
         assert store.history(CHAT) == before
 
     sit(store.url, work, kind=WritingApp)
+    undo, rollback = recorded()
+    assert (undo["action"], rollback["undone_by"]) == ("undo", undo["op"])
+
+
+def test_undo_takes_an_import_back(store: Store, tmp_path: Path) -> None:
+    before = store.history(CHAT)
+    archive = str(tmp_path / "archive")
+    purge = ["purge", "--match", CHAT, "--keep-last", "2", "--archive", archive, "--yes"]
+    assert ckpt("-s", store.url, *purge).code == 0
+    pruned = store.history(CHAT)
+    assert ckpt("-s", store.url, "import", archive, "--yes").code == 0
+    assert store.history(CHAT) == before
+
+    async def work(seat: Seat) -> None:
+        await go(seat, CHAT)
+        await seat.press("U")
+        assert seat.sees("Undo this?", "checkpoints")
+        await seat.press("y")
+        await seat.until(lambda: "undid import" in seat.said)
+        assert store.history(CHAT) == pruned
+        await seat.press("U", "y")
+        await seat.until(lambda: "undid purge" in seat.said)
+
+    sit(store.url, work, kind=WritingApp)
+    assert store.history(CHAT) == before
+    assert [one["action"] for one in recorded()] == ["undo", "undo", "import", "purge"]
 
 
 def test_a_fork_with_a_value_edited_in_the_editor(
@@ -220,6 +252,7 @@ def test_a_thread_is_deleted_and_its_neighbour_stays(store: Store) -> None:
         assert STUCK not in {one.thread_id for one in seat.main.rows.listing.threads}
 
     sit(store.url, work, kind=WritingApp)
+    assert [(one["action"], one["threads"]) for one in recorded()] == [("threads delete", [STUCK])]
     assert store.history(STUCK) == []
     assert store.history(CHAT) == before
 

@@ -1,0 +1,63 @@
+"""What the newest recorded operation did to the thread on the screen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from ckpt_backends.changes.change import Change
+from ckpt_backends.errors import UsageError
+from ckpt_backends.url import StoreUrl
+from ckpt_cli.operations.log import OperationLog
+from ckpt_cli.operations.place import place_of
+from ckpt_cli.operations.steps import AppliedChange, OperationStep
+from ckpt_cli.plans.undo import added_at
+from ckpt_cli.queries.operations import changes_of_thread, steps_left
+from ckpt_cli.threads.thread import ThreadReader
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStep:
+    """What an operation did to one thread."""
+
+    op: str
+    action: str
+    at: datetime
+    step: OperationStep
+
+    def is_newest_of(self, reader: ThreadReader) -> bool:
+        """Return whether it is the last change of a thread by `ckpt`, and no checkpoint tells.
+
+        Added checkpoints tell by their metadata, wherever they were added.
+        """
+        if isinstance(self.step.done, AppliedChange):
+            return False
+        added = added_at(reader)
+        return added is None or added <= self.at
+
+    @property
+    def is_of_values(self) -> bool:
+        """Whether it stored values again, and added no checkpoint."""
+        done = self.step.done
+        return isinstance(done, AppliedChange) and not done.change.added
+
+    def is_undone_by(self, change: Change) -> bool:
+        """Return whether a change takes it back."""
+        done = self.step.done
+        removed = change.removed or {}
+        return isinstance(done, AppliedChange) and set(done.change.added) == removed.keys()
+
+
+def newest_of_thread(url: StoreUrl, thread_id: str) -> RecordedStep | None:
+    """Return the newest recorded operation of a thread that can be taken back."""
+    try:
+        log = OperationLog.of_user()
+        for one in changes_of_thread(log, place_of(url), thread_id):
+            if not one.is_undoable:
+                return None
+            for step in reversed(steps_left(log, one.op)):
+                if step.thread_id == thread_id:
+                    return RecordedStep(one.op, one.operation.action, one.operation.at, step)
+    except UsageError:
+        return None  # the thread itself still tells what was added to it
+    return None
