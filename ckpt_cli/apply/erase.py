@@ -63,8 +63,13 @@ class ErasureRun:
     progress: Progress = silent
 
     def carry_out(self) -> None:
-        """Erase all places. What fails becomes a place that is kept, with the reason."""
+        """Erase all places. What fails becomes a place that is kept, with the reason.
+
+        Raises what opening the store for writing raises, before anything is erased.
+        """
         plan, report = self.plan, self.report
+        with self._writable():
+            pass
         steps: list[tuple[bool, Callable[[], None]]] = [
             (bool(plan.archives or plan.plan_files), self._files),
             (bool(plan.memories), self._all_memory),

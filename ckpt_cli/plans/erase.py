@@ -28,6 +28,8 @@ class MemoryErasure:
     layout: str
     items: Sequence[Item]
     """Without values."""
+    warning: str = ""
+    """Why the application should be stopped first; `''` if there is no reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,8 @@ def plan_memory(url: StoreUrl, memory: MemoryStore, scope: ErasureScope) -> Memo
     else:
         for namespace in scope.namespaces:
             items += map(_bare, memory.items(prefix=namespace))
-    return MemoryErasure(url, memory.describe().layout, items)
+    info = memory.describe()
+    return MemoryErasure(url, info.layout, items, info.needs_write)
 
 
 def _bare(item: Item) -> Item:

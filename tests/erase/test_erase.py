@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ckpt_backends.errors import StoreUnavailable
 from ckpt_cli.config.trust import state_folder
 from tests.erase.person import (
     CANARY,
@@ -330,3 +331,32 @@ def test_a_saved_plan_is_carried_out_or_nothing(home: Home) -> None:
     assert receipt.exists()
     plan.unlink()
     assert CANARY.encode() not in home.everything()
+
+
+def test_the_audit_file_stays_and_is_named(home: Home) -> None:
+    audit = home.folder / "audit.ndjson"
+    words = ("rollback", THREADS[0], "--steps", "1", "--yes", "--audit", audit)
+    assert home.run(*words).code == 0
+    found = home.run("--audit", audit, "erase", *SUBJECT, "--yes", "-o", "json").json
+    (place,) = [one for one in found["places"] if one["store"] == "audit file"]
+    assert (place["items"], place["state"]) == (1, "kept")
+    assert found["complete"] is True
+    first, last = map(json.loads, audit.read_text().splitlines())
+    assert first["threads"] == [THREADS[0]]
+    assert (last["action"], last["threads"]) == ("erase", [])
+    assert ckpt("ops", "verify", audit).code == 0
+
+
+def test_nothing_is_erased_from_a_store_that_cannot_be_written(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(home)
+    before = (home.store.read_bytes(), unpacked(home.backups))
+
+    def refuse(url: Any) -> Any:
+        raise StoreUnavailable("cannot write")
+
+    monkeypatch.setattr("ckpt_cli.apply.writable.open_writable", refuse)
+    refused = home.erase(*SUBJECT)
+    assert (refused.code, "cannot write" in refused.err) == (4, True)
+    assert (home.store.read_bytes(), unpacked(home.backups)) == before
