@@ -360,3 +360,17 @@ def test_nothing_is_erased_from_a_store_that_cannot_be_written(
     refused = home.erase(*SUBJECT)
     assert (refused.code, "cannot write" in refused.err) == (4, True)
     assert (home.store.read_bytes(), unpacked(home.backups)) == before
+
+
+def test_an_archive_of_memory_is_written_anew_without_the_person(home: Home) -> None:
+    words = ("memory", "delete", "--match", "*", "--archive", home.backups, "--yes")
+    assert home.run(*words).code == 0
+    found = home.erase(*SUBJECT).json
+    assert places(found)["archives"] == (1, "erased")
+    assert CANARY.encode() not in home.everything()
+    assert b"a secret" not in home.everything()
+    (bundle,) = home.backups.iterdir()
+    assert home.run("memory", "import", bundle, "--yes").code == 0
+    items = home.run("memory", "list", "-o", "json").json
+    assert [(one["namespace"], one["key"]) for one in items] == [(["users", "bert"], "profile")]
+    assert neighbours(str(home.store)) == home.before
