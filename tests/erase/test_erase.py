@@ -211,6 +211,16 @@ def test_an_archived_thread_is_found_after_it_was_purged(home: Home) -> None:
     assert CANARY.encode() not in home.everything()
 
 
+def test_a_thread_that_has_the_id_of_an_archived_one_stays(home: Home) -> None:
+    words = ("threads", "delete", *THREADS, "--archive", home.backups, "--yes")
+    assert home.run(*words).code == 0
+    with home.bench.saver() as saver:
+        talk(saver, THREADS[0], "someone")
+    found = home.erase(*SUBJECT).json
+    assert places(found)["archives"] == (2, "erased")
+    assert home.threads == {THREADS[0], OTHER}
+
+
 def test_an_archive_of_another_store_stays(home: Home) -> None:
     other = home.folder / "other.db"
     bench = SqliteBench(str(other))
