@@ -211,7 +211,9 @@ def _carry_out(
     ):
         writable.begin_erasure()
         for plan in progress(plans, total=len(plans), label="erasing"):
-            recording.intend([OperationStep(plan.thread_id, None, None)])
+            # An id that contains what is erased would keep it in the log.
+            is_erased = plan.erasure.replaced(plan.thread_id) != plan.thread_id
+            recording.intend([OperationStep(None if is_erased else plan.thread_id, None, None)])
             try:
                 left = erase_values_of(side, writable, plan)
             except (StoreChanged, Unsupported, Refused) as error:
