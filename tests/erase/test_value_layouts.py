@@ -42,6 +42,14 @@ def _layouts() -> list[Any]:
     ]
 
 
+def erase_numbers(values: dict[str, Any]) -> None:
+    """Erase in a state what the test erases in the store."""
+    if "pin" in values:
+        values["pin"] = 0
+    if len(values.get("sums", ())) > 2:
+        values["sums"][2]["amount"] = 0
+
+
 def check_that_other_rows_are_not_replaced(harness: Harness) -> None:
     """Replace rows that are not as they are said to be."""
     rows = harness.rows(THREAD)
@@ -76,7 +84,15 @@ def test_a_secret_is_in_no_row_and_the_graph_goes_on(
         assert skeleton(harness.url, THREAD) == ids
         assert harness.rows(OTHER) == rows
         assert ckpt("-s", harness.url, "doctor", "--deep", THREAD).code == 0
+        if not harness.stores_pickles:
+            numbers = erase(harness.url, f"{THREAD}:pin", f"{THREAD}:sums[2].amount")
+            assert {one["path"] for one in numbers["places"]} >= {"pin", "sums[2].amount"}
+            for one in before:
+                erase_numbers(one[1])
+            assert ckpt("-s", harness.url, "doctor", "--deep", THREAD).code == 0
         if not harness.values_only:  # else the library has its own copy
             assert history(harness, THREAD) == replaced(before)
             if harness.has_writes:
-                assert resumed(harness, THREAD) == resumed(harness, TWIN)
+                expected = resumed(harness, TWIN)
+                erase_numbers(expected)
+                assert resumed(harness, THREAD) == expected
