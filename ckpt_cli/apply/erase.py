@@ -63,13 +63,18 @@ class ErasureRun:
     progress: Progress = silent
 
     def carry_out(self) -> None:
-        """Erase all places. What fails becomes a place that is kept, with the reason."""
+        """Erase all places. What fails becomes a place that is kept, with the reason.
+
+        Raises what opening the store for writing raises, before anything is erased.
+        """
         plan, report = self.plan, self.report
+        with self._writable():
+            pass
         steps: list[tuple[bool, Callable[[], None]]] = [
             (bool(plan.archives or plan.plan_files), self._files),
             (bool(plan.memories), self._all_memory),
             (bool(plan.sessions), self._sessions),
-            (bool(plan.state.lines or plan.state.steps or plan.state.repairs), self._state),
+            (not plan.state.is_empty, self._state),
             (True, self._threads),
         ]
         report.add(plan.unread)
@@ -99,20 +104,23 @@ class ErasureRun:
 
     def _files(self) -> None:
         self._did(len(self.plan.archives))
-        self.report.add(erase_archives(self.plan.archives))
-        self.report.add(erase_plain_files("plans", self.plan.plan_files))
-        self.report.did([STATEMENT])
+        self._overwritten(erase_archives(self.plan.archives))
+        self._overwritten(erase_plain_files("plans", self.plan.plan_files))
+
+    def _overwritten(self, places: Sequence[ErasurePlace]) -> None:
+        self.report.add(places)
+        if any(one.state == "erased" for one in places):
+            self.report.did([STATEMENT])
 
     def _state(self) -> None:
         """Erase what names the threads, unless archives are left that only the steps know."""
         if any(one.is_left and one.kind == "archives" for one in self.report.places):
             state = self.plan.state
             why = "its steps name folders with archives that are left"
-            self.report.add([_left("ckpt", "operations", state.lines, state.bytes, why)])
+            self.report.add([_left(state.folder, "operations", state.number, state.bytes, why)])
             return
         naming = StateNaming(self.place, self.plan.scope)
-        self.report.add(erase_state(self.log, naming, self.plan.state))
-        self.report.did([STATEMENT])
+        self._overwritten(erase_state(self.log, naming, self.plan.state))
         if audited := self.plan.state.audited:
             why = "its lines are chained by hashes, and whoever asked for it has to keep it"
             self.report.add([ErasurePlace("audit file", "operations", audited, None, "kept", why)])

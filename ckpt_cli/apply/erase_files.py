@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -13,7 +14,7 @@ from ckpt_backends.errors import CkptError
 from ckpt_backends.files.overwriting import overwrite_and_remove
 from ckpt_cli.core.erasure.places import ErasurePlace, PlaceKind
 from ckpt_cli.operations.log import OperationLog
-from ckpt_cli.plans.erase import ArchiveErasure, StateErasure
+from ckpt_cli.plans.erase import ArchiveErasure, StateErasure, file_size
 from ckpt_cli.plans.erase_state import StateNaming
 
 STATEMENT = "files overwritten with zeros"
@@ -42,7 +43,7 @@ def erase_plain_files(kind: PlaceKind, paths: Iterable[Path]) -> list[ErasurePla
     for one in paths:
         by_folder.setdefault(one.parent, []).append(one)
     return [
-        erase_files(kind, folder, [(one, _size(one), _remover(one)) for one in found])
+        erase_files(kind, folder, [(one, file_size(one), _remover(one)) for one in found])
         for folder, found in by_folder.items()
     ]
 
@@ -92,29 +93,42 @@ def _rewrite(one: ArchiveErasure, drops: frozenset[int]) -> Sequence[Remaining]:
 def erase_state(log: OperationLog, naming: StateNaming, state: StateErasure) -> list[ErasurePlace]:
     """Take erased ids out of the log of operations, and erase steps and records of repairs."""
     return [
-        *([_erase_operations(log, naming, state)] if state.lines or state.steps else ()),
+        *([_erase_operations(log, naming, state)] if state.number else ()),
         *erase_plain_files("repairs", state.repairs),
     ]
 
 
 def _erase_operations(log: OperationLog, naming: StateNaming, state: StateErasure) -> ErasurePlace:
     naming.operations |= state.operations
+    number, size = state.number, state.bytes
+    busy = 0
     try:
         for path in state.steps:
-            with suppress(FileNotFoundError):
-                overwrite_and_remove(path)
+            if _is_in_use(path):
+                busy += 1
+            else:
+                with suppress(FileNotFoundError):
+                    overwrite_and_remove(path)
         old = [*log.folder.glob("old.log*.ndjson"), *log.rewrite(naming.turned)]
         for path in dict.fromkeys(old):
             overwrite_and_remove(path)
     except (OSError, CkptError) as error:
         text = error.message if isinstance(error, CkptError) else error.strerror or str(error)
-        return ErasurePlace(
-            str(log.folder), "operations", state.lines, state.bytes, "kept", text, is_left=True
-        )
-    return ErasurePlace(str(log.folder), "operations", state.lines, state.bytes, "erased")
+        return ErasurePlace(state.folder, "operations", number, size, "kept", text, is_left=True)
+    if busy:
+        why = f"{busy} of these operations is still running in another process"
+        return ErasurePlace(state.folder, "operations", number, size, "kept", why, is_left=True)
+    return ErasurePlace(state.folder, "operations", number, size, "erased")
 
 
-def _size(path: Path) -> int:
+def _is_in_use(path: Path) -> bool:
+    """Return whether a process is writing the steps of an operation: it holds a lock on them."""
     with suppress(OSError):
-        return path.stat().st_size
-    return 0
+        handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(handle)
+    return False

@@ -34,7 +34,9 @@ def write_receipt(
     facts: Mapping[str, Any],
 ) -> None:
     """Write a receipt that only its owner can read. Raises `PartlyDone` if that fails."""
-    record = receipt_record(report, receipt, facts, scope.hidden_names())
+    shown = [receipt.store, *receipt.folders, report.stopped, *report.statements]
+    shown += [text for one in report.places for text in (one.store, one.reason)]
+    record = receipt_record(report, receipt, facts, scope.hidden_names("\n".join(shown)))
     try:
         with writing(path) as file:
             file.write(json.dumps(record, indent=2).encode() + b"\n")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.options import DryRun, Filter, Match, Namespace, Yes, argument, flag, option
+from ckpt_cli.options import DryRun, Filter, Match, Memory, Namespace, Yes, argument, flag, option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +29,7 @@ class EraseOptions:
         option("FILE", "Overwrite what `secrets -o ndjson` found; - is stdin.", "--values-from"),
     ] = None
     ns: Namespace = None
-    memory: Annotated[
-        str | None,
-        option("STORE", "Long-term memory of these threads. [default: from the profile or near]"),
-    ] = None
+    memory: Memory = None
     archives: Annotated[
         list[Path] | None, option("DIR", "Also erase archives in DIR; repeatable.", "--archives")
     ] = None

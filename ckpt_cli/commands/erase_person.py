@@ -25,7 +25,7 @@ from ckpt_cli.core.erasure.subject import check_field, check_memory_pattern, par
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
 from ckpt_cli.operations.log import OperationLog
-from ckpt_cli.operations.place import place_of
+from ckpt_cli.operations.place import place_of, store_text
 from ckpt_cli.plans.erase import ErasurePlan
 from ckpt_cli.plans.erase_everything import ErasureRequest, plan_everything
 from ckpt_cli.plans.erase_facts import erasure_facts
@@ -81,6 +81,9 @@ def erase_person(session: Session, options: EraseOptions) -> None:
         has_more_mentions=plan.has_more_mentions,
         is_searched=request.finds_mentions,
     )
+    for one in plan.memories:
+        if one.warning:
+            session.note(f"'{one.url}': {one.warning}")
     if session.review is not None:
         for fact in erasure_facts(plan, session.rows):
             session.review.see(fact)
@@ -167,7 +170,7 @@ def _carry_out(
             unfinished.remove()
     if options.receipt is not None:
         receipt = ErasureReceipt(
-            plan.store,
+            store_text(plan.url),
             unfinished.place,
             ids,
             tuple(str(one) for one in plan.folders),

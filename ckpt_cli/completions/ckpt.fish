@@ -457,7 +457,7 @@ complete -c ckpt -n '__ckpt_in "erase"' -l match -x -d 'Only thread ids matching
 complete -c ckpt -n '__ckpt_in "erase"' -l value -x -d 'Overwrite this value in the whole history; repeatable.'
 complete -c ckpt -n '__ckpt_in "erase"' -l values-from -r -F -d 'Overwrite what `secrets -o ndjson` found; - is stdin.'
 complete -c ckpt -n '__ckpt_in "erase"' -l ns -x -a '(__ckpt_ask ns)' -d 'Checkpoint namespace. [default: the root]'
-complete -c ckpt -n '__ckpt_in "erase"' -l memory -r -a '(__ckpt_ask store)' -F -d 'Long-term memory of these threads. [default: from the profile or near]'
+complete -c ckpt -n '__ckpt_in "erase"' -l memory -r -a '(__ckpt_ask store)' -F -d 'Long-term memory of these threads. [default: from the profile or DeerFlow]'
 complete -c ckpt -n '__ckpt_in "erase"' -l archives -r -F -d 'Also erase archives in DIR; repeatable.'
 complete -c ckpt -n '__ckpt_in "erase"' -l rewrite -d 'Write whole tables anew to erase free space; locks them.'
 complete -c ckpt -n '__ckpt_in "erase"' -l receipt -r -F -d 'Write a receipt to FILE.'

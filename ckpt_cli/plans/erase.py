@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -28,6 +29,8 @@ class MemoryErasure:
     layout: str
     items: Sequence[Item]
     """Without values."""
+    warning: str = ""
+    """Why the application should be stopped first; `''` if there is no reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,8 @@ class ArchiveErasure:
 class StateErasure:
     """What `ckpt` itself recorded about erased threads."""
 
+    folder: str = ""
+    """The folder of the log of operations."""
     lines: int = 0
     """Lines of the log of operations that name them."""
     bytes: int = 0
@@ -55,6 +60,16 @@ class StateErasure:
     """Records of repaired values."""
     audited: int = 0
     """Lines of the audit file that name them; they stay."""
+
+    @property
+    def number(self) -> int:
+        """Number of operations that name them, or that an earlier run had begun to erase."""
+        return max(self.lines, len(self.steps))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing names them that could be erased."""
+        return not (self.lines or self.steps or self.repairs)
 
 
 @dataclass(slots=True)
@@ -103,16 +118,18 @@ class ErasurePlan:
                 sum(one.size for one in self.sessions),
             ),
             *_of_folders("archives", ((one.path, one.bytes) for one in self.archives)),
-            *_of_folders("plans", ((one, one.stat().st_size) for one in self.plan_files)),
-            _place("ckpt", "operations", self.state.lines, self.state.bytes),
-            _place(
-                "ckpt",
-                "repairs",
-                len(self.state.repairs),
-                sum(one.stat().st_size for one in self.state.repairs),
-            ),
+            *_of_folders("plans", ((one, file_size(one)) for one in self.plan_files)),
+            _place(self.state.folder, "operations", self.state.number, self.state.bytes),
+            *_of_folders("repairs", ((one, file_size(one)) for one in self.state.repairs)),
         ]
         return [*(one for one in found if one.items), *self.unread]
+
+
+def file_size(path: Path) -> int:
+    """Return the size of a file; 0 if it is gone."""
+    with suppress(OSError):
+        return path.stat().st_size
+    return 0
 
 
 def _place(store: str, kind: PlaceKind, items: int, size: int) -> ErasurePlace:
@@ -143,7 +160,8 @@ def plan_memory(url: StoreUrl, memory: MemoryStore, scope: ErasureScope) -> Memo
     else:
         for namespace in scope.namespaces:
             items += map(_bare, memory.items(prefix=namespace))
-    return MemoryErasure(url, memory.describe().layout, items)
+    info = memory.describe()
+    return MemoryErasure(url, info.layout, items, info.needs_write)
 
 
 def _bare(item: Item) -> Item:

@@ -48,6 +48,8 @@ class ArchiveSearch:
     """Tells which threads are the person's; None if they were named otherwise."""
     keys_of: Mapping[str, KeyOf]
     """By layout, how the rows of a memory are told apart."""
+    is_stored: Callable[[str], bool]
+    """Whether the store has a thread now. Its id may have been given to another one since."""
     found: list[ArchiveErasure] = field(default_factory=list)
     mentions: list[Mention] = field(default_factory=list)
     unread: list[ErasurePlace] = field(default_factory=list)
@@ -90,8 +92,9 @@ class ArchiveSearch:
             one.look_at_id()
         if one.is_erased:
             self.found.append(ArchiveErasure(path, size))
-            if one.header.thread_id is not None:
-                self.scope.threads.add(one.header.thread_id)
+            thread_id = one.header.thread_id
+            if thread_id is not None and not self.is_stored(thread_id):
+                self.scope.threads.add(thread_id)
         elif one.drops:
             drops = None if one.number == len(one.drops) else frozenset(one.drops)
             self.found.append(ArchiveErasure(path, size, drops))

@@ -110,7 +110,7 @@ def plan_everything(
     plan.folders = archive_folders(log, request.folders)
     with ExitStack() as stack:
         memories = list(_memories(request.memories, stack, plan.unread))
-        _plan_archives(plan, request, memories)
+        _plan_archives(plan, request, memories, store)
         plan.threads = plan_threads(store, scope, "erased")
         for place, memory in memories:
             try:
@@ -160,9 +160,16 @@ def _plan_archives(
     plan: ErasurePlan,
     request: ErasureRequest,
     memories: Sequence[tuple[StoreUrl, MemoryStore]],
+    store: Store,
 ) -> None:
     keys_of = {memory.describe().layout: memory.key_of for _, memory in memories}
-    search = ArchiveSearch(plan.url, plan.scope, _decide(request), keys_of)
+    search = ArchiveSearch(
+        plan.url,
+        plan.scope,
+        _decide(request),
+        keys_of,
+        is_stored=lambda thread_id: store.thread(thread_id) is not None,
+    )
     search.look_in(plan.folders)
     plan.archives = search.found
     plan.unread += search.unread

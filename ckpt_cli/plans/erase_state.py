@@ -14,7 +14,7 @@ from ckpt_cli.config.trust import state_folder
 from ckpt_cli.core.erasure.scope import ErasureScope, names_erased
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.scrubbing import CANNOT_UNDO, scrubbed
-from ckpt_cli.plans.erase import StateErasure
+from ckpt_cli.plans.erase import StateErasure, file_size
 from ckpt_cli.plans.erase_archives import records_in
 from ckpt_cli.plans.half_erased import is_half_erased, left_over
 
@@ -36,7 +36,7 @@ def plan_state(
         if is_half_erased(path) or any(naming.is_in_step(one, where) for one in records):
             steps.append(path)
             naming.operations.add(op)
-            size += path.stat().st_size
+            size += file_size(path)
     steps += left_over(sorted(log.folder.glob("old.log*.ndjson")), log.folder)
     lines = 0
     for line in log.lines():
@@ -48,7 +48,9 @@ def plan_state(
         with suppress(OSError, CkptError), open_regular(audit) as file:
             audited = sum(map(naming.is_in, file))
     operations = frozenset(naming.operations)
-    return StateErasure(lines, size, operations, steps, list(_repairs(scope)), audited)
+    return StateErasure(
+        str(log.folder), lines, size, operations, steps, list(_repairs(scope)), audited
+    )
 
 
 class StateNaming:

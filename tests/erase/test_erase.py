@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ckpt_backends.errors import StoreUnavailable
 from ckpt_cli.config.trust import state_folder
 from tests.erase.person import (
     CANARY,
@@ -210,6 +211,16 @@ def test_an_archived_thread_is_found_after_it_was_purged(home: Home) -> None:
     assert CANARY.encode() not in home.everything()
 
 
+def test_a_thread_that_has_the_id_of_an_archived_one_stays(home: Home) -> None:
+    words = ("threads", "delete", *THREADS, "--archive", home.backups, "--yes")
+    assert home.run(*words).code == 0
+    with home.bench.saver() as saver:
+        talk(saver, THREADS[0], "someone")
+    found = home.erase(*SUBJECT).json
+    assert places(found)["archives"] == (2, "erased")
+    assert home.threads == {THREADS[0], OTHER}
+
+
 def test_an_archive_of_another_store_stays(home: Home) -> None:
     other = home.folder / "other.db"
     bench = SqliteBench(str(other))
@@ -330,3 +341,46 @@ def test_a_saved_plan_is_carried_out_or_nothing(home: Home) -> None:
     assert receipt.exists()
     plan.unlink()
     assert CANARY.encode() not in home.everything()
+
+
+def test_the_audit_file_stays_and_is_named(home: Home) -> None:
+    audit = home.folder / "audit.ndjson"
+    words = ("rollback", THREADS[0], "--steps", "1", "--yes", "--audit", audit)
+    assert home.run(*words).code == 0
+    found = home.run("--audit", audit, "erase", *SUBJECT, "--yes", "-o", "json").json
+    (place,) = [one for one in found["places"] if one["store"] == "audit file"]
+    assert (place["items"], place["state"]) == (1, "kept")
+    assert found["complete"] is True
+    first, last = map(json.loads, audit.read_text().splitlines())
+    assert first["threads"] == [THREADS[0]]
+    assert (last["action"], last["threads"]) == ("erase", [])
+    assert ckpt("ops", "verify", audit).code == 0
+
+
+def test_nothing_is_erased_from_a_store_that_cannot_be_written(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(home)
+    before = (home.store.read_bytes(), unpacked(home.backups))
+
+    def refuse(url: Any) -> Any:
+        raise StoreUnavailable("cannot write")
+
+    monkeypatch.setattr("ckpt_cli.apply.writable.open_writable", refuse)
+    refused = home.erase(*SUBJECT)
+    assert (refused.code, "cannot write" in refused.err) == (4, True)
+    assert (home.store.read_bytes(), unpacked(home.backups)) == before
+
+
+def test_an_archive_of_memory_is_written_anew_without_the_person(home: Home) -> None:
+    words = ("memory", "delete", "--match", "*", "--archive", home.backups, "--yes")
+    assert home.run(*words).code == 0
+    found = home.erase(*SUBJECT).json
+    assert places(found)["archives"] == (1, "erased")
+    assert CANARY.encode() not in home.everything()
+    assert b"a secret" not in home.everything()
+    (bundle,) = home.backups.iterdir()
+    assert home.run("memory", "import", bundle, "--yes").code == 0
+    items = home.run("memory", "list", "-o", "json").json
+    assert [(one["namespace"], one["key"]) for one in items] == [(["users", "bert"], "profile")]
+    assert neighbours(str(home.store)) == home.before

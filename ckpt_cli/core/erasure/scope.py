@@ -69,10 +69,12 @@ class ErasureScope:
         words = sorted(one for one in {*self.words, self.word or ""} if len(one) >= SHORTEST_WORD)
         return whole_words(words) if words else None
 
-    def hidden_names(self) -> re.Pattern[str] | None:
-        """Return a pattern for what a receipt may not show; None if nothing is known."""
-        words = sorted({*self.words, self.word or "", *self.threads} - {""}, key=len, reverse=True)
-        return whole_words(words) if words else None
+    def hidden_names(self, text: str) -> re.Pattern[str] | None:
+        """Return a pattern for what a receipt may not show of a text; None if it shows nothing."""
+        known = {*self.words, self.word or "", *self.threads}
+        folded = text.casefold()
+        names = [one for one in known if len(one) >= SHORTEST_WORD and one.casefold() in folded]
+        return whole_words(sorted(names, key=len, reverse=True)) if names else None
 
 
 def whole_words(words: Collection[str]) -> re.Pattern[str]:

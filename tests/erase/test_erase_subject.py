@@ -1,0 +1,114 @@
+"""What `--subject` means, and what belongs to an erasure."""
+
+from __future__ import annotations
+
+import pytest
+
+from ckpt_backends.errors import ParseError, UsageError
+from ckpt_backends.memory.protocol import ItemKey
+from ckpt_cli.core.erasure.digests import ErasedIds, ids_from_record, ids_record
+from ckpt_cli.core.erasure.scope import ErasureScope, names_erased
+from ckpt_cli.core.erasure.subject import (
+    check_memory_pattern,
+    memory_namespace,
+    mention_pattern,
+    parse_subject,
+    words_of,
+)
+from ckpt_cli.core.filters.expressions import format_filter
+from ckpt_cli.operations.scrubbing import scrubbed
+
+FIELD = "metadata.user"
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "meant", "word"),
+    [
+        ("anna", FIELD, "metadata.user = anna", "anna"),
+        ("Anna Smith", FIELD, 'metadata.user = "Anna Smith"', "Anna Smith"),
+        ("anna@example.com", "user", "user = anna@example.com", "anna@example.com"),
+        ("null", FIELD, 'metadata.user = "null"', "null"),
+        ('metadata.user = "a=b"', FIELD, 'metadata.user = "a=b"', "a=b"),
+        ("user_id=42", None, "metadata.user_id = 42", "42"),
+        ("metadata.team = x", FIELD, "metadata.team = x", None),
+        ("metadata.source = input", None, "metadata.source = input", None),
+        ("metadata.user = a or metadata.user = b", FIELD, None, None),
+    ],
+)
+def test_a_subject(text: str, field: str | None, meant: str | None, word: str | None) -> None:
+    found = parse_subject(text, field)
+    assert format_filter(found.filter) == (text if meant is None else meant)
+    assert found.word == word
+
+
+def test_what_is_no_subject() -> None:
+    with pytest.raises(UsageError, match="cannot tell where threads name 'anna'"):
+        parse_subject("anna", None)
+    with pytest.raises(ParseError):
+        parse_subject("metadata.user =", FIELD)
+    with pytest.raises(UsageError, match="not a field"):
+        parse_subject("anna", "no such field")
+
+
+def test_words_are_those_of_the_field_of_people() -> None:
+    found = parse_subject("metadata.user = anna and metadata.env = prod", FIELD)
+    assert words_of(found.filter, FIELD) == {"anna"}
+    assert words_of(parse_subject("metadata.env in (a, b)", None).filter, None) == {"a", "b"}
+    assert words_of(parse_subject("not metadata.user = x", None).filter, None) == {"x"}
+
+
+def test_a_namespace_of_memory() -> None:
+    assert memory_namespace("users/{subject}/facts", "a/b") == ("users", "a/b", "facts")
+    assert memory_namespace("u-{subject}", "anna") == ("u-anna",)
+    with pytest.raises(UsageError):
+        check_memory_pattern("users")
+
+
+def test_short_words_are_not_looked_for() -> None:
+    assert mention_pattern(["", "ab"], ["1"], 10) is None
+    assert mention_pattern(["a.b"], ["t-42", "t-43"], 1) == r"(?<!\w)(?:a\.b|t\-42)(?!\w)"
+
+
+def test_ids_are_found_again_by_their_digests() -> None:
+    ids = ErasedIds()
+    ids.add_threads(["t", "lone \ud800"])
+    ids.add_namespaces([("users", "anna")])
+    ids.add_items([ItemKey(("notes",), "k")])
+    ids.add_sessions(["s"])
+    found = ids_from_record(ids_record(ids))
+    assert found.has_thread("t")
+    assert found.has_thread("lone \ud800")
+    assert not found.has_thread("T")
+    assert found.has_item(ItemKey(("users", "anna", "x"), "any"))
+    assert found.has_item(ItemKey(("notes",), "k"))
+    assert not found.has_item(ItemKey(("users",), "anna"))
+    assert found.has_session("s")
+    assert ErasedIds().digest("thread", "t") not in ids.threads
+
+
+def test_a_record_that_names_someone() -> None:
+    scope = ErasureScope("anna", {"anna"}, [("users", "anna")], {"t1"})
+    pattern = scope.name_pattern
+    assert names_erased({"a": [{"b": "t1"}]}, scope, pattern)
+    assert names_erased(
+        {"namespace": ["users", "anna", "x"]}, ErasureScope(None, (), scope.namespaces), None
+    )
+    assert names_erased({"reason": "see Anna."}, scope, pattern)
+    assert not names_erased({"reason": "see annabel", "threads": ["t2"], "n": 1}, scope, pattern)
+
+
+def test_a_line_of_the_log_without_ids() -> None:
+    line = {
+        "action": "fork",
+        "threads": ["t1", "t2"],
+        "reason": None,
+        "command": "ckpt fork t1",
+        "added": ["1"],
+        "cannot_undo": "",
+        "ended": "",
+        "op": "x",
+    }
+    found = scrubbed(line, {"t1"}.__contains__)
+    assert found["threads"] == ["[erased]", "t2"]
+    assert "t1" not in repr(found)
+    assert (found["op"], found["reason"], found["added"]) == ("x", None, [])
