@@ -39,6 +39,7 @@ from ckpt_cli.render.erase import (
     place_rows,
 )
 from ckpt_cli.render.terminal.units import iso
+from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 
 _CANNOT_UNDO = "an erasure cannot be undone"
@@ -81,6 +82,9 @@ def erase_person(session: Session, options: EraseOptions) -> None:
         has_more_mentions=plan.has_more_mentions,
         is_searched=request.finds_mentions,
     )
+    if plan.unsearched:
+        values = counted(plan.unsearched, "value")
+        session.note(f"{values} could not be searched for the person's name")
     for one in plan.memories:
         if one.warning:
             session.note(f"'{one.url}': {one.warning}")
