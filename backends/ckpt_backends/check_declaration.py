@@ -17,7 +17,15 @@ FACETS = (
     *("sessions", "session_changes"),
 )
 """The fields that name functions which open a store."""
-_FUNCTIONS = (*FACETS, "threads_of_memory", "recognise", "parts", "edits", "create", "memory_create")
+_FUNCTIONS = (
+    *FACETS,
+    "threads_of_memory",
+    "recognise",
+    "parts",
+    "edits",
+    "create",
+    "memory_create",
+)
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 _LAYOUT = re.compile(r"[a-z0-9][a-z0-9_-]*", re.ASCII)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*", re.ASCII)

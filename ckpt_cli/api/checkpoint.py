@@ -287,7 +287,9 @@ class CheckpointHandle:
         """The checkpoint with its tasks, without values."""
         from ckpt_cli.queries.history import history_entry
 
-        return self._entry or history_entry(self.target.reader, self.ns, self.id)
+        return self._entry or history_entry(
+            self.target.reader, self.ns, self.id, self.thread.operations
+        )
 
     def _replayed(self, reducers: Mapping[str, str] | None) -> JudgedThread:
         from ckpt_cli.api.replaying import replay_one

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
+from ckpt_backends.errors import CkptError, NotFound, UnknownLayout, Unsupported
 from ckpt_backends.memory.protocol import MemoryStore
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
@@ -91,6 +91,13 @@ def secret_search(
                 yield search_memory(beside, ignored, redacted=redacted)
 
     return SecretSearch(reports())
+
+
+def without_secrets(error: NotFound) -> NotFound:
+    """Return an error without the credentials in names of the store that it lists."""
+    scanner = Scanner()
+    hint = None if error.hint is None else scanner.masked(error.hint)
+    return type(error)(scanner.masked(error.message), hint=hint)
 
 
 def _ids(threads: Iterable[Thread | ThreadToCheck], lost: list[SecretReport]) -> Iterator[str]:

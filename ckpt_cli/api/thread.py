@@ -13,6 +13,7 @@ from ckpt_cli.api.checkpoint import CheckpointHandle
 from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text
 from ckpt_cli.api.texts import texts
 from ckpt_cli.api.watch import Watcher, unwatched
+from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.threads.target import NamedThread, Target
 from ckpt_cli.threads.thread import ThreadReader
@@ -45,6 +46,7 @@ class ThreadHandle:
     def __init__(self, reader: ThreadReader, around: Surroundings) -> None:
         self.reader = reader
         self.around = around
+        self.operations = ThreadOperations(around.opening, reader.thread_id)
 
     @property
     def id(self) -> str:
@@ -114,7 +116,7 @@ class ThreadHandle:
         """
         from ckpt_cli.queries.history import history_entries
 
-        found = history_entries(self.reader, ns, all_ns=all_ns, limit=limit)
+        found = history_entries(self.reader, ns, self.operations, all_ns=all_ns, limit=limit)
         return (CheckpointHandle(self, self._target(entry), entry) for entry in found)
 
     def summary(self) -> Answer[Summary]:
@@ -122,7 +124,7 @@ class ThreadHandle:
         from ckpt_cli.queries.threads import summarize
         from ckpt_cli.render.records import summary_record
 
-        return Answer(summarize(self.reader), summary_record)
+        return Answer(summarize(self.reader, self.operations), summary_record)
 
     def tree(self, *, ns: str | None = None, all_ns: bool = False, unfold: bool = False) -> str:
         """Return the drawing of `ckpt show --tree`, as text."""
@@ -144,7 +146,9 @@ class ThreadHandle:
             return summary(value, _QUESTION_WIDTH)
 
         kept = None if keep is None else (keep.ns, keep.id)
-        return read_tree(self.reader, ns, say, nest=all_ns, unfold=unfold, keep=kept)
+        return read_tree(
+            self.reader, ns, say, self.operations, nest=all_ns, unfold=unfold, keep=kept
+        )
 
     def _tree_lines(
         self, ns: str | None = None, *, all_ns: bool = False, unfold: bool = False

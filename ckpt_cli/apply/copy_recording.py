@@ -13,7 +13,7 @@ from ckpt_cli.apply.recording import Recording
 from ckpt_cli.core.copying.outcomes import CopiedThread, CopyStep
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval
 from ckpt_cli.operations.steps import OperationStep, RowsAdded, RowsRemoved
-from ckpt_cli.plans.additions import ThreadKeys, keys_of, removal_of_added, removal_of_new
+from ckpt_cli.plans.additions import ThreadContents, contents_of, removal_of_added, removal_of_new
 
 _AT_ONCE = 200
 """Outcomes that are recorded together."""
@@ -27,14 +27,16 @@ class CopyRecording:
         self._recording = recording
         self._url = target
         self._opened: Store | None = None
-        self._before: dict[str, ThreadKeys] = {}
+        self._before: dict[str, ThreadContents] = {}
         """What the target had of the threads under way, as far as it had anything."""
+        self._under_way: dict[str, None] = {}
         self._known: list[CopiedThread] = []
 
     def intended(self, parts: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
         """Yield the parts; each is recorded first."""
         for some in parts:
             self._read(some)
+            self._under_way |= dict.fromkeys(some)
             self._recording.intend_more([self._step(one) for one in some])
             yield some
 
@@ -45,11 +47,14 @@ class CopyRecording:
             self._flush()
 
     def close(self) -> None:
-        """Record all outcomes; those of threads that are still under way, only the store tells."""
-        if self._opened is not None:
-            self._flush()
-            self._recording.unsure()
-            self._opened.close()
+        """Record all outcomes, after the copy has ended; the target tells those not known yet."""
+        if self._opened is None:
+            return
+        self._flush()
+        with suppress(CkptError):
+            self._recording.came_out({one: self._found(one) for one in self._under_way})
+        self._recording.unsure()
+        self._opened.close()
 
     @property
     def _target(self) -> Store:
@@ -60,12 +65,12 @@ class CopyRecording:
 
     def _read(self, thread_ids: Sequence[str]) -> None:
         there = self._target.threads_with_rows(thread_ids)
-        self._before |= {one: keys_of(self._target, one) for one in thread_ids if one in there}
+        self._before |= {one: contents_of(self._target, one) for one in thread_ids if one in there}
         # In a file that is not in WAL mode, an open read would block the writer.
         self._target.refresh()
 
     def _step(self, thread_id: str, back: PlannedRemoval | None = None) -> OperationStep:
-        before = self._before.get(thread_id, ThreadKeys())
+        before = self._before.get(thread_id, ThreadContents())
         return OperationStep(
             thread_id,
             RowsAdded(len(before.checkpoints), before.number_of_writes),
@@ -80,8 +85,16 @@ class CopyRecording:
         self._recording.came_out(found)
         for one in self._known:
             self._before.pop(one.thread_id, None)
+            self._under_way.pop(one.thread_id, None)
         self._known = []
         self._target.refresh()
+
+    def _found(self, thread_id: str) -> OperationStep | None:
+        """Return what was done to a thread of which no outcome is known; None for nothing."""
+        before = self._before.get(thread_id, ThreadContents())
+        if contents_of(self._target, thread_id) == before:
+            return None
+        return self._step(thread_id, removal_of_added(self._target, thread_id, before))
 
     def _back(self, one: CopiedThread) -> PlannedRemoval | None:
         """Return what takes a thread back; None if nothing does."""

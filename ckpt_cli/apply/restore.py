@@ -20,7 +20,7 @@ from ckpt_cli.apply.recording import Recording
 from ckpt_cli.apply.writable import refuse_copy, writable_store
 from ckpt_cli.operations.memory_parts import ItemsRemoved, ItemsRestored
 from ckpt_cli.operations.steps import OperationStep, RowsAdded, RowsRemoved, RowsRestored
-from ckpt_cli.plans.additions import ThreadKeys, keys_of, removal_of_added
+from ckpt_cli.plans.additions import ThreadContents, contents_of, removal_of_added
 from ckpt_cli.plans.archived_thread import ArchiveSides, refusing_malformed, restored_of
 
 
@@ -98,7 +98,7 @@ class _Restoring:
     def __init__(self, rows: Store, bundle: Bundle, *, is_own: bool) -> None:
         self.thread_id = bundle.header.thread_id or ""
         self._rows = rows
-        self._before = keys_of(rows, self.thread_id)
+        self._before = contents_of(rows, self.thread_id)
         # In a file that is not in WAL mode, an open read would block the writer.
         rows.refresh()
         self.planned = OperationStep(
@@ -117,7 +117,7 @@ class _Restoring:
         return replace(self.planned, back=None if back is None else RowsRemoved(back))
 
 
-def _added(before: ThreadKeys) -> RowsAdded:
+def _added(before: ThreadContents) -> RowsAdded:
     return RowsAdded(len(before.checkpoints), before.number_of_writes)
 
 

@@ -9,13 +9,15 @@ from ckpt_backends.changes.bundle import check_bundle
 from ckpt_backends.changes.change import Change
 from ckpt_backends.changes.rows import compare
 from ckpt_backends.errors import CkptError, StoreChanged, UsageError
+from ckpt_backends.memory.protocol import MemoryStore
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
-from ckpt_backends.registry import open_store
+from ckpt_backends.registry import open_memory, open_store
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval
 from ckpt_cli.operations.audit import AuditFile
 from ckpt_cli.operations.log import OperationLog
+from ckpt_cli.operations.memory_parts import MemoryPart
 from ckpt_cli.operations.place import place_of
 from ckpt_cli.operations.record import MOST_THREADS, Operation
 from ckpt_cli.operations.steps import (
@@ -27,6 +29,7 @@ from ckpt_cli.operations.steps import (
     StepPart,
 )
 from ckpt_cli.operations.unfinished import Claim, claims
+from ckpt_cli.plans.undo_memory import were_carried_out
 from ckpt_cli.plans.undo_operation import values_at
 
 FOUND_LATER = "stopped; found by a later run"
@@ -64,8 +67,7 @@ def _settled(claim: Claim, url: StoreUrl) -> Operation | None:
             claim.close(keep=not one.cannot_undo)
             return None
     steps = claim.steps()
-    with open_store(url) as store:
-        done = {number: one for number, one in steps.items() if is_carried_out(one, store)}
+    done = _carried_out(url, steps)
     done = _without_doubles(done)
     if not done:
         claim.close(keep=False)
@@ -76,6 +78,22 @@ def _settled(claim: Claim, url: StoreUrl) -> Operation | None:
     _audited(audit, found)
     claim.close(keep=not found.cannot_undo)
     return found
+
+
+def _carried_out(url: StoreUrl, steps: Mapping[int, OperationStep]) -> dict[int, OperationStep]:
+    """Return the steps that were carried out, as far as the store tells."""
+    if all(one.thread_id is None for one in steps.values()):
+        with open_memory(url) as memory:
+            return {number: one for number, one in steps.items() if _is_of_memory(one, memory)}
+    with open_store(url) as store:
+        return {number: one for number, one in steps.items() if is_carried_out(one, store)}
+
+
+def _is_of_memory(step: OperationStep, memory: MemoryStore) -> bool:
+    """Return whether a memory is as a step leaves it, or no longer as it was before."""
+    if isinstance(step.done, MemoryPart):
+        return were_carried_out(memory, step.done)
+    return not (isinstance(step.back, MemoryPart) and were_carried_out(memory, step.back))
 
 
 def _audited(audit: AuditFile | None, one: Operation) -> None:

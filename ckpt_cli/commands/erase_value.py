@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ckpt_backends.changes.remains import Remains
+from ckpt_backends.erasing.thread import ChangedPath
 from ckpt_backends.errors import (
     CkptError,
     NotFound,
@@ -34,7 +36,7 @@ from ckpt_cli.plans.erase_value import (
     collected,
     plan_erasure,
 )
-from ckpt_cli.plans.plan_facts import key_fact
+from ckpt_cli.plans.facts import key_fact
 from ckpt_cli.plans.value_targets import RecordedPlaces, named_place
 from ckpt_cli.render.erase_value import (
     erased_columns,
@@ -45,6 +47,7 @@ from ckpt_cli.render.erase_value import (
 )
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
+from ckpt_cli.threads import redaction
 
 _LONGEST = 256 << 20
 """Bytes of a list of values."""
@@ -86,7 +89,8 @@ def erase_values(
         return
     if not yes:
         if not session.output.machine:
-            session.output.document(tuple, lambda: erased_lines(plans, session.output.width))
+            shown = _shown(session, plans)
+            session.output.document(tuple, lambda: erased_lines(shown, session.output.width))
         confirm(f"{_question(plans)} for good?")
     done, problems, remains = _carry_out(session, side, plans, rewrite=rewrite, reason=reason)
     _print(session, done, remains, dry_run=False, is_shown=not yes)
@@ -143,9 +147,11 @@ def _asked(
         for _, of_source in groupby(places, lambda one: one.source):
             root = None
             for place in of_source:
-                root = place.root() if root is None else root
                 thread_id = place.reader.thread_id
                 asked = found.setdefault(thread_id, ToErase(thread_id))
+                if root is None:
+                    root = place.root()
+                    asked.names |= place.names()
                 for one in place.read(root):
                     for part in scanner.parts(one.value, key=_last_name(one)):
                         asked.add_text(part.text, format_path(place.path))
@@ -205,7 +211,9 @@ def _carry_out(
     ):
         writable.begin_erasure()
         for plan in progress(plans, total=len(plans), label="erasing"):
-            recording.intend([OperationStep(plan.thread_id, None, None)])
+            # An id that contains what is erased would keep it in the log.
+            is_erased = plan.erasure.replaced(plan.thread_id) != plan.thread_id
+            recording.intend([OperationStep(None if is_erased else plan.thread_id, None, None)])
             try:
                 left = erase_values_of(side, writable, plan)
             except (StoreChanged, Unsupported, Refused) as error:
@@ -233,6 +241,7 @@ def _print(
     is_shown: bool = False,
 ) -> None:
     output = session.output
+    plans = _shown(session, plans)
 
     def record() -> Any:
         found = [erased_record(one, remains, dry_run=dry_run) for one in plans]
@@ -245,3 +254,18 @@ def _print(
             yield from remains_lines(remains)
 
     output.document(record, lines, rows=lambda: erased_rows(plans), columns=erased_columns())
+
+
+def _shown(session: Session, plans: Sequence[EraseValuePlan]) -> Sequence[EraseValuePlan]:
+    """Return the plans as they may be shown."""
+    if not redaction.is_redacted(session.store):
+        return plans
+    return [_without_keys(one) for one in plans]
+
+
+def _without_keys(plan: EraseValuePlan) -> EraseValuePlan:
+    """Return a plan whose places are channels only: keys of dicts may be data."""
+    places: Counter[ChangedPath] = Counter()
+    for one, number in plan.counts.places.items():
+        places[replace(one, path=one.path[:1])] += number
+    return replace(plan, counts=replace(plan.counts, places=places))

@@ -175,13 +175,22 @@ def values(session: Session, options: ValueRepairOptions) -> None:
         def plan_one(reader: ThreadReader, checkpoint_id: str | None) -> ThreadRepair | None:
             return as_thread_repair(session, plan(reader, checkpoint_id))
 
-        repair_many(session, targets, plan_one, dry_run=options.dry_run, yes=options.yes)
+        repair_many(
+            session,
+            targets,
+            plan_one,
+            dry_run=options.dry_run,
+            yes=options.yes,
+            reason=options.reason,
+        )
         return
     reader, checkpoint_id = targets.one(session)
     found = plan(reader, checkpoint_id)
     if not found.rebuilt and not found.refused:
         raise nothing_damaged(reader.thread_id)
-    show_values_repair(session, found, dry_run=options.dry_run, yes=options.yes)
+    show_values_repair(
+        session, found, dry_run=options.dry_run, yes=options.yes, reason=options.reason
+    )
 
 
 def _value_plan(
@@ -223,7 +232,14 @@ def _repair(
             mends = found.mends or (found.why,)
             return ThreadRepair(reader.thread_id, found.change, mends, found)
 
-        repair_many(session, targets, plan_for_many, dry_run=options.dry_run, yes=options.yes)
+        repair_many(
+            session,
+            targets,
+            plan_for_many,
+            dry_run=options.dry_run,
+            yes=options.yes,
+            reason=options.reason,
+        )
         return
     reader, checkpoint_id = targets.one(session)
     question = f"Repair {what} of thread '{reader.thread_id}'?"

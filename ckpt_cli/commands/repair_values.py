@@ -12,7 +12,6 @@ from ckpt_cli.commands.apply_plan import confirm, show_and_apply, write
 from ckpt_cli.core.forking.sealed_change import sealed_change
 from ckpt_cli.core.forking.thread_repair import ThreadRepair
 from ckpt_cli.core.replay.repair_plan import Repair
-from ckpt_cli.plans.plan_facts import change_fact
 from ckpt_cli.plans.undo_values import record_repair
 from ckpt_cli.render.plan import undo_command
 from ckpt_cli.render.repair import (
@@ -52,8 +51,12 @@ def as_thread_repair(session: Session, found: Repair) -> ThreadRepair | None:
     return ThreadRepair(found.thread_id, found.change, mends, found.plan, left, record)
 
 
-def show_values_repair(session: Session, found: Repair, *, dry_run: bool, yes: bool) -> None:
+def show_values_repair(
+    session: Session, found: Repair, *, dry_run: bool, yes: bool, reason: str | None = None
+) -> None:
     """Show which values a repair restores and, unless it is a dry run, store them.
+
+    `reason` is recorded.
 
     Raises `PartlyDone` or `Refused` if some, or all, of the damaged values cannot be restored, and
     what `apply` raises.
@@ -66,11 +69,12 @@ def show_values_repair(session: Session, found: Repair, *, dry_run: bool, yes: b
             question,
             dry_run=dry_run,
             yes=yes,
+            reason=reason,
             more=lambda: repair_record(found, dry_run=dry_run),
             lines=lambda: refused_lines(found),
         )
     else:
-        _store_again(session, found, question, dry_run=dry_run, yes=yes)
+        _store_again(session, found, question, dry_run=dry_run, yes=yes, reason=reason)
     if not found.refused:
         return
     said = f"cannot restore {counted(len(found.refused), 'value')}"
@@ -90,12 +94,18 @@ def _record(session: Session, found: Repair) -> None:
 
 
 def _store_again(
-    session: Session, found: Repair, question: str, *, dry_run: bool, yes: bool
+    session: Session,
+    found: Repair,
+    question: str,
+    *,
+    dry_run: bool,
+    yes: bool,
+    reason: str | None,
 ) -> None:
     """Store values again that a layout stores apart."""
     if session.review is not None:
         change = sealed_change(found.change, session.opening.key())
-        session.review.see(change_fact(change, session.rows))
+        session.review.see_change(change, session.rows)
     output = session.output
     if not dry_run:
         refuse_copy(session.names.store_url)
@@ -118,7 +128,7 @@ def _store_again(
         if not yes:
             confirm(question)
         _record(session, found)
-        write(session, found.change, question, yes=True, action="repair")
+        write(session, found.change, question, yes=True, action="repair", reason=reason)
         session.note(f"restored {counted(len(found.rebuilt), 'value')}")
     if output.machine and not dry_run:
         show()

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
-from ckpt_backends.errors import PartlyDone
-from ckpt_cli.api.secrets import SecretSearch
+from ckpt_backends.errors import NotFound, PartlyDone
+from ckpt_cli.api.secrets import SecretSearch, without_secrets
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
 from ckpt_cli.options import Filter, Jobs, Match, Memory, argument, flag, takes
@@ -60,14 +60,17 @@ def secrets(session: Session, options: SecretsOptions) -> None:
 
         session.output.records(kind_records(known_kinds()), kind_columns())
         return
-    found: SecretSearch = session.handle.secrets(
-        options.threads,
-        match=options.match,
-        where=options.where or (),
-        memory=options.memory,
-        jobs=options.jobs,
-        watch=partial(progress, total=None, label=lambda: secrets_progress_text(found.kinds)),
-    )
+    try:
+        found: SecretSearch = session.handle.secrets(
+            options.threads,
+            match=options.match,
+            where=options.where or (),
+            memory=options.memory,
+            jobs=options.jobs,
+            watch=partial(progress, total=None, label=lambda: secrets_progress_text(found.kinds)),
+        )
+    except NotFound as error:
+        raise without_secrets(error) from None  # it lists ids that are similar
     output = session.output
 
     def summary() -> str:

@@ -145,7 +145,8 @@ def show(
     """Show what is wrong with a thread, and how to resume it.
 
     Shows the error of each failed task, the questions that wait for an answer, and the call that
-    resumes the thread; then its size, its namespaces, and the long-term memory made from it.
+    resumes the thread; then its size, what ckpt changed in it, its namespaces, and the long-term
+    memory made from it.
 
     \b
       ckpt -s agent.db threads show user-42
@@ -162,7 +163,7 @@ def show(
     session.output.document(
         lambda: record,
         lambda: chain(
-            summary_lines(summary, session.now, session.zone, width),
+            summary_lines(summary, session.names.words, session.now, session.zone, width),
             _memory_lines(memories, width) if memories else (),
         ),
         rows=lambda: record["in_namespaces"],

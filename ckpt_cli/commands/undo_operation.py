@@ -15,9 +15,8 @@ from ckpt_cli.ending import Exit
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of
 from ckpt_cli.operations.steps import AppliedChange, OperationStep
-from ckpt_cli.plans.step_facts import step_fact
 from ckpt_cli.plans.undo import newest_added, plan_undo
-from ckpt_cli.plans.undo_operation import RefusedStep, planned_steps
+from ckpt_cli.plans.undo_operation import RefusedStep, planned_steps, turned_now
 from ckpt_cli.queries.operations import UNDO, ListedOperation, operations, steps_left
 from ckpt_cli.render.operations import (
     UNDO_PLAN_COLUMNS,
@@ -104,7 +103,8 @@ def _undo_newest(
         dry_run=dry_run,
         yes=yes,
         undoes=found.op,
-        step=step.turned() if is_removal else None,
+        more=lambda: {"undoes": found.op},
+        step=turned_now(step, plan.change, session.rows) if is_removal else None,
     )
 
 
@@ -123,7 +123,7 @@ def _undo_steps(
     planned = list(progress(planning, total=len(steps), label="planning"))
     if session.review is not None:
         for one in planned:
-            session.review.see(step_fact(one, session.rows))
+            session.review.see_step(one, session.rows)
     refused = [one for one in planned if isinstance(one, RefusedStep)]
     if len(refused) == len(planned):
         raise _explained(session, found, refused)

@@ -6,7 +6,6 @@ included; 64 zeros in the first line. Who changes or removes a line must change 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import stat
@@ -19,6 +18,7 @@ from typing import BinaryIO
 
 from ckpt_backends.errors import Refused, StoreUnavailable, UsageError
 from ckpt_backends.files.regular_file import open_regular
+from ckpt_cli.operations.file_lock import lock
 from ckpt_cli.operations.record import Operation, to_record
 
 FIRST = "0" * 64
@@ -73,7 +73,7 @@ class AuditFile:
         with os.fdopen(os.open(self.path, flags, 0o600), "r+b") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise OSError(0, "not a regular file")
-            fcntl.flock(file, fcntl.LOCK_EX)
+            lock(file)
             yield file
 
     def _said(self, error: OSError) -> str:

@@ -7,7 +7,6 @@ crash is skipped. Files of other users are not used.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from ckpt_backends.errors import UsageError
 from ckpt_backends.files.atomic_write import make_private_folder, sync_folder, writing
 from ckpt_backends.files.regular_file import open_regular
 from ckpt_cli.config.trust import state_folder
+from ckpt_cli.operations.file_lock import lock
 from ckpt_cli.operations.record import Operation, from_record, to_record
 
 _LONGEST = 8 << 20
@@ -98,7 +98,7 @@ class OperationLog:
     def _locked(self) -> Iterator[None]:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(self.folder / "lock", flags, 0o600), "wb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            lock(file)
             yield
 
 

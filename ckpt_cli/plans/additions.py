@@ -18,7 +18,7 @@ _REASON = "ckpt added it"
 
 
 @dataclass(frozen=True, slots=True)
-class ThreadKeys:
+class ThreadContents:
     """What a store has of a thread."""
 
     checkpoints: frozenset[CheckpointKey] = frozenset()
@@ -37,20 +37,20 @@ class ThreadKeys:
         return sum(self.writes.values())
 
 
-def keys_of(store: Store, thread_id: str) -> ThreadKeys:
+def contents_of(store: Store, thread_id: str) -> ThreadContents:
     """Return what a store has of a thread. Reads no values."""
     blobs: dict[BlobKey, tuple[int, int]] = {}
     for key, size in store.blobs(thread_id):
         rows, taken = blobs.get(key, (0, 0))
         blobs[key] = rows + 1, taken + size
-    return ThreadKeys(
+    return ThreadContents(
         frozenset(one.key for one in store.checkpoints(thread_id)),
         Counter(one.key for one in store.writes(thread_id)),
         blobs,
     )
 
 
-def removal_of_added(store: Store, thread_id: str, before: ThreadKeys) -> PlannedRemoval | None:
+def removal_of_added(store: Store, thread_id: str, before: ThreadContents) -> PlannedRemoval | None:
     """Return the removal of what a thread has now and did not have before.
 
     None if that is not possible: rows are gone, or writes were added to a checkpoint that was
@@ -59,7 +59,7 @@ def removal_of_added(store: Store, thread_id: str, before: ThreadKeys) -> Planne
     if before.is_empty:
         (whole,) = plan_named(store, {thread_id: _REASON})
         return whole if whole.action == "remove" else None
-    now, thread = keys_of(store, thread_id), store.thread(thread_id)
+    now, thread = contents_of(store, thread_id), store.thread(thread_id)
     added = now.checkpoints - before.checkpoints
     kept_writes = {key: number for key, number in now.writes.items() if key not in added}
     values = {key: size for key, size in now.blobs.items() if key not in before.blobs}

@@ -6,12 +6,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
-from ckpt_backends.erasing.erasure import SHORTEST_PART, Erasure, Scalar, ScalarPlace, Step
+from ckpt_backends.erasing.erasure import (
+    ANY_STEP,
+    SHORTEST_PART,
+    Erasure,
+    Scalar,
+    ScalarPlace,
+    Step,
+)
 from ckpt_backends.erasing.thread import ErasureCounts, ThreadEraser
 from ckpt_backends.errors import Refused
 from ckpt_backends.protocol import Store
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.sealing import WithKeys
+from ckpt_cli.core.values.equality import is_set
 from ckpt_cli.core.values.paths import Path, Selected, format_path
 from ckpt_cli.plans.value_targets import ValuePlace
 
@@ -34,6 +42,8 @@ class ToErase:
     thread_id: str
     texts: set[str] = field(default_factory=set)
     scalars: list[ScalarPlace] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+    """Of channels and nodes of the graph."""
 
     def add(self, place: ValuePlace, found: Selected) -> None:
         """Add a whole value. Raises `Refused` if it cannot be erased."""
@@ -75,7 +85,13 @@ class ToErase:
         self.scalars.append(ScalarPlace(tuple(steps), value))
 
     def erasure(self) -> Erasure:
-        """Return it as the rules of an erasure."""
+        """Return it as the rules of an erasure. Raises `Refused` for a name of the graph."""
+        if self.texts & self.names:
+            raise Refused(
+                f"a value of thread '{self.thread_id}' is the name of a channel or a node, by which"
+                " the graph goes on, so it cannot be erased",
+                hint="name the value that is secret",
+            )
         return Erasure(frozenset(self.texts), tuple(dict.fromkeys(self.scalars)))
 
 
@@ -84,7 +100,10 @@ def _leaves(value: Value, path: Path, name: str) -> Iterator[tuple[Path, Scalar]
     todo: list[tuple[Path, Value]] = [(path, value)]
     while todo:
         at, one = todo.pop()
-        if isinstance(one, Tagged):
+        if isinstance(one, Tagged) and is_set(one) and isinstance(one.payload, list):
+            # The order of a set differs from checkpoint to checkpoint.
+            todo += [((*at, ANY_STEP), item) for item in one.payload]
+        elif isinstance(one, Tagged):
             todo.append((at, one.payload))
         elif isinstance(one, dict):
             todo += [((*at, _step(key)), item) for key, item in one.items()]
@@ -170,6 +189,7 @@ def collected(
     for place, values in places:
         thread_id = place.reader.thread_id
         asked = found.setdefault(thread_id, ToErase(thread_id))
+        asked.names |= place.names()
         for one in values:
             asked.add(place, one)
     return found

@@ -49,7 +49,7 @@ def plan_repair(reader: ThreadReader, reducers: Mapping[str, str]) -> Repair:
     Readable values are never changed. Raises `Unsupported` if the layout does not store values
     apart.
     """
-    capabilities = reader.store.describe().capabilities
+    capabilities = reader.capabilities
     if not stores_apart(capabilities):
         usable = [name for name, can in layouts(known_backends()).items() if stores_apart(can)]
         raise Unsupported(

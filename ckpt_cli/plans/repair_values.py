@@ -67,7 +67,7 @@ def plan_value_repair(
 
     Raises `Refused` if the head cannot be decoded, and `Unsupported`.
     """
-    if not stores_apart(reader.store.describe().capabilities):
+    if not stores_apart(reader.capabilities):
         return _plan_head(reader, rows, checkpoint_id, now, reducers, force=force)
     found = plan_repair(reader, reducers)
     if checkpoint_id is None:

@@ -71,6 +71,11 @@ class ValuePlace:
         found.update(read_state(self.reader, moment).values)
         return found
 
+    def names(self) -> set[str]:
+        """Return the names of the graph's channels and nodes, as far as the checkpoint has them."""
+        body = self.reader.stored(self.checkpoint_ns, self.checkpoint_id).body
+        return {*body.versions, *body.seen}
+
     def _write(self) -> dict[Value, Value]:
         for one in self.reader.store.writes(
             self.reader.thread_id,

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, cast
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, UsageError
-from ckpt_backends.model import Capability, Checkpoint
+from ckpt_backends.model import Checkpoint
 from ckpt_cli.core import value_origin
 from ckpt_cli.core.channels import is_state, state_values
 from ckpt_cli.core.forking.checkpoint_copy import BY, FROM, NAME, REASON
@@ -119,7 +119,7 @@ def _blame(target: Target, channel: str, steps: Path) -> Blame:
         is_first = (
             parent is None
             and setter.source != "loop"  # its parent was pruned
-            and Capability.HISTORY in reader.store.describe().capabilities
+            and reader.has_history
         )
         remark = None if is_first else "set here or earlier: the parent checkpoint is not stored"
         return _without_parent(where, value, setter, remark)

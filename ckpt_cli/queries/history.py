@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint
 from ckpt_cli.core.tasks.step_nodes import ran, ran_here
@@ -12,6 +13,10 @@ from ckpt_cli.core.tasks.task_ids import pulled_node
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.thread import ThreadReader
+
+if TYPE_CHECKING:
+    from ckpt_cli.queries.operations import ListedOperation
+    from ckpt_cli.queries.thread_operations import ThreadOperations
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,19 +31,28 @@ class Entry:
     """The nodes that ran to make it, one entry per task; None if its parent is not stored."""
     plaintext: bool = False
     """True if it is stored unencrypted in a thread with encrypted checkpoints."""
+    operation: ListedOperation | None = None
+    """The recorded operation of `ckpt` that added it."""
 
 
 def history_entries(
-    reader: ThreadReader, checkpoint_ns: str | None, *, all_ns: bool, limit: int | None
+    reader: ThreadReader,
+    checkpoint_ns: str | None,
+    operations: ThreadOperations,
+    *,
+    all_ns: bool,
+    limit: int | None,
 ) -> Iterator[Entry]:
     """Yield checkpoints, newest first within each namespace, read a few at a time."""
     chosen = "" if checkpoint_ns is None else reader.namespace(checkpoint_ns)
     namespaces = reader.namespaces if all_ns else [chosen]
-    found = (entry for ns in namespaces for entry in _entries(reader, ns))
+    found = (entry for ns in namespaces for entry in _entries(reader, ns, operations))
     return islice(found, limit)
 
 
-def history_entry(reader: ThreadReader, checkpoint_ns: str, checkpoint_id: str) -> Entry:
+def history_entry(
+    reader: ThreadReader, checkpoint_ns: str, checkpoint_id: str, operations: ThreadOperations
+) -> Entry:
     """Return one checkpoint as `history_entries` lists it. Raises `NotFound`."""
     moment = reader.moment(checkpoint_ns, checkpoint_id)
     depths = branch_depths(reader.index(checkpoint_ns), reader.head(checkpoint_ns))
@@ -48,10 +62,13 @@ def history_entry(reader: ThreadReader, checkpoint_ns: str, checkpoint_id: str) 
         reader.children(moment.key),
         made_by(reader, moment),
         reader.is_plaintext(moment),
+        operations.adding(moment),
     )
 
 
-def _entries(reader: ThreadReader, checkpoint_ns: str) -> Iterator[Entry]:
+def _entries(
+    reader: ThreadReader, checkpoint_ns: str, operations: ThreadOperations
+) -> Iterator[Entry]:
     index = reader.index(checkpoint_ns)
     depths = branch_depths(index, reader.head(checkpoint_ns))
     children: dict[str, list[str]] = {}
@@ -69,6 +86,7 @@ def _entries(reader: ThreadReader, checkpoint_ns: str) -> Iterator[Entry]:
             children.get(checkpoint_id, []),
             made_by(reader, moment, older),
             reader.is_plaintext(moment),
+            operations.adding(moment),
         )
         moment = older
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fnmatch import translate
@@ -19,6 +19,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.redact import redact_metadata, redact_text
 from ckpt_cli.core.refs import tips
 from ckpt_cli.queries.listed_threads import ListedThread, with_details, with_sizes
+from ckpt_cli.queries.thread_operations import NEWEST, ThreadOperations
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.expiry import Lifetime, lifetime
@@ -28,6 +29,7 @@ from ckpt_cli.threads.trigger_inference import TriggerInference
 if TYPE_CHECKING:
     from ckpt_cli.core.filters.expressions import Filter
     from ckpt_cli.queries.filtered_threads import ThreadChooser
+    from ckpt_cli.queries.operations import ListedOperation
 
 Sort = Literal["last", "first", "id", "checkpoints", "namespaces", "step", "bytes"]
 SORTS: tuple[Sort, ...] = ("last", "first", "id", "checkpoints", "namespaces", "step", "bytes")
@@ -208,6 +210,8 @@ class Summary:
     """How long the head remains usable; None if nothing of it expires."""
     plaintext: bool = False
     """The head is stored unencrypted, in a thread with encrypted checkpoints."""
+    operations: Sequence[ListedOperation] = ()
+    """The newest recorded operations of `ckpt` on the thread, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +225,7 @@ class NamespaceSummary:
     head: str | None
 
 
-def summarize(reader: ThreadReader) -> Summary:
+def summarize(reader: ThreadReader, operations: ThreadOperations) -> Summary:
     """Return everything that the index and the head show about a thread."""
     store = reader.store
     head = None if reader.thread.head is None else reader.moment("", reader.thread.head)
@@ -234,6 +238,7 @@ def summarize(reader: ThreadReader) -> Summary:
         in_namespaces=tuple(_namespace(reader, ns) for ns in reader.namespaces),
         lifetime=None if head is None else lifetime(reader, head.key),
         plaintext=head is not None and reader.is_plaintext(head),
+        operations=operations.newest_first[:NEWEST],
     )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ckpt_backends.checkpoint_ids import step_of
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, Status
+from ckpt_cli.core.forking.checkpoint_copy import BY, NAME, REASON
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.core.state import Version, read_metadata, source_from, step_from
 from ckpt_cli.core.tasks.step_nodes import (
@@ -24,14 +26,20 @@ from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT, Step
 from ckpt_cli.core.tree.branches import undecided
 from ckpt_cli.core.tree.layout import plan_tree
 from ckpt_cli.core.tree.rows import Key, Skeleton, StepDetails, TreeLayout
+from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.thread import ThreadReader
+
+if TYPE_CHECKING:
+    from ckpt_cli.queries.operations import ListedOperation
 
 _SMALL = 300
 """A thread with at most this many checkpoints is read whole, so that folded steps name their
 nodes.
 """
+_SHORT_OP = 8
+"""Digits of an operation's id; commands take the beginning of an id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,7 @@ def read_tree(
     reader: ThreadReader,
     checkpoint_ns: str | None,
     say: Callable[[Value], str],
+    operations: ThreadOperations,
     *,
     nest: bool,
     unfold: bool,
@@ -85,7 +94,7 @@ def read_tree(
     skeletons = _skeletons(reader, index)
     details: dict[Key, StepDetails] = {}
     if len(index) <= _SMALL:
-        details = _details(reader, index, list(index), say)
+        details = _details(reader, index, list(index), say, operations)
         # The keys do not always show the source and the nodes that ran.
         skeletons = [
             replace(one, source=details[one.key].source, ran=details[one.key].ran or one.ran)
@@ -93,7 +102,7 @@ def read_tree(
         ]
     skeletons = [replace(one, marked=True) if one.key == keep else one for one in skeletons]
     plan = plan_tree(skeletons, unfold=unfold, nest=nest)
-    details = details or _details(reader, index, plan.shown, say)
+    details = details or _details(reader, index, plan.shown, say, operations)
     if reader.is_values_only:
         ran = {skeleton.key: skeleton.ran or () for skeleton in skeletons}
         details = {key: replace(node, ran=ran[key]) for key, node in details.items()}
@@ -181,13 +190,16 @@ def _details(
     index: Mapping[Key, Checkpoint],
     shown: Sequence[Key],
     say: Callable[[Value], str],
+    operations: ThreadOperations,
 ) -> dict[Key, StepDetails]:
     """Return details of the checkpoints shown; reads their parents to find the nodes that ran."""
     nodes: dict[Key, StepDetails] = {}
     moments: dict[Key, _Facts] = {}
     is_redacted = redaction.is_redacted(reader.store)
     for key, moment in _moments(reader, shown):
-        nodes[key] = _node(redaction.moment(moment) if is_redacted else moment, say)
+        node = _node(redaction.moment(moment) if is_redacted else moment, say)
+        change = _change(moment, operations.adding(moment), is_redacted=is_redacted)
+        nodes[key] = replace(node, change=change)
         moments[key] = _Facts(moment.step, moment.body.seen)
     for key in set(shown) - nodes.keys():  # an id that is not text can only be listed
         nodes[key] = StepDetails(problem="its id is not text")
@@ -238,6 +250,17 @@ def _node(moment: Moment, say: Callable[[Value], str]) -> StepDetails:
         forked_from=forked_from if isinstance(forked_from, str) else None,
         problem=None if problem is None else problem.reason,
     )
+
+
+def _change(moment: Moment, added_by: ListedOperation | None, *, is_redacted: bool) -> str:
+    """Return which operation added a checkpoint and why; the metadata tells only the reason."""
+    if added_by is None:
+        reason = moment.metadata.get(REASON) if moment.metadata.get(BY) == NAME else None
+        return f"reason: {reason}" if isinstance(reason, str) and not is_redacted else ""
+    operation, undone_by = added_by.operation, added_by.undone_by
+    text = f"{operation.action} {operation.op[:_SHORT_OP]}"
+    text += f", undone by {undone_by[:_SHORT_OP]}" if undone_by else ""
+    return f"{text}: {operation.reason}" if operation.reason else text
 
 
 def _by_namespace(keys: Iterable[Key]) -> dict[str, Collection[str]]:

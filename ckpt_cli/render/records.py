@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.interrupts import Waiting
     from ckpt_cli.queries.layouts import OpenableLayout
     from ckpt_cli.queries.listed_threads import ListedThread
+    from ckpt_cli.queries.operations import ListedOperation
     from ckpt_cli.queries.show import CheckpointView
     from ckpt_cli.queries.stores import FoundStore
     from ckpt_cli.queries.threads import Summary
@@ -169,7 +170,21 @@ def entry_record(entry: Entry) -> dict[str, Any]:
         "state": None if passed and moment.status is Status.PENDING else moment.status.value,
         "marks": marks(moment.step, passed=passed),
     }
+    if entry.operation is not None:
+        record["operation"] = _operation(entry.operation)
     return record | _plaintext(entry.plaintext)
+
+
+def _operation(one: ListedOperation) -> dict[str, Any]:
+    operation = one.operation
+    return {
+        "op": operation.op,
+        "action": operation.action,
+        "at": optional_iso(operation.at),
+        "user": operation.user,
+        "reason": operation.reason,
+        "undone_by": one.undone_by,
+    }
 
 
 def show_record(found: CheckpointView) -> dict[str, Any]:
@@ -223,6 +238,8 @@ def summary_record(found: Summary) -> dict[str, Any]:
         }
     record["writes"] = found.size.writes
     record["in_namespaces"] = [asdict(ns) for ns in found.in_namespaces]
+    if found.operations:
+        record["operations"] = list(map(_operation, found.operations))
     return record | _lifetime(found.lifetime) | _plaintext(found.plaintext)
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
 
+from ckpt_backends import shell
 from ckpt_backends.model import Status
 from ckpt_cli.core.tasks.status import has_failed
 from ckpt_cli.core.tasks.step_nodes import (
@@ -25,7 +26,7 @@ from ckpt_cli.render.status import (
     next_node_names,
     node_names,
 )
-from ckpt_cli.render.terminal.fields import field
+from ckpt_cli.render.terminal.fields import command_field, field
 from ckpt_cli.render.terminal.safe_text import short_ns
 from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
 from ckpt_cli.render.terminal.table import Column, table_lines
@@ -107,8 +108,10 @@ def namespace_columns() -> Sequence[Column]:
     ]
 
 
-def summary_lines(found: Summary, now: datetime, zone: tzinfo, width: int) -> Iterator[StyledLine]:
-    """Yield one thread as text."""
+def summary_lines(
+    found: Summary, words: Sequence[str], now: datetime, zone: tzinfo, width: int
+) -> Iterator[StyledLine]:
+    """Yield one thread as text; `words` are the options that name its store."""
     thread, details = found.row.thread, found.row.details
     yield from field("thread", thread.thread_id, width, "head")
     if details is not None:
@@ -127,8 +130,25 @@ def summary_lines(found: Summary, now: datetime, zone: tzinfo, width: int) -> It
         f" and {counted(found.size.writes, 'write')}",
         width,
     )
+    yield from _operation_lines(found, words, now, width)
     yield line("")
     yield from table_lines(map(asdict, found.in_namespaces), namespace_columns(), width)
+
+
+def _operation_lines(
+    found: Summary, words: Sequence[str], now: datetime, width: int
+) -> Iterator[StyledLine]:
+    """Yield what `ckpt` changed, and the command that takes back the newest change."""
+    for place, one in enumerate(found.operations):
+        operation = one.operation
+        text = f"{operation.op}  {operation.action}, {age(operation.at, now)} ago"
+        text += f", undone by {one.undone_by}" if one.undone_by else ""
+        text += f": {operation.reason}" if operation.reason else ""
+        yield from field("changes" if place == 0 else "", text, width, "dim" if place else "plain")
+    newest = next((one for one in found.operations if one.is_undoable), None)
+    if newest is not None:
+        undo = shell.command("ckpt", *words, "ops", "undo", ids=[newest.op])
+        yield command_field("undo", undo)
 
 
 def status_lines(conditions: Sequence[Status], width: int) -> Iterator[StyledLine]:

@@ -66,6 +66,11 @@ class ThreadReader:
         self._own_functions: dict[str, list[str]] = {}
 
     @property
+    def capabilities(self) -> Capability:
+        """What the layout stores and can do. Readers that share `inference` ask the store once."""
+        return self._inference.capabilities
+
+    @property
     def is_values_only(self) -> bool:
         """Whether the layout stores only a checkpoint's values, and the writes that made them."""
         return self._inference.is_values_only
@@ -112,7 +117,7 @@ class ThreadReader:
     @property
     def has_history(self) -> bool:
         """Whether the layout keeps more than the newest checkpoint of a namespace."""
-        return Capability.HISTORY in self._inference.capabilities
+        return Capability.HISTORY in self.capabilities
 
     def delta_channels(self, checkpoint_ns: str) -> set[str]:
         """Return the DeltaChannels of a namespace, from the metadata of all its checkpoints."""

@@ -98,6 +98,8 @@ def test_no_file_holds_an_erased_item(base: Path) -> None:
         "evicted": [{"factId": "fact_two"}],
         "shadow": {"wouldEvict": ["fact_two"], "disagrees": False},
     }
+    assert CANARY not in f"{remains}"
+    assert remains.done[0] == "overwrite Markdown facts"
     assert [one.place for one in remains.places] == [
         *("memory of a running DeerFlow", "free blocks of the disk", "backups")
     ]
@@ -109,7 +111,12 @@ def test_other_copies_are_named(base: Path) -> None:
     fresh = base / "users" / "anna" / "memory.tmp"
     fresh.write_text(CANARY)
     places = {one.place for one in erase(base).places}
-    assert {"'.recovery'", "'.retrieval'", "'threads'", "'memory.tmp'"} <= places
+    assert {
+        "'.recovery'",
+        "'.retrieval'",
+        "'threads'",
+        "unfinished files of DeerFlow (.tmp)",
+    } <= places
     assert fresh.exists()
 
 

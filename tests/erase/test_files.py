@@ -56,13 +56,13 @@ def test_a_link_is_not_followed(file: Path) -> None:
 
 def test_a_replaced_file_is_overwritten(file: Path) -> None:
     with OldFiles() as old, file.open("rb") as opened:
-        old.hold(file)
+        old.hold(file, "facts")
         replace(file)
         # The descriptor of this test would count as a reader.
         copy = os.open(f"/proc/self/fd/{opened.fileno()}", os.O_PATH)
         opened.close()
         remains = old.remains()
-        assert remains.done == ("overwrite 'facts.json'",)
+        assert remains.done == ("overwrite facts",)
         assert Path(f"/proc/self/fd/{copy}").read_bytes() == bytes(len(TEXT))
         os.close(copy)
     assert file.read_bytes() == b"new"
@@ -73,7 +73,7 @@ def test_a_file_that_is_being_read_is_left_alone(
 ) -> None:
     monkeypatch.setattr("ckpt_backends.files.overwriting._WAIT_SECONDS", 0.0)
     with OldFiles() as old, file.open("rb") as opened:
-        old.hold(file)
+        old.hold(file, "facts")
         replace(file)
         remains = old.remains()
         assert opened.read() == TEXT
@@ -82,7 +82,7 @@ def test_a_file_that_is_being_read_is_left_alone(
 
 def test_a_file_that_was_not_replaced_is_left_alone(file: Path) -> None:
     with OldFiles() as old:
-        old.hold(file)
+        old.hold(file, "facts")
         assert old.remains() == Remains(places=(FREED_BLOCKS, BACKUPS))
     assert file.read_bytes() == TEXT
 

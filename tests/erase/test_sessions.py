@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -63,3 +64,17 @@ def test_a_changed_session_stays_with_all_others(url: str, change: str) -> None:
 def test_a_store_without_sessions(sample: str) -> None:
     with pytest.raises(Unsupported, match="no sessions"):
         open_writable_sessions(parse_url(str(sample)))
+
+
+def test_sessions_of_a_cluster(cluster_url: str) -> None:
+    from redis.cluster import RedisCluster
+
+    with RedisCluster.from_url(cluster_url) as client:
+        for number in range(4):
+            session = {"session_id": f"s{number}", "user_id": "ann"}
+            client.set(f"my_context:ann:s{number}", json.dumps(session))
+        client.set("other", "kept")
+        with open_writable_sessions(parse_url(cluster_url)) as writable:
+            assert writable.remove(sessions_of(cluster_url, "ann")) == 4
+            assert writable.erase_remains().places
+        assert list(client.scan_iter()) == [b"other"]

@@ -20,7 +20,9 @@ from tests.erase.value_canary import (
     THREAD,
     TWIN,
     ask,
+    config_of,
     erase,
+    graph_of,
     history,
     places_of,
     replaced,
@@ -71,6 +73,13 @@ def test_a_number_is_erased_at_its_place(harness: SqliteHarness) -> None:
     assert ckpt("-s", harness.url, "replay", THREAD).code == 0
 
 
+def test_a_number_in_a_list_is_erased_in_the_write_of_its_item(harness: SqliteHarness) -> None:
+    done = erase(harness.url, f"{THREAD}:sums[2].amount")
+    places = {(one["place"], one["path"]) for one in done["places"]}
+    assert places == {("value", "sums[2].amount"), ("write", "sums[1].amount")}
+    assert ckpt("-s", harness.url, "replay", THREAD).code == 0
+
+
 def test_a_dict_is_erased_with_all_that_is_in_it(harness: SqliteHarness) -> None:
     erase(harness.url, f"{THREAD}:card")
     assert places_of(harness.url, THREAD) == []
@@ -100,6 +109,13 @@ def test_what_cannot_be_erased_is_refused(
 ) -> None:
     with pytest.raises(error):
         erase(harness.url, f"{THREAD}:{value}")
+
+
+def test_a_name_of_the_graph_is_refused(harness: SqliteHarness) -> None:
+    with harness.saver() as saver:
+        graph_of(saver).update_state(config_of(THREAD, "x"), {"log": ["login"]}, as_node="note")
+    with pytest.raises(Refused, match="node"):
+        erase(harness.url, f"{THREAD}:log[2]")
 
 
 def test_nothing_is_written_if_the_thread_moved(
@@ -160,3 +176,11 @@ def test_the_command_needs_a_confirmation_and_tells_what_is_rewritten(
     assert operation.action == "erase"
     assert operation.cannot_undo
     assert SECRET not in str(operation)
+
+
+def test_redacted_plans_name_channels_only(harness: SqliteHarness) -> None:
+    done = erase(harness.url, f"{THREAD}:card.password", dry_run=True, redact=True)
+    assert {one["path"] for one in done["places"]} >= {"card", "messages", "user"}
+    assert places_of(harness.url, THREAD)
+    erase(harness.url, f"{THREAD}:card.password", redact=True)
+    assert places_of(harness.url, THREAD) == []

@@ -16,6 +16,7 @@ from ckpt_backends.erasing.erasure import MARKER, Erasure
 from ckpt_backends.errors import Refused
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
+from ckpt_cli.core.channels import state_values
 from ckpt_cli.core.state import read_body, read_metadata
 from ckpt_cli.core.values.paths import format_path
 from ckpt_cli.plans.erase_value import KEPT_WORDS
@@ -26,6 +27,7 @@ from tests.erase.value_canary import (
     ask,
     erase,
     history,
+    places_of,
     replaced,
     resumed,
     skeleton,
@@ -108,9 +110,7 @@ def targets_of(url: str) -> dict[str, tuple[str, str]]:
             for one in store.checkpoints(
                 key, checkpoint_ns="", checkpoint_ids=[thread.head or ""], body=True, values=True
             ):
-                values: dict[Value, Value] = {
-                    n: v for n, v in read_body(one).values.items() if n[:2] != "__"
-                }
+                values: dict[Value, Value] = dict(state_values(read_body(one)).items())
                 for path, text in texts_in(values, ()):
                     found.setdefault(key, (f"{key}:{format_path(path)}", text))
     return found
@@ -128,6 +128,7 @@ def check_erased(url: str) -> None:
         expected = [without_in_row(one, erasure) for one in before[thread]]
         assert contents(url, thread) == expected
         assert skeleton(url, thread) == ids[thread]
+        assert places_of(url, thread, text) == []
 
 
 @pytest.mark.parametrize(

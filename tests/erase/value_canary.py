@@ -29,6 +29,7 @@ class Leaky(TypedDict, total=False):
     messages: Annotated[list[AnyMessage], add_messages]
     card: dict[str, Any]
     pin: int
+    sums: Annotated[list[dict[str, int]], add]
     log: Annotated[list[str], add]
     answer: str
 
@@ -45,6 +46,7 @@ def graph_of(saver: Any) -> Any:
                 ToolMessage(f"logged in with {secret}", id="tool-1", tool_call_id="call-1"),
             ],
             "log": [f"login {secret}"],
+            "sums": [{"amount": 7}, {"amount": 4999}],
         }
 
     def ask(state: Leaky) -> Any:
@@ -89,6 +91,7 @@ def ask(harness: Harness, thread_id: str, secret: str, saver: Any = None) -> Non
                 "messages": [HumanMessage(f"my password is {secret}", id="human-1")],
                 "card": {"password": secret, "list": [secret, "other"]},
                 "pin": 4711,
+                "sums": [{"amount": 7}],
                 "log": ["start"],
             },
             config_of(thread_id, secret),

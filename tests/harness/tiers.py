@@ -43,13 +43,21 @@ OF_EACH_LAYOUT = frozenset(
 """The tests of changes that `-m engines` runs on every layout, since rows and keys differ. The
 others, such as those of locks and of plans, run with `-m slow` on what is not in `FAST`."""
 
-COUNTED = frozenset(
+PROVED_ON_SQLITE = frozenset(
     {
         "test_plan_and_report_equal_what_the_engine_counts",
+        "test_cells_of_other_types_end_with_a_clear_error",
         "test_an_erasure_tells_what_was_done_and_what_remains",
     }
 )
 """The tests of changes that take seconds on each engine. By default, they run on SQLite only."""
+LATER = {
+    "dynamodb": {
+        "test_each_command_does_what_its_cell_says",
+        "test_checkpoints_and_writes_of_many_threads_are_those_of_each",
+    }
+}
+"""By layout, the tests of a filled store that wait for `-m engines`: they send most requests."""
 
 TRAVELLING = {"postgres", "mysql", "mongodb", "langgraph-dev", "redis"}
 """One layout of each engine for time travel by default. SQLite has tests of its own."""
@@ -122,20 +130,22 @@ def is_proved_on_the_engine(item: pytest.Item) -> bool:
     return getattr(item, "originalname", item.name) not in OF_EACH_LAYOUT
 
 
-def is_proved_on_sqlite(item: pytest.Item) -> bool:
-    """Return whether a test waits for `-m engines`, because it runs on SQLite by default."""
+def waits_for_engines(item: pytest.Item) -> bool:
+    """Return whether a test that is fast on SQLite waits for `-m engines` on its layout."""
     given = getattr(item, "callspec", None)
-    kind = given.params.get("empty_store") if given is not None else None
-    if kind is None or kind.name == "sqlite":
-        return False
-    return getattr(item, "originalname", item.name) in COUNTED
+    params = given.params if given is not None else {}
+    name = getattr(item, "originalname", item.name)
+    filled, empty = params.get("filled"), params.get("empty_store")
+    if filled is not None:
+        return name in LATER.get(filled.kind.name, ())
+    return empty is not None and empty.name != "sqlite" and name in PROVED_ON_SQLITE
 
 
 def travels(kinds: Iterable[type[Harness]], names: Sequence[str], *, every: bool) -> list[Any]:
     """Return parameters of a layout and a scenario, with the marks of their tiers.
 
-    By default, two kinds of threads are tested on one layout of each engine. With `-m engines`,
-    more kinds are tested on these, and the two on the other layouts.
+    By default, a thread with a stateful subgraph is tested on one layout of each engine. With
+    `-m engines`, more kinds are tested on these, and that one on the other layouts.
     """
     return [
         pytest.param(
@@ -155,7 +165,7 @@ def _mark_of_travel(layout: str, name: str, *, is_undone: bool) -> Any:
     if layout in FEWEST:
         chosen = "linear" if is_undone else "subgraph-stateful"
         return pytest.mark.engines if name == chosen else pytest.mark.slow
-    if name in {"linear", "subgraph-stateful"}:
+    if name == "subgraph-stateful":
         return () if layout in TRAVELLING else pytest.mark.engines
-    is_chosen = name in {*FEW, "command-input", 'o\'brien "x"'}
+    is_chosen = name in {*FEW, "command-input", 'o\'brien "x"'} - {"linear"}
     return pytest.mark.engines if layout in TRAVELLING and is_chosen else pytest.mark.slow

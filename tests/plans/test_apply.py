@@ -218,6 +218,28 @@ def test_a_copied_thread_is_compared_row_by_row(sample: Path, plan: Path) -> Non
     assert sample.read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["erase", KYOTO], ["erase", "--value", f"{KYOTO}:messages[0].content"]],
+    ids=["thread", "value"],
+)
+def test_an_erasure_is_carried_out_once_and_not_if_the_thread_moved(
+    sample: Path, plan: Path, words: Words
+) -> None:
+    save(sample, plan, words)
+    assert ckpt("-s", sample, "rollback", KYOTO, "--steps", "1", "--yes").code == 0
+    before = rows(sample)
+    assert ckpt("-s", sample, "apply", plan, "--yes").code == 6
+    assert rows(sample) == before
+    save(sample, plan, words)
+    done = ckpt("-s", sample, "apply", plan, "--yes")
+    assert done.code in {0, 7}, done.err
+    after = rows(sample)
+    assert after != before
+    assert ckpt("-s", sample, "apply", plan, "--yes").code == 6
+    assert rows(sample) == after
+
+
 def test_a_question_is_asked_and_its_answer_counts(
     sample: Path, plan: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

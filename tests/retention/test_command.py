@@ -17,6 +17,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from ckpt_backends.postgres import catalog
 from ckpt_cli.core.retention.purge_plan import PurgeSums, RemovalSum
 from ckpt_cli.render.purge import question
 from tests.backends.agent import fill, graph_of, saver_of
@@ -321,7 +322,10 @@ def test_a_role_without_rights_is_told_what_it_needs(postgres_server: Server) ->
         assert left > 0
 
 
-def test_a_locked_table_is_waited_for_and_then_left(postgres_server: Server) -> None:
+def test_a_locked_table_is_waited_for_and_then_left(
+    postgres_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog, "_LOCK_TIMEOUT", "200ms")
     with postgres_database(postgres_server) as url:
         fill(url, "a")
         with psycopg.connect(url) as holder:

@@ -20,6 +20,7 @@ from ckpt_backends.changes.bundle import check_bundle
 from ckpt_backends.changes.removal import GONE
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import StoreChanged, Unreadable, Unsupported
+from ckpt_backends.mongodb.engine import removing
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
@@ -223,7 +224,10 @@ def test_a_transaction_that_the_server_ended_leaves_all_as_it_was(
     assert place.documents() == {}
 
 
-def test_a_lock_of_others_is_waited_for_and_then_left(place: Place) -> None:
+def test_a_lock_of_others_is_waited_for_and_then_left(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removing, "_SECONDS", 0.2)
     place.fill("a")
     before = place.documents()
     with place.client.start_session() as session:

@@ -62,7 +62,7 @@ def credentials(seed: int = 0) -> dict[str, str]:
         "jwt": f"{encoded({'alg': 'HS256', 'typ': 'JWT'})}.{encoded({'sub': some(12)})}.{some(43)}",
         "private-key": "-----BEGIN RSA PRIV"
         + f"ATE KEY-----\n{lines}\n-----END RSA PRIVATE KEY-----",
-        "artifactory-token": "AK" + f"C{some(60)}",
+        "artifactory-token": "AK" + f"C{some(70)}",
     }
 
 

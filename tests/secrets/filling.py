@@ -27,6 +27,16 @@ class Leaky(TypedDict, total=False):
 
 
 def fill(path: Path, planted: dict[str, Any]) -> None:
+    """Fill a SQLite file with a thread, and with an item of long-term memory."""
+    with closing(sqlite3.connect(path, check_same_thread=False)) as db:
+        run(SqliteSaver(db), planted)
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as db:
+        store = SqliteStore(db)
+        store.setup()
+        store.put(("users", "anna"), "profile", planted["item"])
+
+
+def run(saver: Any, planted: dict[str, Any], **options: Any) -> None:
     """Run a graph that puts what is planted where agents put it, and stops at a question."""
 
     def connect(_: Leaky) -> Leaky:
@@ -46,7 +56,7 @@ def fill(path: Path, planted: dict[str, Any]) -> None:
     def ask(_: Leaky) -> Leaky:
         return {"asked": interrupt({"draft": planted["question"]})}
 
-    graph = StateGraph(Leaky)
+    graph: Any = StateGraph(Leaky)
     graph.add_node("connect", connect)
     graph.add_node("use", use)
     graph.add_node("ask", ask)
@@ -54,17 +64,8 @@ def fill(path: Path, planted: dict[str, Any]) -> None:
     graph.add_edge("connect", "use")
     graph.add_edge("use", "ask")
     graph.add_edge("ask", END)
-    with closing(sqlite3.connect(path, check_same_thread=False)) as db:
-        app = graph.compile(checkpointer=SqliteSaver(db))
-        app.invoke(
-            {"messages": [HumanMessage(planted["input"], id="m-human")]},
-            {"configurable": {"thread_id": THREAD}, "metadata": {"session": planted["metadata"]}},
-        )
-        app.invoke(
-            {"messages": [HumanMessage("hello", id="m-1")]},
-            {"configurable": {"thread_id": "harmless"}, "metadata": {"user": "anna"}},
-        ) if planted.get("harmless") else None
-    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as db:
-        store = SqliteStore(db)
-        store.setup()
-        store.put(("users", "anna"), "profile", planted["item"])
+    graph.compile(checkpointer=saver).invoke(
+        {"messages": [HumanMessage(planted["input"], id="m-human")]},
+        {"configurable": {"thread_id": THREAD}, "metadata": {"session": planted["metadata"]}},
+        **options,
+    )

@@ -19,6 +19,8 @@ from tests.support import ckpt, first_now
 LONG = (256 << 20) + 1
 MEMORY = 150 << 20
 """Bytes that a run may take."""
+UNSAFE = "PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF;"
+"""Files of hundreds of megabytes are not waited for until they are on the disk."""
 BODY = {"v": 4, "channel_values": {"n": 1}, "channel_versions": {"n": "1", "big": "1"}}
 PROGRAM = """
 import sys
@@ -34,7 +36,7 @@ sys.exit(code)
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("oversize") / "store.db"
     with closing(sqlite3.connect(path)) as db:
-        db.executescript(DDL)
+        db.executescript(UNSAFE + DDL)
         row = "INSERT INTO checkpoints VALUES (?, '', ?, NULL, 'msgpack', {body}, '{{}}')"
         db.execute(row.format(body=f"zeroblob({LONG})"), ["long body", ORDINARY_ID])
         db.execute(row.format(body="?"), ["long write", ORDINARY_ID, packb(BODY)])
@@ -74,7 +76,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("large") / "store.db"
     parent = None
     with closing(sqlite3.connect(path)) as db:
-        db.executescript(DDL)
+        db.executescript(UNSAFE + DDL)
         for n in range(50):
             checkpoint_id = f"1f0a0000-0000-6000-8{n:03x}-000000000000"
             values = {"big": bytes([n]) * (6_000_000 if n else 1), "n": n}

@@ -136,6 +136,7 @@ LINES: dict[str, list[list[str]]] = {
     "ops": [["list"], ["show", "nothing"], ["undo", "--dry-run"], ["redo", "--dry-run"]],
     "copy": [["--all", "--to", one, "--create", "--dry-run"] for one in ("new.db", "new/")],
     "rekey": [["--all", "--decrypt", "--aes-key-file", str(KEY), "--dry-run"]],
+    "secrets": [[], [THREAD], ["--jobs", "2"], ["--kinds"]],
     "doctor": [[], [THREAD], ["--deep"], [THREAD, "--deep", "--strict"]],
     "repair": [
         *([kind, THREAD, "--dry-run"] for kind in ("messages", "values", "writes")),

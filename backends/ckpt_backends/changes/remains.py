@@ -17,7 +17,7 @@ class Remaining:
     """Without an id of a thread or a user: `write-ahead log of the server`."""
     reason: str
     is_reachable: bool = False
-    """Whether a later run, or one with `rewrite`, can erase it."""
+    """Whether a later run, or one with `rewrite`, can erase it; False if a right is missing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from ckpt_backends.codec.limits import DEFAULT_LIMITS
 from ckpt_backends.codec.msgpack.cursor import (
     ARRAY,
     BIN,
@@ -13,10 +12,8 @@ from ckpt_backends.codec.msgpack.cursor import (
     READ_EXT,
     SCALAR,
     STR,
-    depth_bound,
     end_of,
     read_header,
-    skip,
 )
 from ckpt_backends.codec.msgpack.lossless import pack_lossless, unpack_lossless
 from ckpt_backends.erasing.changes import ChangedPlaces, Keys, Spot
@@ -35,13 +32,11 @@ _SENDS = frozenset({"langgraph.types", "langgraph.constants"})
 def erased_msgpack(data: bytes, erasure: Erasure, spot: Spot, changed: ChangedPlaces) -> bytes:
     """The value without what is erased; the same object if nothing is.
 
-    Raises ValueError and `PastLimit` if it is damaged or nested too deeply.
+    Raises ValueError if it is damaged, and RecursionError if a hit is nested too deeply.
     """
     hits = erasure.hits(data)
     if not hits and not spot.scalars:
         return data
-    if depth_bound(data) > DEFAULT_LIMITS.depth:
-        skip(data, 0, DEFAULT_LIMITS)
     made, end = _Editor(data, erasure, hits, changed).value(0, spot)
     if end != len(data):
         raise ValueError("bytes behind the end")

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from ckpt_backends.codec.values import CHANNELS
 from ckpt_backends.erasing.erasure import Step
 
+EDGES = ("branch:", "join:", "start:")
+"""How the names of channels begin that LangGraph makes for the edges of a graph."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -19,8 +22,13 @@ class Shape:
     """The shape of all other entries; None if they are kept."""
     keeps_keys: bool = True
 
+    keeps_edges: bool = False
+    """Whether entries are kept that are named as edges of a graph: their values name nodes."""
+
     def of(self, step: Step) -> Shape | None:
         """The shape of an entry; None if it is kept."""
+        if self.keeps_edges and isinstance(step, str) and step.startswith(EDGES):
+            return None
         return self.entries.get(step, self.others)
 
 
@@ -30,10 +38,10 @@ object.__setattr__(ANY, "others", ANY)
 object.__setattr__(ANY, "keeps_keys", False)
 
 NAMED = Shape(others=ANY)
-"""The values of channels or of an object's fields, whose names are kept."""
+"""The values of an object's fields, whose names are kept."""
 SENDS = Shape(others=ANY)
 """Sends in a body: a list or, up to langgraph-checkpoint-postgres 1.0.4, a type and base64."""
-BODY = Shape({CHANNELS: NAMED, "pending_sends": SENDS})
+BODY = Shape({CHANNELS: Shape(others=ANY, keeps_edges=True), "pending_sends": SENDS})
 METADATA = Shape(
     dict.fromkeys(
         (

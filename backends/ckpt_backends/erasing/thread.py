@@ -11,11 +11,12 @@ from ckpt_backends.changes.rows import Row
 from ckpt_backends.codec.values import CHANNELS
 from ckpt_backends.encryption import NO_KEY, is_encrypted
 from ckpt_backends.erasing.changes import ChangedPlaces, Spot
-from ckpt_backends.erasing.erasure import ANY_STEP, Erasure, ScalarPlace, Step, Steps
-from ckpt_backends.erasing.shapes import ANY, BODY, METADATA, Shape
-from ckpt_backends.erasing.stored import RowRewrite, PlacedValue, ValueKind
+from ckpt_backends.erasing.erasure import ANY_STEP, Erasure, ScalarPlace, Steps
+from ckpt_backends.erasing.shapes import ANY, BODY, EDGES, METADATA, Shape
+from ckpt_backends.erasing.stored import PlacedValue, RowRewrite, ValueKind
 from ckpt_backends.erasing.values import erased_value
 from ckpt_backends.model import TypedBytes
+from ckpt_backends.transfer.digests import stored_digest
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.transfer.parts import (
     CheckpointPart,
@@ -23,13 +24,14 @@ from ckpt_backends.transfer.parts import (
     PartRewrite,
     ValuePart,
     WritePart,
-    part_key,
 )
 from ckpt_backends.transfer.routes import parts_of_rows, row_editor
 from ckpt_backends.transfer.sealing import WithKeys, place_of
 
 _WHOLE, _METADATA = "checkpoint", "metadata"
 _NODE_WRITES = "writes"
+_WRITTEN = 2
+"""The index of the value in a write of a whole task."""
 _INPUT = "__start__"
 """The channel whose value is a dict of the input of each channel."""
 _SHAPES: dict[ValueKind, Shape] = {
@@ -38,8 +40,10 @@ _SHAPES: dict[ValueKind, Shape] = {
     ValueKind.WHOLE: Shape({_WHOLE: BODY, _METADATA: METADATA}),
     ValueKind.VALUE: ANY,
     ValueKind.WRITE: ANY,
-    ValueKind.WHOLE_WRITE: Shape({2: ANY}),
+    ValueKind.WHOLE_WRITE: Shape({_WRITTEN: ANY}),
 }
+
+_OF_CHECKPOINT = frozenset({ValueKind.BODY, ValueKind.METADATA, ValueKind.WHOLE})
 
 Rewrite = RowRewrite | PartRewrite
 
@@ -66,15 +70,14 @@ class ErasureCounts:
     places: Counter[ChangedPath] = field(default_factory=Counter)
     """With the number of checkpoints, writes or values that have it."""
 
-    def add(self, kind: ValueKind, channel: str, steps: Iterable[Steps]) -> None:
-        """Count one changed value."""
-        if kind in (ValueKind.BODY, ValueKind.METADATA, ValueKind.WHOLE):
+    def add(self, kind: ValueKind) -> None:
+        """Count one changed checkpoint, write or value."""
+        if kind in _OF_CHECKPOINT:
             self.checkpoints += 1
         elif kind is ValueKind.VALUE:
             self.values += 1
         else:
             self.writes += 1
-        self.places.update({_place(kind, channel, one) for one in steps})
 
 
 def _place(kind: ValueKind, channel: str, steps: Steps) -> ChangedPath:
@@ -113,32 +116,32 @@ class ThreadEraser:
         edit = row_editor(self._layout)
         if edit is None:
             for part in parts_of_rows(self._layout, rows):
-                self._add(repr(part_key(part)) + repr(part))
+                self._add(stored_digest(part))
                 made = self._part(part)
                 if made is not part:
                     self._count()
                     yield PartRewrite(part, made)
             return
         for row in rows:
-            cells = {name: cell for name, cell in row.cells.items() if name != "expires_at"}
-            self._add(row.table + repr(sorted(cells.items())))
+            self._add(_row_digest(row))
             new = edit(self._layout, row, self.erased)
             if new is not row:
                 self._count()
                 yield RowRewrite(row, new)
 
-    def _add(self, told: str) -> None:
+    def _add(self, digest: bytes) -> None:
         self.rows += 1
-        found = sha256(told.encode("utf-8", "surrogatepass")).digest()
-        self._sum = (self._sum + int.from_bytes(found, "big")) % (1 << 256)
+        self._sum = (self._sum + int.from_bytes(digest, "big")) % (1 << 256)
 
     def _count(self) -> None:
-        """Count the changes of one row: a checkpoint counts once."""
-        kinds = [kind for kind, _, _ in self._found]
-        for number, (kind, channel, changed) in enumerate(self._found):
-            self.counts.add(kind, channel, changed.steps)
-            if kind is ValueKind.METADATA and ValueKind.BODY in kinds[:number]:
-                self.counts.checkpoints -= 1
+        """Count the changes of one row: body and metadata are one checkpoint."""
+        has_checkpoint = False
+        for kind, channel, changed in self._found:
+            is_checkpoint = kind in _OF_CHECKPOINT
+            if not (is_checkpoint and has_checkpoint):
+                self.counts.add(kind)
+            has_checkpoint |= is_checkpoint
+            self.counts.places.update({_place(kind, channel, one) for one in changed.steps})
         self._found.clear()
 
     def _part(self, part: Part) -> Part:
@@ -170,7 +173,7 @@ class ThreadEraser:
 
         Raises `CannotHold` for a value that cannot be read or that no key opens.
         """
-        if stored.value.type == "empty":
+        if stored.value.type == "empty" or stored.channel.startswith(EDGES):
             return stored.value
         if stored.value.type == "bson" and b"+aes\0" in stored.value.data:
             return self._encrypted_leaves(stored)
@@ -222,30 +225,62 @@ class ThreadEraser:
         if stored.kind is ValueKind.BODY:
             return Spot(shape, (), self._below((CHANNELS,)))
         if stored.kind is ValueKind.WHOLE:
-            in_metadata = self._below((_METADATA, _NODE_WRITES, ANY_STEP))
+            in_metadata = self._written((_METADATA, _NODE_WRITES, ANY_STEP))
             return Spot(shape, (), (*self._below((_WHOLE, CHANNELS)), *in_metadata))
         if stored.kind is ValueKind.METADATA:
             # Up to LangGraph 0.5, metadata have what each node wrote.
-            return Spot(shape, (), self._below((_NODE_WRITES, ANY_STEP)))
-        before: tuple[Step, ...] = (2,) if stored.kind is ValueKind.WHOLE_WRITE else ()
-        scalars = [
-            ScalarPlace((*before, *one.steps[1:]), one.value)
-            for one in self._erasure.scalars
-            if one.steps[0] == stored.channel
-        ]
+            return Spot(shape, (), tuple(self._written((_NODE_WRITES, ANY_STEP))))
+        before: Steps = (_WRITTEN,) if stored.kind is ValueKind.WHOLE_WRITE else ()
         if stored.channel == _INPUT:
+            scalars = self._written(before)
+        elif stored.kind is ValueKind.VALUE:
             scalars = [
-                ScalarPlace((*before, *one.steps), one.value) for one in self._erasure.scalars
+                ScalarPlace(one.steps[1:], one.value)
+                for one in self._erasure.scalars
+                if one.steps[0] == stored.channel
+            ]
+        else:
+            scalars = [
+                ScalarPlace((*before, *steps), one.value)
+                for one in self._erasure.scalars
+                if one.steps[0] == stored.channel
+                for steps in _in_writes(one.steps[1:])
             ]
         return Spot(shape, () if before else (stored.channel,), tuple(scalars))
 
     def _below(self, before: Steps) -> tuple[ScalarPlace, ...]:
-        """The places below the values of channels, and the same in the input."""
-        return tuple(
-            ScalarPlace((*before, *inner, *one.steps), one.value)
+        """The places below the values of channels, and those in the input."""
+        own = [ScalarPlace((*before, *one.steps), one.value) for one in self._erasure.scalars]
+        return (*own, *self._written((*before, _INPUT)))
+
+    def _written(self, before: Steps) -> list[ScalarPlace]:
+        """The places in a dict of what was written to each channel."""
+        return [
+            ScalarPlace((*before, one.steps[0], *steps), one.value)
             for one in self._erasure.scalars
-            for inner in ((), (_INPUT,))
-        )
+            for steps in _in_writes(one.steps[1:])
+        ]
+
+
+def _in_writes(steps: Steps) -> list[Steps]:
+    """The steps, behind the channel, of the same value in a write.
+
+    A write to a list has the new items only, or a single one.
+    """
+    if steps and isinstance(steps[0], int):
+        return [(ANY_STEP, *steps[1:]), steps[1:]]
+    return [steps]
+
+
+def _row_digest(row: Row) -> bytes:
+    """The digest of a row without its time of expiry."""
+    found = sha256(row.table.encode())
+    for name, cell in row.cells.items():
+        if name != "expires_at":
+            data = cell if isinstance(cell, bytes) else repr(cell).encode("utf-8", "surrogatepass")
+            found.update(f"\0{name}\0{len(data)}\0".encode("utf-8", "surrogatepass"))
+            found.update(data)
+    return found.digest()
 
 
 def _named(stored: PlacedValue) -> str:

@@ -29,28 +29,31 @@ class OldFiles(Closing):
     """Files that are about to be replaced or deleted, held open to overwrite them later."""
 
     def __init__(self) -> None:
-        self._held: dict[int, Path] = {}
-        """The path of each file by its descriptor."""
+        self._held: dict[int, tuple[Path, str]] = {}
+        """The path and the label of each file by its descriptor."""
         self._done: dict[str, None] = {}
         self._places: dict[Remaining, None] = {}
 
-    def hold(self, path: Path) -> None:
-        """Open a file before it is replaced or deleted. One that cannot be opened remains."""
+    def hold(self, path: Path, label: str) -> None:
+        """Open a file before it is replaced or deleted. One that cannot be opened remains.
+
+        `label` says in a receipt what the file is, without an id.
+        """
         try:
-            self._held[_opened(path)] = path
+            self._held[_opened(path)] = path, label
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
-            self._places[_remaining(path.name, f"it cannot be overwritten: {reason}")] = None
+            self._places[_remaining(label, f"it cannot be overwritten: {reason}")] = None
 
     def overwrite(self) -> None:
         """Overwrite the held files that were replaced or deleted, and let go of all."""
-        for handle, path in self._held.items():
+        for handle, (path, label) in self._held.items():
             if _is_at(handle, path):
                 continue
             if reason := _overwritten(handle):
-                self._places[_remaining(path.name, reason)] = None
+                self._places[_remaining(label, reason)] = None
             else:
-                self._done[f"overwrite '{path.name}'"] = None
+                self._done[f"overwrite {label}"] = None
         self.close()
 
     def remains(self) -> Remains:
@@ -64,11 +67,12 @@ class OldFiles(Closing):
             os.close(self._held.popitem()[0])
 
 
-def overwrite_and_remove(path: Path) -> tuple[Remaining, ...]:
+def overwrite_and_remove(path: Path, label: str = "a removed file") -> tuple[Remaining, ...]:
     """Overwrite a file with zeros, wait until they are on disk, and delete it.
 
-    A file with several names is only deleted under this one. No link is followed. Raises `OSError`,
-    and `StoreUnavailable` if it is not a regular file.
+    `label` says in a receipt what the file is, without an id. A file with several names is only
+    deleted under this one. No link is followed. Raises `OSError`, and `StoreUnavailable` if it is
+    not a regular file.
     """
     handle = _opened(path)
     try:
@@ -82,7 +86,7 @@ def overwrite_and_remove(path: Path) -> tuple[Remaining, ...]:
     finally:
         os.close(handle)
     sync_folder(path.parent)
-    return (_remaining(path.name, _named(others)),) if others else ()
+    return (_remaining(label, _named(others)),) if others else ()
 
 
 def _opened(path: Path) -> int:
@@ -148,5 +152,5 @@ def _named(number: int) -> str:
     return f"the file has {names} (hard links), so it was not overwritten"
 
 
-def _remaining(name: str, reason: str) -> Remaining:
-    return Remaining(f"old contents of '{name}'", reason)
+def _remaining(label: str, reason: str) -> Remaining:
+    return Remaining(f"old contents of {label}", reason)

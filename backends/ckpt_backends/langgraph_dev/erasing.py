@@ -24,7 +24,7 @@ def remains_of(folder: Path, old: OldFiles, note: str) -> Remains:
     for name in NAMES:
         unfinished = folder / f"{name}.tmp"
         try:
-            places += overwrite_and_remove(unfinished)
+            places += overwrite_and_remove(unfinished, f"'{unfinished.name}'")
         except FileNotFoundError:
             continue
         except OSError as error:

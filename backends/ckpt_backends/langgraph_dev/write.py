@@ -162,7 +162,7 @@ class WritableDevStore(BaseWritableStore):
                 self._old.overwrite()
             for name, part in made.items():
                 if self._old is not None and (self._folder / name).exists():
-                    self._old.hold(self._folder / name)
+                    self._old.hold(self._folder / name, f"'{name}'")
                 os.replace(part, self._folder / name)
         sync_folder(self._folder)
 

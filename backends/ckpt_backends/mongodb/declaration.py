@@ -41,6 +41,7 @@ BACKEND = Backend(
         ),
     },
     parts="ckpt_backends.mongodb.parts:parts_of",
+    edits="ckpt_backends.mongodb.editing:edited_row",
     creates={Language.PYTHON: "mongodb", Language.JAVASCRIPT: "mongodb-js"},
     create="ckpt_backends.mongodb.creating:create",
     memory="ckpt_backends.mongodb.opening:open_memory",

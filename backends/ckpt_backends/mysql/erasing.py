@@ -6,16 +6,25 @@ the table to a new file.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import pymysql
 
 from ckpt_backends.changes.remains import BACKUPS, FREED_BLOCKS, Progress, Remaining, Remains
-from ckpt_backends.mysql.connect import DENIED, UNSUPPORTED, MySQLConnection, Row, server_words
+from ckpt_backends.mysql.connect import (
+    DENIED,
+    UNSUPPORTED,
+    MySQLConnection,
+    Row,
+    code_of,
+    server_words,
+)
 from ckpt_backends.url import StoreUrl
 
 _UNKNOWN = UNSUPPORTED | DENIED | {1109, 1146}
 """What servers answer that do not support or permit a query, or lack its table."""
+_QUOTED = re.compile("'[^']*'")
 _FREE_SPACE = Remaining(
     "free space in tables and indexes",
     "InnoDB frees the space of removed rows later, and overwrites it when it reuses it",
@@ -47,23 +56,21 @@ def erase_remains(
     for table in tables if rewrite else ():
         statement = f"OPTIMIZE TABLE {table}"
         progress(statement)
-        why = _refusal(connection, url, statement)
+        try:
+            answers = connection.alone(statement)
+            why = next((text for *_, kind, text in answers if kind.lower() == "error"), "")
+            is_denied = False
+        except pymysql.Error as error:
+            if connection.is_lost:
+                raise
+            why, is_denied = server_words(error, url), code_of(error) in DENIED
         if why:
-            places.append(Remaining(f"table {table}", why, is_reachable=True))
+            # The server may quote a key.
+            why = _QUOTED.sub("'...'", why)
+            places.append(Remaining(f"table {table}", why, is_reachable=not is_denied))
         else:
             done.append(statement)
     return Remains(tuple(done), (*places, *_elsewhere(connection), FREED_BLOCKS, BACKUPS))
-
-
-def _refusal(connection: MySQLConnection, url: StoreUrl, statement: str) -> str:
-    """Run a statement that answers with messages. Returns why it failed, or `''`."""
-    try:
-        answers = connection.alone(statement)
-    except pymysql.Error as error:
-        if connection.is_lost:
-            raise
-        return server_words(error, url)
-    return next((str(text) for *_, kind, text in answers if str(kind).lower() == "error"), "")
 
 
 def _elsewhere(connection: MySQLConnection) -> Iterator[Remaining]:

@@ -66,7 +66,7 @@ def erase_remains(
             continue
         refusal = _refusal(notices)
         if refusal:
-            places.append(Remaining(f"table {table}", refusal, is_reachable=True))
+            places.append(Remaining(f"table {table}", refusal))
         else:
             done.append(statement)
             if why := _still_seen(notices):

@@ -21,8 +21,6 @@ _SHORT = 64
 """Longer texts are remembered by their hash."""
 _MOST_KNOWN, _MOST_SPANS = 100_000, 100
 """Number of texts that are remembered, and of credentials in each."""
-_EDGES = " \t\r\n\"'=:"
-"""Some patterns of detect-secrets match what is around a secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +115,9 @@ def _place(match: Any, shortest: int) -> tuple[int, int]:
     """Return where the secret of a match is."""
     spans = [match.span(number) for number in range(1, match.re.groups + 1)]
     start, end = max(spans, key=lambda one: one[1] - one[0], default=(0, 0))
-    if end - start >= shortest:
-        return int(start), int(end)
-    start, end = match.span()
-    text = match.group()
-    before = len(text) - len(text.lstrip(_EDGES))
-    return start + before, end - (len(text) - len(text.rstrip(_EDGES)))
+    if end - start < shortest:
+        start, end = match.span()
+    return int(start), int(end)
 
 
 def _apart(found: Iterable[SecretSpan]) -> tuple[SecretSpan, ...]:

@@ -14,8 +14,8 @@ from ckpt_cli.core.values.paths import Path
 
 MASK = "***"
 """Printed in place of a secret."""
-_MOST_KNOWN_TEXT = 16 << 20
-"""Characters in the objects whose credentials are remembered."""
+_MOST_KNOWN, _NODE = 16 << 20, 64
+"""Characters in the objects whose credentials are remembered; a node counts as this many."""
 _NAMING = ("name", "key", "header")
 """Fields whose text names what the field `value` beside them holds."""
 
@@ -38,13 +38,13 @@ class ScannedValue:
     parts: list[SecretPart]
     is_whole: bool = True
     """Whether the whole value could be decoded."""
-    length: int = 0
-    """Characters that were searched."""
+    size: int = _NODE
+    """Characters that were searched, and something for each node."""
 
     def add(self, other: ScannedValue, step: Path) -> None:
         """Add what was found at a step below."""
         self.is_whole &= other.is_whole
-        self.length += other.length
+        self.size += other.size
         if other.parts:
             self.parts += (
                 one if not step else replace(one, path=(*step, *one.path)) for one in other.parts
@@ -61,7 +61,7 @@ class Scanner:
     def __init__(self) -> None:
         self._rules = TextRules([*RULES, *library_rules()])
         self._known: dict[int, tuple[Tagged, ScannedValue]] = {}
-        self._known_text = 0
+        self._known_size = 0
 
     @property
     def stopped(self) -> int:
@@ -76,10 +76,10 @@ class Scanner:
         """Return the credentials in a value, and whether all of it could be decoded."""
         match value:
             case str():
-                return ScannedValue(self._in_text(value, key), length=len(value))
+                return ScannedValue(self._in_text(value, key), size=_NODE + len(value))
             case bytes():
                 text = value.decode("latin-1")
-                return ScannedValue(self._in_text(text, None), length=len(text))
+                return ScannedValue(self._in_text(text, None), size=_NODE + len(text))
             case Tagged():
                 return self._in_object(value, key)
             case Cut():
@@ -113,10 +113,10 @@ class Scanner:
         if known is not None:
             return known[1]
         found = self.scan(value.payload)
-        self._known_text += found.length
-        if self._known_text > _MOST_KNOWN_TEXT:
+        self._known_size += found.size
+        if self._known_size > _MOST_KNOWN:
             self._known.clear()
-            self._known_text = found.length
+            self._known_size = found.size
         self._known[id(value)] = value, found
         return found
 

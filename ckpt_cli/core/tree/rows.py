@@ -63,6 +63,8 @@ class StepDetails:
     answered: int = 0
     errors: tuple[str, ...] = ()
     forked_from: str | None = None
+    change: str = ""
+    """The operation of `ckpt` that added it, with its reason."""
     problem: str | None = None
 
 

@@ -23,7 +23,7 @@ class MissingParents:
         self._chains = DeltaChains()
         self._ids: Collection[str] = ()
         # The saver of a layout that is only read may have lost checkpoints itself.
-        self._proves = Capability.ADDING in reader.store.describe().capabilities
+        self._proves = Capability.ADDING in reader.capabilities
 
     def at(self, seen: SeenCheckpoint) -> Iterator[Finding]:
         """Yield what a checkpoint lacks because its parent, or an ancestor, is missing."""

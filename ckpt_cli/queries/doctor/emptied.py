@@ -33,7 +33,7 @@ class EmptiedMessages:
         """Findings, each with the parent of the checkpoint."""
         self._updates: Counter[CheckpointKey] = Counter()
         """The number of updates by the checkpoint that was updated."""
-        self._has_writes = Capability.WRITES in reader.store.describe().capabilities
+        self._has_writes = Capability.WRITES in reader.capabilities
 
     def at(self, seen: SeenCheckpoint) -> None:
         """Note the channels of messages that a checkpoint emptied."""

@@ -149,15 +149,15 @@ class TreeWording:
         return marks
 
     def remarks(self, row: StepRow) -> list[Span]:
-        """Return questions, errors and problems, one line each, without those shown by a call
-        below.
+        """Return the operation that added the checkpoint, questions, errors and problems, one line
+        each, without those shown by a call below.
 
         LangGraph stores a question and an error of a subgraph at every level.
         """
         glyphs = self.glyphs
         node = self.node(row.key)
         below = Counter(self._asked_below.get(row.key, ()))
-        lines: list[Span] = []
+        lines: list[Span] = [(safe_text(node.change), "dim")] if node.change else []
         for sign, texts, style in _signed(node, glyphs):
             for text in texts:
                 if below[text] > 0:

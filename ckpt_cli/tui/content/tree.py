@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.tree.rows import CallRow, FoldRow, Key, SectionRow, StepRow
 from ckpt_cli.core.tree.rows import Row as TreeRow
+from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.queries.tree import Tree, read_tree
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.tree.lines import drawn_rows
 from ckpt_cli.render.values.one_line import summary
+from ckpt_cli.threads.opening import Opening
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.tui.content.checkpoint import Clock
 
@@ -41,13 +43,21 @@ class TreePicture:
 
 
 def read_thread_tree(
-    store: Store, thread_id: str, ns: str | None, *, unfold: bool, nest: bool, keep: Key | None
+    store: Store,
+    opening: Opening,
+    thread_id: str,
+    ns: str | None,
+    *,
+    unfold: bool,
+    nest: bool,
+    keep: Key | None,
 ) -> Tree:
     """Return the tree of a thread, or of one namespace of it. Raises `NotFound`."""
     return read_tree(
         ThreadReader(store, thread_id),
         ns,
         lambda value: summary(value, _QUESTION_WIDTH),
+        ThreadOperations(opening, thread_id),
         nest=nest,
         unfold=unfold,
         keep=keep,

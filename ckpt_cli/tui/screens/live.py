@@ -224,6 +224,7 @@ class LiveScreen(StoreScreen[None]):
             view.thread_id, view.ns, view.tree = thread.thread_id, None, None
         question = partial(
             read_thread_tree,
+            opening=self.context.opening,
             thread_id=thread.thread_id,
             ns=view.ns,
             unfold=view.unfold,

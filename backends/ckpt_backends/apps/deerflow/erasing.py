@@ -99,7 +99,7 @@ class DeerFlowErasure:
 
     def _remove(self, read: Iterable[replace_file.Snapshot]) -> Iterator[replace_file.Snapshot]:
         for one in read:
-            replace_file.replace_or_remove(one, None, self.old)
+            replace_file.replace_or_remove(one, None, self.old, "Markdown facts")
             yield one
 
     def _forget(
@@ -181,15 +181,16 @@ def _check_finished(folder: Path) -> None:
 
 def _removed(left: Path) -> tuple[Remaining, ...]:
     """Overwrite and remove a file that a killed DeerFlow left."""
+    place = "unfinished files of DeerFlow (.tmp)"
     try:
         if time.time() - left.lstat().st_mtime < _WRITING_SECONDS:
-            return (Remaining(f"'{left.name}'", "it may be in use", is_reachable=True),)
-        return overwrite_and_remove(left)
+            return (Remaining(place, "they may be in use", is_reachable=True),)
+        return overwrite_and_remove(left, place)
     except FileNotFoundError:
         return ()
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        return (Remaining(f"'{left.name}'", reason, is_reachable=True),)
+        return (Remaining(place, reason, is_reachable=True),)
 
 
 def _beside(base: Path, folders: Sequence[Path]) -> Iterator[Remaining]:

@@ -52,7 +52,7 @@ def _rewritten(path: Path, change: Callable[[Any], Any], old: OldFiles) -> Itera
         return
     if left != data:
         text = json.dumps(left, ensure_ascii=False, indent=2).encode("utf-8", "surrogatepass")
-        replace_file.replace_or_remove(before, text if left else None, old)
+        replace_file.replace_or_remove(before, text if left else None, old, f"'{path.name}'")
 
 
 def _usage_without(usage: dict[str, Any], ids: Collection[str]) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def put(
         try:
             for file, new in zip(opened, made, strict=True):
                 if old is not None:
-                    old.hold(file.before.path)
+                    old.hold(file.before.path, f"'{file.before.path.name}'")
                 new.put()
                 placed.append(new)
         except CkptError:

@@ -113,12 +113,12 @@ class Replacement:
             self._file.close()
 
 
-def replace_or_remove(before: Snapshot, raw: bytes | None, old: OldFiles) -> None:
-    """Replace a file, or remove it if the new contents are None; `old` holds it.
+def replace_or_remove(before: Snapshot, raw: bytes | None, old: OldFiles, label: str) -> None:
+    """Replace a file, or remove it if the new contents are None; `old` holds it as `label`.
 
     Raises `StoreChanged` and `StoreUnavailable`.
     """
-    old.hold(before.path)
+    old.hold(before.path, label)
     if raw is None:
         try:
             before.path.unlink()

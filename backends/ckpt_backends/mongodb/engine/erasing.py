@@ -17,7 +17,10 @@ from ckpt_backends.mongodb.engine.driver_errors import explained
 from ckpt_backends.url import StoreUrl
 
 _UNAUTHORIZED, _UNKNOWN = 13, 59
+_NOT_PERMITTED = "compact is not permitted: it needs the role `dbAdmin`"
 _NO_COMPACT = "the server has no command to compact it"
+_NEVER = (_NOT_PERMITTED, _NO_COMPACT)
+"""Refusals that a later run gets, too."""
 _FREE_SPACE = "free blocks in the files of the collections"
 _NOT_OVERWRITTEN = "the server does not overwrite the space of removed documents until it reuses it"
 _JOURNAL = Remaining(
@@ -46,7 +49,7 @@ def erase_remains(
         progress(statement)
         why = _refusal(connection, url, name, force="setName" in hello)
         if why:
-            places.append(Remaining(f"collection {name}", why, is_reachable=why != _NO_COMPACT))
+            places.append(Remaining(f"collection {name}", why, is_reachable=why not in _NEVER))
         else:
             done.append(statement)
     places.append(Remaining(_FREE_SPACE, _NOT_OVERWRITTEN, is_reachable=not rewrite))
@@ -63,7 +66,7 @@ def _refusal(connection: MongoConnection, url: StoreUrl, name: str, *, force: bo
             connection.database.command(command)
         except OperationFailure as error:
             if error.code == _UNAUTHORIZED:
-                return "compact is not permitted: it needs the role `dbAdmin`"
+                return _NOT_PERMITTED
             if error.code == _UNKNOWN:
                 return _NO_COMPACT
             # The text of a server's error may quote stored data.

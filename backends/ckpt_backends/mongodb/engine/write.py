@@ -28,6 +28,7 @@ from ckpt_backends.codec import decode
 from ckpt_backends.codec.bson import documents
 from ckpt_backends.codec.edits import Put
 from ckpt_backends.codec.set_keys import set_keys
+from ckpt_backends.erasing.stored import RowRewrite
 from ckpt_backends.errors import UnknownLayout, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
 from ckpt_backends.mongodb.engine.connect import MongoConnection
@@ -36,6 +37,7 @@ from ckpt_backends.mongodb.engine.fields import number_of, storable
 from ckpt_backends.mongodb.engine.layout import MongoLayout
 from ckpt_backends.mongodb.engine.removing import remove_threads
 from ckpt_backends.mongodb.engine.restoring import restore_rows
+from ckpt_backends.mongodb.engine.row_replacing import replace_documents
 from ckpt_backends.url import StoreUrl
 
 Document = dict[str, Any]
@@ -85,6 +87,11 @@ class MongoChanges(OnConnection[MongoConnection], BaseWritableStore):
 
         names = self._layout.collections.values()
         return erase_remains(self._connection, self._url, names, rewrite=rewrite, progress=progress)
+
+    def replace_rows(self, thread_id: str, rewrites: Iterable[RowRewrite]) -> None:
+        with explained_change(self._url):
+            names = self._layout.collections
+            replace_documents(self._connection, names, self._lock, thread_id, rewrites)
 
     def vacuum(self) -> None:
         raise Unsupported(

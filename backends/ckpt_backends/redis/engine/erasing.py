@@ -34,6 +34,10 @@ _MEMORY = Remaining(
 class _Stopped(Exception):
     """A step was refused, failed or took too long."""
 
+    def __init__(self, reason: str, *, is_reachable: bool = True) -> None:
+        super().__init__(reason)
+        self.is_reachable = is_reachable
+
 
 def erase_remains(connection: RedisConnection, url: StoreUrl, progress: Progress) -> Remains:
     """Let each server write its files anew. Raises `StoreUnavailable`."""
@@ -95,12 +99,12 @@ class _Server:
             try:
                 self._server.execute_command(command)
             except exceptions.ResponseError as error:
-                raise _Stopped(f"the server refuses {command}") from error
+                raise _Stopped(f"the server refuses {command}", is_reachable=False) from error
             about = self._wait()
             if about.get(status) != "ok":
                 raise _Stopped(f"{command} failed: {status} is {about.get(status)}")
         except _Stopped as error:
-            self.places.append(Remaining(place, str(error), is_reachable=True))
+            self.places.append(Remaining(place, str(error), is_reachable=error.is_reachable))
         else:
             self.done.append(command)
 

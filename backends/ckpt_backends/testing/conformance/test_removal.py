@@ -282,6 +282,27 @@ def test_a_plan_that_was_reviewed_is_carried_out(emptied: EmptyStore, tmp_path: 
 
 
 @pytest.mark.engines
+@pytest.mark.parametrize("words", [["threads", "copy", "a", "new"], ["threads", "delete", "a"]])
+def test_a_saved_plan_is_carried_out_once(
+    emptied: EmptyStore, tmp_path: Path, words: list[str]
+) -> None:
+    if "copy" in words and not emptied.harness.has_history:
+        return  # refused on this layout
+    emptied.fill("a", "b")
+    emptied.made.append("new")
+    plan = tmp_path / "plan.ndjson"
+    assert emptied.ckpt(*words, "--plan-out", plan).code == 0
+    before = rows_of(emptied, ["a", "new"])
+    emptied.library.run("b", "more")
+    done = emptied.ckpt("apply", plan, "--yes")
+    assert done.code == 0, done.err
+    after = rows_of(emptied, ["a", "new"])
+    assert after != before
+    again = emptied.ckpt("apply", plan, "--yes")
+    assert (again.code, rows_of(emptied, ["a", "new"])) == (6, after), again.err
+
+
+@pytest.mark.engines
 def test_two_purges_at_once_share_the_work(emptied: EmptyStore) -> None:
     names = [f"t{number}" for number in range(12)]
     emptied.fill(*names, "other")

@@ -1,0 +1,77 @@
+"""The recorded operations on one thread, and which of them added a checkpoint.
+
+The log is a convenience: if it is missing or damaged, there are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ckpt_backends.errors import CkptError
+from ckpt_cli.core.forking.checkpoint_copy import BY, NAME, THREAD
+from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.opening import Opening
+
+if TYPE_CHECKING:
+    from ckpt_cli.queries.operations import ListedOperation
+
+NEWEST = 5
+"""Number of operations that `threads show` names."""
+_COPIES = frozenset({"fork", "threads copy"})
+"""The actions that make a thread of checkpoints of another one, with their ids."""
+
+
+class ThreadOperations:
+    """Reads the log once, when an answer needs it."""
+
+    def __init__(self, opening: Opening, thread_id: str) -> None:
+        self._opening = opening
+        self._thread_id = thread_id
+
+    def adding(self, moment: Moment) -> ListedOperation | None:
+        """Return the operation that added a checkpoint; None if none is recorded.
+
+        Only checkpoints with the mark of `ckpt` in their metadata are looked up.
+        """
+        if moment.metadata.get(BY) != NAME:
+            return None
+        if THREAD in moment.metadata:
+            return self._copying
+        return self._adding.get(moment.key.checkpoint_id)
+
+    @cached_property
+    def newest_first(self) -> Sequence[ListedOperation]:
+        """All operations that changed the thread. With `--redact`, without their reasons."""
+        # Late: most threads have no checkpoint of `ckpt`.
+        from ckpt_cli.operations.log import OperationLog
+        from ckpt_cli.operations.place import place_of
+        from ckpt_cli.queries.operations import changed, operations
+
+        found: list[ListedOperation] = []
+        with suppress(CkptError, OSError):
+            log = OperationLog.of_user()
+            for one in operations(log, place_of(self._opening.url)):
+                if changed(log, one.operation, self._thread_id):
+                    found.append(self._redacted(one) if self._opening.redact else one)
+        return found
+
+    @property
+    def _copying(self) -> ListedOperation | None:
+        """The operation that made the thread as a copy of another one; it names no checkpoints."""
+        made = (one for one in self.newest_first if one.operation.action in _COPIES)
+        return next(made, None)
+
+    def _redacted(self, one: ListedOperation) -> ListedOperation:
+        return replace(one, operation=replace(one.operation, reason=None))
+
+    @cached_property
+    def _adding(self) -> Mapping[str, ListedOperation]:
+        return {
+            checkpoint_id: one
+            for one in reversed(self.newest_first)
+            for checkpoint_id in one.operation.added
+        }

@@ -1,0 +1,138 @@
+"""`threads show`, `history` and the tree name the operations that changed a thread."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckpt_backends.testing.screen import Seat, sit
+from ckpt_cli.operations.log import OperationLog
+from ckpt_cli.operations.record import Operation
+from tests.support import ckpt
+
+KYOTO = "trip-to-kyoto"
+
+
+def run(store: Path, *words: str) -> Any:
+    """Run a command that has JSON."""
+    done = ckpt("-s", store, *words, "-o", "json")
+    assert done.code == 0, done.err
+    return done.json
+
+
+def log_of_user() -> Path:
+    return Path(os.environ["XDG_STATE_HOME"]) / "ckpt" / "operations" / "log.ndjson"
+
+
+@pytest.fixture
+def rolled_back(sample: Path) -> Path:
+    """The sample, with a thread that was rolled back for a reason."""
+    run(sample, "rollback", KYOTO, "~2", "--yes", "--reason", "wrong\x1b[2J hotel")
+    return sample
+
+
+def test_a_checkpoint_that_was_added_names_its_operation(rolled_back: Path) -> None:
+    (newest, *others) = run(rolled_back, "history", KYOTO)
+    (listed,) = run(rolled_back, "ops", "list")
+    named = newest["operation"]
+    assert named == {
+        **{name: listed[name] for name in ("op", "at", "user")},
+        "action": "rollback",
+        "reason": "wrong\x1b[2J hotel",
+        "undone_by": None,
+    }
+    assert not any("operation" in one for one in others)
+    (tree, *_) = run(rolled_back, "show", KYOTO, "--tree")
+    assert tree["operation"] == named
+    (shown,) = run(rolled_back, "threads", "show", KYOTO)["operations"]
+    assert shown == named
+
+
+def test_people_read_its_id_and_reason(rolled_back: Path) -> None:
+    (listed,) = run(rolled_back, "ops", "list")
+    drawn = ckpt("-s", rolled_back, "show", KYOTO, "--tree").out
+    assert f"  rollback {listed['op'][:8]}: wrong\\x1b[2J hotel\n" in drawn
+    shown = ckpt("-s", rolled_back, "threads", "show", KYOTO).out
+    assert f"{listed['op']}  rollback, " in shown
+    (undo,) = [line.split("ckpt ", 1)[1] for line in shown.splitlines() if " ops undo " in line]
+    assert ckpt(*undo.split(), "--yes").code == 0
+    assert ckpt("-s", rolled_back, "undo", KYOTO).code == 3
+
+
+def test_the_screen_names_it(rolled_back: Path) -> None:
+    (listed,) = run(rolled_back, "ops", "list")
+
+    async def look(seat: Seat) -> None:
+        seat.main.go_to(KYOTO)
+        await seat.rest()
+        assert seat.sees(f"rollback {listed['op'][:8]}: wrong")
+
+    sit(rolled_back, look, size=(120, 60))
+
+
+def test_an_operation_that_was_undone_offers_no_undo(sample: Path) -> None:
+    run(sample, "rollback", KYOTO, "~2", "--yes")
+    run(sample, "undo", KYOTO, "--yes")
+    undo, rollback = run(sample, "threads", "show", KYOTO)["operations"]
+    assert (undo["action"], rollback["undone_by"]) == ("undo", undo["op"])
+    run(sample, "rollback", KYOTO, "~2", "--yes")
+    for number in range(4):
+        run(sample, "rollback", KYOTO, f"~{number + 2}", "--yes")
+    shown = run(sample, "threads", "show", KYOTO)["operations"]
+    assert [one["action"] for one in shown] == ["rollback"] * 5
+
+
+def test_another_thread_names_none(rolled_back: Path) -> None:
+    assert "operations" not in run(rolled_back, "threads", "show", "refund-4711")
+    assert "changes " not in ckpt("-s", rolled_back, "threads", "show", "refund-4711").out
+
+
+@pytest.mark.parametrize("damage", ["missing", "garbage", "a folder"])
+def test_without_its_log_the_metadata_tells_the_reason(rolled_back: Path, damage: str) -> None:
+    log = log_of_user()
+    log.unlink()
+    if damage == "garbage":
+        log.write_bytes(b'{"ckpt_operation": 1\n\xff\x00\n[]\n')
+    elif damage == "a folder":
+        log.mkdir()
+    shown = run(rolled_back, "threads", "show", KYOTO)
+    assert "operations" not in shown
+    assert "operation" not in run(rolled_back, "history", KYOTO)[0]
+    drawn = ckpt("-s", rolled_back, "show", KYOTO, "--tree").out
+    assert "  reason: wrong\\x1b[2J hotel\n" in drawn
+
+
+def test_the_log_is_read_only_for_checkpoints_of_ckpt(
+    rolled_back: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[OperationLog] = []
+
+    def newest_first(log: OperationLog) -> list[Operation]:
+        read.append(log)
+        return []
+
+    monkeypatch.setattr(OperationLog, "newest_first", newest_first)
+    run(rolled_back, "history", "refund-4711")
+    assert read == []
+    run(rolled_back, "history", KYOTO)
+    assert len(read) == 1
+
+
+def test_a_redacted_answer_has_no_reason(rolled_back: Path) -> None:
+    for words in (["show", KYOTO, "--tree"], ["threads", "show", KYOTO], ["history", KYOTO]):
+        for form in ("table", "json"):
+            answer = ckpt("-s", rolled_back, "--redact", *words, "-o", form)
+            assert answer.code == 0, answer.err
+            assert "wrong" not in answer.out, (words, form)
+    assert ckpt("-s", rolled_back, "--redact", "history", KYOTO, "-o", "json").json[0]["operation"]
+
+
+def test_a_fork_to_a_thread_is_named_there_alone(sample: Path) -> None:
+    run(sample, "fork", KYOTO, "~2", "--to", "other", "--yes", "--reason", "to try")
+    (shown,) = run(sample, "threads", "show", "other")["operations"]
+    assert (shown["action"], shown["reason"]) == ("fork", "to try")
+    assert not any("operation" in one for one in run(sample, "history", KYOTO))
+    assert any("operation" in one for one in run(sample, "history", "other"))

@@ -1,0 +1,248 @@
+"""Each command that changes a store records one operation, which gives the first rows back."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckpt_cli.app import COMMANDS
+from ckpt_cli.lazy import CommandRef
+from tests.deerflow.project import memory, save
+from tests.operations.recorded_store import (
+    DAMAGED,
+    ORPHANED,
+    STALE,
+    UNANSWERED,
+    fill,
+    stored,
+)
+from tests.support import SAMPLE, ckpt
+
+TRIP, REFUND = "trip-to-kyoto", "refund-4711"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command line, and what it records."""
+
+    words: str
+    action: str
+    threads: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+    """Command lines that are run first."""
+    number: int | None = None
+    """The number of changed items; None for that of the threads."""
+    why_not: str = ""
+    """Why it cannot be undone."""
+    changes: str = "store.db"
+    """The store that is changed."""
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+ROLLBACK = f"rollback {TRIP} --steps 2 --yes"
+CASES = {
+    "rollback": Case(ROLLBACK, "rollback", (TRIP,)),
+    "fork": Case(f"fork {TRIP}@head~2 --to new --yes", "fork", ("new",)),
+    "undo": Case(f"undo {TRIP} --yes", "undo", (TRIP,), before=(ROLLBACK,)),
+    "ops undo": Case("ops undo --yes", "undo", (TRIP,), before=(ROLLBACK,)),
+    "ops redo": Case("ops redo --yes", "redo", (TRIP,), before=(ROLLBACK, "ops undo --yes")),
+    "repair messages": Case(f"repair messages {UNANSWERED} --yes", "repair", (UNANSWERED,)),
+    "repair values": Case(f"repair values {DAMAGED} --yes", "repair", (DAMAGED,)),
+    "repair writes": Case("repair writes --match stale-* --yes", "repair", STALE),
+    "replay": Case(f"replay {DAMAGED} --repair --yes", "repair", (DAMAGED,)),
+    "purge": Case(f"purge --match {TRIP} --keep-last 2 --archive archive --yes", "purge", (TRIP,)),
+    "gc": Case("gc --scope all --archive archive --yes", "gc", (ORPHANED,)),
+    "threads delete": Case(
+        f"threads delete {TRIP} {REFUND} --archive archive --yes",
+        "threads delete",
+        (TRIP, REFUND),
+    ),
+    "threads copy": Case(f"threads copy {TRIP} new --yes", "threads copy", ("new",)),
+    "import": Case(
+        "import archive --yes",
+        "import",
+        (TRIP,),
+        before=(f"threads delete {TRIP} --archive archive --yes",),
+    ),
+    "copy": Case(
+        f"copy {TRIP} {REFUND} --to other.db --create --yes",
+        "copy",
+        (TRIP, REFUND),
+        changes="other.db",
+    ),
+    "rekey": Case(
+        f"rekey {REFUND} --encrypt --new-key-file new.key --yes",
+        "rekey",
+        (REFUND,),
+        why_not="rekey again with the former key",
+    ),
+    "memory delete": Case(
+        "memory delete --match t* --archive archive --yes", "memory delete", number=2
+    ),
+    "memory edit": Case(
+        "-s memory.json memory edit fact_a1b2c3d4 --set category=goal --write",
+        "memory edit",
+        number=1,
+        changes="memory.json",
+    ),
+    "memory import": Case(
+        "memory import archive/BUNDLE --yes",
+        "memory import",
+        before=("memory delete --match t* --archive archive --yes",),
+        number=2,
+    ),
+    "memory copy": Case(
+        "memory copy --to other.db --create --yes", "memory copy", number=3, changes="other.db"
+    ),
+}
+OTHERS = {
+    "a purge of whole threads": Case(
+        f"purge --match {TRIP} --include-pending --archive archive --yes", "purge", (TRIP,)
+    ),
+    "a purge for good": Case(
+        f"purge --match {TRIP} --include-pending --yes",
+        "purge",
+        (TRIP,),
+        why_not="no archive was made",
+    ),
+    "items removed for good": Case(
+        "memory delete --match t* --yes", "memory delete", number=2, why_not="no archive was made"
+    ),
+    "an import of what a purge removed inside": Case(
+        "import archive --yes",
+        "import",
+        (TRIP,),
+        before=(f"purge --match {TRIP} --keep-last 2 --archive archive --yes",),
+    ),
+    "an import that is converted": Case(
+        "import archive --to other.db --create --yes",
+        "import",
+        (TRIP,),
+        before=(f"export {TRIP} --to archive",),
+        changes="other.db",
+    ),
+    "a copy of what is new": Case(
+        f"copy {TRIP} {REFUND} --to other.db --yes",
+        "copy",
+        (TRIP,),
+        before=(f"copy {TRIP} {REFUND} --to other.db --create --yes", ROLLBACK),
+        changes="other.db",
+    ),
+    "a copy by several processes": Case(
+        f"copy {TRIP} {REFUND} --to other.db --create --jobs 2 --yes",
+        "copy",
+        (TRIP, REFUND),
+        changes="other.db",
+    ),
+    "a copy that replaces": Case(
+        f"copy {TRIP} --to other.db --replace --yes",
+        "copy",
+        (TRIP,),
+        before=(
+            f"copy {TRIP} --to other.db --create --yes",
+            f"-s other.db rollback {TRIP} --steps 3 --yes",
+        ),
+        why_not="what it replaced was not kept",
+        changes="other.db",
+    ),
+    "repairs with a reason": Case(
+        "repair writes --match stale-* --yes --reason ticket-7",
+        "repair",
+        STALE,
+        more={"reason": "ticket-7"},
+    ),
+}
+READING = {
+    *("blame", "completion", "demo", "diff", "doctor", "du", "export", "grep", "history"),
+    *("interrupts", "memory export", "memory list", "memory search", "memory show", "messages"),
+    *("ops list", "ops show", "ops verify", "sessions list", "sessions show", "show", "stats"),
+    *("stores", "tail", "threads list", "threads show", "trust"),
+    "tui",  # tests/tui/test_changing.py
+}
+"""Commands that change no store, so that they record nothing."""
+
+
+def commands(refs: dict[str, CommandRef] | None = None) -> Iterator[str]:
+    """Yield the names of all commands."""
+    for name, ref in (COMMANDS if refs is None else refs).items():
+        module, _, attribute = ref.target.partition(":")
+        found = getattr(import_module(f"ckpt_cli.commands.{module}"), attribute)
+        if isinstance(found, dict):
+            yield from (f"{name} {one}" for one in commands(found))
+        else:
+            yield name
+
+
+def test_all_commands_are_tested_here() -> None:
+    assert set(commands()) == {*CASES, *READING}
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fill(tmp_path_factory.mktemp("filled"), SAMPLE)
+
+
+@pytest.fixture
+def folder(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copyfile(filled, tmp_path / "store.db")
+    save(tmp_path / "memory.json", memory())
+    key = tmp_path / "new.key"
+    key.write_bytes(b"0123456789abcdef")
+    key.chmod(0o600)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(words: str, folder: Path) -> None:
+    given = words.split()
+    if given[-2:-1] and given[-2].endswith("BUNDLE"):
+        given[-2] = str(next((folder / "archive").glob("memory-*")))
+    store = () if given[0] == "-s" else ("-s", "store.db")
+    done = ckpt(*store, *given)
+    assert done.code == 0, done.err
+
+
+def recorded() -> list[dict[str, Any]]:
+    """Return the operations, the newest first."""
+    found: list[dict[str, Any]] = ckpt("ops", "list", "--all", "-o", "json").json
+    return found
+
+
+def contents(path: Path) -> Any:
+    """Return what a store holds, apart from the time at which it was saved."""
+    if path.suffix == ".json":
+        return {**json.loads(path.read_bytes()), "lastUpdated": None}
+    return stored(path)
+
+
+@pytest.mark.parametrize("name", [*CASES, *OTHERS])
+def test_a_change_is_one_operation_that_can_be_taken_back(folder: Path, name: str) -> None:
+    case = {**CASES, **OTHERS}[name]
+    for words in case.before:
+        run(words, folder)
+    path = folder / case.changes
+    earlier, first = recorded(), contents(path)
+    run(case.words, folder)
+    assert contents(path) != first
+    one, *others = recorded()
+    assert [other["op"] for other in others] == [other["op"] for other in earlier]
+    assert one["action"] == case.action
+    assert sorted(one["threads"]) == sorted(case.threads)
+    assert one["number"] == (len(case.threads) if case.number is None else case.number)
+    assert (one["undoable"], one["why_not"] or "") == (not case.why_not, case.why_not)
+    assert one.items() >= case.more.items()
+    assert Path(one["store"]) == path
+    undone = ckpt("-s", path, "ops", "undo", one["op"], "--yes")
+    if case.why_not:
+        assert undone.code == 5, undone.err
+        assert case.why_not in undone.err
+    else:
+        assert undone.code == 0, undone.err
+        assert contents(path) == first

@@ -1,0 +1,177 @@
+"""Random sequences of changes, undos and redos: the rows are those that a model expects."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+
+from tests.operations.rows import Rows, rows_of
+from tests.support import SAMPLE, CommandResult, ckpt
+
+THREADS = ("refund-4711", "weekly-digest", "trip-to-kyoto")
+_REFUSED = {3, 5, 6}
+
+
+class Changes(RuleBasedStateMachine):
+    """A store, its rows before each operation, and what each operation added and removed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._folder = Path(tempfile.mkdtemp())
+        self._state = os.environ["XDG_STATE_HOME"]
+        os.environ["XDG_STATE_HOME"] = str(self._folder / "state")
+        self._store = self._folder / "store.db"
+        shutil.copyfile(_few(), self._store)
+        self._rows = self._first = rows_of(self._store)
+        self._before: list[tuple[str, Rows]] = []
+        """Each operation, with the rows before it."""
+        self._delta: dict[str, tuple[Rows, Rows]] = {}
+        """What each operation added and removed."""
+        self._archives = 0
+
+    def teardown(self) -> None:
+        try:
+            self._undo_all()
+        finally:
+            os.environ["XDG_STATE_HOME"] = self._state
+            shutil.rmtree(self._folder)
+
+    def _ckpt(self, *words: str | Path) -> CommandResult:
+        return ckpt("-s", self._store, *words)
+
+    def _newest(self) -> str | None:
+        found = self._ckpt("ops", "list", "-n", "1", "-o", "json").json
+        return found[0]["op"] if found else None
+
+    def _change(self, *words: str | Path) -> CommandResult:
+        """Run a command, and note what it did."""
+        known = self._before[-1][0] if self._before else None
+        answer = self._ckpt(*words, "--yes")
+        after, newest = rows_of(self._store), self._newest()
+        if newest == known:
+            assert after == self._rows, "a change that is not recorded"
+            assert answer.code in {0, *_REFUSED}, answer.err
+            return answer
+        assert answer.code in {0, 7}, answer.err
+        assert newest is not None
+        self._before.append((newest, self._rows))
+        self._delta[newest] = after - self._rows, self._rows - after
+        self._rows = after
+        return answer
+
+    def _archive(self) -> Path:
+        self._archives += 1
+        return self._folder / f"archive{self._archives}"
+
+    def _take_back(self, op: str, *words: str | Path) -> bool:
+        """Take back an operation, as the model does."""
+        before, answer = self._rows, self._change("ops", *words)
+        if answer.code not in {0, 7}:
+            return False
+        (undo,) = self._ckpt("ops", "list", "-n", "1", "-o", "json").json
+        added, removed = (
+            {row for row in rows if row[1] in undo["threads"]} for rows in self._delta[op]
+        )
+        assert self._rows == (before - added) | removed
+        return answer.code == 0
+
+    @rule(thread=st.sampled_from(THREADS), steps=st.integers(1, 3))
+    def roll_back(self, thread: str, steps: int) -> None:
+        self._change("rollback", thread, "--steps", str(steps))
+
+    @rule(thread=st.sampled_from(THREADS))
+    def fork(self, thread: str) -> None:
+        self._change("fork", thread, "~1")
+
+    @rule(thread=st.sampled_from(THREADS), name=st.sampled_from(["new", "other"]))
+    def fork_to(self, thread: str, name: str) -> None:
+        self._change("fork", thread, "~1", "--to", name)
+
+    @rule(thread=st.sampled_from(THREADS))
+    def repair(self, thread: str) -> None:
+        self._change("rollback", thread, "step:5")
+        self._change("repair", "messages", thread)
+
+    @rule(thread=st.sampled_from(["*-*", "new", *THREADS]))
+    def purge(self, thread: str) -> None:
+        all_of_them = ("--include-interrupted", "--include-error", "--include-pending")
+        words = ("purge", "--match", thread, *all_of_them)
+        self._change(*words, "--archive", self._archive())
+
+    @rule(thread=st.sampled_from(THREADS), number=st.integers(1, 4))
+    def prune(self, thread: str, number: int) -> None:
+        words = ("purge", "--match", thread, "--keep-last", str(number))
+        self._change(*words, "--archive", self._archive())
+
+    @precondition(lambda self: self._archives)
+    @rule(data=st.data())
+    def restore(self, data: st.DataObject) -> None:
+        number = data.draw(st.integers(1, self._archives))
+        self._change("import", self._folder / f"archive{number}")
+
+    @precondition(lambda self: self._before)
+    @rule()
+    def undo_newest(self) -> None:
+        answer = self._ckpt("ops", "undo", "--dry-run", "-o", "json")
+        if answer.code == 0:
+            self._take_back(answer.json["undoes"], "undo")
+
+    @precondition(lambda self: self._before)
+    @rule(data=st.data())
+    def undo_any(self, data: st.DataObject) -> None:
+        op, _ = data.draw(st.sampled_from(self._before))
+        self._take_back(op, "undo", op)
+
+    @precondition(lambda self: self._before)
+    @rule()
+    def redo_newest(self) -> None:
+        answer = self._ckpt("ops", "redo", "--dry-run", "-o", "json")
+        if answer.code == 0:
+            self._take_back(answer.json["undoes"], "redo")
+
+    @precondition(lambda self: self._before)
+    @rule(thread=st.sampled_from(THREADS))
+    def undo_thread(self, thread: str) -> None:
+        self._change("undo", thread)
+
+    def _undo_all(self) -> None:
+        """Take back every operation, also undos, the newest first: each time the rows return."""
+        for op, before in reversed(self._before):
+            assert self._take_back(op, "undo", op), op
+            assert self._rows == before
+        assert self._rows == self._first
+
+
+def _few() -> Path:
+    """Return a store with few threads."""
+    path = Path(tempfile.gettempdir()) / f"ckpt-few-{os.getpid()}.db"
+    if not path.exists():
+        shutil.copyfile(SAMPLE, path)
+        with closing(sqlite3.connect(path)) as connection:
+            for table in ("checkpoints", "writes"):
+                marks = ", ".join("?" * len(THREADS))
+                connection.execute(f"DELETE FROM {table} WHERE thread_id NOT IN ({marks})", THREADS)
+            connection.commit()
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            connection.execute("VACUUM")
+    return path
+
+
+def test_random_sequences() -> None:
+    bounded = settings(settings.default, max_examples=8, stateful_step_count=8, deadline=None)
+    run_state_machine_as_test(Changes, settings=bounded)
+
+
+@pytest.mark.slow
+def test_many_random_sequences() -> None:
+    thorough = settings(settings.default, max_examples=300, stateful_step_count=25, deadline=None)
+    run_state_machine_as_test(Changes, settings=thorough)

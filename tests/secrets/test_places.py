@@ -1,0 +1,228 @@
+"""Where secrets can hide: damaged, encrypted and huge values, names, branches, lost rows."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.sqlite import SqliteSaver
+from ormsgpack import packb
+
+from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.model import Checkpoint
+from ckpt_backends.sqlite.read import SqliteStore
+from tests.secrets.credentials import credentials
+from tests.support import FIXTURES, SAMPLE, ckpt, copy_store
+
+TOKENS = [credentials(seed)["github-token"] for seed in range(8)]
+"""Distinct secrets of one kind."""
+KIND = "github-token"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+def put(
+    path: Path, thread: str, *states: dict[str, Any], parent: str | None = None, serde: Any = None
+) -> list[str]:
+    """Store one checkpoint for each state, each the child of the one before; returns the ids."""
+    ids = []
+    with closing(sqlite3.connect(path, check_same_thread=False)) as db:
+        saver = SqliteSaver(db, serde=serde)
+        for step, values in enumerate(states):
+            one = empty_checkpoint()
+            one["channel_values"] = values
+            one["channel_versions"] = dict.fromkeys(values, step + 1)
+            config: Any = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
+            if parent is not None:
+                config["configurable"]["checkpoint_id"] = parent
+            metadata: Any = {"source": "loop", "step": step, "parents": {}}
+            parent = saver.put(config, one, metadata, {})["configurable"]["checkpoint_id"]
+            ids.append(parent)
+    return ids
+
+
+def search(path: Path, *words: str, code: int = 1) -> list[dict[str, Any]]:
+    """Return the findings of an answer that tells no token."""
+    answer = ckpt("-s", path, "secrets", "-o", "json", "--debug", *words)
+    assert answer.code == code, answer.err
+    hides(answer.out, answer.err)
+    found: list[dict[str, Any]] = json.loads(answer.out)
+    return found
+
+
+def hides(*texts: str) -> None:
+    for text in texts:
+        assert not any(token[-12:] in text for token in TOKENS)
+
+
+def test_each_secret_names_its_newest_checkpoint(path: Path) -> None:
+    old, new = ({"config": {"key": one}} for one in TOKENS[:2])
+    ids = put(path, "t", {"a": 1}, old, old, new, new, new)
+    found = [(one["checkpoint_id"], one["checkpoints"]) for one in search(path)]
+    assert sorted(found) == [(ids[2], 2), (ids[5], 3)]
+
+
+def test_a_message_is_followed_when_others_are_removed(path: Path) -> None:
+    first = {"role": "user", "content": "hi", "id": "1"}
+    leak = {"role": "user", "content": TOKENS[0], "id": "2"}
+    ids = put(path, "t", {"messages": [first, leak]}, {"messages": [leak]})
+    (one,) = search(path)
+    assert (one["path"], one["checkpoint_id"]) == ("messages[0].content", ids[1])
+    assert one["checkpoints"] == 2
+
+
+def test_two_branches_with_the_same_versions_are_both_searched(path: Path) -> None:
+    (root,) = put(path, "t", {"a": 1})
+    for token in TOKENS[:2]:
+        put(path, "t", {"a": token}, parent=root)
+    assert len(search(path)) == 2
+
+
+def test_equal_secrets_of_one_kind_in_one_text_are_one_line(path: Path) -> None:
+    put(path, "t", {"a": " ".join(TOKENS)})
+    (one,) = search(path)
+    assert one["path"] == "a"
+
+
+def test_names_that_are_secrets_are_masked(path: Path) -> None:
+    put(path, f"user {TOKENS[0]}", {TOKENS[1]: {TOKENS[2]: {"x": [TOKENS[3]]}}, "b": TOKENS[4]})
+    found = search(path)
+    assert {one["thread_id"] for one in found} == {"user ***"}
+    assert {one["path"] for one in found} == {"***", "b"}
+    assert {one["value"] for one in found} == {None}
+    for form in ("table", "tsv", "ndjson"):
+        answer = ckpt("-s", path, "secrets", "-o", form, "-v", "--debug")
+        hides(answer.out, answer.err)
+    answer = ckpt("-s", path, "secrets", f"user {TOKENS[0][:15]}", "--debug")
+    assert answer.code == 3
+    hides(answer.out, answer.err)
+
+
+def test_a_channel_named_as_a_prefix_is_quoted(path: Path) -> None:
+    put(path, "t", {"write:x": [TOKENS[0]], "metadata:y": TOKENS[0]})
+    values = {one["value"].partition(":")[2] for one in search(path)}
+    assert values == {'["write:x"][0]', '["metadata:y"]'}
+
+
+def change(path: Path, statement: str, *values: object) -> None:
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(statement, values)
+
+
+def test_bytes_that_cannot_be_decoded_are_searched(path: Path) -> None:
+    put(path, "t", {"a": 1})
+    stored = b"\xff\x00" + TOKENS[0].encode()
+    change(path, "UPDATE checkpoints SET type = 'zip', checkpoint = ?", stored)
+    (one,) = search(path, code=7)
+    assert (one["place"], one["channel"], one["kind"]) == ("value", None, KIND)
+
+
+def test_a_value_that_is_cut_off_is_searched_to_its_end(path: Path) -> None:
+    put(path, "t", {"a": [*range(100), *[0] * 500_000, TOKENS[0]], "b": TOKENS[1]})
+    paths = {one["path"] for one in search(path, code=7)}
+    assert {"a", "b"} <= paths
+
+
+def test_a_value_may_be_nested_deeply(path: Path) -> None:
+    value: Any = TOKENS[0]
+    for n in range(95):
+        value = [value] if n % 2 else {"k": value}
+    put(path, "t", {"a": value}, {"a": value})
+    (one,) = search(path)
+    assert one["checkpoints"] == 2
+
+
+def test_a_write_without_a_checkpoint_is_searched(path: Path) -> None:
+    put(path, "t", {"a": 1})
+    columns = "thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, value"
+    row = ("lost", "", "1f0a0000-0000-6000-8000-000000000001", "task", 0, "a", "msgpack")
+    statement = f"INSERT INTO writes ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+    change(path, statement, *row, packb(TOKENS[0]))
+    (one,) = search(path)
+    assert (one["thread_id"], one["place"], one["task_id"]) == ("lost", "write", "task")
+
+
+def test_encrypted_values_are_named_and_read_with_the_key(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = "k" * 32
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=key.encode())
+    put(path, "t", {"a": TOKENS[0]}, serde=serde)
+    answer = ckpt("-s", path, "secrets")
+    assert answer.code == 7
+    assert "1 value, encrypted" in answer.err
+    monkeypatch.setenv("LANGGRAPH_AES_KEY", key)
+    (one,) = search(path)
+    assert one["path"] == "a"
+
+
+@pytest.mark.parametrize("failure", [StoreUnavailable, ValueError])
+def test_an_error_midway_quotes_no_secret(
+    path: Path, monkeypatch: pytest.MonkeyPatch, failure: type[Exception]
+) -> None:
+    put(path, "t", {"a": TOKENS[0]})
+    put(path, "u", {"a": TOKENS[1]})
+    real = SqliteStore.checkpoints
+
+    def failing(self: Any, thread_id: str, **options: Any) -> Iterator[Checkpoint]:
+        yield from real(self, thread_id, **options)
+        if thread_id == "u" and options.get("body"):
+            raise failure(f"cannot read {TOKENS[2]}")
+
+    monkeypatch.setattr(SqliteStore, "checkpoints", failing)
+    found = search(path, "-v", code=7)
+    assert {one["thread_id"] for one in found} == {"t", "u"}
+
+
+def test_a_profile_leaves_out_what_it_ignores(path: Path, tmp_path: Path) -> None:
+    put(path, "user-1", {"a": {"k": [TOKENS[0]]}, "b": credentials()["jwt"]})
+    put(path, "test-1", {"a": TOKENS[0]})
+    config = tmp_path / "ckpt.toml"
+
+    def kept(*entries: str) -> list[tuple[str, str]]:
+        text = f'[stores.x]\nurl = "store.db"\n[stores.x.secrets]\nignore = {json.dumps(entries)}'
+        config.write_text(text)
+        answer = ckpt("--config", str(config), "-s", "x", "secrets", "-o", "json")
+        if answer.code == 2:
+            return [("error", answer.err)]
+        return sorted((one["thread_id"], one["path"]) for one in json.loads(answer.out))
+
+    everything = [("test-1", "a"), ("user-1", "a.k[0]"), ("user-1", "b")]
+    assert kept() == everything
+    assert kept("jwt") == everything[:2]
+    assert kept("a.k[]:*", "b:github-token") == [everything[0], everything[2]]
+    assert kept("*@test-*") == everything[1:]
+    assert kept("a:github-token@test-*", "*-key") == everything[1:]
+    assert kept("*") == []
+    for wrong in ("github-tokens", "a[:jwt", ""):
+        ((_, error),) = kept(wrong)
+        assert "profile 'x'" in error
+
+
+def test_the_library_is_asked_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(path, "t", {"a": 1})
+    for name in [one for one in sys.modules if one.startswith("detect_secrets")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "detect_secrets", None)
+    answer = ckpt("-s", path, "secrets")
+    assert answer.code == 2
+    assert "langgraph-ckpt[secrets]" in answer.err
+
+
+@pytest.mark.parametrize(
+    "source", [SAMPLE, *sorted(FIXTURES.glob("*/store.db"))], ids=lambda one: one.parent.name
+)
+def test_ordinary_stores_hold_no_secrets(source: Path, tmp_path: Path) -> None:
+    answer = ckpt("-s", copy_store(source, tmp_path), "secrets", "-o", "json")
+    assert json.loads(answer.out) == []
