@@ -82,7 +82,7 @@ def _planned(session: Session, steps: Sequence[OperationStep]) -> list[PlannedSt
                 planned.append(RefusedStep(one, error))
             else:
                 assert one.back is not None  # noqa: S101 - it was checked
-                planned.append(PlannedStep(one, one.back))
+                planned.append(PlannedStep(one, one.back, one.turned()))
     return planned
 
 

@@ -16,7 +16,7 @@ from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of
 from ckpt_cli.operations.steps import AppliedChange, OperationStep
 from ckpt_cli.plans.undo import newest_added, plan_undo
-from ckpt_cli.plans.undo_operation import RefusedStep, planned_steps
+from ckpt_cli.plans.undo_operation import RefusedStep, planned_steps, turned_now
 from ckpt_cli.queries.operations import UNDO, ListedOperation, operations, steps_left
 from ckpt_cli.render.operations import (
     UNDO_PLAN_COLUMNS,
@@ -102,7 +102,7 @@ def _undo_newest(
         yes=yes,
         undoes=found.op,
         more=lambda: {"undoes": found.op},
-        step=step.turned() if is_removal else None,
+        step=turned_now(step, plan.change, session.rows) if is_removal else None,
     )
 
 

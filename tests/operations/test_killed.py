@@ -185,7 +185,7 @@ def kills(
     words = COMMANDS[name][1](place.folder)
     points = killer.points(place.words(*words), place.environment)
     # Most of the points are before anything is written.
-    late = range(points // 2, points)
+    late = range(0 if number > 3 else points // 2, points)
     dice = random.Random(name)
     chosen = dice.sample(late, min(number, len(late)))
     return [check(killer, place, first, words, point, name) for point in chosen]
