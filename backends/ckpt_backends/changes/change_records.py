@@ -15,15 +15,7 @@ def change_record(change: Change) -> dict[str, Any]:
     return {
         "thread_id": change.thread_id,
         "heads": dict(change.heads),
-        "checkpoints": [
-            {
-                **_key(one.key),
-                "parent_checkpoint_id": one.parent_checkpoint_id,
-                "body": _typed(one.body),
-                "metadata": _typed(one.metadata),
-            }
-            for one in change.checkpoints
-        ],
+        "checkpoints": list(map(_checkpoint_record, change.checkpoints)),
         "writes": [
             {
                 **_key(one.key),
@@ -113,6 +105,15 @@ def change_from_record(record: Mapping[str, Any]) -> Change:
         ),
         relied_on=tuple(map(_key_from, record["relied_on"])),
     )
+
+
+def _checkpoint_record(one: Checkpoint) -> dict[str, Any]:
+    return {
+        **_key(one.key),
+        "parent_checkpoint_id": one.parent_checkpoint_id,
+        "body": _typed(one.body),
+        "metadata": _typed(one.metadata),
+    }
 
 
 def _checkpoint_from(record: Mapping[str, Any]) -> Checkpoint:
