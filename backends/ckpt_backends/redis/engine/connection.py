@@ -75,6 +75,10 @@ class RedisConnection:
     def check_together(self, names: Iterable[bytes]) -> None:
         """Raise `Unsupported` if these keys cannot be changed in one transaction."""
 
+    def servers(self) -> list[Any]:
+        """The driver's client of each server. Raises `StoreUnavailable` if it is closed."""
+        return [self.driver]
+
     def client_of(self, name: bytes) -> Any:  # noqa: ARG002
         """The driver's client for the server with a key."""
         return self.driver
