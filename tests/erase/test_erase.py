@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -32,13 +33,18 @@ SUBJECT = ("--subject", CANARY)
 class Home:
     """A folder with a store, its archives and ckpt's own state."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, filled: Path | None = None) -> None:
+        """Make it; `filled` is a store to copy."""
         self.folder = folder
         self.store = folder / "data" / "agent.db"
         self.backups = folder / "backups"
         self.store.parent.mkdir()
         self.bench = SqliteBench(str(self.store))
-        self.before: Neighbours = fill(self.bench)
+        if filled is None:
+            fill(self.bench)
+        else:
+            shutil.copyfile(filled, self.store)
+        self.before: Neighbours = neighbours(str(self.store))
         configure(folder, "data/agent.db")
 
     def run(self, *words: str | Path) -> CommandResult:
@@ -61,11 +67,21 @@ class Home:
         return b"".join(map(unpacked, (self.store.parent, self.backups, self.state)))
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that is copied for each test."""
+    path = tmp_path_factory.mktemp("filled") / "agent.db"
+    fill(SqliteBench(str(path)))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return path
+
+
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filled: Path) -> Home:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
-    return Home(tmp_path)
+    return Home(tmp_path, filled)
 
 
 def places(found: Any) -> dict[str, tuple[int | None, str]]:
