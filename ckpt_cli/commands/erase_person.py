@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -192,8 +192,9 @@ def _carry_out(
 
 def _command(session: Session) -> str:
     """Return the command line with the names of options only: the rest names the person."""
-    names = [word.partition("=")[0] for word in session.argv if word.startswith("--")]
-    return " ".join(["ckpt erase", *dict.fromkeys(names)])
+    known = {f"--{one.name.replace('_', '-')}" for one in fields(EraseOptions)}
+    names = dict.fromkeys(word.partition("=")[0] for word in session.argv)
+    return " ".join(["ckpt erase", *(one for one in names if one in known)])
 
 
 def _step_note(session: Session) -> Callable[[str], None]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -400,3 +402,39 @@ def test_an_archive_of_memory_is_written_anew_without_the_person(home: Home) -> 
     items = home.run("memory", "list", "-o", "json").json
     assert [(one["namespace"], one["key"]) for one in items] == [(["users", "bert"], "profile")]
     assert neighbours(str(home.store)) == home.before
+
+
+def test_a_signal_stops_it_between_two_places(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ckpt_cli.apply.erase import ErasureRun
+
+    use(home)
+    erase_memory = ErasureRun._all_memory
+
+    def interrupted(run: ErasureRun) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        erase_memory(run)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ErasureRun, "_all_memory", interrupted)
+        stopped = home.erase(*SUBJECT, "--receipt", "receipt.json")
+    assert (stopped.code, "SIGTERM" in stopped.err) == (7, True)
+    record = json.loads((home.folder / "receipt.json").read_text())
+    assert record["complete"] is False
+    assert (places(record)["memory"], places(record)["threads"]) == ((2, "erased"), (2, "kept"))
+    assert home.threads == {*THREADS, OTHER}
+    found = home.erase(*SUBJECT, "--receipt", "receipt.json").json
+    assert (found["complete"], places(found)["threads"]) == (True, (2, "erased"))
+    assert CANARY.encode() not in home.everything()
+    record = json.loads((home.folder / "receipt.json").read_text())
+    assert len(record["items"]) == 2
+
+
+@pytest.mark.parametrize(
+    "record",
+    ["[]", "{}", '{"ckpt_erasure_receipt": 2}', '{"ckpt_erasure_receipt": 1, "salt": 3}', "x"],
+)
+def test_a_damaged_receipt_is_refused(home: Home, record: str) -> None:
+    path = home.folder / "receipt.json"
+    path.write_text(record)
+    refused = home.run("erase", "--verify", path)
+    assert (refused.code, "not a receipt" in refused.err) == (2, True)
