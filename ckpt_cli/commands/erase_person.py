@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -39,6 +39,7 @@ from ckpt_cli.render.erase import (
     place_rows,
 )
 from ckpt_cli.render.terminal.units import iso
+from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 
 _CANNOT_UNDO = "an erasure cannot be undone"
@@ -81,6 +82,9 @@ def erase_person(session: Session, options: EraseOptions) -> None:
         has_more_mentions=plan.has_more_mentions,
         is_searched=request.finds_mentions,
     )
+    if plan.unsearched:
+        values = counted(plan.unsearched, "value")
+        session.note(f"{values} could not be searched for the person's name")
     for one in plan.memories:
         if one.warning:
             session.note(f"'{one.url}': {one.warning}")
@@ -188,8 +192,9 @@ def _carry_out(
 
 def _command(session: Session) -> str:
     """Return the command line with the names of options only: the rest names the person."""
-    names = [word.partition("=")[0] for word in session.argv if word.startswith("--")]
-    return " ".join(["ckpt erase", *dict.fromkeys(names)])
+    known = {f"--{one.name.replace('_', '-')}" for one in fields(EraseOptions)}
+    names = dict.fromkeys(word.partition("=")[0] for word in session.argv)
+    return " ".join(["ckpt erase", *(one for one in names if one in known)])
 
 
 def _step_note(session: Session) -> Callable[[str], None]:

@@ -92,6 +92,12 @@ class ErasurePlan:
     """Places that could not be read."""
     mentions: list[Mention] = field(default_factory=list)
     has_more_mentions: bool = False
+    unsearched: int = 0
+    """Number of values that could not be searched for mentions."""
+
+    def missed(self, number: int) -> None:
+        """Count values that could not be searched."""
+        self.unsearched += number
 
     @property
     def is_empty(self) -> bool:

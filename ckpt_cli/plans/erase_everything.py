@@ -202,7 +202,8 @@ def _find_mentions(
 ) -> None:
     def found() -> Iterator[Mention]:
         yield from of_archives
-        yield from mentions_in_threads(store, opening, watch(store.threads()), plan.scope)
+        threads = watch(store.threads())
+        yield from mentions_in_threads(store, opening, threads, plan.scope, plan.missed)
         for memory in memories:
             yield from mentions_in_memory(memory, plan.scope, erased)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 
 from ckpt_backends.memory.protocol import ItemKey, MemoryStore
@@ -28,8 +28,12 @@ def mentions_in_threads(
     opening: Opening,
     threads: Iterable[Thread],
     scope: ErasureScope,
+    missed: Callable[[int], None],
 ) -> Iterator[Mention]:
-    """Yield the threads that are not erased and name the person or an erased thread."""
+    """Yield the threads that are not erased and name the person or an erased thread.
+
+    `missed` is told how many values of each thread could not be read.
+    """
     pattern = mention_pattern([*scope.words, scope.word or ""], scope.threads, _MOST_IDS)
     if pattern is None:
         return
@@ -41,6 +45,7 @@ def mentions_in_threads(
             yield Mention(url, "thread", one.thread_id, 1, "thread_id")
     wanted = GrepQuery(pattern, ignore_case=True)
     for searched in grep_threads(store, opening, left, wanted, 1):
+        missed(searched.unread + searched.stopped)
         if searched.hits:
             first = searched.hits[0]
             where = format_path((first.channel, *first.match.path))

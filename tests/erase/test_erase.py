@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -32,13 +35,18 @@ SUBJECT = ("--subject", CANARY)
 class Home:
     """A folder with a store, its archives and ckpt's own state."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, filled: Path | None = None) -> None:
+        """Make it; `filled` is a store to copy."""
         self.folder = folder
         self.store = folder / "data" / "agent.db"
         self.backups = folder / "backups"
         self.store.parent.mkdir()
         self.bench = SqliteBench(str(self.store))
-        self.before: Neighbours = fill(self.bench)
+        if filled is None:
+            fill(self.bench)
+        else:
+            shutil.copyfile(filled, self.store)
+        self.before: Neighbours = neighbours(str(self.store))
         configure(folder, "data/agent.db")
 
     def run(self, *words: str | Path) -> CommandResult:
@@ -61,11 +69,21 @@ class Home:
         return b"".join(map(unpacked, (self.store.parent, self.backups, self.state)))
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that is copied for each test."""
+    path = tmp_path_factory.mktemp("filled") / "agent.db"
+    fill(SqliteBench(str(path)))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return path
+
+
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filled: Path) -> Home:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
-    return Home(tmp_path)
+    return Home(tmp_path, filled)
 
 
 def places(found: Any) -> dict[str, tuple[int | None, str]]:
@@ -384,3 +402,39 @@ def test_an_archive_of_memory_is_written_anew_without_the_person(home: Home) -> 
     items = home.run("memory", "list", "-o", "json").json
     assert [(one["namespace"], one["key"]) for one in items] == [(["users", "bert"], "profile")]
     assert neighbours(str(home.store)) == home.before
+
+
+def test_a_signal_stops_it_between_two_places(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ckpt_cli.apply.erase import ErasureRun
+
+    use(home)
+    erase_memory = ErasureRun._all_memory
+
+    def interrupted(run: ErasureRun) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        erase_memory(run)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ErasureRun, "_all_memory", interrupted)
+        stopped = home.erase(*SUBJECT, "--receipt", "receipt.json")
+    assert (stopped.code, "SIGTERM" in stopped.err) == (7, True)
+    record = json.loads((home.folder / "receipt.json").read_text())
+    assert record["complete"] is False
+    assert (places(record)["memory"], places(record)["threads"]) == ((2, "erased"), (2, "kept"))
+    assert home.threads == {*THREADS, OTHER}
+    found = home.erase(*SUBJECT, "--receipt", "receipt.json").json
+    assert (found["complete"], places(found)["threads"]) == (True, (2, "erased"))
+    assert CANARY.encode() not in home.everything()
+    record = json.loads((home.folder / "receipt.json").read_text())
+    assert len(record["items"]) == 2
+
+
+@pytest.mark.parametrize(
+    "record",
+    ["[]", "{}", '{"ckpt_erasure_receipt": 2}', '{"ckpt_erasure_receipt": 1, "salt": 3}', "x"],
+)
+def test_a_damaged_receipt_is_refused(home: Home, record: str) -> None:
+    path = home.folder / "receipt.json"
+    path.write_text(record)
+    refused = home.run("erase", "--verify", path)
+    assert (refused.code, "not a receipt" in refused.err) == (2, True)

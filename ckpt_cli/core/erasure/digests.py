@@ -14,13 +14,14 @@ from ckpt_backends.memory.protocol import ItemKey, Namespace
 
 _SIZE = 20
 """Bytes of a digest."""
+_SALT_SIZE = 16
 
 
 @dataclass(slots=True)
 class ErasedIds:
     """The digests of all that an erasure removed."""
 
-    salt: str = field(default_factory=lambda: os.urandom(16).hex())
+    salt: str = field(default_factory=lambda: os.urandom(_SALT_SIZE).hex())
     threads: set[str] = field(default_factory=set)
     namespaces: set[str] = field(default_factory=set)
     """Namespaces of long-term memory that were erased whole."""
@@ -87,7 +88,8 @@ def ids_record(ids: ErasedIds) -> dict[str, Any]:
 
 def ids_from_record(record: Any) -> ErasedIds:
     """Parse digests. Raises `ValueError`, `KeyError` or `TypeError`."""
-    bytes.fromhex(record["salt"])
+    if len(bytes.fromhex(record["salt"])) != _SALT_SIZE:
+        raise ValueError(record["salt"])
     names = ("threads", "namespaces", "items", "sessions")
     found = {name: set(map(_hex, record[name])) for name in names}
     return ErasedIds(str(record["salt"]), **found)
