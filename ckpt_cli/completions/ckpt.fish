@@ -24,7 +24,7 @@ function __ckpt_read
                     set -g __ckpt_ended 1
                 case '* --*=*'
                     __ckpt_keep (string split -m 1 = -- $word)
-                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --memory' '* --from' '* --archive' '* --sign-key' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' 'grep --where' '* --jobs' '* --lines' '* --interval' '* --refresh' '* --thread' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --trusted-key' 'replay --where' 'doctor --where' '* --grace' 'stats --where' '* --top' '* --steps' '* --to-last' '* --reason' '* --append' 'fork --replace' '* --as-node' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan-out' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --format' 'copy --where' '* --new-key-file' 'rekey --where' '* --by'
+                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* --audit' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --memory' '* --from' '* --archive' '* --sign-key' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' 'grep --where' '* --jobs' '* --lines' '* --interval' '* --refresh' '* --thread' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --trusted-key' 'replay --where' 'doctor --where' '* --grace' 'stats --where' '* --top' '* --steps' '* --to-last' '* --reason' '* --append' 'fork --replace' '* --as-node' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan-out' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --format' 'copy --where' '* --new-key-file' 'rekey --where' '* --by'
                     set want $word
             end
         else if test -z "$__ckpt_cmd"
@@ -177,6 +177,7 @@ complete -c ckpt -s o -l output -x -a 'auto table json ndjson tsv' -d 'auto, tab
 complete -c ckpt -l color -x -a 'auto always never' -d 'auto, always or never [env: NO_COLOR].'
 complete -c ckpt -l aes-key-file -r -F -d 'Decrypt values with the key in this file [env: LANGGRAPH_AES_KEY].'
 complete -c ckpt -l redact -d 'Show the type and size of values instead of the values.'
+complete -c ckpt -l audit -r -F -d 'Append each change to FILE, as a chain of hashes.'
 complete -c ckpt -l copy -d 'Read a private copy of a SQLite file and its log.'
 complete -c ckpt -l no-pager -d 'Do not use a pager.'
 complete -c ckpt -l utc -d 'Show times in UTC. [default: local time]'

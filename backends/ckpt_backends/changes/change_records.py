@@ -24,18 +24,7 @@ def change_record(change: Change) -> dict[str, Any]:
             }
             for one in change.checkpoints
         ],
-        "writes": [
-            {
-                **_key(one.key),
-                "task_id": one.task_id,
-                "task_path": one.task_path,
-                "idx": one.idx,
-                "channel": one.channel,
-                "value": _typed(one.value),
-                **({} if one.node is None else {"node": one.node}),
-            }
-            for one in change.writes
-        ],
+        "writes": list(map(_write_record, change.writes)),
         "blobs": [
             {
                 "checkpoint_ns": one.checkpoint_ns,
@@ -70,6 +59,18 @@ def change_record(change: Change) -> dict[str, Any]:
             for ns, channel, version in change.removed_blobs
         ],
         "relied_on": [_key(one) for one in change.relied_on],
+    }
+
+
+def _write_record(one: Write) -> dict[str, Any]:
+    return {
+        **_key(one.key),
+        "task_id": one.task_id,
+        "task_path": one.task_path,
+        "idx": one.idx,
+        "channel": one.channel,
+        "value": _typed(one.value),
+        **({} if one.node is None else {"node": one.node}),
     }
 
 
