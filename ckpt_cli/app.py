@@ -59,6 +59,9 @@ COMMANDS = {
     ),
     "replay": CommandRef("replay:replay", "Verify checkpoints against recorded writes.", VERIFY),
     "doctor": CommandRef("doctor:doctor", "Check threads for damage and other faults.", VERIFY),
+    "secrets": CommandRef(
+        "secrets:secrets", "Find credentials: keys, tokens and passwords in threads.", VERIFY
+    ),
     "stats": CommandRef("stats:stats", "Show how much each node writes to each channel.", VERIFY),
     "rollback": CommandRef(
         "rollback:rollback", "Roll a thread back to an earlier checkpoint.", CHANGE
@@ -66,11 +69,15 @@ COMMANDS = {
     "fork": CommandRef("fork:fork", "Fork a branch or a new thread from a checkpoint.", CHANGE),
     "repair": CommandRef("repair:COMMANDS", "Mend messages, values or answers.", CHANGE),
     "undo": CommandRef("undo:undo", "Undo the last change of a thread.", CHANGE),
+    "apply": CommandRef("apply:apply", "Carry out a saved plan.", CHANGE),
     "ops": CommandRef("ops:COMMANDS", "List what ckpt changed, and take it back.", CHANGE),
     "purge": CommandRef(
         "purge:purge", "Remove old threads, or prune old checkpoints inside them.", CLEAN
     ),
     "gc": CommandRef("gc:gc", "Delete orphaned rows.", CLEAN),
+    "erase": CommandRef(
+        "erase:erase", "Erase threads, or a person, with all that was made from them.", CLEAN
+    ),
     "export": CommandRef("export:export", "Write threads to archive files, or as JSON.", CLEAN),
     "import": CommandRef(
         "import_:import_", "Restore archived threads, into a store of any layout.", CLEAN

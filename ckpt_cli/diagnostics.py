@@ -101,13 +101,13 @@ def _new_bar(*, of_bytes: bool = False) -> Progress:
     console = Console(stderr=True, color_system=system, no_color=not colored)
     if not of_bytes:
         return Progress(console=console, transient=True)
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
+        TimeRemainingColumn(),
     )
     return Progress(*columns, console=console, transient=True)
 

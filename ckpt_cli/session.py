@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ckpt_cli.api.thread import ThreadHandle
     from ckpt_cli.apply.recording import Recorder
     from ckpt_cli.output import Output
+    from ckpt_cli.plans.plan_review import PlanReview
     from ckpt_cli.threads.opening import Opening
     from ckpt_cli.threads.target import TargetArguments
 
@@ -33,10 +34,12 @@ class Session:
         self.settings: dict[str, Any] = {}
         self._store: Store | None = None
         self.names = StoreNames(self.settings)
+        self.review: PlanReview | None = None
+        """The plan that this run saves, or that it applies; None in other runs."""
 
     @cached_property
     def now(self) -> datetime:
-        """Start time of this run, in UTC."""
+        """Start time of this run, in UTC; of a run that applies a plan, when that was made."""
         return datetime.now(UTC)
 
     @cached_property
@@ -147,8 +150,11 @@ class Session:
         from ckpt_cli.apply.recording import Recorder
         from ckpt_cli.operations.command_text import command_text, user_name
 
-        command = command_text(self.argv)
-        return Recorder(url, user_name(), command, self.now, self.note, self.names.audit)
+        command, at = command_text(self.argv), self.now
+        if self.review is not None:
+            self.review.check_complete()
+            command, at = self.review.header.command, datetime.now(UTC)
+        return Recorder(url, user_name(), command, at, self.note, self.names.audit)
 
     def settle(self) -> None:
         """Record what killed runs did to the store of this run, before it is changed again."""

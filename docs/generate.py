@@ -140,7 +140,9 @@ def tour(text: str) -> str:
         contextlib.chdir(folder),
         patch.object(Session, "now", NOW),
         patch.object(Output, "width", 100),
-        patch("secrets.randbits", return_value=0xA9E2C04B1F7D),  # of the ids in plans
+        patch(
+            "random.SystemRandom.getrandbits", return_value=0xA9E2C04B1F7D
+        ),  # of the ids in plans
         patch.dict(os.environ, {"TZ": "UTC"}),
     ):
         time.tzset()

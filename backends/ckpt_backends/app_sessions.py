@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.closing import Closing
 from ckpt_backends.codec.values import Value
 
@@ -42,4 +43,27 @@ class SessionStore(Closing, Protocol):
     @abstractmethod
     def sessions(self) -> Iterator[AppSession]:
         """All sessions, unsorted. Keys that do not look like a session are left out."""
+        ...
+
+
+class WritableSessions(Closing, Protocol):
+    """A store of sessions, opened for removing some."""
+
+    @abstractmethod
+    def remove(self, sessions: Sequence[AppSession]) -> int:
+        """Remove sessions, all or none where the engine has transactions. Returns their number.
+
+        Raises `StoreChanged` if one was removed or changed since it was read, and
+        `StoreUnavailable`. Nothing is removed then.
+        """
+        ...
+
+    @abstractmethod
+    def begin_erasure(self) -> None:
+        """Prepare to overwrite old bytes; see `WritableStore.begin_erasure`."""
+        ...
+
+    @abstractmethod
+    def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:
+        """Erase what was removed before; see `WritableStore.erase_remains`."""
         ...

@@ -12,6 +12,7 @@ from heapq import nsmallest
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ckpt_backends.changes.remains import UNKNOWN_REMAINS, Progress, Remains, silent
 from ckpt_backends.changes.rows import Row, own_rows, sql_key
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreUnavailable, Unsupported
@@ -32,6 +33,7 @@ from ckpt_backends.scan_observer import ScanObserver
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
+    from ckpt_backends.erasing.stored import RowRewrite
     from ckpt_backends.transfer.parts import Arrival, PartRewrite
 
 _Column = tuple[str, str, str, str | None, str]
@@ -215,6 +217,9 @@ class BaseWritableStore(WritableStore):
     def rewrite(self, thread_id: str, rewrites: Iterable[PartRewrite]) -> None:  # noqa: ARG002
         raise Unsupported("values cannot be replaced in this kind of store")
 
+    def replace_rows(self, thread_id: str, rewrites: Iterable[RowRewrite]) -> None:  # noqa: ARG002
+        raise Unsupported("values cannot be replaced in this kind of store")
+
     def vacuum(self) -> None:
         raise Unsupported(
             "this kind of store cannot be vacuumed", hint="run the command without --vacuum"
@@ -222,6 +227,12 @@ class BaseWritableStore(WritableStore):
 
     def finish_removal(self) -> str:
         return ""
+
+    def begin_erasure(self) -> None:
+        """Nothing to prepare."""
+
+    def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:  # noqa: ARG002
+        return UNKNOWN_REMAINS
 
 
 def _literal(text: str) -> str:

@@ -12,9 +12,20 @@ from ckpt_backends.model import Capability
 from ckpt_backends.plugins import error_line
 from ckpt_backends.transfer.form import Form, Language
 
-FACETS = ("checkpoints", "changes", "memory", "memory_changes", "memory_edits", "sessions")
+FACETS = (
+    *("checkpoints", "changes", "memory", "memory_changes", "memory_edits"),
+    *("sessions", "session_changes"),
+)
 """The fields that name functions which open a store."""
-_FUNCTIONS = (*FACETS, "threads_of_memory", "recognise", "parts", "create", "memory_create")
+_FUNCTIONS = (
+    *FACETS,
+    "threads_of_memory",
+    "recognise",
+    "parts",
+    "edits",
+    "create",
+    "memory_create",
+)
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 _LAYOUT = re.compile(r"[a-z0-9][a-z0-9_-]*", re.ASCII)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*", re.ASCII)
@@ -25,6 +36,7 @@ _NEEDS = {
     "memory_changes": "memory",
     "memory_create": "memory_changes",
     "memory_edits": "memory_changes",
+    "session_changes": "sessions",
     "engine": "recognise",
     "recognise": "engine",
     "extra": "driver",

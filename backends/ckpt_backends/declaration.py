@@ -95,6 +95,9 @@ class Backend:
     parts: str = ""
     """`module:function(layout, rows) -> Iterator[Part]`: what the rows of one thread hold, as
     `Store.rows` returns them: `ckpt_toy.parts:parts_of`. It opens no store."""
+    edits: str = ""
+    """`module:function(layout, row, erase) -> Row`: the row with the values that `erase` returns,
+    for `ckpt erase --value`: `ckpt_toy.editing:edited_row`. `''` if parts are replaced."""
     creates: Mapping[Language, str] = field(default_factory=dict)
     """By language, the layout that `create` makes."""
     create: str = ""
@@ -125,3 +128,6 @@ class Backend:
     sessions: str = ""
     """`module:function(url) -> SessionStore`: `ckpt_toy.sessions:open_sessions`; `''` if the
     application lists no sessions."""
+    session_changes: str = ""
+    """`module:function(url) -> WritableSessions`: `ckpt_toy.sessions:open_writable`; `''` if
+    sessions cannot be removed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from ckpt_backends.app_sessions import WritableSessions
 from ckpt_backends.discovery import known_backends
 from ckpt_backends.errors import UnknownLayout, Unsupported
 from ckpt_backends.memory.protocol import EditableMemoryStore, WritableMemoryStore
@@ -39,6 +40,14 @@ def open_editable_memory(url: StoreUrl) -> EditableMemoryStore:
                 hint=f"only the memory of {titles(holding)} can be edited",
             )
         return cast("EditableMemoryStore", call_facet(backend, backend.memory_edits, url))
+
+
+def open_writable_sessions(url: StoreUrl) -> WritableSessions:
+    """Open an application's sessions for removing some. Raises the errors of `open_sessions`."""
+    with opening(url) as backend:
+        if not backend.session_changes:
+            raise Unsupported(f"no sessions can be removed from '{url.scheme}://' stores")
+        return cast("WritableSessions", call_facet(backend, backend.session_changes, url))
 
 
 def create_store(url: StoreUrl, language: Language) -> StoreUrl:

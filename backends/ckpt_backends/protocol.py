@@ -15,6 +15,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
+from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.closing import Closing
 from ckpt_backends.model import (
     BlobKey,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ckpt_backends.changes.change import Change
     from ckpt_backends.changes.removal import Removal, Removed
     from ckpt_backends.changes.rows import Restored, Row
+    from ckpt_backends.erasing.stored import RowRewrite
     from ckpt_backends.scan_observer import ScanObserver
     from ckpt_backends.transfer.parts import Arrival, PartRewrite
 
@@ -365,6 +367,10 @@ class WritableStore(Closing, Protocol):
         """
         ...
 
+    def replace_rows(self, thread_id: str, rewrites: Iterable[RowRewrite]) -> None:
+        """As `rewrite`, for rows of `Store.rows`, in a layout whose declaration has `edits`."""
+        ...
+
     def vacuum(self) -> None:
         """Reclaim the space of removed rows, for example with VACUUM. This may take long."""
         ...
@@ -373,5 +379,21 @@ class WritableStore(Closing, Protocol):
         """Erase removed data from other places, such as the engine's log, after all removals.
 
         Returns a note about data that could not be erased, or `''`.
+        """
+        ...
+
+    def begin_erasure(self) -> None:
+        """Prepare to overwrite the old bytes of everything that is changed from now on.
+
+        Called before the first removal of an erasure, if at all.
+        """
+
+    def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:
+        """Do the most that the engine offers to erase what was removed or replaced before.
+
+        Called once after all changes of an erasure, in place of `finish_removal`. With `rewrite`,
+        tables are written anew, which may lock them for long. Names each place that may still hold
+        removed data, also for a missing right or a busy reader. Raises `StoreUnavailable` only if
+        the connection is lost.
         """
         ...

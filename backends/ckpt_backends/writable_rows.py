@@ -25,6 +25,7 @@ from ckpt_backends.changes.rows import (
     restored,
     standing_of,
 )
+from ckpt_backends.erasing.stored import RowRewrite
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, Write
 from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, ValuePart
@@ -112,6 +113,20 @@ class WritableRowStore(BaseWritableStore):
                 if standing is Standing.MISSING:
                     self.insert(row)
         return restored(counts)
+
+    def replace_rows(self, thread_id: str, rewrites: Iterable[RowRewrite]) -> None:
+        found = {self._store.row_key(one.stored): one for one in rewrites}
+        with self.transaction():
+            for row in self._store.rows(thread_id) if found else ():
+                one = found.pop(self._store.row_key(row), None)
+                if one is not None:
+                    if row != one.stored:
+                        raise moved(Change(thread_id, {}))
+                    names = [name for name in _KEY if name in row.cells]
+                    self.delete(Row(row.table, {name: row.cells[name] for name in names}))
+                    self.insert(one.new)
+            if found:
+                raise moved(Change(thread_id, {}))
 
     def _known(self, rows: Iterable[Row]) -> Iterator[Row]:
         for row in rows:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from ckpt_backends.errors import UsageError
+from ckpt_backends.model import Thread
+from ckpt_backends.protocol import Store
 from ckpt_cli.api.surroundings import Surroundings, When, time_of
 from ckpt_cli.api.texts import texts
-from ckpt_cli.queries.selection import parse_filters
+from ckpt_cli.queries.selection import filtered_threads, parse_filters
 from ckpt_cli.queries.threads import SORTS, Selection, Sort, parse_status
 
 
@@ -38,3 +40,22 @@ def sort_key(text: str) -> Sort:
         if known == text:
             return known
     raise UsageError(f"cannot sort by '{text}'", hint=f"use one of {', '.join(SORTS)}")
+
+
+def chosen_threads(
+    store: Store,
+    around: Surroundings,
+    threads: str | Iterable[str] | None,
+    match: str | None,
+    where: str | Sequence[str],
+) -> Iterator[Thread] | None:
+    """Return the threads with these ids, or else those that match a pattern and a filter.
+
+    Returns None without any condition.
+    """
+    names = texts(threads)
+    if threads is not None and not names:  # an empty selection is not all threads
+        return iter(())
+    if threads is None and match is None and not where:
+        return None
+    return filtered_threads(store, names, match, texts(where), around.now)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ckpt_cli.api.doctor import Examination
     from ckpt_cli.api.memory import MemoryHandle
     from ckpt_cli.api.search import SearchHits
+    from ckpt_cli.api.secrets import SecretSearch
     from ckpt_cli.core.replay.report import ReplayReport
     from ckpt_cli.core.write_counts import WriteCounts
     from ckpt_cli.queries.disk_usage import By, Survey
@@ -321,11 +322,34 @@ class StoreHandle(Closing):
         the other arguments are those of `grep`. Raises `NotFound` or `UsageError`.
         """
         from ckpt_cli.api.doctor import examination
+        from ckpt_cli.api.listing import chosen_threads
 
-        chosen = None
-        if threads is not None or match is not None or where:
-            chosen = self._filtered(threads, match, where)
+        chosen = chosen_threads(self._store, self._around, threads, match, where)
         return examination(self._store, self._around, chosen, grace, deep, types, jobs, watch)
+
+    def secrets(
+        self,
+        threads: str | Iterable[str] | None = None,
+        *,
+        match: str | None = None,
+        where: str | Sequence[str] = (),
+        memory: str | None = None,
+        ignore: str | Sequence[str] = (),
+        jobs: int = 1,
+        watch: Watcher = unwatched,
+    ) -> SecretSearch:
+        """Find credentials in threads, by default in all, and then in long-term memory.
+
+        Yields what `ckpt secrets` prints: places and kinds. `memory` names the store of that
+        memory. `ignore` is left out in addition to what the profile lists. The other arguments
+        are those of `doctor`. Raises `NotFound` or `UsageError`.
+        """
+        from ckpt_cli.api.listing import chosen_threads
+        from ckpt_cli.api.secrets import secret_search
+
+        store, around = self._store, self._around
+        chosen = chosen_threads(store, around, threads, match, where)
+        return secret_search(store, around, chosen, memory, texts(ignore), jobs, watch)
 
     @cached_property
     def memory(self) -> MemoryHandle:
@@ -367,20 +391,6 @@ class StoreHandle(Closing):
         if threads is not None and not names:  # an empty selection is not all threads
             return iter(())
         return selected_threads(self._store, names, match, texts(where))
-
-    def _filtered(
-        self,
-        threads: str | Iterable[str] | None,
-        match: str | None,
-        where: str | Sequence[str],
-    ) -> Iterator[Thread]:
-        """Return the threads with these ids, or else those that match a pattern and a filter."""
-        from ckpt_cli.queries.selection import filtered_threads
-
-        names = texts(threads)
-        if threads is not None and not names:  # an empty selection is not all threads
-            return iter(())
-        return filtered_threads(self._store, names, match, texts(where), self._around.now)
 
     def __repr__(self) -> str:
         info = self.info

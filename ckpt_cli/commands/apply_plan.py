@@ -51,6 +51,8 @@ def show_and_apply(
     if not dry_run:
         refuse_copy(session.names.store_url)
     plan = replace(plan, change=sealed_change(plan.change, session.opening.key()))
+    if session.review is not None:
+        session.review.see_change(plan.change, session.rows)
     output = session.output
     undo = ""
     if plan.action != "undo" and plan.is_undoable:

@@ -11,14 +11,16 @@ from ckpt_backends.errors import CkptError, PartlyDone, Refused, Unsupported, Us
 from ckpt_backends.protocol import Store
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.transfer.sealing import AsStored
-from ckpt_cli.apply.copy_stores import CopyTerms
+from ckpt_cli.apply.copy_stores import CopyTerms, opened_sides
 from ckpt_cli.apply.copy_threads import copy_threads, plan_threads
 from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.keys import Decrypt, Encrypt, NewKeyFile, keys_of
+from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.core.copying.outcomes import CopyReport
-from ckpt_cli.diagnostics import ByteBar, shows_progress
+from ckpt_cli.diagnostics import ByteBar, progress, shows_progress
 from ckpt_cli.ending import Ended
 from ckpt_cli.options import DryRun, Filter, Jobs, Match, Yes, argument, flag, option, takes
+from ckpt_cli.plans.plan_review import PlanReview
 from ckpt_cli.queries.language import language_of
 from ckpt_cli.queries.selection import filtered_threads
 from ckpt_cli.render.copy import copy_lines, copy_record
@@ -61,6 +63,7 @@ class CopyOptions:
             )
 
 
+@plannable("copy", again=("to", "new_key_file"))
 @takes(CopyOptions)
 def copy(session: Session, options: CopyOptions) -> None:
     """Copy threads to another store, of any layout.
@@ -95,6 +98,8 @@ def copy(session: Session, options: CopyOptions) -> None:
         create=options.create,
         replace=options.replace,
     )
+    if session.review is not None:
+        _review(session.review, terms, ids)
     size = _size(session.store, ids) if shows_progress() else None
     if options.dry_run or (options.replace and not options.yes):
         planned = _planned(terms, ids, size)
@@ -108,6 +113,14 @@ def copy(session: Session, options: CopyOptions) -> None:
         made = "Make the store if it is missing, and copy" if options.create else "Copy"
         confirm(f"{made} {counted(len(ids), 'thread')} to '{terms.target}'?")
     _copy(session, terms, ids, size, options.jobs)
+
+
+def _review(review: PlanReview, terms: CopyTerms, ids: Sequence[str]) -> None:
+    """Save what both stores have of each thread, or compare it with a saved plan."""
+    with opened_sides(terms) as sides:
+        review.see({"layout": sides.source_layout, "target": sides.target_layout})
+        for thread_id in progress(ids, total=len(ids), label="reading"):
+            review.see_thread(thread_id, source=sides.source, target=sides.target)
 
 
 def _planned(terms: CopyTerms, ids: Sequence[str], size: int | None) -> CopyReport:

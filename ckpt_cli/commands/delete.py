@@ -17,10 +17,10 @@ from ckpt_backends.errors import (
 from ckpt_backends.files.regular_file import read_regular
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_cli.commands.apply_removal import RemovalTerms, check_terms, show_and_remove
+from ckpt_cli.commands.plan_out import PlanOut, removes, saved_removal
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.retention.purge_plan import NOT_FOUND
 from ckpt_cli.options import DryRun, Memory, Yes, argument, option, takes
-from ckpt_cli.plans.plan_file import write_plan
 from ckpt_cli.plans.purge import plan_named
 from ckpt_cli.queries.threads import Selection, list_threads
 from ckpt_cli.session import Session
@@ -45,10 +45,12 @@ class ThreadDeleteOptions:
     ] = None
     sign_key: SignKey = None
     memory: Memory = None
+    plan_out: PlanOut = None
     dry_run: DryRun = False
     yes: Yes = False
 
 
+@removes("threads delete")
 @takes(ThreadDeleteOptions)
 def delete(session: Session, options: ThreadDeleteOptions) -> None:
     """Remove threads by id, whatever their status.
@@ -67,7 +69,7 @@ def delete(session: Session, options: ThreadDeleteOptions) -> None:
     key = signing_key(options.sign_key, options.archive)
     terms = RemovalTerms(
         archive=options.archive,
-        dry_run=options.dry_run,
+        dry_run=options.dry_run or options.plan_out is not None,
         yes=options.yes,
         memory=options.memory,
         key=key,
@@ -89,8 +91,8 @@ def delete(session: Session, options: ThreadDeleteOptions) -> None:
         named = ", ".join(f"'{name}'" for name in missing)
         raise NotFound(f"no thread{'s' if len(missing) > 1 else ''} {named}", hint=_HINT)
     with TemporaryFolder() as folder:
-        path = folder / "plan.ndjson"
-        plan = write_plan(path, session.store.describe(), session.now, found)
+        how = {"archive": options.archive, "sign_key": options.sign_key}
+        plan = saved_removal(session, "threads delete", options.plan_out, folder, found, how)
         report = show_and_remove(session, plan, terms, "threads delete", receipt=True)
     if report.skipped:
         said = f"not deleted: {', '.join(report.skipped)} changed meanwhile"

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.commands.apply_plan import show_and_apply
+from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.core.forking.edit_state import parse_edit
 from ckpt_cli.options import AsOf, At, DryRun, Force, Reason, Yes, argument, option
 from ckpt_cli.plans.fork_to_thread import plan_fork_to_thread
@@ -15,6 +16,7 @@ from ckpt_cli.plans.root_branch import RollbackOptions
 from ckpt_cli.session import Session
 
 
+@plannable("fork")
 def fork(
     session: Session,
     thread: Annotated[str, argument("THREAD[@REF]", "Thread id, optionally with a checkpoint.")],

@@ -9,15 +9,16 @@ from ckpt_backends.errors import UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_cli.apply.purge import Pace
 from ckpt_cli.commands.apply_removal import RemovalTerms, check_terms, show_and_remove
+from ckpt_cli.commands.plan_out import PlanOut, removes, saved_removal
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.times import parse_duration
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Yes, option
 from ckpt_cli.plans.gc import SCOPES, Scope, plan_gc
-from ckpt_cli.plans.plan_file import write_plan
 from ckpt_cli.session import Session
 
 
+@removes("gc")
 def gc(
     session: Session,
     scope: Annotated[
@@ -28,6 +29,7 @@ def gc(
         Path | None, option("DIR", "Archive each thread in DIR before changing it.")
     ] = None,
     sign_key: SignKey = None,
+    plan_out: PlanOut = None,
     batch: Annotated[int, option("N", "Threads per transaction.", min=1)] = 100,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -52,11 +54,12 @@ def gc(
     scopes = SCOPES if "all" in chosen else [cast("Scope", one) for one in chosen]
     before = session.now - parse_duration(grace)
     key = signing_key(sign_key, archive)
-    terms = RemovalTerms(Pace(batch), archive, dry_run=dry_run, yes=yes, key=key)
+    is_shown = dry_run or plan_out is not None
+    terms = RemovalTerms(Pace(batch), archive, dry_run=is_shown, yes=yes, key=key)
     check_terms(session, terms)
     with TemporaryFolder() as folder:
         found = plan_gc(session.store, scopes, before)
         seen = progress(found, total=None, label="looking for orphans")
-        path = folder / "plan.ndjson"
-        plan = write_plan(path, session.store.describe(), session.now, seen)
+        options = {"archive": archive, "sign_key": sign_key, "batch": batch}
+        plan = saved_removal(session, "gc", plan_out, folder, seen, options)
         show_and_remove(session, plan, terms, "gc")

@@ -20,10 +20,12 @@ from ckpt_cli.apply.recording import Recorder
 from ckpt_cli.apply.restore import RestoreReport, restore_threads
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import confirm
+from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.commands.signatures import AllowPickle, Trust, TrustedKeys, signed_by
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Yes, argument, flag, option, takes
 from ckpt_cli.plans.import_target import ArchiveChecks, ImportTarget
+from ckpt_cli.plans.plan_review import PlanReview
 from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
@@ -52,6 +54,7 @@ class ImportOptions:
     yes: Yes = False
 
 
+@plannable("import", again=("to", "trusted_key", "allow_pickle"))
 @takes(ImportOptions)
 def import_(session: Session, options: ImportOptions) -> None:
     """Restore archived threads, into a store of any layout.
@@ -93,6 +96,8 @@ def import_(session: Session, options: ImportOptions) -> None:
         checked = partial(_checked, trust, checks)
         bundles = list(map(checked, progress(paths, total=len(paths), label="checking")))
         trust.report(session, bundles)
+        if session.review is not None:
+            _review(session.review, target, bundles)
         report = _restored(options, checks, bundles, stack, session.recorder_of(url))
     # Everything is written before anything is printed, so that a closed pipe stops nothing.
     session.output.records((_record(*one) for one in report.done), _COLUMNS)
@@ -104,6 +109,14 @@ def import_(session: Session, options: ImportOptions) -> None:
             f"{counted(report.expired, 'row')} left out: their time to live has passed",
             hint="the bundles still hold them",
         )
+
+
+def _review(review: PlanReview, target: ImportTarget, bundles: Iterable[Bundle]) -> None:
+    """Save bundles and what the store has of their threads, or compare them with a saved plan."""
+    review.see({"target": target.layout})
+    for one in bundles:
+        review.see({"file": str(one.path), "sha256": one.digest})
+        review.see_thread(one.header.thread_id or "", target=target.rows)
 
 
 def _paths(session: Session, files: Iterable[Path]) -> Iterator[Path]:

@@ -43,4 +43,6 @@ def keys_of(
         raise UsageError("the new key is the same as the old one")
     if key is None and new_key is None:
         return None
+    if session.review is not None:
+        session.review.see_keys(key, new_key)
     return WithKeys(key, new_key, encrypts=encrypt, decrypts=decrypt)

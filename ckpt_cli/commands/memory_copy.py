@@ -11,6 +11,7 @@ from ckpt_cli.api.memory import opened_memory
 from ckpt_cli.apply.memory_copy import MemoryCopyTerms, copy_items, plan_items
 from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.memory import Match, Under
+from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.core.copying.items import CopiedItem, MemoryCopyReport
 from ckpt_cli.core.memory.item_filter import ItemFilter, format_key, parse_namespace
 from ckpt_cli.diagnostics import progress
@@ -39,6 +40,7 @@ class MemoryCopyOptions:
     yes: Yes = False
 
 
+@plannable("memory copy", again=("to",))
 @takes(MemoryCopyOptions)
 def copy(session: Session, options: MemoryCopyOptions) -> None:
     """Copy items to another Store of LangGraph.
@@ -65,6 +67,13 @@ def copy(session: Session, options: MemoryCopyOptions) -> None:
         session.now,
         options.replace,
     )
+    if session.review is not None:
+        with opened_memory(session) as memory:
+            keys = [one.key for one in choice.of(memory.memory, values=False)]
+            for key in keys:
+                session.review.see_item(memory.memory, key)
+        for one in plan_items(terms, choice, _watched):
+            session.review.see_copied(one)
     source, target = str(terms.source), str(terms.target)
     if options.dry_run or (options.replace and not options.yes):
         planned = MemoryCopyReport(source, target, is_dry_run=True)

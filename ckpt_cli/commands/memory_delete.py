@@ -16,6 +16,7 @@ from ckpt_cli.apply.memory import MemoryReport, archive_items, remove_items
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.memory import Match, Under
+from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.memory.item_filter import ItemFilter, parse_namespace
 from ckpt_cli.options import DryRun, Yes, argument, flag, option, takes
@@ -59,6 +60,7 @@ class MemoryDeleteOptions:
     write: Write = False
 
 
+@plannable("memory delete", again=("sign_key",))
 @takes(MemoryDeleteOptions)
 def delete(session: Session, options: MemoryDeleteOptions) -> None:
     """Delete items and their vectors.
@@ -87,6 +89,9 @@ def delete(session: Session, options: MemoryDeleteOptions) -> None:
         planned = _plan(session, memory, options, wanted)
         items, more = planned[: options.limit], len(planned) > options.limit
         shown = list(map(without_values, items)) if session.settings.get("redact") else items
+        if session.review is not None:
+            for one in items:
+                session.review.see_item(memory, one.key)
         info = memory.describe()
         if not items:
             session.note("nothing to do")

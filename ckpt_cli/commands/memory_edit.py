@@ -10,6 +10,7 @@ from ckpt_backends.memory.protocol import Item
 from ckpt_backends.registry import open_memory
 from ckpt_cli.apply.memory import check_editable, edit_item
 from ckpt_cli.commands.memory import Under
+from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.core.memory.edit_fact import changes, parse_fields, refuse_duplicate
 from ckpt_cli.core.memory.item_filter import parse_namespace
 from ckpt_cli.core.redact import redact
@@ -28,6 +29,7 @@ _COLUMNS = (
 )
 
 
+@plannable("memory edit", writes="write")
 def edit(
     session: Session,
     key: Annotated[str, argument("KEY", "Key, or NAMESPACE/KEY.")],
@@ -51,6 +53,8 @@ def edit(
         address = find_key(memory, key, parse_namespace(namespace))
         item = stored_item(memory, address)
         new = parse_fields(fields, address.namespace[-1])
+        if session.review is not None:
+            session.review.see_item(memory, address)
         others = list(memory.items(prefix=address.namespace, values=True))
     refuse_duplicate(item, new, others)
     found = changes(None if item.value is None else decode(item.value), new)

@@ -19,9 +19,11 @@ from ckpt_cli.apply.restore import restore_memory
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.memory_delete import Write, check_allowed
+from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.commands.signatures import AllowPickle, Trust, TrustedKeys, signed_by
 from ckpt_cli.core.memory.item_filter import format_namespace
 from ckpt_cli.options import DryRun, Yes, argument
+from ckpt_cli.plans.plan_review import PlanReview
 from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
@@ -47,6 +49,7 @@ class _Checked:
         }
 
 
+@plannable("memory import", again=("trusted_key", "allow_pickle"))
 def import_(
     session: Session,
     files: Annotated[list[Path], argument("FILE...", "Archives of memory delete --archive.")],
@@ -73,6 +76,9 @@ def import_(
     with opened_memory(session).memory as memory:
         info = memory.describe()
         bundles = [_checked(path, memory, trust) for path in files]
+        if session.review is not None:
+            for one in bundles:
+                _review(session.review, memory, one)
     trust.report(session, [one.bundle for one in bundles])
     found = [one.record for one in bundles]
     if dry_run:
@@ -116,6 +122,14 @@ def _listed(namespaces: Sequence[Sequence[str]]) -> str:
 
 
 _NAMESPACES = Column("NAMESPACES", "namespaces", _listed)
+
+
+def _review(review: PlanReview, memory: MemoryStore, one: _Checked) -> None:
+    """Save an archive and what is in its namespaces, or compare them with a saved plan."""
+    review.see({"file": str(one.bundle.path), "sha256": one.bundle.digest})
+    for namespace in one.namespaces:
+        for key in [item.key for item in memory.items(prefix=namespace)]:
+            review.see_item(memory, key)
 
 
 def _checked(path: Path, memory: MemoryStore, trust: Trust) -> _Checked:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from ckpt_backends.errors import UsageError
 from ckpt_backends.url import StoreUrl
+from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.commands.undo_operation import check_place, undo_found
 from ckpt_cli.ending import Exit
 from ckpt_cli.lazy import CommandRef
@@ -111,6 +112,7 @@ def show(session: Session, op: Op) -> None:
     )
 
 
+@plannable("ops undo")
 def undo(
     session: Session,
     op: Annotated[
@@ -142,6 +144,7 @@ def undo(
     undo_found(session, found, action, dry_run=dry_run, yes=yes)
 
 
+@plannable("ops redo")
 def redo(
     session: Session,
     op: Annotated[

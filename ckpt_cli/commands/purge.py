@@ -7,19 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from ckpt_backends import shell
 from ckpt_backends.errors import UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_backends.model import Status
 from ckpt_cli.apply.purge import Pace
 from ckpt_cli.commands.apply_removal import RemovalTerms, check_terms, show_and_remove
+from ckpt_cli.commands.plan_out import PlanOut, removes, saved_removal
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.retention.policy import RetentionRules
 from ckpt_cli.core.times import parse_duration
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Match, Memory, Where, Yes, flag, option, takes
-from ckpt_cli.plans.plan_file import PlanFile, read_plan, write_plan
+from ckpt_cli.plans.plan_file import read_plan
 from ckpt_cli.plans.purge import Policy, plan_purge
+from ckpt_cli.plans.saved_plan import check_place
 from ckpt_cli.queries.selection import parse_metadata_filters
 from ckpt_cli.queries.threads import Selection, parse_status
 from ckpt_cli.session import Session
@@ -58,9 +59,7 @@ class PurgeOptions:
         Path | None, option("DIR", "Archive each thread in DIR before removing it.")
     ] = None
     sign_key: SignKey = None
-    plan_out: Annotated[Path | None, option("FILE", "Write the plan to FILE; remove nothing.")] = (
-        None
-    )
+    plan_out: PlanOut = None
     plan: Annotated[Path | None, option("FILE", "Carry out the plan in FILE.")] = None
     max_duration: Annotated[
         str | None, option("TIME", "Start no batch after TIME, such as 30m.")
@@ -89,6 +88,12 @@ class PurgeOptions:
             include_error=self.include_error,
         )
 
+    @property
+    def of_removal(self) -> dict[str, Any]:
+        """The options by which a saved plan is carried out."""
+        names = ("archive", "sign_key", "batch", "sleep", "max_duration", "vacuum")
+        return {name: getattr(self, name) for name in names}
+
     def terms(self) -> RemovalTerms:
         """Return how the plan is carried out. Raises `UsageError`."""
         until = None
@@ -105,6 +110,7 @@ class PurgeOptions:
         )
 
 
+@removes("purge")
 @takes(PurgeOptions)
 def purge(session: Session, options: PurgeOptions) -> None:
     """Remove old threads, or prune old checkpoints inside them.
@@ -135,22 +141,15 @@ def purge(session: Session, options: PurgeOptions) -> None:
     with TemporaryFolder() as folder:
         if options.plan is not None:
             found = read_plan(options.plan, folder)
-            found.check_store(session.store.describe(), session.names.store_url)
+            check_place(options.plan, found.saved.header.store, session.names.store_url)
+            found.saved.header.check_layout(options.plan, session.store.describe().layout)
         else:
-            found = _planned(session, policy, options.plan_out, folder)
+            planned = plan_purge(session.store, policy, session.now)
+            seen = progress(planned, total=None, label="planning")
+            found = saved_removal(
+                session, "purge", options.plan_out, folder, seen, options.of_removal
+            )
         show_and_remove(session, found, terms, "purge")
-
-
-def _planned(session: Session, policy: Policy, out: Path | None, folder: Path) -> PlanFile:
-    """Plan the purge, and write the plan to a file."""
-    planned = plan_purge(session.store, policy, session.now)
-    seen = progress(planned, total=None, label="planning")
-    path = out or folder / "plan.ndjson"
-    found = write_plan(path, session.store.describe(), session.now, seen, session.names.store_url)
-    if out is not None:
-        named = shell.word(str(out))
-        session.note(f"wrote the plan to '{out}'; carry it out with --plan {named}")
-    return found
 
 
 def _oldest(session: Session, older_than: str | None, *, expired: bool) -> Any:

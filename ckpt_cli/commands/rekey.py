@@ -13,6 +13,7 @@ from ckpt_cli.apply.rekey import ThreadRekeyer
 from ckpt_cli.apply.writable import refuse_copy, writable_store
 from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.keys import Decrypt, Encrypt, NewKeyFile, keys_of
+from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.core.rekeying import RekeyReport
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Ended
@@ -56,6 +57,7 @@ class RekeyOptions:
             )
 
 
+@plannable("rekey", again=("new_key_file",))
 @takes(RekeyOptions)
 def rekey(session: Session, options: RekeyOptions) -> None:
     """Encrypt threads with another key, or decrypt them.
@@ -83,6 +85,9 @@ def rekey(session: Session, options: RekeyOptions) -> None:
         session.store, options.threads or (), options.match, options.where or (), session.now
     )
     ids = [one.thread_id for one in threads]
+    if session.review is not None:
+        for thread_id in progress(ids, total=len(ids), label="reading"):
+            session.review.see_thread(thread_id, rows=session.rows)
     report = RekeyReport(side.store.describe().url, options.dry_run)
     if options.dry_run:
         for thread_id in progress(ids, total=len(ids), label="reading"):

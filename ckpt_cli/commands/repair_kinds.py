@@ -8,6 +8,7 @@ from typing import Annotated
 
 from ckpt_backends.errors import NotFound
 from ckpt_cli.commands.apply_plan import show_and_apply
+from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.commands.repair_many import repair_many
 from ckpt_cli.commands.repair_targets import RepairTargets
 from ckpt_cli.commands.repair_values import as_thread_repair, nothing_damaged, show_values_repair
@@ -87,6 +88,7 @@ class ValueRepairOptions(RepairOptions):
     ] = None
 
 
+@plannable("repair messages")
 @takes(MessageRepairOptions)
 def messages(session: Session, options: MessageRepairOptions) -> None:
     """Answer tool calls that have no result.
@@ -123,6 +125,7 @@ def messages(session: Session, options: MessageRepairOptions) -> None:
     _repair(session, options, "messages", plan)
 
 
+@plannable("repair writes")
 @takes(RepairOptions)
 def writes(session: Session, options: RepairOptions) -> None:
     """Drop answers that were used already.
@@ -144,6 +147,7 @@ def writes(session: Session, options: RepairOptions) -> None:
     _repair(session, options, "the answers", plan)
 
 
+@plannable("repair values")
 @takes(ValueRepairOptions)
 def values(session: Session, options: ValueRepairOptions) -> None:
     """Restore values that are missing or unreadable.

@@ -24,6 +24,7 @@ from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.repair_targets import RepairTargets
 from ckpt_cli.core.forking.sealed_change import sealed_change
 from ckpt_cli.core.forking.thread_repair import RepairOutcome, ThreadRepair
+from ckpt_cli.core.random_numbers import seeded_for
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
 from ckpt_cli.render.repair_many import (
@@ -65,15 +66,15 @@ def repair_many(
     ids = targets.all(session)
     outcomes: list[RepairOutcome] = []
     heads: dict[str, Mapping[str, str]] | None = None
-    if dry_run or not yes:
+    if dry_run or not yes or session.review is not None:
         outcomes, heads = _plan_all(session, ids, plan)
-        if dry_run or (outcomes and not session.output.machine):
+        if dry_run or (outcomes and not yes and not session.output.machine):
             _show(session, outcomes, dry_run=dry_run)
         if dry_run:
             session.note("dry run: nothing was written")
             return
         ids = [one for one in ids if one[0] in heads]
-        if ids:
+        if ids and not yes:
             confirm(f"Repair {counted(len(ids), 'thread')}?")
     with session.recorder.operation("repair", reason=reason) as recording:
         done, stopped, caught = _apply(session, ids, plan, heads, recording)
@@ -100,6 +101,9 @@ def _plan_all(
     for target in progress(ids, total=len(ids), label="planning"):
         found = _plan_one(session, target, plan, inference)
         if isinstance(found, ThreadRepair):
+            if session.review is not None:
+                change = sealed_change(found.change, session.opening.key())
+                session.review.see_change(change, session.rows)
             heads[found.thread_id] = dict(found.change.heads)
             outcomes.append(_outcome(found, "planned"))
         elif found is not None:
@@ -113,7 +117,8 @@ def _plan_one(
     """Return the repair of a thread, or why it is skipped; None if nothing is wrong with it."""
     thread_id, checkpoint_id = target
     try:
-        return plan(ThreadReader(session.store, thread_id, inference), checkpoint_id)
+        with seeded_for(thread_id):
+            return plan(ThreadReader(session.store, thread_id, inference), checkpoint_id)
     except _OF_ONE_THREAD as error:
         return _skipped(thread_id, error)
 

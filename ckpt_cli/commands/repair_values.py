@@ -9,6 +9,7 @@ from ckpt_backends import shell
 from ckpt_backends.errors import NotFound, PartlyDone, Refused, UsageError
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import confirm, show_and_apply, write
+from ckpt_cli.core.forking.sealed_change import sealed_change
 from ckpt_cli.core.forking.thread_repair import ThreadRepair
 from ckpt_cli.core.replay.repair_plan import Repair
 from ckpt_cli.plans.undo_values import record_repair
@@ -102,6 +103,9 @@ def _store_again(
     reason: str | None,
 ) -> None:
     """Store values again that a layout stores apart."""
+    if session.review is not None:
+        change = sealed_change(found.change, session.opening.key())
+        session.review.see_change(change, session.rows)
     output = session.output
     if not dry_run:
         refuse_copy(session.names.store_url)

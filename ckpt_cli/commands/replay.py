@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from ckpt_backends import shell
 from ckpt_backends.errors import UsageError
+from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.commands.repair_values import show_values_repair
 from ckpt_cli.core.replay.elimination import Verdict
 from ckpt_cli.core.replay.reducer_options import chosen_reducers, named_reducers
@@ -82,7 +83,7 @@ class ReplayOptions:
     def check(self) -> None:
         """Raise `UsageError` for options that exclude each other."""
         if (self.dry_run or self.yes) and not self.repair:
-            raise UsageError("--dry-run and --yes require --repair")
+            raise UsageError("--dry-run, --plan-out and --yes require --repair")
         if self.repair and (self.verify or self.strict or self.is_several or self.is_part):
             raise UsageError(
                 "--repair takes a whole thread, without --verify, --strict, --at, --ns, --all,"
@@ -95,6 +96,7 @@ class ReplayOptions:
             raise UsageError("--jobs requires --all, --match or --where")
 
 
+@plannable("replay")
 @takes(ReplayOptions)
 def replay(session: Session, options: ReplayOptions) -> None:
     """Verify checkpoints against recorded writes.

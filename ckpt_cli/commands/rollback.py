@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from ckpt_cli.commands.apply_plan import show_and_apply
+from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.options import AsOf, At, DryRun, Force, Reason, Yes, argument, flag, option
 from ckpt_cli.plans.rollback import plan_rollback
 from ckpt_cli.plans.rollback_target import TargetOptions, find_target
@@ -12,6 +13,7 @@ from ckpt_cli.plans.root_branch import RollbackOptions, check_store
 from ckpt_cli.session import Session
 
 
+@plannable("rollback")
 def rollback(
     session: Session,
     thread: Annotated[str, argument("THREAD[@REF]", "Thread id, optionally with a checkpoint.")],

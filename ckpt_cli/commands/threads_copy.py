@@ -7,6 +7,7 @@ from typing import Annotated
 from ckpt_backends.errors import UsageError
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import write
+from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.options import DryRun, Yes, argument
 from ckpt_cli.plans.thread_copy import plan_thread_copy
 from ckpt_cli.render.terminal.safe_text import safe_text
@@ -17,6 +18,7 @@ from ckpt_cli.session import Session
 from ckpt_cli.threads.thread import ThreadReader
 
 
+@plannable("threads copy")
 def copy(
     session: Session,
     thread: Annotated[str, argument("THREAD", "The thread to copy.")],
@@ -38,6 +40,8 @@ def copy(
     if not dry_run:
         refuse_copy(session.names.store_url)
     plan = plan_thread_copy(ThreadReader(session.store, thread), session.rows, new)
+    if session.review is not None:
+        session.review.see_change(plan.change, session.rows)
     amount = f"{counted(plan.checkpoints, 'checkpoint')}, {counted(plan.writes, 'write')}"
     if not dry_run:
         question = f"Copy '{thread}' to '{new}' ({amount})?"

@@ -38,7 +38,7 @@ def trust_(
 
     A ckpt.toml or pyproject.toml in this folder or above it may come from somebody else. Until
     you trust it, its profiles can only open local stores in its folder. They cannot read
-    environment variables, name a server, or set copy, retention or audit.
+    environment variables, name a server, or set copy, retention, audit or erase.
 
     Records the path and the SHA-256 of the contents, so a changed file must be trusted again.
     Files of --config and your own configuration need no trust.
@@ -134,10 +134,12 @@ def _rows(profiles: Profiles) -> Iterator[dict[str, Any]]:
 def _settings(profile: Profile) -> dict[str, str]:
     scheme = split_url(profile.url).scheme
     others = {"threads": profile.threads, "memory": profile.memory}
+    erase = {} if profile.erase_rules is None else profile.erase_rules.shown()
     return {
         **{name: printable_param(scheme, name, value) for name, value in profile.params.items()},
         **({"retention": profile.retention} if profile.retention else {}),
         **({"audit": profile.audit} if profile.audit else {}),
         **{name: printable_written(text) for name, text in others.items() if text},
         **{f"reducers.{channel}": name for channel, name in profile.reducers.items()},
+        **{f"erase.{name}": text for name, text in erase.items()},
     }

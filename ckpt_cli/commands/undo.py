@@ -8,6 +8,7 @@ from typing import Annotated
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import NotFound, UsageError
 from ckpt_cli.commands.apply_plan import show_and_apply, write
+from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.commands.undo_operation import undo_found
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of
@@ -30,6 +31,7 @@ from ckpt_cli.threads.target import find_thread
 from ckpt_cli.threads.thread import ThreadReader
 
 
+@plannable("undo")
 def undo(
     session: Session,
     thread: Annotated[str, argument("THREAD", "Thread id.")],
@@ -121,6 +123,8 @@ def _undo_values(
     session: Session, found: ValuesUndo, op: str | None, *, dry_run: bool, yes: bool
 ) -> None:
     """Take back the values that a repair stored."""
+    if session.review is not None:
+        session.review.see_change(found.change, session.rows)
     output = session.output
 
     def show() -> None:

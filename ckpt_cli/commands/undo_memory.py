@@ -32,6 +32,9 @@ def undo_items(
     """
     output = session.output
     planned = _planned(session, steps)
+    if session.review is not None:
+        for one in planned:
+            session.review.see_step(one, None)
     refused = [one for one in planned if isinstance(one, RefusedStep)]
     if len(refused) == len(planned):
         raise refused[0].error if refused else Refused(f"nothing of {found.op} is left")

@@ -59,6 +59,8 @@ def undo_found(
     steps = steps_left(OperationLog.of_user(), found.op)
     if thread is not None:
         steps = [one for one in steps if one.thread_id == thread]
+    if session.review is not None:
+        session.review.see({"operation": found.op})
     if steps and steps[0].thread_id is None:
         undo_items(session, found, action, steps, dry_run=dry_run, yes=yes)
         return
@@ -119,6 +121,9 @@ def _undo_steps(
     output, url = session.output, session.names.store_url
     planning = planned_steps(steps, session.store, session.rows)
     planned = list(progress(planning, total=len(steps), label="planning"))
+    if session.review is not None:
+        for one in planned:
+            session.review.see_step(one, session.rows)
     refused = [one for one in planned if isinstance(one, RefusedStep)]
     if len(refused) == len(planned):
         raise _explained(session, found, refused)

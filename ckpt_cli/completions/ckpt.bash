@@ -91,7 +91,7 @@ _ckpt_answer() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*|*" --namespace="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --memory"|*" --from"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|*" --older-than"|*" --last"|"grep --where"|*" --jobs"|*" --lines"|*" --interval"|*" --refresh"|*" --thread"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"stats --where"|*" --top"|*" --steps"|*" --to-last"|*" --reason"|*" --append"|"fork --replace"|*" --as-node"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan-out"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --format"|"copy --where"|*" --new-key-file"|"rekey --where"|*" --by") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --memory"|*" --plan-out"|*" --from"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|*" --older-than"|*" --last"|"grep --where"|*" --jobs"|*" --lines"|*" --interval"|*" --refresh"|*" --thread"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"secrets --where"|"stats --where"|*" --top"|*" --steps"|*" --to-last"|*" --reason"|*" --append"|"fork --replace"|*" --as-node"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --archives"|"erase --verify"|*" --format"|"copy --where"|"rekey --where"|*" --by") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -125,6 +125,7 @@ _ckpt_answer() {
             *" --sort") kind="words:last first id checkpoints namespaces step bytes" ;;
             *" --status") kind="words:error interrupted pending done unknown empty" ;;
             *" --memory") kind="store" ;;
+            *" --plan-out") kind="file" ;;
             *" --from") kind="file" ;;
             *" --archive") kind="file" ;;
             *" --sign-key") kind="file" ;;
@@ -139,22 +140,25 @@ _ckpt_answer() {
             "memory copy --to") kind="store" ;;
             *" --trusted-key") kind="file" ;;
             *" --to-last") kind="words:error interrupted pending done unknown" ;;
-            *" --plan-out") kind="file" ;;
+            "apply --to") kind="store" ;;
+            *" --new-key-file") kind="file" ;;
+            *" --receipt") kind="file" ;;
             *" --plan") kind="file" ;;
             *" --scope") kind="words:blobs writes calls all" ;;
+            *" --values-from") kind="file" ;;
+            *" --archives") kind="file" ;;
             *" --format") kind="words:bundle jsonl" ;;
             "export --to") kind="file" ;;
             "import --to") kind="store" ;;
             "copy --to") kind="store" ;;
-            *" --new-key-file") kind="file" ;;
             *" --by") kind="words:thread channel ns type table" ;;
         esac
     elif [[ -z $ended && $cur == -* ]]; then
         case $cmd in
             "threads list") kind="words:-n --limit --all --long --sort --since --until --status --match --where --user --first-message --page --exit-code" ;;
             "threads show") kind="words:--memory" ;;
-            "threads copy") kind="words:--dry-run --yes" ;;
-            "threads delete") kind="words:--from --match --archive --sign-key --memory --dry-run --yes" ;;
+            "threads copy") kind="words:--plan-out --dry-run --yes" ;;
+            "threads delete") kind="words:--from --match --archive --sign-key --memory --plan-out --dry-run --yes" ;;
             show) kind="words:--at --ns --as-of --channel --path --writes --metadata --raw --where --tree --unfold --all-ns --mermaid --ascii" ;;
             history) kind="words:--ns --all-ns -n --limit --messages" ;;
             diff) kind="words:--ns --channel --stat --writes --reducer --exit-code" ;;
@@ -169,25 +173,28 @@ _ckpt_answer() {
             "memory show") kind="words:--namespace --raw --threads" ;;
             "memory search") kind="words:--namespace -E --regex -i --ignore-case -n --limit" ;;
             "memory export") kind="words:--namespace --match --to" ;;
-            "memory edit") kind="words:--set --namespace --write" ;;
-            "memory delete") kind="words:--namespace --match --expired --older-than --all -n --limit --archive --sign-key --dry-run --yes --write" ;;
-            "memory copy") kind="words:--to --namespace --match --create --replace --dry-run --yes" ;;
-            "memory import") kind="words:--trusted-key --allow-pickle --dry-run --yes --write" ;;
-            replay) kind="words:--at --ns --verify --strict --all --match --where --jobs --reducer --repair --dry-run --yes" ;;
+            "memory edit") kind="words:--set --namespace --write --plan-out" ;;
+            "memory delete") kind="words:--namespace --match --expired --older-than --all -n --limit --archive --sign-key --plan-out --dry-run --yes --write" ;;
+            "memory copy") kind="words:--to --namespace --match --create --replace --plan-out --dry-run --yes" ;;
+            "memory import") kind="words:--trusted-key --allow-pickle --plan-out --dry-run --yes --write" ;;
+            replay) kind="words:--at --ns --verify --strict --all --match --where --jobs --reducer --repair --plan-out --dry-run --yes" ;;
             doctor) kind="words:--match --where --deep --types --strict --grace --jobs" ;;
+            secrets) kind="words:--match --where --memory --kinds --jobs" ;;
             stats) kind="words:--match --where --ns --since --until --top --jobs" ;;
-            rollback) kind="words:--at --steps --to-last --last-good --as-of --sibling --root-only --reason --force --dry-run --yes" ;;
-            fork) kind="words:--to --at --as-of --set --append --replace --as-node --reason --force --dry-run --yes" ;;
-            "repair messages") kind="words:--at --match --where --all --reason --force --dry-run --yes --content" ;;
-            "repair values") kind="words:--at --match --where --all --reason --force --dry-run --yes --reducer" ;;
-            "repair writes") kind="words:--at --match --where --all --reason --force --dry-run --yes" ;;
-            undo) kind="words:--force --dry-run --yes" ;;
+            rollback) kind="words:--at --steps --to-last --last-good --as-of --sibling --root-only --reason --force --plan-out --dry-run --yes" ;;
+            fork) kind="words:--to --at --as-of --set --append --replace --as-node --reason --force --plan-out --dry-run --yes" ;;
+            "repair messages") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes --content" ;;
+            "repair values") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes --reducer" ;;
+            "repair writes") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes" ;;
+            undo) kind="words:--force --plan-out --dry-run --yes" ;;
+            apply) kind="words:--to --new-key-file --sign-key --trusted-key --allow-pickle --memory --receipt --dry-run --yes" ;;
             purge) kind="words:--older-than --expired --match --where --status --keep-last --keep-within --keep-tips --protect --include-interrupted --include-pending --include-error --archive --sign-key --plan-out --plan --max-duration --batch --sleep --vacuum --memory --dry-run --yes" ;;
-            gc) kind="words:--scope --grace --archive --sign-key --batch --dry-run --yes" ;;
+            gc) kind="words:--scope --grace --archive --sign-key --plan-out --batch --dry-run --yes" ;;
+            erase) kind="words:--subject --where --match --value --values-from --ns --memory --archives --rewrite --receipt --verify --no-mentions --plan-out --dry-run --yes" ;;
             export) kind="words:--format --to --sign-key" ;;
-            import) kind="words:--to --create --trusted-key --allow-pickle --dry-run --yes" ;;
-            copy) kind="words:--to --match --where --all --create --replace --new-key-file --encrypt --decrypt --jobs --dry-run --yes" ;;
-            rekey) kind="words:--match --where --all --new-key-file --encrypt --decrypt --vacuum --dry-run --yes" ;;
+            import) kind="words:--to --create --trusted-key --allow-pickle --plan-out --dry-run --yes" ;;
+            copy) kind="words:--to --match --where --all --create --replace --new-key-file --encrypt --decrypt --jobs --plan-out --dry-run --yes" ;;
+            rekey) kind="words:--match --where --all --new-key-file --encrypt --decrypt --vacuum --plan-out --dry-run --yes" ;;
             du) kind="words:--by --top" ;;
             stores) kind="words:--layouts" ;;
             trust) kind="words:--list --remove" ;;
@@ -195,7 +202,7 @@ _ckpt_answer() {
         esac
         kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --redact --audit --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
     elif [[ -z $cmd ]]; then
-        kind="words:threads show history diff interrupts messages grep blame tail tui sessions memory replay doctor stats rollback fork repair undo ops purge gc export import copy rekey du stores trust completion demo"
+        kind="words:threads show history diff interrupts messages grep blame tail tui sessions memory replay doctor secrets stats rollback fork repair undo apply ops purge gc erase export import copy rekey du stores trust completion demo"
     else
         case "$cmd:$place" in
             "threads:0") kind="words:list show copy delete" ;;
@@ -225,6 +232,7 @@ _ckpt_answer() {
             "memory import:"*) kind="file" ;;
             "replay:0") kind="target" ;;
             "doctor:"*) kind="thread" ;;
+            "secrets:"*) kind="thread" ;;
             "stats:0") kind="thread" ;;
             "rollback:0") kind="target" ;;
             "rollback:1") kind="ref" ;;
@@ -234,6 +242,8 @@ _ckpt_answer() {
             "repair values:"*) kind="target" ;;
             "repair writes:"*) kind="target" ;;
             "undo:0") kind="thread" ;;
+            "apply:0") kind="file" ;;
+            "erase:"*) kind="thread" ;;
             "export:"*) kind="thread" ;;
             "import:"*) kind="file" ;;
             "du:0") kind="thread" ;;

@@ -12,6 +12,9 @@
     [stores.prod.doctor]
     ignore = ["log-large"]
 
+    [stores.prod.secrets]
+    ignore = ["messages[].content:jwt"]
+
 The nearest file wins: this folder and those above it, then `$XDG_CONFIG_HOME/ckpt/ckpt.toml`. A
 file in this folder or above it may be a stranger's: until `ckpt trust` recorded it, its profiles
 may only open local stores beside it.
@@ -21,11 +24,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ckpt_backends import shell
@@ -33,10 +37,16 @@ from ckpt_backends.errors import UsageError
 from ckpt_backends.url import VARIABLE, StoreUrl, is_almost_url, parse_url, printable_written
 from ckpt_cli.config import trust
 from ckpt_cli.config.confined import needs_trust
+from ckpt_cli.config.erase_rules import EraseRules, parse_erase_rules
+
+if TYPE_CHECKING:
+    from ckpt_cli.core.secrets.ignored import IgnoredSecrets
 
 _TOP = frozenset({"default", "stores"})
 """Keys of the file."""
-_OWN = frozenset({"url", "reducers", "retention", "audit", "threads", "memory", "doctor"})
+_OWN = frozenset(
+    {"url", "reducers", "retention", "audit", "threads", "memory", "doctor", "secrets", "erase"}
+)
 """Keys of a profile. Any other key is a parameter of its URL, which the backend accepts or
 rejects.
 """
@@ -75,6 +85,10 @@ class Profile:
     """The store of the long-term memory of these threads."""
     ignored_codes: frozenset[str] = frozenset()
     """The codes of findings that `ckpt doctor` leaves out."""
+    ignored_secrets: Sequence[IgnoredSecrets] = ()
+    """What `ckpt secrets` leaves out."""
+    erase_rules: EraseRules | None = None
+    """Where `ckpt erase` finds what belongs to a person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +293,8 @@ def _profile(path: Path, name: str, table: object) -> Profile:
         table.get("threads"),
         table.get("memory"),
         _ignored_codes(name, where, table.get("doctor", {})),
+        _ignored_secrets(name, where, table.get("secrets", {})),
+        parse_erase_rules(name, where, table.get("erase")),
     )
 
 
@@ -308,12 +324,7 @@ def _reducers(profile: str, where: str, table: object) -> Mapping[str, str]:
 
 def _ignored_codes(profile: str, where: str, table: object) -> frozenset[str]:
     """Return the codes that `ckpt doctor` leaves out. Raises `UsageError` for an unknown one."""
-    hint = f'write [stores.{profile}.doctor] and ignore = ["log-large"]'
-    if not isinstance(table, dict) or set(table) - {"ignore"}:
-        raise UsageError(f"doctor is not a table with the key 'ignore' in {where}", hint=hint)
-    codes = table.get("ignore", [])
-    if not isinstance(codes, list) or not all(isinstance(one, str) for one in codes):
-        raise UsageError(f"doctor.ignore is not a list of codes in {where}", hint=hint)
+    codes = _ignore(profile, where, "doctor", "codes", "log-large", table)
     if codes:
         from ckpt_cli.core.doctor.codes import CODES
 
@@ -323,6 +334,32 @@ def _ignored_codes(profile: str, where: str, table: object) -> frozenset[str]:
                     f"unknown code '{code}' in {where}", hint=_did_you_mean(code, CODES)
                 )
     return frozenset(codes)
+
+
+def _ignored_secrets(profile: str, where: str, table: object) -> Sequence[IgnoredSecrets]:
+    """Return what `ckpt secrets` leaves out. Raises `UsageError` for what cannot be read."""
+    entries = _ignore(profile, where, "secrets", "kinds and places", "jwt", table)
+    if not entries:
+        return ()
+    from ckpt_cli.core.secrets.ignored import parse_ignored
+
+    try:
+        return parse_ignored(entries)
+    except UsageError as error:
+        raise UsageError(f"{error.message} in {where}", hint=error.hint) from None
+
+
+def _ignore(
+    profile: str, where: str, command: str, what: str, example: str, table: object
+) -> list[str]:
+    """Return the list `ignore` of a command's table in a profile. Raises `UsageError`."""
+    hint = f'write [stores.{profile}.{command}] and ignore = ["{example}"]'
+    if not isinstance(table, dict) or set(table) - {"ignore"}:
+        raise UsageError(f"{command} is not a table with the key 'ignore' in {where}", hint=hint)
+    found = table.get("ignore", [])
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise UsageError(f"{command}.ignore is not a list of {what} in {where}", hint=hint)
+    return found
 
 
 def _did_you_mean(word: str, known: Iterable[str]) -> str:

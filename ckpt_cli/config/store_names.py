@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,9 @@ from ckpt_backends.errors import UsageError
 
 if TYPE_CHECKING:
     from ckpt_backends.url import StoreUrl
+    from ckpt_cli.config.erase_rules import EraseRules
     from ckpt_cli.config.profiles import Profile, Profiles
+    from ckpt_cli.core.secrets.ignored import IgnoredSecrets
 
 COPY = "copy"
 """The URL parameter that stands for --copy, in the declarations of backends that can do that."""
@@ -91,6 +93,11 @@ class StoreNames:
         return frozenset() if self.profile is None else self.profile.ignored_codes
 
     @property
+    def ignored_secrets(self) -> Sequence[IgnoredSecrets]:
+        """The credentials that the profile of this run's store leaves out."""
+        return () if self.profile is None else self.profile.ignored_secrets
+
+    @property
     def retention(self) -> str | None:
         """How long threads are kept, from the profile of this run's store.
 
@@ -104,6 +111,23 @@ class StoreNames:
 
             raise refusal(self.profiles, f"profile '{profile.name}'", "sets 'retention'")
         return profile.retention
+
+    @property
+    def erase_rules(self) -> EraseRules | None:
+        """Where to find what belongs to a person, from the profile of this run's store.
+
+        Folders are relative to its file. Raises `UsageError` if the file is not trusted.
+        """
+        profile = self.profile
+        if profile is None or profile.erase_rules is None:
+            return None
+        from ckpt_cli.config.profiles import beside, refusal
+
+        if self.profiles.distrust is not None:
+            raise refusal(self.profiles, f"profile '{profile.name}'", "sets 'erase'")
+        rules = profile.erase_rules
+        folders = (beside(self.profiles.source, one) for one in rules.archives)
+        return replace(rules, archives=tuple(folders))
 
     @property
     def audit(self) -> Path | None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from ckpt_backends.errors import UsageError
-from ckpt_backends.files.atomic_write import make_private_folder, sync_folder
+from ckpt_backends.files.atomic_write import make_private_folder, sync_folder, writing
 from ckpt_backends.files.regular_file import open_regular
 from ckpt_cli.config.trust import state_folder
 from ckpt_cli.operations.file_lock import lock
@@ -59,6 +59,25 @@ class OperationLog:
         """Yield all operations, the newest first. Damaged lines are skipped."""
         for path in self._files():
             yield from _operations_in(path)
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the lines of all files as they are."""
+        for path in self._files():
+            with suppress(FileNotFoundError), open_regular(path) as file:
+                yield from file
+
+    def rewrite(self, turn: Callable[[bytes], bytes]) -> Iterator[Path]:
+        """Write each file anew with its lines turned, and yield where its old contents are.
+
+        Files whose lines stay the same are left as they are. Raises `UsageError`.
+        """
+        try:
+            with self._locked():
+                for path in self._files():
+                    if (old := _written_anew(path, turn)) is not None:
+                        yield old
+        except OSError as error:
+            raise unwritable(self.folder, error) from error
 
     def _files(self) -> list[Path]:
         older = sorted(self.folder.glob("log.*.ndjson"), key=_number, reverse=True)
@@ -106,6 +125,24 @@ def unwritable(folder: Path, error: OSError) -> UsageError:
     return UsageError(
         f"cannot record operations in '{folder}': {reason}", hint="export XDG_STATE_HOME=FOLDER"
     )
+
+
+def _written_anew(path: Path, turn: Callable[[bytes], bytes]) -> Path | None:
+    """Write a file anew with its lines turned. Returns where the old one is; None if nothing
+    changed.
+    """
+    with suppress(FileNotFoundError):
+        lines = path.read_bytes().splitlines(keepends=True)
+        turned = list(map(turn, lines))
+        if turned == lines:
+            return None
+        old = path.with_name(f"old.{path.name}")
+        with suppress(FileExistsError):
+            os.link(path, old)
+        with writing(path) as file:
+            file.writelines(turned)
+        return old
+    return None
 
 
 def _number(path: Path) -> int:

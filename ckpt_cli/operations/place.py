@@ -24,9 +24,9 @@ def place_of(url: StoreUrl) -> str:
     from hashlib import sha256  # late: it loads OpenSSL
 
     where = re.sub(r"^[^:/]*://([^/@]*@)?", "", printable(url.raw)).partition("?")[0]
-    if os.path.lexists(url.path):
-        where = os.path.realpath(url.path)
     backend = backend_of(url.scheme)
+    if backend is not None and backend.is_local:
+        where = os.path.realpath(url.path)
     scheme = url.scheme if backend is None else backend.schemes[0]
     params = sorted(
         (name, printable_param(url.scheme, name, value))

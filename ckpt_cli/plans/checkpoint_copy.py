@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -38,6 +37,7 @@ from ckpt_cli.core.forking.versions import (
     next_version,
     raised_channel,
 )
+from ckpt_cli.core.random_numbers import random_bits
 from ckpt_cli.core.state import Body, read_body, read_metadata
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.thread import ThreadReader
@@ -107,12 +107,12 @@ def null_writes(writes: Sequence[Write]) -> list[Write]:
 
 def new_key(stored: Moment, tick: int) -> CheckpointKey:
     step = (stored.number or 0) + 1
-    return replace(stored.key, checkpoint_id=make_id(tick, step, secrets.randbits(48)))
+    return replace(stored.key, checkpoint_id=make_id(tick, step, random_bits(48)))
 
 
 def add_empty(made: NewRows, target: Moment, ns: str, tick: int, marks: Mapping[str, str]) -> None:
     """Add an empty checkpoint to a namespace that had none at the time of the target."""
-    new_id = make_id(tick, EMPTY_STEP, secrets.randbits(48))
+    new_id = make_id(tick, EMPTY_STEP, random_bits(48))
     key = CheckpointKey(target.key.thread_id, ns, new_id)
     made.checkpoints.append(
         empty_checkpoint(key, whole(made.store, target.key), target.body, marks)

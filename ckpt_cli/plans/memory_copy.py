@@ -73,6 +73,7 @@ def _compared(one: Item, target: MemoryStore, found: Item | None, *, replace: bo
         made.step = CopyStep.PRESENT
         return made
     made.step = CopyStep.REPLACE if replace else CopyStep.SKIP
+    made.there = digest_of(found)
     made.is_different, made.reason = True, _difference(fitted, found)
     return made
 

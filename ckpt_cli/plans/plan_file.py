@@ -1,53 +1,46 @@
-"""Plan files: what a purge will remove, one line of JSON per thread, for review.
+"""Saved plans that remove threads: one line of JSON per thread, for review.
 
-The first line names the store. Deleting a line keeps its thread. A plan that is carried out is
-copied first: what is shown, asked and removed is read from the private copy.
+Deleting a line keeps its thread. A plan that is carried out is copied first: what is shown, asked
+and removed is read from the private copy.
 """
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-from ckpt_backends import shell
 from ckpt_backends.errors import UsageError
 from ckpt_backends.files.atomic_write import writing
-from ckpt_backends.files.regular_file import open_regular
 from ckpt_backends.model import StoreInfo
-from ckpt_backends.url import StoreUrl, fingerprint
 from ckpt_cli.core.retention.purge_plan import (
     PlannedRemoval,
     PurgeSums,
     from_plan_line,
     to_plan_line,
 )
-
-FORMAT = 1
-_LONGEST_LINE = 256 << 20
-"""A thread with a million checkpoints needs some 100 MiB."""
+from ckpt_cli.plans.saved_plan import (
+    NO_STORE,
+    PlanHeader,
+    SavedPlan,
+    damaged,
+    header_record,
+    line_of,
+    read_saved_plan,
+    unusable,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanFile:
     """A plan on disk; its threads are read one by one, as often as needed."""
 
-    path: Path
-    """Its file, for messages."""
-    copy: Path
-    """The file that is read. Nobody else can write it."""
-    store: str
-    layout: str
+    saved: SavedPlan
     sums: PurgeSums
     """What will be removed."""
     kept: Sequence[tuple[str, str]]
     """The threads that a rule keeps, with the reason."""
-    place: tuple[str, str] | None = None
-    """A salt and the fingerprint of the store, if its URL has variables of a profile."""
 
     @property
     def going(self) -> int:
@@ -58,85 +51,52 @@ class PlanFile:
         """Yield the threads that will be removed or pruned. Raises `UsageError` at a damaged
         line.
         """
-        return (one for one in _threads(self.path, self.copy) if one.action != "keep")
-
-    def check_store(self, info: StoreInfo, url: StoreUrl) -> None:
-        """Raise `UsageError` if the plan was made for another store."""
-        if self.place is not None and self.place[1] != fingerprint(url, self.place[0]):
-            raise UsageError(
-                f"cannot use the plan '{self.path}' on '{info.url}': it was made with other values"
-                " of the environment variables",
-                hint="make a new plan with --plan-out",
-            )
-        if (self.store, self.layout) != (info.url, info.layout):
-            raise UsageError(
-                f"cannot use the plan '{self.path}' on '{info.url}':"
-                f" it was made for the store '{self.store}'",
-                hint=f"use `-s {shell.word(self.store)}`, or make a new plan with --plan-out",
-            )
+        return (one for one in _threads(self.saved) if one.action != "keep")
 
 
-def write_plan(
-    path: Path,
-    info: StoreInfo,
-    now: datetime,
-    threads: Iterable[PlannedRemoval],
-    url: StoreUrl | None = None,
-) -> PlanFile:
+def removal_header(info: StoreInfo, now: datetime, action: str = "purge") -> PlanHeader:
+    """Return the header of a plan that only this run carries out."""
+    return PlanHeader(action, "removal", NO_STORE, info.layout, now)
+
+
+def write_plan(path: Path, header: PlanHeader, threads: Iterable[PlannedRemoval]) -> PlanFile:
     """Write a plan file, which appears only when it is complete.
-
-    The URL is needed for a plan that another run will check.
 
     Raises `UsageError` if it cannot be written.
     """
-    head: dict[str, Any] = {
-        "ckpt_purge_plan": FORMAT,
-        "store": info.url,
-        "layout": info.layout,
-        "made_at": now.isoformat(),
-    }
-    if url is not None and url.variables:
-        salt = os.urandom(16).hex()
-        head |= {"salt": salt, "fingerprint": fingerprint(url, salt)}
     counted = _Count()
     try:
         with writing(path) as file:
-            for record in _all(head, map(counted.see, threads)):
-                file.write(json.dumps(record, separators=(",", ":")).encode() + b"\n")
+            file.write(line_of(header_record(header)))
+            for one in map(counted.see, threads):
+                file.write(line_of(to_plan_line(one)))
     except OSError as error:
-        raise _unusable("write", path, error) from error
-    return PlanFile(path, path, info.url, info.layout, counted.sums, counted.kept)
+        raise unusable("write", path, error) from error
+    return PlanFile(SavedPlan(path, path, header), counted.sums, counted.kept)
 
 
 def read_plan(path: Path, folder: Path) -> PlanFile:
-    """Read a plan file, and copy it into a private folder.
+    """Read a plan of a removal, and copy it into a private folder.
 
-    Raises `UsageError` if it is not a plan file, or damaged, and `StoreUnavailable` if it is not a
-    regular file.
+    Raises `UsageError` if it is not one, or damaged, and `StoreUnavailable` if it is not a regular
+    file.
     """
-    copy = folder / "plan.ndjson"
-    try:
-        with open_regular(path) as file, copy.open("xb") as out:
-            while text := file.readline(_LONGEST_LINE + 1):
-                if len(text) > _LONGEST_LINE:
-                    raise _damaged(path, "a line is longer than 256 MiB")
-                out.write(text)
-    except OSError as error:
-        raise _unusable("read", path, error) from error
-    head = next(_records(path, copy), None)
-    if not isinstance(head, Mapping) or head.get("ckpt_purge_plan") != FORMAT:
+    saved = read_saved_plan(path, folder)
+    if saved.header.kind != "removal":
         raise UsageError(
-            f"cannot read the plan '{path}': not a purge plan",
-            hint="make one with `ckpt purge --older-than 90d --plan-out FILE`",
+            f"cannot remove threads by the plan '{path}': it is a plan of"
+            f" `ckpt {saved.header.action}`",
+            hint="carry it out with `ckpt apply`",
         )
+    return counted_plan(saved)
+
+
+def counted_plan(saved: SavedPlan) -> PlanFile:
+    """Read all threads of a plan of a removal once. Raises `UsageError` at a damaged line."""
     counted = _Count()
-    for one in _threads(path, copy):
+    for one in _threads(saved):
         counted.see(one)
-    store, layout = (str(head.get(name, "")) for name in ("store", "layout"))
-    place = None
-    if "fingerprint" in head:
-        place = str(head.get("salt", "")), str(head["fingerprint"])
-    return PlanFile(path, copy, store, layout, counted.sums, counted.kept, place)
+    return PlanFile(saved, counted.sums, counted.kept)
 
 
 class _Count:
@@ -154,40 +114,9 @@ class _Count:
         return one
 
 
-def _threads(path: Path, copy: Path) -> Iterator[PlannedRemoval]:
-    for number, record in enumerate(_records(path, copy), 1):
-        if number == 1:
-            continue
+def _threads(saved: SavedPlan) -> Iterator[PlannedRemoval]:
+    for number, record in enumerate(saved.records(), 2):
         try:
             yield from_plan_line(record)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise _damaged(path, f"line {number} is damaged") from error
-
-
-def _all(head: dict[str, Any], threads: Iterable[PlannedRemoval]) -> Iterator[dict[str, Any]]:
-    yield head
-    yield from map(to_plan_line, threads)
-
-
-def _records(path: Path, copy: Path) -> Iterator[Any]:
-    # Ids that are not UTF-8 are stored as JSON escapes.
-    read: Callable[[str], Any] = json.loads
-    try:
-        with copy.open("rb") as file:
-            for text in file:
-                yield read(text.decode())
-    except OSError as error:
-        raise _unusable("read", path, error) from error
-    except (ValueError, RecursionError):
-        raise _damaged(path, "a line is not JSON") from None
-
-
-def _damaged(path: Path, why: str) -> UsageError:
-    return UsageError(
-        f"cannot read the plan '{path}': {why}", hint="make the plan again with --plan-out"
-    )
-
-
-def _unusable(what: str, path: Path, error: OSError) -> UsageError:
-    reason = (error.strerror or str(error)).lower()
-    return UsageError(f"cannot {what} the plan '{path}': {reason}", hint="give another file")
+            raise damaged(saved.path, f"line {number} is damaged") from error

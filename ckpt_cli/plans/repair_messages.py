@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from uuid import uuid4
 
 from ckpt_backends import shell
 from ckpt_backends.codec import decode
@@ -20,6 +19,7 @@ from ckpt_cli.core.conversation.tool_result import result_like
 from ckpt_cli.core.forking.checkpoint_copy import check_body
 from ckpt_cli.core.forking.edit_state import ChannelEdit, check_editable
 from ckpt_cli.core.forking.plan import CheckpointPlan
+from ckpt_cli.core.random_numbers import random_id
 from ckpt_cli.core.values.equality import same
 from ckpt_cli.plans.checkpoint_copy import whole
 from ckpt_cli.plans.rollback import plan_rollback
@@ -137,7 +137,7 @@ def _mended(
             call_id=one.id,
             tool=one.call.name,
             content=content,
-            message_id=str(uuid4()),
+            message_id=random_id(),
         )
         for one in here
     ]

@@ -6,7 +6,6 @@ does not store what runs next.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
@@ -22,6 +21,7 @@ from ckpt_cli.core.diff.state_diff import diff_channels
 from ckpt_cli.core.forking.edit_state import edit_copy
 from ckpt_cli.core.forking.numbered_ids import next_name
 from ckpt_cli.core.forking.plan import CheckpointPlan, TouchedCheckpoint
+from ckpt_cli.core.random_numbers import random_bits
 from ckpt_cli.plans.checkpoint_copy import whole
 from ckpt_cli.plans.edits import known_channels, previewed
 from ckpt_cli.plans.root_branch import (
@@ -175,7 +175,7 @@ def _new_id(reader: ThreadReader, target: str, now: datetime) -> str:
     if name is not None:
         return name
     step = step_of(target)
-    return make_id(ticks_at(now), 0 if step is None else step + 1, secrets.randbits(48))
+    return make_id(ticks_at(now), 0 if step is None else step + 1, random_bits(48))
 
 
 def _left(reader: ThreadReader, target: Moment) -> Iterator[str]:

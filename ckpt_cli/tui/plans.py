@@ -28,7 +28,7 @@ from ckpt_cli.core.retention.policy import RetentionRules
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.plans.fork_to_thread import plan_fork_to_thread
-from ckpt_cli.plans.plan_file import PlanFile, write_plan
+from ckpt_cli.plans.plan_file import PlanFile, removal_header, write_plan
 from ckpt_cli.plans.purge import Policy, plan_named, plan_purge
 from ckpt_cli.plans.repair_messages import plan_message_repair
 from ckpt_cli.plans.repair_values import plan_value_repair
@@ -197,7 +197,7 @@ class Planner:
     def _removing(
         self, store: Store, path: Path, threads: Iterable[PlannedRemoval], action: str
     ) -> ReviewedRemoval:
-        plan = write_plan(path, store.describe(), self._now(), threads)
+        plan = write_plan(path, removal_header(store.describe(), self._now()), threads)
         if not plan.going:
             why = "; ".join(f"{name}: {reason}" for name, reason in plan.kept[:_REASONS])
             raise Refused("nothing to do" + (f": {why}" if why else ""))

@@ -43,7 +43,12 @@ OF_EACH_LAYOUT = frozenset(
 """The tests of changes that `-m engines` runs on every layout, since rows and keys differ. The
 others, such as those of locks and of plans, run with `-m slow` on what is not in `FAST`."""
 
-COUNTED = frozenset({"test_plan_and_report_equal_what_the_engine_counts"})
+COUNTED = frozenset(
+    {
+        "test_plan_and_report_equal_what_the_engine_counts",
+        "test_an_erasure_tells_what_was_done_and_what_remains",
+    }
+)
 """The tests of changes that take seconds on each engine. By default, they run on SQLite only."""
 
 TRAVELLING = {"postgres", "mysql", "mongodb", "langgraph-dev", "redis"}

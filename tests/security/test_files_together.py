@@ -57,7 +57,7 @@ def test_a_plan_is_carried_out_once(sample: Path, tmp_path: Path, times: int) ->
         both = at_once(wanted, wanted)
         removed = sum(json.loads(one.out)["removed"]["threads"] for one in both if one.code == 0)
         listed = json.loads(plan.read_text().splitlines()[0])
-        assert listed["ckpt_purge_plan"]
+        assert listed["ckpt_plan"]
         going = [json.loads(line)["action"] for line in plan.read_text().splitlines()[1:]]
         assert removed == going.count("remove"), both
         with closing(sqlite3.connect(store)) as db:

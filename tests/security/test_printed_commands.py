@@ -241,7 +241,8 @@ def files(bench: Bench, text: str) -> Iterator[Pasted]:
     yield after(".*; now try: ", ckpt("demo", *guarded(new)).err), ["-s", new, "threads", "list"]
     plan = f"{text}.plan"
     said = bench.run("purge", "--match", "weekly-digest", "--plan-out", plan, "--dry-run").err
-    yield f"ckpt --plan {after('.*; carry it out with --plan ', said)}", ["--plan", plan]
+    pasted = after(".*; carry it out with `", said).removesuffix("`")
+    yield pasted, ["-s", bench.store, "apply", *guarded(plan)]
     delete = ["threads", "delete", "--archive", text, "--yes"]
     gone = bench.run("-o", "table", *delete, *guarded(text))
     yield quoted(gone.out), ["import", *guarded(text)]

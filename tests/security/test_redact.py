@@ -23,6 +23,8 @@ FIRST = "1f0a0000-0000-6000-8000-000000000001"
 HEAD = "1f0a0000-0000-6000-8001-000000000002"
 OLD = "1f0a0000-0000-6000-8001-000000000003"
 
+PLAN = "{plan}"
+"""Stands for the file of a saved plan."""
 KEY = Path(__file__).with_name("example.key")
 TARGETS = [THREAD, f"{THREAD}@{FIRST}", f"{THREAD}@{OLD}"]
 LINES: dict[str, list[list[str]]] = {
@@ -61,6 +63,12 @@ LINES: dict[str, list[list[str]]] = {
     "history": [[THREAD], [THREAD, "--all-ns"]],
     "purge": [["--match", "*", "--dry-run"], ["--keep-last", "1", "--dry-run"]],
     "gc": [["--scope", "all", "--dry-run"]],
+    "erase": [
+        [THREAD, "--dry-run"],
+        ["--where", f"metadata.user = {CANARY[:6]}", "--dry-run"],
+        ["--subject", f"thread = '{THREAD}' or values.notes = 'x'", "--dry-run"],
+        ["--verify", "nothing.json"],
+    ],
     "export": [[THREAD, "--format", "jsonl"], [THREAD]],
     "import": [["nothing.ckpt.gz"]],
     # Refused here; those of Redis are held to the same in `tests/backends`.
@@ -124,6 +132,7 @@ LINES: dict[str, list[list[str]]] = {
         [THREAD, OLD, "--to", "new", "--dry-run"],
     ],
     "undo": [[THREAD, "--dry-run"]],
+    "apply": [[PLAN, "--dry-run"], ["nothing.ndjson"]],
     "ops": [["list"], ["show", "nothing"], ["undo", "--dry-run"], ["redo", "--dry-run"]],
     "copy": [["--all", "--to", one, "--create", "--dry-run"] for one in ("new.db", "new/")],
     "rekey": [["--all", "--decrypt", "--aes-key-file", str(KEY), "--dry-run"]],
@@ -249,6 +258,11 @@ def test_no_command_shows_a_value(store: Path, words: list[str]) -> None:
 
 def hides(store: Path, words: list[str], *forms: str) -> None:
     """No output of a command, in any of these forms, tells a value."""
+    plan = store.with_name("plan.ndjson")
+    if PLAN in words:
+        assert ckpt("-s", store, "rollback", THREAD, FIRST, "--plan-out", plan).code == 0
+        assert CANARY not in plan.read_text()
+        words = [str(plan) if one == PLAN else one for one in words]
     for form in forms:
         answer = ckpt("-s", store, "--redact", "-o", form, *words)
         assert answer.code in {0, 1, 2, 3, 4, 5, 7}, answer.err

@@ -15,16 +15,19 @@ def change_record(change: Change) -> dict[str, Any]:
     return {
         "thread_id": change.thread_id,
         "heads": dict(change.heads),
-        "checkpoints": [
+        "checkpoints": list(map(_checkpoint_record, change.checkpoints)),
+        "writes": [
             {
                 **_key(one.key),
-                "parent_checkpoint_id": one.parent_checkpoint_id,
-                "body": _typed(one.body),
-                "metadata": _typed(one.metadata),
+                "task_id": one.task_id,
+                "task_path": one.task_path,
+                "idx": one.idx,
+                "channel": one.channel,
+                "value": _typed(one.value),
+                **({} if one.node is None else {"node": one.node}),
             }
-            for one in change.checkpoints
+            for one in change.writes
         ],
-        "writes": list(map(_write_record, change.writes)),
         "blobs": [
             {
                 "checkpoint_ns": one.checkpoint_ns,
@@ -59,18 +62,6 @@ def change_record(change: Change) -> dict[str, Any]:
             for ns, channel, version in change.removed_blobs
         ],
         "relied_on": [_key(one) for one in change.relied_on],
-    }
-
-
-def _write_record(one: Write) -> dict[str, Any]:
-    return {
-        **_key(one.key),
-        "task_id": one.task_id,
-        "task_path": one.task_path,
-        "idx": one.idx,
-        "channel": one.channel,
-        "value": _typed(one.value),
-        **({} if one.node is None else {"node": one.node}),
     }
 
 
@@ -114,6 +105,15 @@ def change_from_record(record: Mapping[str, Any]) -> Change:
         ),
         relied_on=tuple(map(_key_from, record["relied_on"])),
     )
+
+
+def _checkpoint_record(one: Checkpoint) -> dict[str, Any]:
+    return {
+        **_key(one.key),
+        "parent_checkpoint_id": one.parent_checkpoint_id,
+        "body": _typed(one.body),
+        "metadata": _typed(one.metadata),
+    }
 
 
 def _checkpoint_from(record: Mapping[str, Any]) -> Checkpoint:

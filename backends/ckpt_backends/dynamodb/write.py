@@ -19,6 +19,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from ckpt_backends.base import BaseWritableStore, OnConnection
 from ckpt_backends.changes.change import Change, moved
+from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.dynamodb.connect import DynamoConnection, Key
@@ -102,6 +103,11 @@ class WritableDynamoStore(OnConnection[DynamoConnection], BaseWritableStore):
             f"{number} {what} could not be removed from bucket '{self._connection.bucket}', such as"
             f" '{first}'; grant s3:DeleteObject, and remove them there"
         )
+
+    def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:  # noqa: ARG002
+        from ckpt_backends.dynamodb.erasing import remains_of
+
+        return remains_of(self._connection, self.finish_removal())
 
     def restore(self, rows: Iterable[Row]) -> Restored:
         with explained_change(self._url):

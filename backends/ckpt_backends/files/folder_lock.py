@@ -1,4 +1,4 @@
-"""A lock on a folder, against two changes of its files at the same time."""
+"""Locks on a folder, against two changes of its files at the same time."""
 
 from __future__ import annotations
 
@@ -21,11 +21,28 @@ def locked(folder: Path) -> Iterator[None]:
 
     Raises `StoreUnavailable` if another process holds it for `_LOCK_SECONDS`.
     """
+    with _locked(folder, os.O_RDONLY | os.O_DIRECTORY, folder):
+        yield
+
+
+@contextmanager
+def locked_by(file: Path) -> Iterator[None]:
+    """Hold the lock that an application takes on a file to change the folder of that file.
+
+    The file is made if it is missing. Raises `StoreUnavailable`.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    with _locked(file, flags, file.parent):
+        yield
+
+
+@contextmanager
+def _locked(path: Path, flags: int, folder: Path) -> Iterator[None]:
     try:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        handle = os.open(path, flags | os.O_CLOEXEC, 0o666)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise StoreUnavailable(f"cannot open '{folder}': {reason}") from error
+        raise StoreUnavailable(f"cannot open '{path}': {reason}") from error
     try:
         until = time.monotonic() + _LOCK_SECONDS
         while True:

@@ -17,12 +17,8 @@ QUIET_SECONDS = 20
 """A running server writes its files at least once in this time: twice its interval."""
 SERVERS_OWN = ".langgraph_ops.pckl"
 """The server's threads with their last values, and its runs with their inputs."""
-SERVERS_FILES = (
-    SERVERS_OWN,
-    ".langgraph_retry_counter.pckl",
-    "store.pckl",
-    "store.vectors.pckl",
-)
+SERVERS_MEMORY = ("store.pckl", "store.vectors.pckl")
+SERVERS_FILES = (SERVERS_OWN, ".langgraph_retry_counter.pckl", *SERVERS_MEMORY)
 """Files that the server writes and `ckpt` never writes."""
 _MODULES = ("langgraph_api", "langgraph_cli")
 

@@ -22,13 +22,16 @@ from pathlib import Path
 
 from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
+from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unsupported
 from ckpt_backends.files.atomic_write import create_part, remove_unfinished, sync_folder, to_disk
 from ckpt_backends.files.folder_lock import locked
+from ckpt_backends.files.overwriting import OldFiles
 from ckpt_backends.langgraph_dev.declaration import CHECKPOINTS
+from ckpt_backends.langgraph_dev.erasing import remains_of
 from ckpt_backends.langgraph_dev.files import BLOBS, NAMES, WRITES, folder_of, stamps
 from ckpt_backends.langgraph_dev.layout import (
     BlobKey,
@@ -61,6 +64,8 @@ class WritableDevStore(BaseWritableStore):
         self._url = url
         self._folder = folder_of(url)
         self._refuse_server()
+        self._old: OldFiles | None = None
+        """The replaced files, if they are to be overwritten."""
 
     def apply(self, change: Change) -> None:
         with self._changing() as draft:
@@ -77,6 +82,14 @@ class WritableDevStore(BaseWritableStore):
             f"{SERVERS_OWN} belongs to the server and was not changed: it may still hold inputs and"
             " values of removed threads; delete them in the server too"
         )
+
+    def begin_erasure(self) -> None:
+        self._old = self._old or OldFiles()
+
+    def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:  # noqa: ARG002
+        progress("overwrite old files")
+        with locked(self._folder):
+            return remains_of(self._folder, self._old or OldFiles(), self.finish_removal())
 
     def restore(self, rows: Iterable[Row]) -> Restored:
         added = there = 0
@@ -101,7 +114,9 @@ class WritableDevStore(BaseWritableStore):
         """Nothing to do: each change writes the files anew."""
 
     def close(self) -> None:
-        """Nothing to close: no file stays open between two changes."""
+        """Let go of replaced files. No other file stays open between two changes."""
+        if self._old is not None:
+            self._old.close()
 
     @contextmanager
     def _changing(self) -> Iterator[_Draft]:
@@ -142,7 +157,12 @@ class WritableDevStore(BaseWritableStore):
                     f"'{self._url}' changed meanwhile, so nothing was written",
                     hint="the server may have been started; stop it, then run the command again",
                 )
+            if self._old is not None:
+                # Those of the change before.
+                self._old.overwrite()
             for name, part in made.items():
+                if self._old is not None and (self._folder / name).exists():
+                    self._old.hold(self._folder / name)
                 os.replace(part, self._folder / name)
         sync_folder(self._folder)
 

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any, Protocol
 
+from ckpt_backends.changes.remains import UNKNOWN_REMAINS, Progress, Remains, silent
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreChanged, Unsupported
@@ -233,6 +234,14 @@ class WritableMemoryStore(Closing, Protocol):
     def finish_removal(self) -> str:
         """Erase removed data from other places; see `WritableStore.finish_removal`."""
         return ""
+
+    def begin_erasure(self) -> None:
+        """Prepare to overwrite old bytes; see `WritableStore.begin_erasure`."""
+        return
+
+    def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:  # noqa: ARG002
+        """Erase what was removed before; see `WritableStore.erase_remains`."""
+        return UNKNOWN_REMAINS
 
 
 class EditableMemoryStore(WritableMemoryStore, Protocol):

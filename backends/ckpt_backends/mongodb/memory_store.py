@@ -8,6 +8,7 @@ from itertools import islice
 from pymongo.client_session import ClientSession
 
 from ckpt_backends.base import OnConnection
+from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.errors import PartlyDone, StoreChanged
 from ckpt_backends.memory.protocol import (
@@ -165,6 +166,12 @@ class WritableMongoMemory(OnConnection[MongoConnection], WritableMemoryStore):
             collections = {MEMORY: self._documents.name}
             keys = {MEMORY: ("namespace", "key")}
             return restore_rows(self._connection, collections, keys, rows)
+
+    def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:
+        from ckpt_backends.mongodb.engine.erasing import erase_remains
+
+        names = [self._documents.name]
+        return erase_remains(self._connection, self._url, names, rewrite=rewrite, progress=progress)
 
 
 def _under(prefix: Namespace) -> Stage:

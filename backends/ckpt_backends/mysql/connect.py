@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -100,8 +100,18 @@ class MySQLConnection:
                 cursor.execute(sql, values or None)
                 return list(cursor.fetchall())
 
-    def attempt(self, sql: str, values: Values | None = None) -> list[Row] | None:
-        """All rows of a short result; None if the server does not support the query."""
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection has ended."""
+        return not self._driver.open
+
+    def attempt(
+        self, sql: str, values: Values | None = None, *, expected: Collection[int] = UNSUPPORTED
+    ) -> list[Row] | None:
+        """All rows of a short result; None if the server does not support the query.
+
+        `expected` are the error codes that say so.
+        """
         with explained(self._url):
             self._ready()
             try:
@@ -109,7 +119,7 @@ class MySQLConnection:
                     cursor.execute(sql, values or None)
                     return list(cursor.fetchall())
             except pymysql.Error as error:
-                if code_of(error) not in UNSUPPORTED:
+                if code_of(error) not in expected:
                     raise
                 return None
 
@@ -173,11 +183,13 @@ class MySQLConnection:
         self.restart()
         # OPTIMIZE TABLE can take hours.
         self._driver.wait(for_ever=True)
-        with parsed(), self._driver.cursor() as cursor:
-            cursor.execute(sql)
-            found = list(cursor.fetchall())
-        self._driver.wait()
-        return found
+        try:
+            with parsed(), self._driver.cursor() as cursor:
+                cursor.execute(sql)
+                return list(cursor.fetchall())
+        finally:
+            if self._driver.open:
+                self._driver.wait()
 
     def restart(self) -> None:
         """Roll the transaction back. The next query begins a new one."""
@@ -291,7 +303,7 @@ def explained(url: StoreUrl) -> Iterator[None]:
 
 def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
     """The error to print, without secrets."""
-    reason, hint = _said(error, url), None
+    reason, hint = server_words(error, url), None
     match code_of(error):
         case code if code in OF_DRIVER:
             reason, hint = OF_DRIVER[code]
@@ -360,10 +372,10 @@ def _refused(url: StoreUrl, error: Exception) -> StoreUnavailable | UsageError:
     for known, mark, reason, hint in _REFUSALS:
         if known in {0, code} and re.search(mark, said, re.IGNORECASE):
             return StoreUnavailable(f"cannot open '{url}': {reason}", hint=hint or None)
-    return StoreUnavailable(f"cannot open '{url}': {_said(error, url)}")
+    return StoreUnavailable(f"cannot open '{url}': {server_words(error, url)}")
 
 
-def _said(error: Exception, url: StoreUrl) -> str:
+def server_words(error: Exception, url: StoreUrl) -> str:
     """The first line of the message of the server or the driver."""
     text = str(error.args[-1] if error.args else "")
     return masked(text.strip().partition("\n")[0], url) or type(error).__name__

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 import pymysql
 
 from ckpt_backends.base import OnConnection
+from ckpt_backends.changes.remains import Progress, Remains
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Fault, Space
 from ckpt_backends.mysql.changing import lock, transaction, unsupported
@@ -32,6 +33,10 @@ _REPEATABLE = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 _SIZE = """
     SELECT CAST(SUM(data_length + index_length) AS UNSIGNED) FROM information_schema.tables
     WHERE table_schema = DATABASE() AND table_name IN %(names)s
+"""
+_WITH_THREAD_IDS = """
+    SELECT DISTINCT table_name FROM information_schema.columns
+    WHERE column_name = 'thread_id' AND table_schema = DATABASE()
 """
 
 
@@ -192,3 +197,14 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
                 for _, _, kind, text in self._connection.alone(f"OPTIMIZE TABLE {table}"):
                     if str(kind).lower() == "error":
                         raise StoreUnavailable(f"cannot vacuum '{self._url}': {text}")
+
+    def tables_with_thread_ids(self) -> list[str]:
+        return [str(name) for (name,) in self._connection.attempt(_WITH_THREAD_IDS) or ()]
+
+    def erase_remains(self, tables: Sequence[str], *, rewrite: bool, progress: Progress) -> Remains:
+        from ckpt_backends.mysql.erasing import erase_remains
+
+        with explained(self._url):
+            return erase_remains(
+                self._connection, self._url, tables, rewrite=rewrite, progress=progress
+            )

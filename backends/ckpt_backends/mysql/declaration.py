@@ -31,6 +31,7 @@ BACKEND = Backend(
         "mysql-shallow": (replace(_FULL, values=Place.APART, receives=False),),
     },
     parts="ckpt_backends.sql.parts:parts_of",
+    edits="ckpt_backends.sql.editing:edited_row",
     creates={Language.PYTHON: "mysql"},
     create="ckpt_backends.mysql.create:create_store",
     checkpoints="ckpt_backends.mysql.opening:open_store",

@@ -11,12 +11,14 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
 import psycopg
 from psycopg import IsolationLevel, errors, pq
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.errors import Diagnostic
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.postgres.cells import check_types
@@ -44,6 +46,14 @@ Row = tuple[Any, ...]
 Values = Mapping[str, object]
 
 
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What the server says about a statement that it carries out."""
+
+    text: str
+    is_warning: bool
+
+
 class PostgresConnection:
     """A connection with one transaction at a time.
 
@@ -57,6 +67,11 @@ class PostgresConnection:
         self._abandoned: list[str] = []
         self.is_read_only = False
         """Whether the server refuses writes in the transaction, as it said at its start."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection has ended."""
+        return self._driver.closed
 
     def rows(self, sql: str, values: Values | None = None) -> list[Row]:
         """All rows of a short result."""
@@ -131,18 +146,31 @@ class PostgresConnection:
 
         load_rows(self._driver, target, kinds, rows)
 
-    def alone(self, sql: str) -> None:
-        """Run a statement outside of any transaction, such as VACUUM. Raises `psycopg.Error`."""
+    def alone(self, sql: str) -> list[Notice]:
+        """Run a statement outside of any transaction, such as VACUUM. Raises `psycopg.Error`.
+
+        Returns the notices of the server.
+        """
+        notices: list[Notice] = []
+
+        def note(one: Diagnostic) -> None:
+            # The server's text is freed afterwards.
+            text = "\n".join(filter(None, (one.message_primary, one.message_detail)))
+            notices.append(Notice(text, is_warning=one.severity_nonlocalized == "WARNING"))
+
         self._driver.rollback()
         self._driver.autocommit = True
         seconds, self._driver.seconds = self._driver.seconds, None
+        self._driver.add_notice_handler(note)
         try:
             with parsed():
                 self._driver.execute(sql)
         finally:
+            self._driver.remove_notice_handler(note)
             self._driver.seconds = seconds
             if not self._driver.closed:
                 self._driver.autocommit = False
+        return notices
 
     def restart_quietly(self) -> None:
         """Roll the transaction back after an error. Ignores a lost connection."""
@@ -234,7 +262,7 @@ def explained(url: StoreUrl) -> Iterator[None]:
 
 def unavailable(url: StoreUrl, error: psycopg.Error) -> StoreUnavailable:
     """The error to print, without secrets and without row data."""
-    reason, hint = _first_line(error, url), None
+    reason, hint = first_line(error, url), None
     match error:
         case TooLong():
             reason = f"the server's answer needs more than {MOST_BYTES >> 30} GiB of memory"
@@ -337,17 +365,17 @@ Errors of a failed connection have no error code, so the message must be examine
 
 def _refused(url: StoreUrl, error: Exception) -> StoreUnavailable | UsageError:
     if isinstance(error, psycopg.ProgrammingError):
-        return UsageError(f"cannot read the URL '{url}': {_first_line(error, url)}")
+        return UsageError(f"cannot read the URL '{url}': {first_line(error, url)}")
     for mark, reason, hint in _REFUSALS:
         if re.search(mark, str(error), re.IGNORECASE):
             return StoreUnavailable(f"cannot open '{url}': {reason}", hint=hint or None)
     # The server's message may quote parts of `options`, which may be secret.
-    said, fatal, quoting = _first_line(error, url).partition("FATAL:")
+    said, fatal, quoting = first_line(error, url).partition("FATAL:")
     said += fatal + re.sub('"[^"]*"', f'"{MASK}"', quoting)
     return StoreUnavailable(f"cannot open '{url}': {said}")
 
 
-def _first_line(error: Exception, url: StoreUrl) -> str:
+def first_line(error: Exception, url: StoreUrl) -> str:
     """The first line of the message. The detail is left out, because it may quote a row."""
     text = str(error)
     if isinstance(error, psycopg.Error) and error.diag.message_primary:

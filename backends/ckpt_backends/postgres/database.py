@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ckpt_backends.base import OnConnection
+from ckpt_backends.changes.remains import Progress, Remains
 from ckpt_backends.model import Fault, Space
 from ckpt_backends.postgres.catalog import begin
 from ckpt_backends.postgres.changing import lock_tables, lock_thread, transaction
@@ -19,6 +20,10 @@ _SIZE = """
     SELECT sum(pg_total_relation_size(c.oid))::bigint
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname || '.' || c.relname = ANY(%(names)s::text[])
+"""
+_WITH_THREAD_IDS = """
+    SELECT DISTINCT table_name::text FROM information_schema.columns
+    WHERE column_name = 'thread_id' AND table_schema = ANY(%(schemas)s::text[])
 """
 
 
@@ -138,6 +143,23 @@ class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
         with explained(self._url):
             for table in tables:
                 self._connection.alone(f"VACUUM (ANALYZE) {table.replace('%%', '%')}")
+
+    def tables_with_thread_ids(self) -> list[str]:
+        schemas = sorted({table.schema for table in self._tables.values()})
+        found = self._connection.attempt(_WITH_THREAD_IDS, {"schemas": schemas})
+        return [name for (name,) in found or ()]
+
+    def erase_remains(self, tables: Sequence[str], *, rewrite: bool, progress: Progress) -> Remains:
+        from ckpt_backends.postgres.erasing import erase_remains
+
+        names = [table.replace("%%", "%") for table in tables]
+        try:
+            with explained(self._url):
+                return erase_remains(
+                    self._connection, self._url, names, rewrite=rewrite, progress=progress
+                )
+        finally:
+            self._begun = False
 
     @property
     def _connection(self) -> PostgresConnection:

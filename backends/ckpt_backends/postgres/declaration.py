@@ -42,6 +42,7 @@ BACKEND = Backend(
         "postgres-shallow": (replace(_FULL, values=Place.APART, receives=False),),
     },
     parts="ckpt_backends.sql.parts:parts_of",
+    edits="ckpt_backends.sql.editing:edited_row",
     creates=dict.fromkeys(Language, "postgres"),
     create="ckpt_backends.postgres.create:create_store",
     checkpoints="ckpt_backends.postgres.opening:open_store",

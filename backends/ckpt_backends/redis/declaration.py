@@ -18,4 +18,5 @@ BACKEND = Backend(
     memory_changes="ckpt_backends.redis.opening:open_writable_memory",
     memory_create="ckpt_backends.redis.official.create_memory:create_memory",
     sessions="ckpt_backends.redis.opening:open_sessions",
+    session_changes="ckpt_backends.redis.opening:open_writable_sessions",
 )

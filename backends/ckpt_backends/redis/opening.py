@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ckpt_backends.app_sessions import SessionStore
+from ckpt_backends.app_sessions import SessionStore, WritableSessions
 from ckpt_backends.memory.protocol import MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.servers.answer_errors import opening, understanding, understood
@@ -37,6 +37,15 @@ def open_sessions(url: StoreUrl) -> SessionStore:
 
     with understood(url):
         return understanding(RedisSessions(connect(url), url), url)
+
+
+def open_writable_sessions(url: StoreUrl) -> WritableSessions:
+    """Open the sessions for removing some. Raises `StoreUnavailable`."""
+    from ckpt_backends.redis.engine.connect import connect
+    from ckpt_backends.redis.engine.session_removal import WritableRedisSessions
+
+    with understood(url):
+        return understanding(WritableRedisSessions(connect(url), url), url)
 
 
 def open_memory(url: StoreUrl) -> MemoryStore:

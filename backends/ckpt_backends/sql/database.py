@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from ckpt_backends.changes.remains import Progress, Remains
 from ckpt_backends.closing import Closing
 from ckpt_backends.model import Capability, Fault, Space
 
@@ -170,6 +171,14 @@ class WritableDatabase(Database):
     def finish_removal(self) -> str:
         """See `WritableStore.finish_removal`."""
         return ""
+
+    @abstractmethod
+    def tables_with_thread_ids(self) -> list[str]:
+        """The tables beside the saver's, and those of the saver, that have a column `thread_id`."""
+
+    @abstractmethod
+    def erase_remains(self, tables: Sequence[str], *, rewrite: bool, progress: Progress) -> Remains:
+        """Erase what was removed from tables before; see `WritableStore.erase_remains`."""
 
 
 def text(cell: object) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.changes.rows import Cell, Restored, Row
 from ckpt_backends.codec.limits import unread
 from ckpt_backends.errors import StoreChanged, Unsupported
@@ -327,6 +328,10 @@ class WritableSqlMemory(WritableMemoryStore):
 
     def finish_removal(self) -> str:
         return self._database.finish_removal()
+
+    def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:
+        tables = list(self._tables.names.values())
+        return self._database.erase_remains(tables, rewrite=rewrite, progress=progress)
 
     def close(self) -> None:
         self._database.close()

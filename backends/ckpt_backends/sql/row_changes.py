@@ -125,6 +125,26 @@ class RowChanges:
         query = f"UPDATE {self._names[table]} SET {', '.join(given)} WHERE {only}"
         return self._database.change(query, values)
 
+    def rewrite(self, stored: ArchivedRow, new: ArchivedRow) -> int:
+        """Replace cells of a row that is still as it was read. Returns the number of rows."""
+        named = {column: f"v{n}" for n, column in enumerate(stored.cells)}
+        same = " AND ".join(
+            self._database.is_given(stored.table, column, mark, stored.cells[column])
+            for column, mark in named.items()
+        )
+        values = {
+            mark: bound_cell(self._database, stored.cells[column]) for column, mark in named.items()
+        }
+        given = []
+        for column, cell in new.cells.items():
+            if cell != stored.cells[column]:
+                mark = f"new_{named[column]}"
+                placeholder = self._database.given(stored.table, column, mark, cell)
+                given.append(f"{self._database.quoted(column)} = {placeholder}")
+                values[mark] = bound_cell(self._database, cell)
+        query = f"UPDATE {self._names[stored.table]} SET {', '.join(given)} WHERE {same}"
+        return self._database.change(query, values)
+
     def _insert(self, table: str, cells: Mapping[str, object], form: str = _INSERT) -> int:
         marks = {column: f"v{n}" for n, column in enumerate(cells)}
         query = form.format(

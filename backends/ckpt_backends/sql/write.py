@@ -13,8 +13,10 @@ from itertools import groupby
 
 from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
+from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Cell, Restored, Row
+from ckpt_backends.erasing.stored import RowRewrite
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.servers.answer_types import CHANGES, checked
@@ -103,6 +105,12 @@ class WritableSqlStore(BaseWritableStore):
                 if changed and self._rows.replace(table, changed, where) != 1:
                     raise moved(Change(thread_id, {}))
 
+    def replace_rows(self, thread_id: str, rewrites: Iterable[RowRewrite]) -> None:
+        with self._database.transaction(thread_id):
+            for one in rewrites:
+                if self._rows.rewrite(self._stored(one.stored), self._stored(one.new)) != 1:
+                    raise moved(Change(thread_id, {}))
+
     def _key_cells(self, part: Part) -> dict[str, object]:
         """The cells that identify the row of a part."""
         if isinstance(part, CheckpointPart):
@@ -141,6 +149,12 @@ class WritableSqlStore(BaseWritableStore):
 
     def vacuum(self) -> None:
         self._database.vacuum([table.sql for table in self._tables.all])
+
+    def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:
+        from ckpt_backends.sql.erasing import erase_remains
+
+        tables = [table.sql for table in self._tables.all]
+        return erase_remains(self._database, tables, rewrite=rewrite, progress=progress)
 
     def close(self) -> None:
         self._database.close()

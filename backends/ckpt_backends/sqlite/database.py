@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from ckpt_backends.changes.remains import Progress, Remains
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Fault, Space
 from ckpt_backends.shell import is_shown
@@ -14,6 +15,7 @@ from ckpt_backends.sql.database import Loaded, Row, RowRefused, Values, Writable
 from ckpt_backends.sqlite.binding import TEXT, bind, decode_text, quoted_name
 from ckpt_backends.sqlite.errors import reading, writing
 from ckpt_backends.sqlite.journals import empty_log, space_of
+from ckpt_backends.sqlite.layout import tables_of
 from ckpt_backends.sqlite.open import Opened, check_current, transaction
 from ckpt_backends.url import StoreUrl
 
@@ -149,6 +151,24 @@ class SqliteDatabase(WritableDatabase):
         with writing(self._url):
             self._has_removed = True
             self._alive().execute("VACUUM")
+
+    def tables_with_thread_ids(self) -> list[str]:
+        with reading(self._url):
+            tables = tables_of(self._alive())
+        return [name for name, columns in tables.items() if "thread_id" in columns]
+
+    def erase_remains(
+        self,
+        tables: Sequence[str],  # noqa: ARG002
+        *,
+        rewrite: bool,  # noqa: ARG002
+        progress: Progress,
+    ) -> Remains:
+        from ckpt_backends.sqlite.erasing import erase_remains
+
+        self._has_removed = False
+        with writing(self._url):
+            return erase_remains(self._alive(), self._path, progress)
 
     def _alive(self) -> sqlite3.Connection:
         if self._connection is None:

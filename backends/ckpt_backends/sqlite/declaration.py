@@ -32,6 +32,7 @@ BACKEND = Backend(
         )
     },
     parts="ckpt_backends.sql.parts:parts_of",
+    edits="ckpt_backends.sql.editing:edited_row",
     creates=dict.fromkeys(Language, "sqlite"),
     create="ckpt_backends.sqlite.create:create_store",
     checkpoints="ckpt_backends.sqlite.opening:open_store",

@@ -178,16 +178,21 @@ def _checksums(name: bytes) -> set[int]:
     }
 
 
+def truncate_log(connection: sqlite3.Connection) -> str:
+    """Move the write-ahead log into the database and truncate it. Returns why not, or `''`."""
+    try:
+        ((busy, _, _),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    except sqlite3.Error as error:
+        return str(error)
+    return "another process uses the store" if busy else ""
+
+
 def empty_log(connection: sqlite3.Connection, path: Path) -> str:
     """Move the write-ahead log into the database and truncate it to zero bytes.
 
     Returns a note if that was not possible, otherwise `''`.
     """
-    try:
-        ((busy, _, _),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        why = "another process uses the store" if busy else ""
-    except sqlite3.Error as error:
-        why = str(error)
+    why = truncate_log(connection)
     if not why:
         return ""
     log = log_of(path)

@@ -9,6 +9,7 @@ from typing import cast
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.declaration import Backend
 from ckpt_backends.discovery import backend_of, known_backends, load
+from ckpt_backends.erasing.stored import EditRow
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Capability
 from ckpt_backends.transfer.form import Form, Language
@@ -55,6 +56,22 @@ def refusal(source: str, target: str, language: Language) -> str:
 def parts_of_rows(layout: str, rows: Iterable[Row]) -> Iterator[Part]:
     """The parts that the rows of one thread hold. The layout has a form."""
     return _parser(layout)(layout, rows)
+
+
+def row_editor(layout: str) -> EditRow | None:
+    """The function that changes values in the rows of a layout; None if its parts are changed.
+
+    Raises `Unsupported` if the backend does not describe its rows.
+    """
+    backend = _backend(layout)
+    if backend.edits:
+        return cast("EditRow", load(backend.edits))
+    if not backend.parts:
+        raise Unsupported(
+            f"values in a store of layout '{layout}' cannot be changed",
+            hint="its adapter does not describe its rows",
+        )
+    return None
 
 
 def languages_of(layout: str) -> tuple[Language, ...]:

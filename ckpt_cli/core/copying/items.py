@@ -21,6 +21,8 @@ class CopiedItem:
     """Vectors that the source has of it, which are not copied."""
     digest: bytes = b""
     """Of the value and the times, as the target has to store them."""
+    there: bytes = b""
+    """The same of another item that the target has; empty if it has none."""
     expires_at: datetime | None = None
     reason: str = ""
     """Why it is skipped or replaced."""

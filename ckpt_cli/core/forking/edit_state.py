@@ -11,7 +11,6 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
-from uuid import uuid4
 
 from ckpt_backends import shell
 from ckpt_backends.changes.change import NewBlob
@@ -26,6 +25,7 @@ from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.conversation.messages import as_message
 from ckpt_cli.core.forking.delta_snapshot import as_snapshot
 from ckpt_cli.core.forking.versions import raised_channel
+from ckpt_cli.core.random_numbers import random_id
 from ckpt_cli.core.state import Body, Version
 
 VALUES, VERSIONS, SEEN = "channel_values", "channel_versions", "versions_seen"
@@ -263,7 +263,7 @@ def with_message_ids(value: Any) -> Any:
     if isinstance(value, list):
         return [with_message_ids(item) for item in value]
     if isinstance(value, dict) and any(part <= value.keys() for part in _MESSAGE):
-        return value if value.get("id") else {**value, "id": str(uuid4())}
+        return value if value.get("id") else {**value, "id": random_id()}
     return value
 
 

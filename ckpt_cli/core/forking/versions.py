@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable
 
 from ckpt_backends.model import Checkpoint
+from ckpt_cli.core.random_numbers import random_fraction
 from ckpt_cli.core.state import Body, Version
 
 
@@ -19,7 +19,7 @@ def next_version(body: Body, above: int = 0) -> Version:
     number = max(above, *numbers, 0) + 1
     if body.versions and all(isinstance(one, int) for one in body.versions.values()):
         return number
-    return f"{number:032}.{random.random():016}"  # noqa: S311
+    return f"{number:032}.{random_fraction():016}"
 
 
 def raised_channel(body: Body) -> str:

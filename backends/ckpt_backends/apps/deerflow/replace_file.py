@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unreadable
 from ckpt_backends.files.atomic_write import create_part, sync_folder, to_disk
+from ckpt_backends.files.overwriting import OldFiles
 from ckpt_backends.files.regular_file import open_regular
 
 _MOST = 64 << 20
@@ -110,6 +111,26 @@ class Replacement:
             self._beside.unlink()
         with suppress(OSError):
             self._file.close()
+
+
+def replace_or_remove(before: Snapshot, raw: bytes | None, old: OldFiles) -> None:
+    """Replace a file, or remove it if the new contents are None; `old` holds it.
+
+    Raises `StoreChanged` and `StoreUnavailable`.
+    """
+    old.hold(before.path)
+    if raw is None:
+        try:
+            before.path.unlink()
+            sync_folder(before.path.parent)
+        except OSError as error:
+            raise _unavailable("remove", before.path, error) from error
+        return
+    new = Replacement(before, raw)
+    try:
+        new.put()
+    finally:
+        new.drop()
 
 
 def changed(path: Path) -> StoreChanged:

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
-from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ckpt_backends.apps.deerflow import replace_file
-from ckpt_backends.apps.deerflow.memory_files import MemoryFile, memory_files
-from ckpt_backends.apps.deerflow.memory_json import SECTIONS, MemoryDocument, to_text
-from ckpt_backends.apps.deerflow.read import NEWER, key_of, parsed
+from ckpt_backends.apps.deerflow.memory_changes import ChangedMemory, current_value, now, put
+from ckpt_backends.apps.deerflow.memory_files import base_of, memory_files
+from ckpt_backends.apps.deerflow.memory_json import SECTIONS
+from ckpt_backends.apps.deerflow.read import NEWER, key_of
+from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.changes.rows import Restored, Row
-from ckpt_backends.errors import CkptError, StoreChanged, Unsupported, UsageError
-from ckpt_backends.files.atomic_write import remove_unfinished
-from ckpt_backends.files.folder_lock import locked
-from ckpt_backends.memory.protocol import (
-    Item,
-    ItemKey,
-    Namespace,
-    WritableMemoryStore,
-    check_unchanged,
-)
+from ckpt_backends.errors import StoreChanged, Unsupported, UsageError
+from ckpt_backends.memory.protocol import Item, ItemKey, Namespace, WritableMemoryStore
 from ckpt_backends.url import StoreUrl
+
+if TYPE_CHECKING:
+    from ckpt_backends.apps.deerflow.erasing import DeerFlowErasure
 
 _HINT = "change it in DeerFlow, in its settings or by its API"
 
@@ -37,28 +31,34 @@ class WritableDeerFlowMemory(WritableMemoryStore):
                 "cannot write: a private copy (--copy) is read-only", hint="leave out --copy"
             )
         self._files = memory_files(url)
+        self._base = base_of(url)
+        self._erasure: DeerFlowErasure | None = None
 
     def remove(self, items: Sequence[Item]) -> int:
         """Remove facts and sections. Each file is replaced atomically, one after the other."""
+        if self._erasure is not None:
+            gone_files = self._erasure.remove(self._files, items)
+            self._files = [one for one in self._files if one not in gone_files]
+            return len(items)
         changed = self._opened(item.key for item in items)
         for item in items:
-            _value(changed, item)
+            current_value(changed, item)
         gone = {item.key for item in items}
         for file in changed.values():
             file.document.drop(gone)
-        _put(changed.values())
+        put(changed.values())
         return len(gone)
 
     def edit(self, item: Item, fields: Mapping[str, Any]) -> None:
         """Set fields of a fact or a section; other fields keep their values."""
         changed = self._opened([item.key])
-        value = _value(changed, item)
+        value = current_value(changed, item)
         if not isinstance(value, dict):
             raise Unsupported(f"cannot edit '{item.key.key}': it has no fields")
         value.update(fields)
         if item.key.namespace[-1] in SECTIONS:
-            value["updatedAt"] = _now()
-        _put(changed.values())
+            value["updatedAt"] = now()
+        put(changed.values())
 
     def restore(self, rows: Iterable[Row]) -> Restored:
         """Restore facts and sections; they are appended at the end."""
@@ -74,78 +74,40 @@ class WritableDeerFlowMemory(WritableMemoryStore):
             elif there[key] != value:
                 raise StoreChanged(f"'{key.key}' exists with other contents")
         if added:
-            _put(changed.values())
+            put(changed.values())
         return Restored(added, len(named) - added)
 
-    def close(self) -> None:
-        """Nothing to close."""
+    def begin_erasure(self) -> None:
+        """Allow to remove Markdown facts, and hold replaced files, to overwrite them."""
+        from ckpt_backends.apps.deerflow.erasing import DeerFlowErasure
 
-    def _opened(self, keys: Iterable[ItemKey]) -> dict[Namespace, _File]:
+        self._erasure = self._erasure or DeerFlowErasure()
+
+    def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:  # noqa: ARG002
+        self.begin_erasure()
+        assert self._erasure is not None  # noqa: S101
+        progress("overwrite old files")
+        return self._erasure.remains(self._files, self._base)
+
+    def close(self) -> None:
+        """Let go of replaced files. No other file stays open between two changes."""
+        if self._erasure is not None:
+            self._erasure.old.close()
+
+    def _opened(self, keys: Iterable[ItemKey]) -> dict[Namespace, ChangedMemory]:
         """The files of some items, by owner. Raises `Unsupported`."""
-        found: dict[Namespace, _File] = {}
+        found: dict[Namespace, ChangedMemory] = {}
         there = {one.owner: one for one in self._files if not one.is_fact}
         for key in keys:
             owner = key.namespace[:-1]
             if owner in found:
                 continue
             place = there.get(owner)
-            file = None if place is None else _File(place)
+            file = None if place is None else ChangedMemory(place)
             if file is None or file.document.is_newer:
                 raise Unsupported(f"cannot change '{key.key}': {NEWER}", hint=_HINT)
             found[owner] = file
         return found
-
-
-class _File:
-    """A memory.json that is being changed."""
-
-    def __init__(self, place: MemoryFile) -> None:
-        self.before = replace_file.read(place.path)
-        self.document: MemoryDocument = parsed(place, self.before)
-
-    def text(self) -> bytes:
-        """The new text, with the same white space at the end as the old text."""
-        data = self.document.data
-        if "lastUpdated" in data:
-            data["lastUpdated"] = _now()
-        raw = self.before.raw
-        return to_text(data) + raw[len(raw.rstrip()) :]
-
-
-def _value(changed: Mapping[Namespace, _File], item: Item) -> Any:
-    """The value of an item in the file. Raises `StoreChanged` if it changed."""
-    document = changed[item.key.namespace[:-1]].document
-    now = next((one for one in document.items() if one.key == item.key), None)
-    check_unchanged(item, now)
-    if now is None or item.value not in (None, now.value):
-        raise replace_file.changed(document.place.path)
-    return dict(document.named())[item.key]
-
-
-def _put(changed: Iterable[_File]) -> None:
-    """Write all new files, check that no old one changed, then replace them."""
-    opened = list(changed)
-    with ExitStack() as stack:
-        for folder in sorted({file.before.path.parent for file in opened}):
-            stack.enter_context(locked(folder))
-        made = []
-        for file in opened:
-            path = file.before.path
-            remove_unfinished(path.parent, path.name.__eq__)
-            new = replace_file.Replacement(file.before, file.text())
-            stack.callback(new.drop)
-            made.append(new)
-        for new in made:
-            new.check()
-        placed: list[replace_file.Replacement] = []
-        try:
-            for new in made:
-                new.put()
-                placed.append(new)
-        except CkptError:
-            for new in placed:
-                new.take_back()
-            raise
 
 
 def _parsed(row: Row) -> Any:
@@ -154,8 +116,3 @@ def _parsed(row: Row) -> Any:
         return json.loads(cell if isinstance(cell, bytes | str) else "")
     except ValueError:
         raise Unsupported("cannot restore: a row of the archive has no valid value") from None
-
-
-def _now() -> str:
-    """The time now in DeerFlow's form."""
-    return datetime.now(UTC).isoformat().removesuffix("+00:00") + "Z"

@@ -28,5 +28,6 @@ BACKEND = Backend(
         )
     },
     parts="ckpt_backends.apps.kaflow.parts:parts_of",
+    edits="ckpt_backends.apps.kaflow.editing:edited_row",
     recognise="ckpt_backends.apps.kaflow.recognise:recognise",
 )

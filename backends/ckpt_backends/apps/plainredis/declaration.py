@@ -29,5 +29,6 @@ BACKEND = Backend(
         )
     },
     parts="ckpt_backends.apps.plainredis.parts:parts_of",
+    edits="ckpt_backends.apps.plainredis.editing:edited_row",
     recognise="ckpt_backends.apps.plainredis.layout:PlainRecogniser",
 )

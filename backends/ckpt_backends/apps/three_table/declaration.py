@@ -14,6 +14,7 @@ BACKEND = Backend(
         "three-table-latest": _ANY | Capability.LATEST_VALUES,
     },
     engine="sql",
+    edits="ckpt_backends.apps.three_table.editing:edited_row",
     # The first two in files of SQLite.
     engine_faults=("journal-hot", "log-large", "space-free"),
     recognise="ckpt_backends.apps.three_table.layout:recognise",

@@ -25,8 +25,10 @@ from ckpt_backends.apps.three_table.layout import (
 from ckpt_backends.apps.three_table.read import ThreeTableStore
 from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, NewBlob, gone, moved
+from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.changes.removal import GONE, Inside, Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
+from ckpt_backends.erasing.stored import RowRewrite
 from ckpt_backends.errors import StoreChanged, UnknownLayout, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey
 from ckpt_backends.protocol import WritableStore
@@ -105,11 +107,24 @@ class WritableThreeTableStore(BaseWritableStore):
         with self._database.transaction(exclusive=True):
             return self._rows.restore(rows, _KEYS)
 
+    def replace_rows(self, thread_id: str, rewrites: Iterable[RowRewrite]) -> None:
+        with self._database.transaction(thread_id):
+            for one in rewrites:
+                if self._rows.rewrite(one.stored, one.new) != 1:
+                    raise moved(Change(thread_id, {}))
+        self._store.forget()
+
     def finish_removal(self) -> str:
         return self._database.finish_removal()
 
     def vacuum(self) -> None:
         self._database.vacuum([self._tables.names[name] for name in _TABLES])
+
+    def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:
+        from ckpt_backends.sql.erasing import erase_remains
+
+        tables = [self._tables.names[name] for name in _TABLES]
+        return erase_remains(self._database, tables, rewrite=rewrite, progress=progress)
 
     def close(self) -> None:
         self._database.close()

@@ -54,7 +54,7 @@ JSON_TEXT = "bytes of a JSON text"
 Decode = Callable[[TypedBytes], Value]
 
 
-class _Element(NamedTuple):
+class BsonElement(NamedTuple):
     """The position of an entry in a document."""
 
     kind: int
@@ -94,17 +94,17 @@ class _Reader:
             found[one.name.decode("utf-8", "replace")] = self._value(one, depth)
         return found
 
-    def _elements(self, start: int, end: int, depth: int) -> Iterator[_Element]:
+    def _elements(self, start: int, end: int, depth: int) -> Iterator[BsonElement]:
         if depth > _DEEPEST:
             raise ValueError(f"nested deeper than {_DEEPEST} levels")
-        for one in _elements(self._data, start, end):
+        for one in bson_elements(self._data, start, end):
             if self._left <= 0:
                 self.past = f"more than {self._most} nodes"
                 return
             self._left -= 1
             yield one
 
-    def _value(self, one: _Element, depth: int) -> Value:
+    def _value(self, one: BsonElement, depth: int) -> Value:
         data = self._data[one.value : one.end]
         match one.kind:
             case 0x02:
@@ -133,9 +133,9 @@ class _Reader:
         return Tagged(f"bson.{_NAMES[one.kind]}", data)
 
 
-def typed_leaf(data: bytes, one: _Element) -> TypedBytes | None:
+def typed_leaf(data: bytes, one: BsonElement) -> TypedBytes | None:
     """The value of an array that consists of a type tag and bytes; None for other arrays."""
-    items = list(_elements(data, one.value, one.end)) if one.end - one.value < len(data) else []
+    items = list(bson_elements(data, one.value, one.end)) if one.end - one.value < len(data) else []
     if [item.kind for item in items] != [_STRING, _BINARY]:
         return None
     tag, value = items
@@ -145,17 +145,17 @@ def typed_leaf(data: bytes, one: _Element) -> TypedBytes | None:
 def map_leaves(data: bytes, change: Callable[[TypedBytes], TypedBytes]) -> bytes:
     """The document with each typed leaf replaced by the result of `change`."""
     made: list[bytes] = []
-    for one in _elements(data, 0, len(data)):
+    for one in bson_elements(data, 0, len(data)):
         stored = data[one.start : one.end]
         if one.kind == _DOCUMENT:
             inner = map_leaves(data[one.value : one.end], change)
-            stored = _element(_DOCUMENT, one.name, inner)
+            stored = bson_element(_DOCUMENT, one.name, inner)
         elif one.kind == _ARRAY and (leaf := typed_leaf(data, one)) is not None:
             changed = change(leaf)
             if changed is not leaf:
-                stored = _element(_ARRAY, one.name, _typed_array(changed))
+                stored = bson_element(_ARRAY, one.name, _typed_array(changed))
         made.append(stored)
-    return _document(made)
+    return joined_document(made)
 
 
 def binaries(data: bytes) -> Iterator[tuple[str, str, bytes]]:
@@ -164,14 +164,14 @@ def binaries(data: bytes) -> Iterator[tuple[str, str, bytes]]:
     The type tag is the field `type` of the document, or stands before the value in an array; it
     is `''` for other values. Raises ValueError if the document is damaged.
     """
-    tags = [_tag(data, one) for one in _elements(data, 0, len(data)) if one.name == b"type"]
-    for one in _elements(data, 0, len(data)):
+    tags = [_tag(data, one) for one in bson_elements(data, 0, len(data)) if one.name == b"type"]
+    for one in bson_elements(data, 0, len(data)):
         name = one.name.decode("utf-8", "replace")
         for tag, value in _binaries(data, one, "\n".join(tags), 0):
             yield name, tag, value
 
 
-def _binaries(data: bytes, one: _Element, tag: str, depth: int) -> Iterator[tuple[str, bytes]]:
+def _binaries(data: bytes, one: BsonElement, tag: str, depth: int) -> Iterator[tuple[str, bytes]]:
     if depth > _DEEPEST:
         raise ValueError(f"nested deeper than {_DEEPEST} levels")
     if one.kind == _BINARY:
@@ -180,12 +180,12 @@ def _binaries(data: bytes, one: _Element, tag: str, depth: int) -> Iterator[tupl
         yield tag, data[start : one.end]
     elif one.kind in (_DOCUMENT, _ARRAY):
         before = ""
-        for inner in _elements(data, one.value, one.end):
+        for inner in bson_elements(data, one.value, one.end):
             yield from _binaries(data, inner, before, depth + 1)
             before = _tag(data, inner) if one.kind == _ARRAY else ""
 
 
-def _tag(data: bytes, one: _Element) -> str:
+def _tag(data: bytes, one: BsonElement) -> str:
     """The text of an element that PyMongo reads as text: a string, symbol or code."""
     if one.kind in (_STRING, 0x0D, 0x0E):
         return _text(data[one.value : one.end])
@@ -196,14 +196,14 @@ def _tag(data: bytes, one: _Element) -> str:
 
 def texts(data: bytes) -> dict[str, str]:
     """The fields of a document that are texts. Raises ValueError if it is damaged."""
-    elements = _elements(data, 0, len(data))
+    elements = bson_elements(data, 0, len(data))
     return {one.name.decode("utf-8", "replace"): _tag(data, one) for one in elements}
 
 
 def leaf_tags(data: bytes) -> frozenset[str]:
     """The types of a document's leaves: type tags, `JSON_TEXT`, and `''` for plain values."""
     found: set[str] = set()
-    for one in _elements(data, 0, len(data)):
+    for one in bson_elements(data, 0, len(data)):
         if one.kind == _DOCUMENT:
             found |= leaf_tags(data[one.value : one.end])
         elif one.kind == _BINARY:
@@ -222,22 +222,24 @@ def splice_bson(data: bytes, edits: Mapping[str, bytes | None]) -> bytes:
     """
     made: list[bytes] = []
     found: set[str] = set()
-    for one in _elements(data, 0, len(data)):
+    for one in bson_elements(data, 0, len(data)):
         name = one.name.decode("utf-8", "replace")
         if name not in edits:
             made.append(data[one.start : one.end])
         elif (value := edits[name]) is not None and name not in found:
-            made.append(_element(value[0], one.name, value[1:]))
+            made.append(bson_element(value[0], one.name, value[1:]))
         found.add(name)
     for name, value in edits.items():
         if name not in found and value is not None:
-            made.append(_element(value[0], name.encode(), value[1:]))
-    return _document(made)
+            made.append(bson_element(value[0], name.encode(), value[1:]))
+    return joined_document(made)
 
 
 def document_of(entries: Mapping[str, bytes]) -> bytes:
     """A document of these entries, each a kind byte followed by the value bytes."""
-    return _document([_element(v[0], name.encode(), v[1:]) for name, v in entries.items()])
+    return joined_document(
+        [bson_element(v[0], name.encode(), v[1:]) for name, v in entries.items()]
+    )
 
 
 def entries(data: bytes) -> dict[str, bytes]:
@@ -247,7 +249,7 @@ def entries(data: bytes) -> dict[str, bytes]:
     """
     found: dict[str, bytes] = {}
     number = 0
-    for one in _elements(data, 0, len(data)):
+    for one in bson_elements(data, 0, len(data)):
         found[one.name.decode()] = data[one.start : one.start + 1] + data[one.value : one.end]
         number += 1
     if len(found) != number:
@@ -259,17 +261,17 @@ def typed_leaves(data: bytes) -> bytes:
     """The document with each leaf that is the bytes of a JSON text as a typed leaf."""
     made: list[bytes] = []
     is_old = False
-    for one in _elements(data, 0, len(data)):
+    for one in bson_elements(data, 0, len(data)):
         stored = data[one.start : one.end]
         if one.kind == _DOCUMENT:
             inner = data[one.value : one.end]
             if (typed_inner := typed_leaves(inner)) is not inner:
-                is_old, stored = True, _element(_DOCUMENT, one.name, typed_inner)
+                is_old, stored = True, bson_element(_DOCUMENT, one.name, typed_inner)
         elif one.kind == _BINARY:
             leaf = TypedBytes("json", data[one.value + 5 : one.end])
-            is_old, stored = True, _element(_ARRAY, one.name, _typed_array(leaf))
+            is_old, stored = True, bson_element(_ARRAY, one.name, _typed_array(leaf))
         made.append(stored)
-    return _document(made) if is_old else data
+    return joined_document(made) if is_old else data
 
 
 def plain(value: object) -> bytes:
@@ -310,7 +312,8 @@ def _typed_array(value: TypedBytes) -> bytes:
     return document_of({"0": plain(value.type), "1": binary(value.data)})
 
 
-def _elements(data: bytes, start: int, end: int) -> Iterator[_Element]:
+def bson_elements(data: bytes, start: int, end: int) -> Iterator[BsonElement]:
+    """Yield the entries of the document between two offsets. Raises ValueError."""
     if end - start < 5 or int.from_bytes(data[start : start + 4], "little") != end - start:
         raise ValueError("wrong document length")
     pos, last = start + 4, end - 1
@@ -322,7 +325,7 @@ def _elements(data: bytes, start: int, end: int) -> Iterator[_Element]:
         stop = value + _length(data, kind, value, last)
         if stop > last:
             raise ValueError(f"a value at byte {value} exceeds its document")
-        yield _Element(kind, data[pos + 1 : name_end], pos, value, stop)
+        yield BsonElement(kind, data[pos + 1 : name_end], pos, value, stop)
         pos = stop
     if data[last]:
         raise ValueError("document without an end")
@@ -350,12 +353,14 @@ def _length(data: bytes, kind: int, pos: int, last: int) -> int:
     return 4 + size + (12 if kind == 0x0C else 0)
 
 
-def _document(elements: list[bytes]) -> bytes:
+def joined_document(elements: list[bytes]) -> bytes:
+    """The document of some whole elements."""
     body = b"".join(elements)
     return struct.pack("<i", len(body) + 5) + body + b"\0"
 
 
-def _element(kind: int, name: bytes, value: bytes) -> bytes:
+def bson_element(kind: int, name: bytes, value: bytes) -> bytes:
+    """One element of a document."""
     return bytes([kind]) + name + b"\0" + value
 
 

@@ -21,6 +21,7 @@ from pymongo.client_session import ClientSession
 from ckpt_backends import shell
 from ckpt_backends.base import BaseWritableStore, OnConnection
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
+from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.codec import decode
@@ -78,6 +79,12 @@ class MongoChanges(OnConnection[MongoConnection], BaseWritableStore):
         with explained_change(self._url):
             layout = self._layout
             return restore_rows(self._connection, layout.collections, layout.keys, rows)
+
+    def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:
+        from ckpt_backends.mongodb.engine.erasing import erase_remains
+
+        names = self._layout.collections.values()
+        return erase_remains(self._connection, self._url, names, rewrite=rewrite, progress=progress)
 
     def vacuum(self) -> None:
         raise Unsupported(

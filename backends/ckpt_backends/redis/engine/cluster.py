@@ -142,6 +142,10 @@ class ClusterConnection(RedisConnection):
         with self._server(names).pipeline(transaction=True) as pipe:
             yield pipe
 
+    def servers(self) -> list[Any]:
+        self._check_open()
+        return list(self._servers.values())
+
     def client_of(self, name: bytes) -> Any:
         return self._server([name])
 

@@ -34,6 +34,7 @@ READING = frozenset(
     | {"FT._LIST", "FT.INFO", "FT.AGGREGATE", "FT.CURSOR", "FT.SEARCH"}
 )
 """All commands that a store opened for reading sends, except those for logging in."""
+_NO_SUCH_TYPE = "unknown type name"
 COUNTING = frozenset({"EXISTS", "UNLINK"})
 """Commands that take any number of keys and return a number."""
 Command = Sequence[bytes | str | int]
@@ -74,6 +75,10 @@ class RedisConnection:
 
     def check_together(self, names: Iterable[bytes]) -> None:
         """Raise `Unsupported` if these keys cannot be changed in one transaction."""
+
+    def servers(self) -> list[Any]:
+        """The driver's client of each server. Raises `StoreUnavailable` if it is closed."""
+        return [self.driver]
 
     def client_of(self, name: bytes) -> Any:  # noqa: ARG002
         """The driver's client for the server with a key."""
@@ -137,7 +142,12 @@ class RedisConnection:
         Uses SCAN, because KEYS would block the server.
         """
         only = [] if kind is None else ["TYPE", kind]
-        return self.turns("SCAN", [], ["MATCH", pattern, "COUNT", SCAN_COUNT, *only])
+        try:
+            yield from self.turns("SCAN", [], ["MATCH", pattern, "COUNT", SCAN_COUNT, *only])
+        except StoreUnavailable as error:
+            # A server without the module of a type has no key of it. Older ones ignore the type.
+            if _NO_SUCH_TYPE not in error.message:
+                raise
 
     def scan_once(self, pattern: bytes, kind: str | None = None) -> Iterator[list[bytes]]:
         """The keys that match a pattern, in batches, each key once. Keeps all keys in memory."""

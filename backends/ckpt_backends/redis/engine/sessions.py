@@ -52,7 +52,7 @@ class RedisSessions(Closing):
         now = datetime.now(UTC)
         for name, value, milliseconds in zip(small, list(values), left, strict=True):
             expires = None if milliseconds < 0 else now + timedelta(milliseconds=milliseconds)
-            found = _session(name, value or b"", expires)
+            found = session_of(name, value or b"", expires)
             if found is not None:
                 yield found
 
@@ -60,7 +60,7 @@ class RedisSessions(Closing):
         self._connection.close()
 
 
-def _session(name: bytes, value: bytes, expires_at: datetime | None) -> AppSession | None:
+def session_of(name: bytes, value: bytes, expires_at: datetime | None) -> AppSession | None:
     """The session from the text of a key; None if it is not a session."""
     found = decode(TypedBytes("json", value))
     if not isinstance(found, dict):

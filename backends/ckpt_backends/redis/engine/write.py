@@ -14,8 +14,10 @@ from redis import exceptions
 
 from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, moved
+from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
+from ckpt_backends.erasing.stored import RowRewrite
 from ckpt_backends.errors import PartlyDone, Unsupported
 from ckpt_backends.model import Capability
 from ckpt_backends.redis.engine.command_plan import CommandPlan
@@ -25,6 +27,7 @@ from ckpt_backends.redis.engine.layout import RedisLayout
 from ckpt_backends.redis.engine.purge_lock import purge_lock
 from ckpt_backends.redis.engine.receiving import receive_thread
 from ckpt_backends.redis.engine.restoring import restore_rows
+from ckpt_backends.redis.engine.row_replacing import replace_rows
 from ckpt_backends.transfer.parts import Arrival, PartRewrite
 from ckpt_backends.url import StoreUrl
 
@@ -95,11 +98,20 @@ class WritableRedisStore(BaseWritableStore):
         with explained_change(self._url, f"thread '{thread_id}' was changed in part"):
             self._layout.rewrite(thread_id, rewrites)
 
+    def replace_rows(self, thread_id: str, rewrites: Iterable[RowRewrite]) -> None:
+        with explained_change(self._url, f"thread '{thread_id}' was changed in part"):
+            replace_rows(self._connection, thread_id, rewrites)
+
     def vacuum(self) -> None:
         raise Unsupported(
             "Redis frees the memory of removed keys by itself",
             hint="leave --vacuum out; `redis-cli MEMORY PURGE` returns unused memory to the system",
         )
+
+    def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:  # noqa: ARG002
+        from ckpt_backends.redis.engine.erasing import erase_remains
+
+        return erase_remains(self._connection, self._url, progress)
 
     def close(self) -> None:
         self._connection.close()

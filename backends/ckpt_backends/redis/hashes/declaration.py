@@ -20,5 +20,6 @@ BACKEND = Backend(
     engine_faults=("ttl-partial",),
     forms={"redis-hash": (_FORM,), "redis-hash-colon": (_FORM,)},
     parts="ckpt_backends.redis.hashes.parts:parts_of",
+    edits="ckpt_backends.redis.hashes.editing:edited_row",
     recognise="ckpt_backends.redis.hashes.layout:HashRecogniser",
 )

@@ -32,5 +32,6 @@ BACKEND = Backend(
     },
     forms={"redis-js": (_FULL,), "redis-js-shallow": (replace(_FULL, receives=False),)},
     parts="ckpt_backends.redis.javascript.parts:parts_of",
+    edits="ckpt_backends.redis.javascript.editing:edited_row",
     recognise="ckpt_backends.redis.javascript.documents:JavaScriptRecogniser",
 )

@@ -30,5 +30,6 @@ BACKEND = Backend(
     },
     forms={"redis": (_FULL,), "redis-shallow": (replace(_FULL, receives=False),)},
     parts="ckpt_backends.redis.official.parts:parts_of",
+    edits="ckpt_backends.redis.official.editing:edited_row",
     recognise="ckpt_backends.redis.official.recognise:DocumentRecogniser",
 )

@@ -23,6 +23,7 @@ from typing import Any
 
 from redis import exceptions
 
+from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.changes.rows import Cell, Restored, Row, no_table
 from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.errors import Refused, StoreChanged, UnknownLayout
@@ -324,6 +325,11 @@ class WritableRedisMemory(WritableMemoryStore):
         with explained_change(self._url, "nothing was restored"):
             there = {place.key for place in self._documents.places()}
             return restore_rows(self._connection, _Keys(self._connection, there), rows)
+
+    def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:  # noqa: ARG002
+        from ckpt_backends.redis.engine.erasing import erase_remains
+
+        return erase_remains(self._connection, self._url, progress)
 
     def close(self) -> None:
         self._connection.close()

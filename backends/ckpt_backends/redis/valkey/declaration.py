@@ -25,6 +25,7 @@ BACKEND = Backend(
     engine_faults=("index-stale", "ttl-partial"),
     forms={"valkey": (Form(has_task_paths=False, keeps_write_order=True, expires=True),)},
     parts="ckpt_backends.redis.valkey.parts:parts_of",
+    edits="ckpt_backends.redis.valkey.editing:edited_row",
     creates={Language.PYTHON: "valkey"},
     create="ckpt_backends.redis.valkey.create:create_store",
     checkpoints="ckpt_backends.redis.opening:open_store",

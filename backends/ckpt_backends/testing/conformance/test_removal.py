@@ -13,10 +13,13 @@ from pathlib import Path
 import pytest
 
 from ckpt_backends.changes.bundle import check_bundle, write_bundle
+from ckpt_backends.changes.removal import Removal
 from ckpt_backends.changes.rows import Row
+from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.library import EmptyStore
+from ckpt_backends.url import parse_url
 
 NEIGHBOURS = ["user", "user-1", "User", "user:1", "us*r", "user%", "user$1", "user,1", "u[s]er"]
 """Thread ids that a careless pattern would take for one another."""
@@ -69,6 +72,28 @@ def check_deletion(emptied: EmptyStore, name: str, others: dict[str, list[str]])
     assert rows_of(emptied, others) == others
     listed = emptied.ckpt("threads", "list", "--all", "-o", "json").json
     assert {row["thread_id"] for row in listed} == set(others)
+
+
+def test_an_erasure_tells_what_was_done_and_what_remains(emptied: EmptyStore) -> None:
+    emptied.fill("erased-thread", "neighbour")
+    rows, url = rows_of(emptied, ["neighbour"]), parse_url(emptied.url)
+    with open_store(url) as store:
+        thread = store.thread("erased-thread")
+        assert thread is not None
+        writes = store.size("erased-thread").writes
+    removal = Removal("erased-thread", thread.last_at, thread.checkpoints, writes)
+    steps: list[str] = []
+    with open_writable(url) as writable:
+        writable.begin_erasure()
+        assert not writable.remove([removal])[0].skipped
+        remains = writable.erase_remains(progress=steps.append)
+    assert rows_of(emptied, ["neighbour"]) == rows
+    assert emptied.rows("erased-thread") == []
+    # Every engine has a place that no program can reach, such as backups.
+    assert any(not one.is_reachable for one in remains.places)
+    texts = [*steps, *remains.done, *(f"{one.place}: {one.reason}" for one in remains.places)]
+    assert all(texts)
+    assert not any("erased-thread" in one for one in texts)
 
 
 def test_purge_takes_what_is_old_enough_and_waits_for_nothing(emptied: EmptyStore) -> None:
@@ -254,6 +279,27 @@ def test_a_plan_that_was_reviewed_is_carried_out(emptied: EmptyStore, tmp_path: 
     assert emptied.read("a") == []
     assert emptied.read("b") != []
     assert emptied.rows("c") == went_on
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("words", [["threads", "copy", "a", "new"], ["threads", "delete", "a"]])
+def test_a_saved_plan_is_carried_out_once(
+    emptied: EmptyStore, tmp_path: Path, words: list[str]
+) -> None:
+    if "copy" in words and not emptied.harness.has_history:
+        return  # refused on this layout
+    emptied.fill("a", "b")
+    emptied.made.append("new")
+    plan = tmp_path / "plan.ndjson"
+    assert emptied.ckpt(*words, "--plan-out", plan).code == 0
+    before = rows_of(emptied, ["a", "new"])
+    emptied.library.run("b", "more")
+    done = emptied.ckpt("apply", plan, "--yes")
+    assert done.code == 0, done.err
+    after = rows_of(emptied, ["a", "new"])
+    assert after != before
+    again = emptied.ckpt("apply", plan, "--yes")
+    assert (again.code, rows_of(emptied, ["a", "new"])) == (6, after), again.err
 
 
 @pytest.mark.engines

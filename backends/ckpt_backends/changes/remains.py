@@ -1,0 +1,45 @@
+"""What is left of removed data after an erasure, as data for a receipt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+Progress = Callable[[str], None]
+"""Is told each step of an erasure before it begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """A place that may still hold removed data."""
+
+    place: str
+    """Without an id of a thread or a user: `write-ahead log of the server`."""
+    reason: str
+    is_reachable: bool = False
+    """Whether a later run, or one with `rewrite`, can erase it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What an erasure did to the old bytes, and where they may still be."""
+
+    done: tuple[str, ...] = ()
+    """Statements and steps that were carried out, in order: `VACUUM`."""
+    places: tuple[Remaining, ...] = ()
+
+
+BACKUPS = Remaining("backups", "copies that were made before cannot be reached from here")
+FREED_BLOCKS = Remaining(
+    "free blocks of the disk",
+    "the blocks of deleted and shortened files stay until the system reuses them; snapshots,"
+    " copy-on-write file systems and SSDs may keep them longer",
+)
+UNKNOWN_REMAINS = Remains(
+    places=(Remaining("the store", "its backend does not say what it keeps of removed data"),)
+)
+"""The answer of a backend that cannot erase."""
+
+
+def silent(step: str) -> None:
+    """Tell nobody about a step."""

@@ -1,0 +1,1 @@
+"""Overwrites single texts and numbers in stored values. All other bytes stay as they are."""

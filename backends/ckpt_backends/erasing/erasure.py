@@ -1,0 +1,130 @@
+"""What is to be erased, and what it becomes: the rules that all serializers share."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+MARKER = "[erased]"
+SHORTEST_PART = 8
+"""Texts with at least so many characters are erased inside of longer texts, too."""
+
+ANY_STEP = -1
+"""In a path: any entry of a map or list."""
+
+Step: TypeAlias = str | int
+Steps: TypeAlias = tuple[Step, ...]
+Scalar: TypeAlias = bool | int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarPlace:
+    """A number, boolean or short text that is erased where it stands, and nowhere else."""
+
+    steps: Steps
+    """From the root of a value to it."""
+    value: Scalar
+
+    def is_at(self, found: object) -> bool:
+        """Whether the value at the place is the one that is erased."""
+        return type(found) is type(self.value) and found == self.value
+
+    @property
+    def marker(self) -> Scalar:
+        """What the value becomes: 0, false or a text."""
+        return MARKER if isinstance(self.value, str) else type(self.value)()
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """Texts to erase wherever they are, and values to erase at their places."""
+
+    texts: frozenset[str]
+    scalars: tuple[ScalarPlace, ...] = ()
+    """Their steps begin with the channel."""
+
+    @cached_property
+    def needles(self) -> tuple[bytes, ...]:
+        """What every value that has one of the texts contains, in UTF-8 or in escapes of JSON."""
+        found = {_utf8(text) for text in self.texts}
+        for text in self.texts:
+            found |= {_utf8(one) for one in _escaped(text)}
+        return tuple(sorted(found))
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str] | None:
+        parts = sorted(self._parts, key=lambda one: (-len(one), one))
+        return re.compile("|".join(map(re.escape, parts))) if parts else None
+
+    @cached_property
+    def _parts(self) -> frozenset[str]:
+        """The texts that are erased inside of others."""
+        parts = {one for one in self.texts if len(one) >= SHORTEST_PART}
+        # A JSON text in a text, such as the arguments of a tool call, has escapes.
+        return frozenset(parts.union(*map(_escaped, parts)))
+
+    @cached_property
+    def _bytes_pattern(self) -> re.Pattern[bytes] | None:
+        """The same in UTF-8."""
+        parts = sorted(map(_utf8, self._parts), key=lambda one: (-len(one), one))
+        return re.compile(b"|".join(map(re.escape, parts))) if parts else None
+
+    @cached_property
+    def _whole_bytes(self) -> frozenset[bytes]:
+        return frozenset(map(_utf8, self.texts))
+
+    def replaced(self, text: str) -> str:
+        """The text without what is erased; the same object if nothing is."""
+        if text in self.texts:
+            return MARKER
+        if self._pattern is None:
+            return text
+        made, number = self._pattern.subn(MARKER, text)
+        return made if number else text
+
+    def replaced_key(self, text: str) -> str:
+        """The key of a dict without what is erased. Short texts are kept: they may be names."""
+        return text if len(text) < SHORTEST_PART else self.replaced(text)
+
+    def replaced_bytes(self, data: bytes) -> bytes:
+        """Bytes without the UTF-8 of what is erased, in the same length."""
+        if data in self._whole_bytes:
+            return filler(len(data))
+        if self._bytes_pattern is None:
+            return data
+        return self._bytes_pattern.sub(lambda found: filler(len(found[0])), data)
+
+    def has_part(self, data: bytes) -> bool:
+        """Whether there is a text that is erased inside of others."""
+        return self._bytes_pattern is not None and bool(self._bytes_pattern.search(data))
+
+    def hits(self, data: bytes) -> list[int]:
+        """Where the needles are, in order. Empty for almost all values."""
+        return sorted(place for needle in self.needles for place in _places(data, needle))
+
+
+def filler(size: int) -> bytes:
+    """The marker, as long as what it replaces."""
+    return MARKER.encode()[:size].ljust(size, b"*")
+
+
+def _places(data: bytes, needle: bytes) -> Iterator[int]:
+    at = data.find(needle)
+    while at >= 0:
+        yield at
+        at = data.find(needle, at + 1)
+
+
+def _escaped(text: str) -> Iterable[str]:
+    """The text as JSON writes it, with and without non-ASCII characters, where that differs."""
+    found = {json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
+    found |= {one.replace("/", "\\/") for one in tuple(found)}
+    return found - {text}
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

@@ -1,0 +1,254 @@
+"""Erases in a thread, row by row, and counts what changes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+
+from ckpt_backends.changes.rows import Row
+from ckpt_backends.codec.values import CHANNELS
+from ckpt_backends.encryption import NO_KEY, is_encrypted
+from ckpt_backends.erasing.changes import ChangedPlaces, Spot
+from ckpt_backends.erasing.erasure import ANY_STEP, Erasure, ScalarPlace, Step, Steps
+from ckpt_backends.erasing.shapes import ANY, BODY, METADATA, Shape
+from ckpt_backends.erasing.stored import PlacedValue, RowRewrite, ValueKind
+from ckpt_backends.erasing.values import erased_value
+from ckpt_backends.model import TypedBytes
+from ckpt_backends.transfer.errors import CannotHold
+from ckpt_backends.transfer.parts import (
+    CheckpointPart,
+    Part,
+    PartRewrite,
+    ValuePart,
+    WritePart,
+    part_key,
+)
+from ckpt_backends.transfer.routes import parts_of_rows, row_editor
+from ckpt_backends.transfer.sealing import WithKeys, place_of
+
+_WHOLE, _METADATA = "checkpoint", "metadata"
+_NODE_WRITES = "writes"
+_INPUT = "__start__"
+"""The channel whose value is a dict of the input of each channel."""
+_SHAPES: dict[ValueKind, Shape] = {
+    ValueKind.BODY: BODY,
+    ValueKind.METADATA: METADATA,
+    ValueKind.WHOLE: Shape({_WHOLE: BODY, _METADATA: METADATA}),
+    ValueKind.VALUE: ANY,
+    ValueKind.WRITE: ANY,
+    ValueKind.WHOLE_WRITE: Shape({2: ANY}),
+}
+
+Rewrite = RowRewrite | PartRewrite
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedPath:
+    """A place in the values of a thread."""
+
+    place: str
+    """`value`, `write` or `metadata`."""
+    channel: str
+    """`''` for metadata."""
+    path: Steps
+
+
+@dataclass(slots=True)
+class ErasureCounts:
+    """What changes in a thread."""
+
+    checkpoints: int = 0
+    writes: int = 0
+    values: int = 0
+    """Values of channels that are stored outside of checkpoints."""
+    places: Counter[ChangedPath] = field(default_factory=Counter)
+    """With the number of checkpoints, writes or values that have it."""
+
+    def add(self, kind: ValueKind, channel: str, steps: Iterable[Steps]) -> None:
+        """Count one changed value."""
+        if kind in (ValueKind.BODY, ValueKind.METADATA, ValueKind.WHOLE):
+            self.checkpoints += 1
+        elif kind is ValueKind.VALUE:
+            self.values += 1
+        else:
+            self.writes += 1
+        self.places.update({_place(kind, channel, one) for one in steps})
+
+
+def _place(kind: ValueKind, channel: str, steps: Steps) -> ChangedPath:
+    if kind is ValueKind.WHOLE:
+        kind = ValueKind.METADATA if steps[:1] == (_METADATA,) else ValueKind.BODY
+        steps = steps[1:]
+    if kind is ValueKind.METADATA:
+        return ChangedPath("metadata", "", steps)
+    if kind is ValueKind.BODY:
+        inner = steps[1:] if steps[:1] == (CHANNELS,) else steps
+        return ChangedPath("value", str(inner[0]) if inner else "", inner)
+    if kind is ValueKind.WHOLE_WRITE:
+        steps = (channel, *steps[1:])
+    return ChangedPath("value" if kind is ValueKind.VALUE else "write", channel, steps)
+
+
+class ThreadEraser:
+    """Erases in the rows of one thread. Each object reads a thread once."""
+
+    def __init__(self, layout: str, erasure: Erasure, keys: WithKeys | None) -> None:
+        self._layout = layout
+        self._erasure = erasure
+        self._keys = keys
+        self._found: list[tuple[ValueKind, str, ChangedPlaces]] = []
+        self.counts = ErasureCounts()
+        self.rows = 0
+        self._sum = 0
+
+    @property
+    def digest(self) -> tuple[int, int]:
+        """The number of rows and a sum that differs if one of them does."""
+        return self.rows, self._sum
+
+    def rewrites(self, rows: Iterable[Row]) -> Iterator[Rewrite]:
+        """Yield what is to be written. Raises `CannotHold` for a value that cannot be read."""
+        edit = row_editor(self._layout)
+        if edit is None:
+            for part in parts_of_rows(self._layout, rows):
+                self._add(repr(part_key(part)) + repr(part))
+                made = self._part(part)
+                if made is not part:
+                    self._count()
+                    yield PartRewrite(part, made)
+            return
+        for row in rows:
+            cells = {name: cell for name, cell in row.cells.items() if name != "expires_at"}
+            self._add(row.table + repr(sorted(cells.items())))
+            new = edit(self._layout, row, self.erased)
+            if new is not row:
+                self._count()
+                yield RowRewrite(row, new)
+
+    def _add(self, told: str) -> None:
+        self.rows += 1
+        found = sha256(told.encode("utf-8", "surrogatepass")).digest()
+        self._sum = (self._sum + int.from_bytes(found, "big")) % (1 << 256)
+
+    def _count(self) -> None:
+        """Count the changes of one row: a checkpoint counts once."""
+        kinds = [kind for kind, _, _ in self._found]
+        for number, (kind, channel, changed) in enumerate(self._found):
+            self.counts.add(kind, channel, changed.steps)
+            if kind is ValueKind.METADATA and ValueKind.BODY in kinds[:number]:
+                self.counts.checkpoints -= 1
+        self._found.clear()
+
+    def _part(self, part: Part) -> Part:
+        """A part without what is erased; the same part if nothing is."""
+        place = place_of(part)
+        if isinstance(part, WritePart | ValuePart):
+            kind = ValueKind.WRITE if isinstance(part, WritePart) else ValueKind.VALUE
+            value = self.erased(PlacedValue(kind, part.value, place, part.channel))
+            return part if value is part.value else replace(part, value=value)
+        if part.body.part:
+            return self._together(part, place)
+        body = self.erased(PlacedValue(ValueKind.BODY, part.body, place))
+        metadata = self.erased(PlacedValue(ValueKind.METADATA, part.metadata, place))
+        if body is part.body and metadata is part.metadata:
+            return part
+        return replace(part, body=body, metadata=metadata)
+
+    def _together(self, part: CheckpointPart, place: str) -> CheckpointPart:
+        """A checkpoint whose body and metadata are encrypted as one value."""
+        whole = replace(part.body, part="")
+        made = self.erased(PlacedValue(ValueKind.WHOLE, whole, place))
+        if made is whole:
+            return part
+        body = replace(made, part=part.body.part)
+        return replace(part, body=body, metadata=replace(made, part=part.metadata.part))
+
+    def erased(self, stored: PlacedValue) -> TypedBytes:
+        """A value as it is to be stored; the same object if nothing changes.
+
+        Raises `CannotHold` for a value that cannot be read or that no key opens.
+        """
+        if stored.value.type == "empty":
+            return stored.value
+        if stored.value.type == "bson" and b"+aes\0" in stored.value.data:
+            return self._encrypted_leaves(stored)
+        if is_encrypted(stored.value):
+            return self._encrypted(stored, stored.value, self._spot(stored))
+        changed = ChangedPlaces()
+        where = _named(stored)
+        made = erased_value(stored.value, self._erasure, self._spot(stored), changed, where)
+        return self._noted(stored, made, changed)
+
+    def _noted(self, stored: PlacedValue, made: TypedBytes, changed: ChangedPlaces) -> TypedBytes:
+        if made is not stored.value:
+            self._found.append((stored.kind, stored.channel, changed))
+        return made
+
+    def _encrypted(self, stored: PlacedValue, value: TypedBytes, spot: Spot) -> TypedBytes:
+        if self._keys is None:
+            raise CannotHold(f"{_named(stored)} is {NO_KEY}")
+        opened, _ = self._keys.opened_with(value, _named(stored))
+        changed = ChangedPlaces()
+        made = erased_value(
+            replace(opened, encrypted=False), self._erasure, spot, changed, _named(stored)
+        )
+        if made.data == opened.data:
+            return value
+        self._found.append((stored.kind, stored.channel, changed))
+        return self._keys.sealed(made, stored.place, was_encrypted=True)
+
+    def _encrypted_leaves(self, stored: PlacedValue) -> TypedBytes:
+        """Metadata in BSON, whose leaves are encrypted one by one."""
+        from ckpt_backends.codec.bson.documents import map_leaves
+
+        def change(leaf: TypedBytes) -> TypedBytes:
+            spot = Spot()
+            if is_encrypted(leaf):
+                return self._encrypted(stored, leaf, spot)
+            changed = ChangedPlaces()
+            made = erased_value(leaf, self._erasure, spot, changed, _named(stored))
+            if made is not leaf:
+                self._found.append((stored.kind, stored.channel, changed))
+            return made
+
+        data = map_leaves(stored.value.data, change)
+        return stored.value if data == stored.value.data else replace(stored.value, data=data)
+
+    def _spot(self, stored: PlacedValue) -> Spot:
+        """Where a value begins, with the numbers that are erased in it."""
+        shape = _SHAPES[stored.kind]
+        if stored.kind is ValueKind.BODY:
+            return Spot(shape, (), self._below((CHANNELS,)))
+        if stored.kind is ValueKind.WHOLE:
+            in_metadata = self._below((_METADATA, _NODE_WRITES, ANY_STEP))
+            return Spot(shape, (), (*self._below((_WHOLE, CHANNELS)), *in_metadata))
+        if stored.kind is ValueKind.METADATA:
+            # Up to LangGraph 0.5, metadata have what each node wrote.
+            return Spot(shape, (), self._below((_NODE_WRITES, ANY_STEP)))
+        before: tuple[Step, ...] = (2,) if stored.kind is ValueKind.WHOLE_WRITE else ()
+        scalars = [
+            ScalarPlace((*before, *one.steps[1:]), one.value)
+            for one in self._erasure.scalars
+            if one.steps[0] == stored.channel
+        ]
+        if stored.channel == _INPUT:
+            scalars = [
+                ScalarPlace((*before, *one.steps), one.value) for one in self._erasure.scalars
+            ]
+        return Spot(shape, () if before else (stored.channel,), tuple(scalars))
+
+    def _below(self, before: Steps) -> tuple[ScalarPlace, ...]:
+        """The places below the values of channels, and the same in the input."""
+        return tuple(
+            ScalarPlace((*before, *inner, *one.steps), one.value)
+            for one in self._erasure.scalars
+            for inner in ((), (_INPUT,))
+        )
+
+
+def _named(stored: PlacedValue) -> str:
+    if stored.channel:
+        return f"a value of channel '{stored.channel}'"
+    return f"the {stored.kind} of a checkpoint"

@@ -1,0 +1,120 @@
+"""Credentials in a store, as Python code sees them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
+from ckpt_backends.memory.protocol import MemoryStore
+from ckpt_backends.model import Thread
+from ckpt_backends.protocol import Store
+from ckpt_backends.registry import open_memory
+from ckpt_cli.api.answer import Answer
+from ckpt_cli.api.surroundings import Surroundings
+from ckpt_cli.api.watch import Watcher
+from ckpt_cli.core.secrets.finding import SecretFinding
+from ckpt_cli.core.secrets.ignored import parse_ignored
+from ckpt_cli.core.secrets.scanner import Scanner
+from ckpt_cli.queries.doctor.examine import threads_to_check
+from ckpt_cli.queries.doctor.terms import ThreadToCheck
+from ckpt_cli.queries.memory_location import memory_place
+from ckpt_cli.queries.secrets import SecretReport, search_memory, search_threads
+from ckpt_cli.render.secrets import secret_record
+from ckpt_cli.threads import redaction
+
+
+class SecretSearch(Iterator[Answer[SecretFinding]]):
+    """Yields the findings, thread by thread, then those of long-term memory.
+
+    Nothing that cannot be read raises an error: look at `complete` after the last finding.
+    """
+
+    def __init__(self, reports: Iterator[SecretReport]) -> None:
+        self.kinds = Counter[str]()
+        """How often each kind was found so far."""
+        self.threads = 0
+        """Number of threads that were searched so far."""
+        self.unread = Counter[str]()
+        """Number of values so far that could not be read, or only in part, by reason."""
+        self.stopped = 0
+        """How often the search of a text was stopped because it took too long."""
+        self.unchecked: dict[str, str] = {}
+        """The threads that were not searched to the end, each with the reason; the key `''` stands
+        for the list of threads, and for the memory."""
+        self._findings = self._of(reports)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything could be read and searched."""
+        return not (self.unread or self.stopped or self.unchecked)
+
+    def __next__(self) -> Answer[SecretFinding]:
+        return next(self._findings)
+
+    def _of(self, reports: Iterator[SecretReport]) -> Iterator[Answer[SecretFinding]]:
+        for report in reports:
+            self.threads += bool(report.name)
+            self.unread += report.unread
+            self.stopped += report.stopped
+            if report.unchecked:
+                self.unchecked[report.name] = report.unchecked
+            for one in report.findings:
+                self.kinds[one.kind] += 1
+                yield Answer(one, secret_record)
+
+
+def secret_search(
+    store: Store,
+    around: Surroundings,
+    threads: Iterable[Thread] | None,
+    memory: str | None,
+    ignore: Sequence[str],
+    jobs: int,
+    watch: Watcher,
+) -> SecretSearch:
+    """Search some threads, or all of them and the memory if `threads` is None."""
+    ignored = (*around.names.ignored_secrets, *parse_ignored(ignore))
+    _ = Scanner()  # raises an error if its library is not installed
+    opened = _named_memory(around, memory) if memory is not None or threads is None else None
+    redacted = redaction.is_redacted(store)
+    lost: list[SecretReport] = []
+
+    def reports() -> Iterator[SecretReport]:
+        chosen = threads_to_check(store) if threads is None else threads
+        ids = _ids(watch(chosen), lost)
+        yield from search_threads(store, around.opening, ids, ignored, jobs)
+        beside = _memory_beside(around, lost) if opened is None and threads is None else opened
+        yield from lost
+        if beside is not None:
+            with beside:
+                yield search_memory(beside, ignored, redacted=redacted)
+
+    return SecretSearch(reports())
+
+
+def _ids(threads: Iterable[Thread | ThreadToCheck], lost: list[SecretReport]) -> Iterator[str]:
+    """Yield the ids of threads; if the list breaks off, that is noted."""
+    try:
+        for one in threads:
+            yield one.thread_id
+    except CkptError as error:
+        lost.append(SecretReport("", unchecked=Scanner().masked(error.message)))
+
+
+def _named_memory(around: Surroundings, chosen: str | None) -> MemoryStore | None:
+    """Open the memory that was chosen, or that the profile names. Raises what opening it raises."""
+    url = around.names.other_store("memory", chosen)
+    return None if url is None else open_memory(url)
+
+
+def _memory_beside(around: Surroundings, lost: list[SecretReport]) -> MemoryStore | None:
+    """Open the memory of DeerFlow, or the one in the same store; None if there is none."""
+    place = memory_place(around.names.store_url, None)
+    try:
+        return open_memory(around.names.store_url if place is None else place.url)
+    except (UnknownLayout, Unsupported):  # it holds no memory
+        return None
+    except CkptError as error:
+        lost.append(SecretReport("", unchecked=error.message))
+        return None

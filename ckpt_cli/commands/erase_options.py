@@ -1,0 +1,86 @@
+"""The options of `ckpt erase`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from ckpt_backends.errors import UsageError
+from ckpt_cli.options import DryRun, Filter, Match, Namespace, Yes, argument, flag, option
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EraseOptions:
+    """The arguments and options of `ckpt erase`."""
+
+    threads: Annotated[list[str] | None, argument("[THREAD]...", "Thread ids.")] = None
+    subject: Annotated[
+        str | None, option("FILTER", "Erase a person: a filter, or a word for the profile.")
+    ] = None
+    where: Filter = None
+    match: Match = None
+    value: Annotated[
+        list[str] | None,
+        option("THREAD:PATH", "Overwrite this value in the whole history; repeatable.", "--value"),
+    ] = None
+    values_from: Annotated[
+        str | None,
+        option("FILE", "Overwrite what `secrets -o ndjson` found; - is stdin.", "--values-from"),
+    ] = None
+    ns: Namespace = None
+    memory: Annotated[
+        str | None,
+        option("STORE", "Long-term memory of these threads. [default: from the profile or near]"),
+    ] = None
+    archives: Annotated[
+        list[Path] | None, option("DIR", "Also erase archives in DIR; repeatable.", "--archives")
+    ] = None
+    rewrite: Annotated[
+        bool, flag("Write whole tables anew to erase free space; locks them.", "--rewrite")
+    ] = False
+    receipt: Annotated[Path | None, option("FILE", "Write a receipt to FILE.")] = None
+    verify: Annotated[Path | None, option("RECEIPT", "Check that nothing of RECEIPT is back.")] = (
+        None
+    )
+    no_mentions: Annotated[
+        bool, flag("Do not search other threads for the person's name.", "--no-mentions")
+    ] = False
+    dry_run: DryRun = False
+    yes: Yes = False
+
+    @property
+    def names_values(self) -> bool:
+        """Whether single values are erased, and no thread."""
+        return self.value is not None or self.values_from is not None
+
+    @property
+    def asked(self) -> str:
+        """What is asked for, as one text, to find what an earlier run of the same began."""
+        words = [self.subject or "", self.match or "", *(self.where or ()), *(self.threads or ())]
+        return "\0".join(words)
+
+    def check(self) -> None:
+        """Raise `UsageError` if nothing is selected, or in ways that exclude each other."""
+        by_filter = self.where or self.match is not None
+        if self.names_values:
+            others = (self.verify, self.receipt, self.subject, self.archives)
+            if self.threads or by_filter or any(one is not None for one in others):
+                raise UsageError("--value takes no other selection, and writes no receipt")
+            return
+        if self.ns is not None:
+            raise UsageError("--ns belongs to --value: whole threads have all namespaces")
+        if self.verify is not None:
+            if self.threads or self.subject or by_filter or self.receipt:
+                raise UsageError("--verify takes no other selection")
+            return
+        if not (self.threads or self.subject or by_filter):
+            raise UsageError(
+                "nothing selected",
+                hint="name threads, or add --subject \"metadata.user = 'anna'\" or --where",
+            )
+        if by_filter and (self.threads or self.subject):
+            raise UsageError(
+                "--where and --match cannot be combined with THREAD or --subject",
+                hint="write one filter with 'and', or run the command twice",
+            )

@@ -1,0 +1,247 @@
+"""`ckpt erase --value`: overwrite single values in the history of threads."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from ckpt_backends.changes.remains import Remains
+from ckpt_backends.errors import (
+    CkptError,
+    NotFound,
+    PartlyDone,
+    Refused,
+    StoreChanged,
+    Unsupported,
+    UsageError,
+)
+from ckpt_backends.files.regular_file import read_regular
+from ckpt_backends.transfer.sealing import WithKeys
+from ckpt_cli.apply.erase_value import erase_values_of, kept_places
+from ckpt_cli.apply.writable import refuse_copy, writable_store
+from ckpt_cli.commands.apply_plan import confirm
+from ckpt_cli.core.values.paths import Selected, format_path
+from ckpt_cli.diagnostics import progress
+from ckpt_cli.operations.steps import OperationStep
+from ckpt_cli.plans.erase_value import (
+    EraseValuePlan,
+    ErasingSide,
+    ToErase,
+    collected,
+    plan_erasure,
+)
+from ckpt_cli.plans.facts import key_fact
+from ckpt_cli.plans.value_targets import RecordedPlaces, named_place
+from ckpt_cli.render.erase_value import (
+    erased_columns,
+    erased_lines,
+    erased_record,
+    erased_rows,
+    remains_lines,
+)
+from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.session import Session
+
+_LONGEST = 256 << 20
+"""Bytes of a list of values."""
+_NOT_UNDONE = "an erasure cannot be taken back"
+
+
+def erase_values(
+    session: Session,
+    targets: Sequence[str],
+    values_from: str | None = None,
+    *,
+    ns: str | None = None,
+    dry_run: bool = False,
+    yes: bool = False,
+    rewrite: bool = False,
+    reason: str | None = None,
+) -> None:
+    """Overwrite the values that `targets` name (`THREAD[@REF]:PATH`), in the whole threads.
+
+    `values_from` is a file with records of `ckpt secrets`, of which only the secret parts are
+    erased; `-` is stdin. `rewrite` lets the engine rewrite whole tables to remove old bytes.
+    Raises `NotFound`, `UsageError`, `Refused`, `StoreChanged`, `Unsupported` and `PartlyDone`.
+    """
+    if not targets and values_from is None:
+        raise UsageError("no value to erase", hint="give --value 'THREAD:PATH', or --values-from -")
+    if not dry_run:
+        refuse_copy(session.names.store_url)
+    side = _side(session)
+    recorded = RecordedPlaces()
+    asked = _asked(session, targets, values_from, ns, recorded)
+    plans = [plan_erasure(side, one) for one in asked]
+    _check_found(plans)
+    if session.review is not None:
+        for one, plan in zip(asked, plans, strict=True):
+            session.review.see(_fact(session.review.header.seed, one, plan))
+    if dry_run:
+        _print(session, plans, None, dry_run=True)
+        session.note("dry run: nothing was written")
+        return
+    if not yes:
+        if not session.output.machine:
+            session.output.document(tuple, lambda: erased_lines(plans, session.output.width))
+        confirm(f"{_question(plans)} for good?")
+    done, problems, remains = _carry_out(session, side, plans, rewrite=rewrite, reason=reason)
+    _print(session, done, remains, dry_run=False, is_shown=not yes)
+    if problems:
+        raise PartlyDone(
+            f"{counted(len(problems), 'thread')} not finished: {problems[0].message}",
+            hint="stop the agents, then run the command again to erase the rest",
+        )
+    if skipped := recorded.skipped_memory + recorded.skipped_unnamed:
+        raise PartlyDone(
+            f"{counted(skipped, 'record')} left: {recorded.skipped_memory} of long-term memory,"
+            f" {recorded.skipped_unnamed} without a place",
+            hint="delete such items with `ckpt memory delete`, such threads with `ckpt erase`",
+        )
+
+
+def _fact(seed: str, asked: ToErase, plan: EraseValuePlan) -> dict[str, Any]:
+    """Return what a saved plan says of a thread: digests only, which take long to guess from."""
+    values = "\0".join([*sorted(asked.texts), *sorted(map(repr, asked.scalars))])
+    return {
+        "thread_id": plan.thread_id,
+        "digest": list(plan.digest),
+        "values": key_fact(seed, values.encode("utf-8", "surrogatepass")),
+    }
+
+
+def _side(session: Session) -> ErasingSide:
+    key = session.opening.key()()
+    keys = None if key is None else WithKeys(key)
+    return ErasingSide(session.rows, session.rows.describe().layout, keys)
+
+
+def _asked(
+    session: Session,
+    targets: Sequence[str],
+    values_from: str | None,
+    ns: str | None,
+    recorded: RecordedPlaces,
+) -> list[ToErase]:
+    """Return what is erased in each thread."""
+    # Redacted values would not be found in what is stored.
+    store = session.editable
+    found = collected(
+        (place, place.read())
+        for place in (
+            named_place(store, one, ns, session.now, session.zone, session.note) for one in targets
+        )
+    )
+    if values_from is not None:
+        from ckpt_cli.core.secrets.scanner import Scanner  # loads the rules
+
+        scanner = Scanner()
+        places = sorted(recorded.read(store, _lines(values_from)), key=lambda one: one.source)
+        for _, of_source in groupby(places, lambda one: one.source):
+            root = None
+            for place in of_source:
+                root = place.root() if root is None else root
+                thread_id = place.reader.thread_id
+                asked = found.setdefault(thread_id, ToErase(thread_id))
+                for one in place.read(root):
+                    for part in scanner.parts(one.value, key=_last_name(one)):
+                        asked.add_text(part.text, format_path(place.path))
+    session.rows.refresh()
+    return list(found.values())
+
+
+def _last_name(one: Selected) -> str | None:
+    last = one.path[-1] if one.path else None
+    return last if isinstance(last, str) else None
+
+
+def _lines(place: str) -> Iterator[str]:
+    """Yield the lines of a file or of stdin. Raises `UsageError`."""
+    data = (
+        sys.stdin.buffer.read(_LONGEST + 1) if place == "-" else read_regular(Path(place), _LONGEST)
+    )
+    if len(data) > _LONGEST:
+        raise UsageError(f"cannot read stdin: it is longer than {_LONGEST} bytes")
+    yield from data.decode("utf-8", "replace").splitlines()
+
+
+def _check_found(plans: Sequence[EraseValuePlan]) -> None:
+    """Raise `NotFound` if there is nothing to erase."""
+    if not any(one.counts.places for one in plans):
+        raise NotFound(
+            "nothing stored has this value",
+            hint="values inside of compressed data or base64 are not found",
+        )
+
+
+def _question(plans: Sequence[EraseValuePlan]) -> str:
+    threads = counted(len(plans), "thread")
+    number = sum(one.counts.checkpoints for one in plans)
+    return f"Overwrite these values in {counted(number, 'checkpoint')} of {threads}"
+
+
+def _carry_out(
+    session: Session,
+    side: ErasingSide,
+    plans: Sequence[EraseValuePlan],
+    *,
+    rewrite: bool,
+    reason: str | None,
+) -> tuple[list[EraseValuePlan], list[CkptError], Remains]:
+    """Erase the values, and then what is left of them in the engine.
+
+    Returns the plans that were carried out, why others were not, and what remains. Raises what
+    `erase_values_of` raises if nothing was erased.
+    """
+    done: list[EraseValuePlan] = []
+    problems: list[CkptError] = []
+    readers = (session.store, session.rows)
+    with (
+        session.recorder.operation("erase", reason=reason, cannot_undo=_NOT_UNDONE) as recording,
+        writable_store(session.names.store_url, readers) as writable,
+    ):
+        writable.begin_erasure()
+        for plan in progress(plans, total=len(plans), label="erasing"):
+            recording.intend([OperationStep(plan.thread_id, None, None)])
+            try:
+                left = erase_values_of(side, writable, plan)
+            except (StoreChanged, Unsupported, Refused) as error:
+                if not done and plan is plans[-1]:
+                    raise
+                recording.not_done([plan.thread_id])
+                problems.append(error)
+                continue
+            done.append(plan)
+            if left:
+                problems.append(StoreChanged(left))
+        for reader in readers:
+            reader.refresh()
+        remains = writable.erase_remains(rewrite=rewrite)
+    kept = tuple(one for plan in done for one in kept_places(side, plan))
+    return done, problems, replace(remains, places=(*kept, *remains.places))
+
+
+def _print(
+    session: Session,
+    plans: Sequence[EraseValuePlan],
+    remains: Remains | None,
+    *,
+    dry_run: bool,
+    is_shown: bool = False,
+) -> None:
+    output = session.output
+
+    def record() -> Any:
+        found = [erased_record(one, remains, dry_run=dry_run) for one in plans]
+        return found[0] if len(found) == 1 else found
+
+    def lines() -> Iterator[Any]:
+        if not is_shown:
+            yield from erased_lines(plans, output.width, is_done=not dry_run)
+        if remains is not None:
+            yield from remains_lines(remains)
+
+    output.document(record, lines, rows=lambda: erased_rows(plans), columns=erased_columns())

@@ -1,0 +1,209 @@
+"""`--plan-out FILE`: save the plan of a command for `ckpt apply`, and change nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+from ckpt_backends import shell
+from ckpt_backends.errors import PartlyDone, UsageError
+from ckpt_cli import __version__
+from ckpt_cli.ending import ReaderGone
+from ckpt_cli.options import option
+from ckpt_cli.session import Session
+
+if TYPE_CHECKING:
+    from ckpt_cli.core.retention.purge_plan import PlannedRemoval
+    from ckpt_cli.plans.plan_file import PlanFile
+    from ckpt_cli.plans.saved_plan import PlannedStore
+
+PlanOut = Annotated[
+    Path | None,
+    option("FILE", "Save the plan in FILE for `ckpt apply`; write nothing else.", "--plan-out"),
+]
+TERMS = "plan_terms"
+"""The attribute of a command that tells how its plan is saved and applied."""
+_OF_RUN = frozenset({"dry_run", "yes", "plan_out"})
+"""Options of a run, not of its plan."""
+_TARGET = "to"
+_KEYS_OF_REMOVAL = frozenset({"sign_key"})
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTerms:
+    """How the plan of a command is saved and applied."""
+
+    action: str
+    """The words of the command."""
+    again: frozenset[str] = frozenset()
+    """Options that a plan does not hold and that are given again: keys, servers, waivers."""
+    is_removal: bool = False
+    """Whether the plan is a list of threads to remove."""
+    writes: str | None = None
+    """The option without which the command only shows its plan; None if it has --dry-run."""
+
+
+def plannable(
+    action: str, *, again: Iterable[str] = (), writes: str | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that adds --plan-out to a command with the words `action`.
+
+    The command hands each fact of its plan to `session.review`, if there is one, before it writes.
+    `again` and `writes` are as in `PlanTerms`.
+    """
+    terms = PlanTerms(action, frozenset(again), writes=writes)
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        hints = get_type_hints(command, include_extras=True) | {"plan_out": PlanOut}
+        session, *own = signature(command).parameters.values()
+        params = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in own]
+        names = [one.name for one in params]
+        place = names.index("dry_run") if "dry_run" in names else len(names)
+        params.insert(place, Parameter("plan_out", Parameter.KEYWORD_ONLY, default=None))
+        typed = [one.replace(annotation=hints[one.name]) for one in params]
+
+        @wraps(command)
+        def run(session: Session, *, plan_out: Path | None = None, **values: Any) -> None:
+            if plan_out is None:
+                command(session, **values)
+            else:
+                defaults = {one.name: one.default for one in own}
+                _save(session, plan_out, terms, command, values, defaults)
+
+        run.__signature__ = signature(command).replace(  # type: ignore[attr-defined]
+            parameters=[session.replace(kind=Parameter.POSITIONAL_ONLY), *typed]
+        )
+        run.__annotations__ = hints
+        setattr(run, TERMS, terms)
+        return run
+
+    return decorate
+
+
+def removes(action: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator for a command that saves a list of threads to remove by itself."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        setattr(command, TERMS, PlanTerms(action, _KEYS_OF_REMOVAL, is_removal=True))
+        return command
+
+    return decorate
+
+
+def _save(
+    session: Session,
+    path: Path,
+    terms: PlanTerms,
+    command: Callable[..., None],
+    values: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+) -> None:
+    """Run a command as with --dry-run, and write its plan. Raises what the command raises."""
+    from ckpt_cli.core.random_numbers import new_seed, seeded
+    from ckpt_cli.plans.plan_review import writing_plan
+    from ckpt_cli.plans.saved_plan import NO_STORE, PlanHeader, PlannedStore
+
+    given = {name: one for name, one in values.items() if one != defaults[name]}
+    target = given.get(_TARGET) if _TARGET in terms.again else None
+    header = PlanHeader(
+        action=terms.action,
+        kind="command",
+        store=_store(session, is_needed=target is None),
+        layout="",
+        made_at=session.now,
+        by=__version__,
+        command=_command(session),
+        reason=values.get("reason"),
+        seed=new_seed(),
+        options=_stored_options(given, without=terms.again),
+        again=tuple(name for name in given if name in terms.again),
+        target=NO_STORE if target is None else PlannedStore.of(session.names.url_of(target)),
+    )
+    only_shown = {"dry_run": True} if terms.writes is None else {terms.writes: False}
+    ended: PartlyDone | ReaderGone | None = None
+    with seeded(header.seed), writing_plan(path, header) as review:
+        session.review = review
+        try:
+            command(session, **{**values, **only_shown})
+        except (PartlyDone, ReaderGone) as error:
+            # The plan is complete before it is shown.
+            ended = error
+    _note_saved(session, path)
+    if ended is not None:
+        raise ended
+
+
+def saved_removal(
+    session: Session,
+    action: str,
+    out: Path | None,
+    folder: Path,
+    threads: Iterable[PlannedRemoval],
+    options: Mapping[str, Any],
+) -> PlanFile:
+    """Write the plan of a removal: to `out` for another run, or to a private folder for this one.
+
+    `options` are those by which it is carried out.
+    """
+    from ckpt_cli.plans.plan_file import removal_header, write_plan
+    from ckpt_cli.plans.saved_plan import PlanHeader, PlannedStore
+
+    if out is None:
+        own = removal_header(session.store.describe(), session.now, action)
+        return write_plan(folder / "plan.ndjson", own, threads)
+    given = {name: one for name, one in options.items() if one}
+    header = PlanHeader(
+        action=action,
+        kind="removal",
+        store=PlannedStore.of(session.names.store_url),
+        layout=session.store.describe().layout,
+        made_at=session.now,
+        by=__version__,
+        command=_command(session),
+        reason=given.get("reason"),
+        options=_stored_options(given, without=_KEYS_OF_REMOVAL),
+        again=tuple(_KEYS_OF_REMOVAL & given.keys()),
+    )
+    found = write_plan(out, header, threads)
+    _note_saved(session, out)
+    return found
+
+
+def _stored_options(given: Mapping[str, Any], *, without: Iterable[str]) -> dict[str, Any]:
+    """Return options as a plan stores them; paths are absolute."""
+    left = {*_OF_RUN, *without}
+    return {name: _stored(one) for name, one in given.items() if name not in left}
+
+
+def _stored(value: Any) -> Any:
+    if isinstance(value, Path):
+        return os.path.abspath(value)
+    return list(map(_stored, value)) if isinstance(value, list) else value
+
+
+def _note_saved(session: Session, path: Path) -> None:
+    """Say how the plan is carried out."""
+    again = shell.command("ckpt", *session.names.words, "apply", ids=[str(path)])
+    session.note(f"wrote the plan to '{path}'; carry it out with `{again}`")
+
+
+def _store(session: Session, *, is_needed: bool) -> PlannedStore:
+    from ckpt_cli.plans.saved_plan import NO_STORE, PlannedStore
+
+    try:
+        return PlannedStore.of(session.names.store_url)
+    except UsageError:
+        if is_needed:
+            raise
+        return NO_STORE
+
+
+def _command(session: Session) -> str:
+    from ckpt_cli.operations.command_text import command_text
+
+    return command_text(session.argv)

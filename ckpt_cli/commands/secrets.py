@@ -1,0 +1,95 @@
+"""`ckpt secrets`: find credentials in threads and in long-term memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated
+
+from ckpt_backends.errors import PartlyDone
+from ckpt_cli.api.secrets import SecretSearch
+from ckpt_cli.diagnostics import progress
+from ckpt_cli.ending import Exit
+from ckpt_cli.options import Filter, Jobs, Match, Memory, argument, flag, takes
+from ckpt_cli.render.secrets import (
+    SECRET_RECORD_COLUMNS,
+    found_text,
+    kind_columns,
+    kind_records,
+    secret_columns,
+    secret_row,
+    secrets_progress_text,
+)
+from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.session import Session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretsOptions:
+    """The arguments and options of `ckpt secrets`."""
+
+    threads: Annotated[
+        list[str] | None,
+        argument("[THREAD]...", "Threads to search. [default: all, and long-term memory]"),
+    ] = None
+    match: Match = None
+    where: Filter = None
+    memory: Memory = None
+    kinds: Annotated[bool, flag("List the kinds of secrets that can be found.")] = False
+    jobs: Jobs = 1
+
+
+@takes(SecretsOptions)
+def secrets(session: Session, options: SecretsOptions) -> None:
+    """Find credentials: keys, tokens and passwords in threads.
+
+    Searches values, writes and metadata of all checkpoints, and long-term memory. Prints where a
+    secret is and of which kind, never the secret. CHECKPOINTS tells how many hold it; REF is the
+    newest of them. docs/secrets.md says what is found; a profile leaves some out with `ignore` in
+    its table [stores.NAME.secrets].
+
+    Exits with 1 if anything was found, and with 7 if something could not be read.
+
+    \b
+      ckpt -s agent.db secrets
+      ckpt -s agent.db secrets user-42 -o ndjson
+      ckpt -s prod secrets --where 'idle < 1d' --jobs 4
+    """
+    if options.kinds:
+        from ckpt_cli.core.secrets.kinds import known_kinds
+
+        session.output.records(kind_records(known_kinds()), kind_columns())
+        return
+    found: SecretSearch = session.handle.secrets(
+        options.threads,
+        match=options.match,
+        where=options.where or (),
+        memory=options.memory,
+        jobs=options.jobs,
+        watch=partial(progress, total=None, label=lambda: secrets_progress_text(found.kinds)),
+    )
+    output = session.output
+
+    def summary() -> str:
+        return found_text(found.kinds, found.threads)
+
+    if output.table:
+        output.records((secret_row(one.found) for one in found), secret_columns(), rest=summary)
+    else:
+        output.records((one.to_dict() for one in found), SECRET_RECORD_COLUMNS)
+        session.note(summary())
+    _tell_missed(session, found)
+    if not found.complete:
+        raise PartlyDone("some of the store could not be searched")
+    if found.kinds:
+        raise Exit(1)
+
+
+def _tell_missed(session: Session, found: SecretSearch) -> None:
+    for thread_id, reason in found.unchecked.items():
+        what = f"thread '{thread_id}'" if thread_id else "all of the store"
+        session.note(f"cannot search {what}: {reason}")
+    for reason, number in found.unread.items():
+        session.note(f"not searched completely: {counted(number, 'value')}, {reason}")
+    if found.stopped:
+        session.note(f"not searched completely: {counted(found.stopped, 'text')}, took too long")

@@ -1,0 +1,1 @@
+"""What an erasure covers, what it did, and its receipt."""

@@ -1,0 +1,81 @@
+"""The receipt of an erasure: what is gone, what may be left and why; no value and no id."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ckpt_cli.core.erasure.digests import ErasedIds, ids_from_record, ids_record
+from ckpt_cli.core.erasure.places import ErasurePlace, ErasureReport
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureReceipt:
+    """What a receipt holds for its verification."""
+
+    store: str
+    place: str
+    """A digest of where the store is."""
+    ids: ErasedIds
+    folders: tuple[str, ...]
+    """The folders whose archives and plans were looked through."""
+    memories: tuple[str, ...]
+    """Digests of where the memories are."""
+
+
+def receipt_record(
+    report: ErasureReport,
+    receipt: ErasureReceipt,
+    facts: Mapping[str, Any],
+    hidden: re.Pattern[str] | None,
+) -> dict[str, Any]:
+    """Return a receipt as JSON. `facts` are who, when and which version; `hidden` finds names."""
+
+    def shown(text: str) -> str:
+        return text if hidden is None else hidden.sub("[erased]", text)
+
+    return {
+        "ckpt_erasure_receipt": FORMAT,
+        **facts,
+        "store": shown(receipt.store),
+        "place": receipt.place,
+        "complete": report.is_complete,
+        "stopped": shown(report.stopped),
+        "places": [place_record(one, shown) for one in report.places],
+        "statements": [shown(one) for one in report.statements],
+        "mentions": len(report.mentions) if report.is_searched else None,
+        "folders": [shown(one) for one in receipt.folders],
+        "memories": list(receipt.memories),
+        **ids_record(receipt.ids),
+    }
+
+
+def place_record(
+    one: ErasurePlace, shown: Callable[[str], str] = lambda text: text
+) -> dict[str, Any]:
+    """Return a place as JSON."""
+    return {
+        "store": shown(one.store),
+        "kind": one.kind,
+        "items": one.items,
+        "bytes": one.bytes,
+        "state": one.state,
+        "reason": shown(one.reason),
+    }
+
+
+def receipt_from_record(record: Any) -> ErasureReceipt:
+    """Parse a receipt. Raises `ValueError`, `KeyError` or `TypeError`."""
+    if record["ckpt_erasure_receipt"] != FORMAT:
+        raise ValueError(record["ckpt_erasure_receipt"])
+    return ErasureReceipt(
+        str(record["store"]),
+        str(record["place"]),
+        ids_from_record(record),
+        tuple(map(str, record["folders"])),
+        tuple(map(str, record["memories"])),
+    )

@@ -1,0 +1,1 @@
+"""Finds credentials in texts and values."""

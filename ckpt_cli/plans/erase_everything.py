@@ -1,0 +1,204 @@
+"""Plan an erasure: find the threads, then all that was made from them or for the person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from ckpt_backends.app_sessions import AppSession
+from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
+from ckpt_backends.memory.protocol import MemoryStore, Namespace
+from ckpt_backends.model import Thread
+from ckpt_backends.protocol import Store
+from ckpt_backends.registry import open_memory
+from ckpt_backends.url import StoreUrl
+from ckpt_cli.core.erasure.digests import ErasedIds
+from ckpt_cli.core.erasure.places import ErasurePlace, Mention
+from ckpt_cli.core.erasure.scope import ErasureScope
+from ckpt_cli.core.erasure.subject import ErasureSubject, memory_namespace, words_of
+from ckpt_cli.core.filters.evaluate import Decision, Facts, decision
+from ckpt_cli.core.filters.expressions import Field, Filter
+from ckpt_cli.operations.log import OperationLog
+from ckpt_cli.operations.place import place_of
+from ckpt_cli.plans.erase import (
+    ErasurePlan,
+    all_sessions,
+    plan_memory,
+    plan_threads,
+    unread_place,
+)
+from ckpt_cli.plans.erase_archives import ArchiveSearch, archive_folders, plan_files
+from ckpt_cli.plans.erase_mentions import bounded, mentions_in_memory, mentions_in_threads
+from ckpt_cli.plans.erase_state import plan_state
+from ckpt_cli.queries.memory_location import MemoryPlace
+from ckpt_cli.queries.threads import Selection, list_threads
+from ckpt_cli.threads.opening import Opening
+
+Watch = Callable[[Iterable[Thread]], Iterable[Thread]]
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureRequest:
+    """What is asked to be erased, and where to look."""
+
+    threads: tuple[str, ...] = ()
+    subject: ErasureSubject | None = None
+    subject_field: str | None = None
+    """The field of a thread that names the person, from the profile."""
+    where: Filter | None = None
+    match: str | None = None
+    memory_pattern: str | None = None
+    """The namespace of a person, from the profile."""
+    memories: tuple[MemoryPlace, ...] = ()
+    folders: tuple[Path, ...] = ()
+    """Folders of archives that were named."""
+    audit: Path | None = None
+    earlier: ErasedIds | None = None
+    """What an earlier run of the same request had found."""
+    finds_mentions: bool = True
+
+    @property
+    def filter(self) -> Filter | None:
+        """The filter that chooses threads; None if they are given by id or pattern only."""
+        from ckpt_cli.core.filters.expressions import all_of
+
+        found = [self.subject.filter] if self.subject is not None else []
+        return all_of([*found, *([self.where] if self.where is not None else ())])
+
+    @property
+    def is_by_filter(self) -> bool:
+        """Whether threads are chosen by what they are."""
+        return self.filter is not None or self.match is not None
+
+    def scope(self) -> ErasureScope:
+        """Return what is known before anything was read."""
+        subject = self.subject
+        word = None if subject is None else subject.word
+        words = set() if subject is None else words_of(subject.filter, self.subject_field)
+        namespaces: tuple[Namespace, ...] = ()
+        if word is not None and self.memory_pattern is not None:
+            namespaces = (memory_namespace(self.memory_pattern, word),)
+        return ErasureScope(word, words, namespaces, set(self.threads), self.earlier)
+
+
+def plan_everything(
+    store: Store,
+    opening: Opening,
+    request: ErasureRequest,
+    now: datetime,
+    watch: Watch,
+) -> ErasurePlan:
+    """Return all that an erasure would remove. Raises what opening a named memory raises."""
+    url = opening.url
+    scope = request.scope()
+    plan = ErasurePlan(url, store.describe().url, scope)
+    if request.is_by_filter:
+        chosen = Selection(match=request.match, where=request.filter)
+        rows = list_threads(store, chosen, sizes=False, now=now, watch=watch)
+        scope.threads.update(row.thread.thread_id for row in rows)
+    sessions = _sessions(url, plan.unread)
+    scope.threads.update(
+        one.thread_id
+        for one in sessions
+        if one.thread_id is not None and scope.word is not None and one.user_id == scope.word
+    )
+    log = OperationLog.of_user()
+    plan.folders = archive_folders(log, request.folders)
+    with ExitStack() as stack:
+        memories = list(_memories(request.memories, stack, plan.unread))
+        _plan_archives(plan, request, memories)
+        plan.threads = plan_threads(store, scope, "erased")
+        for place, memory in memories:
+            try:
+                found = plan_memory(place, memory, scope)
+            except CkptError as error:
+                plan.unread.append(unread_place(str(place), "memory", error))
+                continue
+            if found.items:
+                plan.memories.append(found)
+        plan.sessions = [one for one in sessions if scope.has_session(one)]
+        plan.plan_files = list(plan_files(plan.folders, scope))
+        plan.state = plan_state(log, place_of(url), scope, request.audit)
+        if request.finds_mentions:
+            _find_mentions(plan, store, opening, watch, [memory for _, memory in memories])
+    return plan
+
+
+def _sessions(url: StoreUrl, unread: list[ErasurePlace]) -> Sequence[AppSession]:
+    try:
+        return all_sessions(url)
+    except CkptError as error:
+        unread.append(unread_place(str(url), "sessions", error))
+        return []
+
+
+def _memories(
+    places: Iterable[MemoryPlace], stack: ExitStack, unread: list[ErasurePlace]
+) -> Iterator[tuple[StoreUrl, MemoryStore]]:
+    """Yield the memories that can be opened, each place once."""
+    seen: set[str] = set()
+    for one in places:
+        if place_of(one.url) in seen:
+            continue
+        seen.add(place_of(one.url))
+        try:
+            yield one.url, stack.enter_context(open_memory(one.url))
+        except (Unsupported, UnknownLayout):
+            if one.named:
+                raise
+        except CkptError as error:
+            if one.named:
+                raise
+            unread.append(unread_place(str(one.url), "memory", error))
+
+
+def _plan_archives(
+    plan: ErasurePlan,
+    request: ErasureRequest,
+    memories: Sequence[tuple[StoreUrl, MemoryStore]],
+) -> None:
+    keys_of = {memory.describe().layout: memory.key_of for _, memory in memories}
+    search = ArchiveSearch(plan.url, plan.scope, _decide(request), keys_of)
+    search.look_in(plan.folders)
+    plan.archives = search.found
+    plan.unread += search.unread
+    if request.finds_mentions:
+        plan.mentions += search.mentions
+
+
+def _decide(request: ErasureRequest) -> Decision | None:
+    """Return what tells whether an archived thread is chosen; None if only ids choose."""
+    if not request.is_by_filter:
+        return None
+    inner = None if request.filter is None else decision(request.filter)
+
+    def decide(facts: Facts) -> bool | None:
+        if request.match is not None:
+            (thread_id,) = facts(Field("thread")) or ("",)
+            if not fnmatchcase(str(thread_id), request.match):
+                return False
+        return True if inner is None else inner(facts)
+
+    return decide
+
+
+def _find_mentions(
+    plan: ErasurePlan,
+    store: Store,
+    opening: Opening,
+    watch: Watch,
+    memories: Sequence[MemoryStore],
+) -> None:
+    def found() -> Iterator[Mention]:
+        yield from of_archives
+        yield from mentions_in_threads(store, opening, watch(store.threads()), plan.scope)
+        for memory in memories:
+            yield from mentions_in_memory(memory, plan.scope, erased)
+
+    of_archives = plan.mentions
+    erased = {item.key for one in plan.memories for item in one.items}
+    plan.mentions, plan.has_more_mentions = bounded(found())

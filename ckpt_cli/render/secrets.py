@@ -1,0 +1,117 @@
+"""Print the credentials that were found, as a table and as records: places and kinds only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ckpt_cli.core.secrets.finding import SecretFinding
+from ckpt_cli.core.values.paths import format_path
+from ckpt_cli.render.terminal.table import Column, plain_columns
+from ckpt_cli.render.values.one_line import counted
+
+_SHOWN = 3
+"""Number of kinds in the label of the progress bar."""
+_PREFIXED = ("write:", "metadata:")
+
+
+def secret_record(found: SecretFinding) -> dict[str, Any]:
+    """Return a finding as JSON."""
+    return {
+        "thread_id": found.thread_id,
+        "checkpoint_ns": found.checkpoint_ns,
+        "checkpoint_id": found.checkpoint_id,
+        "place": found.place,
+        "channel": found.channel,
+        "path": format_path(found.path),
+        "kind": found.kind,
+        "task_id": found.task_id,
+        "idx": found.idx,
+        "checkpoints": found.checkpoints,
+        "namespace": None if found.namespace is None else list(found.namespace),
+        "key": found.key,
+        "value": _value(found),
+    }
+
+
+def secret_row(found: SecretFinding) -> dict[str, Any]:
+    """Return the same with what only a table shows."""
+    where = f"{found.thread_id}@{found.ref or found.checkpoint_id}"
+    if found.namespace is not None:
+        where = "/".join((*found.namespace, found.key or ""))
+    return {**secret_record(found), "where": where}
+
+
+def _value(found: SecretFinding) -> str | None:
+    """Return what `ckpt erase --value` takes; None if nothing can be found by it."""
+    if found.is_masked or found.checkpoint_id is None:
+        return None
+    path = format_path(found.path)
+    if found.place == "write":
+        path = f"write:{found.task_id}:{found.idx}:{path}"
+    elif found.place == "metadata":
+        path = f"metadata:{path}"
+    elif path.startswith(_PREFIXED):
+        first, *rest = found.path
+        path = f'["{first}"]{format_path(("x", *rest))[1:]}'
+    return f"{found.thread_id}@{found.checkpoint_id}:{path}"
+
+
+def secret_columns() -> list[Column]:
+    """Return the columns of the table."""
+    return [
+        Column("KIND", "kind", style="change"),
+        Column("THREAD@REF", "where", style="id"),
+        Column("NAMESPACE", "checkpoint_ns", drop=3),
+        Column("IN", "place", drop=2),
+        Column("PATH", "path", cut=True, least=20),
+        Column("CHECKPOINTS", "checkpoints", right=True, drop=1),
+    ]
+
+
+SECRET_RECORD_COLUMNS = plain_columns(
+    "kind",
+    "thread_id",
+    "checkpoint_ns",
+    "checkpoint_id",
+    "place",
+    "channel",
+    "path",
+    "task_id",
+    "idx",
+    "checkpoints",
+    "namespace",
+    "key",
+    "value",
+)
+
+
+def kind_records(kinds: Mapping[str, list[str]]) -> Iterator[dict[str, Any]]:
+    """Yield the kinds that can be found, as JSON."""
+    return ({"kind": kind, "sources": sources} for kind, sources in kinds.items())
+
+
+def kind_columns() -> list[Column]:
+    """Return the columns of the kinds."""
+    return [
+        Column("KIND", "kind", style="change"),
+        Column("FORM", "sources", ", ".join, cut=True),
+    ]
+
+
+def found_text(kinds: Counter[str], threads: int) -> str:
+    """Return one line about all that was found."""
+    searched = f"searched {counted(threads, 'thread')}"
+    if not kinds:
+        return f"{searched}: no secrets"
+    listed = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
+    return f"{searched}: {counted(kinds.total(), 'secret')} ({listed})"
+
+
+def secrets_progress_text(kinds: Counter[str]) -> str:
+    """Return the label of the progress bar: how often each kind was found so far."""
+    listed = [f"{number} {kind}" for kind, number in kinds.most_common(_SHOWN)]
+    if len(kinds) > _SHOWN:
+        listed.append(f"{kinds.total() - sum(n for _, n in kinds.most_common(_SHOWN))} others")
+    return f"searching threads: {', '.join(listed)}" if listed else "searching threads"

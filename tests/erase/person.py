@@ -1,0 +1,86 @@
+"""A person in a store: threads and long-term memory by the official libraries, and a neighbour."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ckpt_backends.registry import open_memory, open_store
+from ckpt_backends.url import parse_url
+from tests.backends.agent import graph_of
+from tests.memory.benches import Bench
+from tests.support import ckpt
+
+CANARY = "canary8f3a"
+"""The name of the person; part of everything that is theirs and of nothing else."""
+THREADS = ("talk-1", "talk-2")
+OTHER = "neighbour"
+CONFIG = """
+[stores.a]
+url = "{url}"
+[stores.a.erase]
+subject = "metadata.user"
+memory = "users/{{subject}}"
+archives = ["backups"]
+"""
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """All that is stored of those who stay."""
+
+    rows: list[Any]
+    items: list[Any]
+
+
+def fill(bench: Bench) -> Neighbours:
+    """Store two threads and three items of the person, and a thread and an item of another."""
+    with bench.saver() as saver:
+        for thread, user in ((THREADS[0], CANARY), (THREADS[1], CANARY), (OTHER, "bert")):
+            talk(saver, thread, user)
+    with bench.store(embeds=False) as store:
+        store.put(("users", CANARY), "profile", {"text": f"{CANARY} likes tea"})
+        store.put(("notes",), "from-talk", {"text": "a secret", "thread_id": THREADS[0]})
+        store.put(("users", "bert"), "profile", {"text": "likes coffee"})
+    return neighbours(bench.url)
+
+
+def talk(saver: Any, thread: str, user: str) -> Any:
+    """Run the graph twice; returns its last state."""
+    config = {"configurable": {"thread_id": thread}, "metadata": {"user": user}}
+    graph = graph_of(saver)
+    graph.invoke({"items": [f"{user} says hello"]}, config)
+    return graph.invoke({"items": [f"{user} says more"]}, config)
+
+
+def neighbours(url: str) -> Neighbours:
+    """Return what is stored of those who stay, as it is stored."""
+    with open_store(parse_url(url)) as store:
+        rows = sorted(store.rows(OTHER), key=repr)
+    with open_memory(parse_url(url)) as memory:
+        items = [
+            sorted(memory.rows(one.key), key=repr) for one in memory.items(prefix=("users", "bert"))
+        ]
+    assert rows
+    assert items
+    return Neighbours(rows, items)
+
+
+def configure(folder: Path, url: str) -> None:
+    """Write a profile `a` for a store, and trust it."""
+    path = folder / "ckpt.toml"
+    path.write_text(CONFIG.format(url=url))
+    assert ckpt("trust", path).code == 0
+
+
+def unpacked(folder: Path) -> bytes:
+    """Return the bytes and the names of all files below a folder, packed ones also unpacked."""
+    found = b""
+    for one in sorted(folder.rglob("*")):
+        found += one.name.encode()
+        if one.is_file():
+            data = one.read_bytes()
+            found += data + (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else b"")
+    return found

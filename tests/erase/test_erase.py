@@ -1,0 +1,332 @@
+"""`ckpt erase` on SQLite: what it finds, removes, keeps and says."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckpt_cli.config.trust import state_folder
+from tests.erase.person import (
+    CANARY,
+    OTHER,
+    THREADS,
+    Neighbours,
+    configure,
+    fill,
+    neighbours,
+    talk,
+    unpacked,
+)
+from tests.memory.benches import SqliteBench
+from tests.support import CommandResult, ckpt
+
+SUBJECT = ("--subject", CANARY)
+
+
+class Home:
+    """A folder with a store, its archives and ckpt's own state."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store = folder / "data" / "agent.db"
+        self.backups = folder / "backups"
+        self.store.parent.mkdir()
+        self.bench = SqliteBench(str(self.store))
+        self.before: Neighbours = fill(self.bench)
+        configure(folder, "data/agent.db")
+
+    def run(self, *words: str | Path) -> CommandResult:
+        return ckpt("-s", "a", *words)
+
+    def erase(self, *words: str | Path) -> CommandResult:
+        return self.run("erase", *words, "-o", "json", "--yes")
+
+    @property
+    def threads(self) -> set[str]:
+        found = self.run("threads", "list", "--all", "-o", "json").json
+        return {one["thread_id"] for one in found}
+
+    @property
+    def state(self) -> Path:
+        return state_folder("x").parent
+
+    def everything(self) -> bytes:
+        """Return all bytes of the store, the archives and the state."""
+        return b"".join(map(unpacked, (self.store.parent, self.backups, self.state)))
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    return Home(tmp_path)
+
+
+def places(found: Any) -> dict[str, tuple[int | None, str]]:
+    return {one["kind"]: (one["items"], one["state"]) for one in found["places"]}
+
+
+def use(home: Home) -> None:
+    """Make operations, archives and a saved plan that name the person's threads."""
+    assert home.run("rollback", THREADS[0], "--steps", "1", "--yes", "--reason", CANARY).code == 0
+    assert home.run("export", *THREADS, OTHER, "--to", home.backups).code == 0
+    words = ("purge", "--match", THREADS[1], "--plan-out", home.backups / "plan.ndjson")
+    assert home.run(*words).code == 0
+    assert (
+        home.run(
+            "memory",
+            "delete",
+            "profile",
+            "--namespace",
+            f"users/{CANARY}",
+            "--archive",
+            home.backups,
+            "--yes",
+        ).code
+        == 0
+    )
+    with home.bench.store(embeds=False) as store:
+        store.put(("users", CANARY), "profile", {"text": f"{CANARY} likes tea"})
+
+
+def test_no_file_holds_the_person(home: Home) -> None:
+    use(home)
+    assert home.everything().count(CANARY.encode()) > 50
+    found = home.erase(*SUBJECT, "--receipt", home.folder / "receipt.json").json
+    assert found["complete"] is True
+    assert found["subject"] == CANARY
+    assert found["dry_run"] is False
+    assert places(found) | {"engine": None, "other": None} == {
+        "archives": (3, "erased"),
+        "plans": (1, "erased"),
+        "memory": (2, "erased"),
+        "operations": (2, "erased"),
+        "threads": (2, "erased"),
+        "engine": None,
+        "other": None,
+    }
+    left = home.everything() + (home.folder / "receipt.json").read_bytes()
+    for name in (CANARY, *THREADS, "a secret"):
+        assert name.encode() not in left, name
+    assert neighbours(str(home.store)) == home.before
+    assert len(list(home.backups.glob("*.ckpt.gz"))) == 1
+    with home.bench.saver() as saver:
+        assert talk(saver, OTHER, "bert")["items"][-1] == "from b"
+
+
+def test_a_dry_run_changes_nothing_and_says_the_same(home: Home) -> None:
+    use(home)
+    before = (home.store.read_bytes(), unpacked(home.backups), unpacked(home.state))
+    shown = home.erase(*SUBJECT, "--dry-run")
+    assert "nothing was erased" in shown.err
+    assert (home.store.read_bytes(), unpacked(home.backups), unpacked(home.state)) == before
+    done = home.erase(*SUBJECT).json
+    planned = {(one["kind"], one["items"], one["bytes"]) for one in shown.json["places"]}
+    erased = {
+        (one["kind"], one["items"], one["bytes"])
+        for one in done["places"]
+        if one["state"] == "erased"
+    }
+    assert planned == erased
+    assert {one["state"] for one in shown.json["places"]} == {"kept"}
+    assert shown.json["complete"] is False
+
+
+def test_the_record_of_an_erasure_names_nobody(home: Home) -> None:
+    use(home)
+    assert home.erase("--subject", f'metadata.user = "{CANARY}"').code == 0
+    log = (home.state / "operations" / "log.ndjson").read_text().splitlines()
+    *before, last = map(json.loads, log)
+    assert (last["action"], last["threads"], last["number"]) == ("erase", [], 7)
+    assert last["cannot_undo"] == "an erasure cannot be undone"
+    assert CANARY not in last["command"]
+    assert last["command"].startswith("ckpt erase --subject")
+    assert before[0]["threads"] == ["[erased]"]
+    assert before[0]["cannot_undo"] == "what it changed was erased"
+    assert list((home.state / "operations" / "steps").iterdir()) == []
+    assert list((home.state / "erasures").iterdir()) == []
+
+
+def test_a_receipt_is_verified_later(home: Home) -> None:
+    use(home)
+    receipt = home.folder / "receipt.json"
+    assert home.erase(*SUBJECT, "--receipt", receipt).code == 0
+    assert receipt.stat().st_mode & 0o777 == 0o600
+    record = json.loads(receipt.read_text())
+    assert record["complete"] is True
+    assert len(record["threads"]) == 2
+    assert {"VACUUM", "secure_delete=ON"} <= set(record["statements"])
+    assert "backups" in {one["store"].rpartition(": ")[2] for one in record["places"]}
+    verified = home.run("erase", "--verify", receipt, "-o", "json")
+    assert verified.code == 0
+    assert {one["state"] for one in verified.json["places"]} == {"erased"}
+    with home.bench.saver() as saver:
+        talk(saver, THREADS[0], "someone")
+    with home.bench.store(embeds=False) as store:
+        store.put(("users", CANARY, "new"), "k", {"text": "x"})
+    back = home.run("erase", "--verify", receipt, "-o", "json")
+    assert back.code == 1
+    assert places(back.json)["threads"] == (1, "kept")
+    assert places(back.json)["memory"] == (1, "kept")
+
+
+def test_threads_by_id_with_what_came_from_them(home: Home) -> None:
+    use(home)
+    found = home.erase(THREADS[0], "gone").json
+    assert places(found)["threads"] == (1, "erased")
+    assert places(found)["memory"] == (1, "erased")
+    assert places(found)["archives"] == (1, "erased")
+    assert home.threads == {THREADS[1], OTHER}
+
+
+def test_other_texts_that_name_the_person_are_listed_and_stay(home: Home) -> None:
+    with home.bench.saver() as saver:
+        config = {"configurable": {"thread_id": "third"}}
+        from tests.backends.agent import graph_of
+
+        graph_of(saver).invoke({"items": [f"I met {CANARY}, see {THREADS[1]}"]}, config)
+    with home.bench.store(embeds=False) as store:
+        store.put(("team",), "lunch", {"text": f"with {CANARY}"})
+    found = home.erase(*SUBJECT).json
+    assert [(one["kind"], one["name"]) for one in found["mentions"]] == [
+        ("thread", "third"),
+        ("memory", "team/lunch"),
+    ]
+    assert found["complete"] is True
+    assert "third" in home.threads
+    assert home.erase(*SUBJECT, "--no-mentions").json["mentions"] is None
+
+
+def test_an_archived_thread_is_found_after_it_was_purged(home: Home) -> None:
+    words = ("threads", "delete", *THREADS, "--archive", home.backups, "--yes")
+    assert home.run(*words).code == 0
+    found = home.erase(*SUBJECT).json
+    assert places(found)["archives"] == (2, "erased")
+    assert CANARY.encode() not in home.everything()
+
+
+def test_an_archive_of_another_store_stays(home: Home) -> None:
+    other = home.folder / "other.db"
+    bench = SqliteBench(str(other))
+    with bench.saver() as saver:
+        talk(saver, THREADS[0], "someone")
+    assert ckpt("-s", other, "export", THREADS[0], "--to", home.backups).code == 0
+    found = home.erase(THREADS[0]).json
+    assert "archives" not in places(found)
+    assert [one["kind"] for one in found["mentions"]] == ["archive"]
+    assert len(list(home.backups.iterdir())) == 1
+
+
+def test_a_thread_that_changes_meanwhile_is_left(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ckpt_cli.apply.erase import ErasureRun
+
+    remove = ErasureRun._remove
+
+    def agent_first(run: ErasureRun, writable: Any) -> None:
+        with home.bench.saver() as saver:
+            talk(saver, THREADS[0], CANARY)
+        remove(run, writable)
+
+    monkeypatch.setattr(ErasureRun, "_remove", agent_first)
+    receipt = home.folder / "receipt.json"
+    partly = home.erase(*SUBJECT, "--receipt", receipt)
+    assert partly.code == 7
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_STATE_HOME", str(home.folder / "state"))
+    monkeypatch.chdir(home.folder)
+    answer = json.loads(partly.out)
+    assert answer["complete"] is False
+    states = [(one["items"], one["state"]) for one in answer["places"] if one["kind"] == "threads"]
+    assert states == [(1, "erased"), (1, "kept")]
+    assert json.loads(receipt.read_text())["complete"] is False
+    assert home.erase(*SUBJECT, "--receipt", receipt).json["complete"] is True
+    assert len(json.loads(receipt.read_text())["threads"]) == 2
+
+
+def test_a_reader_keeps_it_incomplete_until_the_next_run(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ckpt_backends.sqlite.open._BUSY_SECONDS", 0.1)
+    with closing(sqlite3.connect(home.store)) as reader:
+        reader.execute("PRAGMA journal_mode = wal")
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM checkpoints").fetchone()
+        partly = home.erase(*SUBJECT)
+    assert partly.code == 7
+    assert "engine" in places(json.loads(partly.out))
+    again = home.erase(*SUBJECT)
+    assert again.json["complete"] is True
+    assert CANARY.encode() not in home.everything()
+
+
+def test_nothing_to_erase(home: Home) -> None:
+    before = home.store.read_bytes()
+    receipt = home.folder / "receipt.json"
+    found = home.erase("--subject", "nobody", "--receipt", receipt)
+    assert "nothing to erase" in found.err
+    assert found.json["places"] == []
+    assert found.json["complete"] is True
+    assert json.loads(receipt.read_text())["places"] == []
+    assert home.store.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ([], 2, "nothing selected"),
+        (["x", "--where", "status = done"], 2, "cannot be combined"),
+        (["--subject", "metadata.user =="], 2, "cannot read the filter"),
+        (["--verify", "nothing.json"], 2, "cannot read the receipt"),
+        (["x", "--receipt", "nowhere/r.json", "--yes"], 2, "cannot write the receipt"),
+        ([THREADS[0]], 5, "confirmation needed"),
+    ],
+)
+def test_what_is_refused(home: Home, words: list[str], code: int, said: str) -> None:
+    before = home.store.read_bytes()
+    refused = home.run("erase", *words)
+    assert (refused.code, said in refused.err) == (code, True), refused.err
+    assert home.store.read_bytes() == before
+
+
+def test_a_word_needs_a_profile(home: Home) -> None:
+    refused = ckpt("-s", home.store, "erase", "--subject", "anna", "--yes")
+    assert refused.code == 2
+    assert "cannot tell where threads name 'anna'" in refused.err
+
+
+def test_an_untrusted_profile_may_not_say_who_is_erased(home: Home) -> None:
+    path = home.folder / "ckpt.toml"
+    path.write_text(path.read_text() + "\n")
+    refused = home.erase(*SUBJECT)
+    assert refused.code == 2
+    assert "sets 'erase'" in refused.err
+
+
+def test_a_saved_plan_is_carried_out_or_nothing(home: Home) -> None:
+    use(home)
+    plan, receipt = home.folder / "plan.ndjson", home.folder / "receipt.json"
+    before = home.store.read_bytes()
+    saved = home.run("erase", *SUBJECT, "--receipt", receipt, "--plan-out", plan)
+    assert saved.code == 0, saved.err
+    assert home.store.read_bytes() == before
+    assert not receipt.exists()
+    with home.bench.saver() as saver:
+        talk(saver, THREADS[0], CANARY)
+    moved = home.run("apply", plan, "--receipt", receipt, "--yes")
+    assert moved.code == 6
+    assert home.threads == {*THREADS, OTHER}
+    assert home.run("erase", *SUBJECT, "--receipt", receipt, "--plan-out", plan).code == 0
+    without = home.run("apply", plan, "--yes")
+    assert (without.code, "--receipt" in without.err) == (2, True)
+    done = home.run("apply", plan, "--receipt", receipt, "--yes", "-o", "json")
+    assert done.json["complete"] is True
+    assert receipt.exists()
+    plan.unlink()
+    assert CANARY.encode() not in home.everything()

@@ -1,0 +1,243 @@
+"""What is erased from a server is in none of its rows, and what it may still hold is named."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from bson.raw_bson import RawBSONDocument
+from pymongo import MongoClient
+
+from tests.erase.canary import CANARY, OTHER, erase, fill, still_there
+from tests.harness.dynamodb import DynamoDbHarness
+from tests.harness.mongodb import MongoHarness
+from tests.harness.mysql import MySQLHarness
+from tests.harness.opening import empty_store
+from tests.harness.postgres import PostgresHarness
+from tests.harness.redis import RedisHarness
+from tests.servers import mysql_connection
+
+pytestmark = pytest.mark.engines
+
+
+@pytest.fixture
+def postgres(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PostgresHarness]:
+    with empty_store(PostgresHarness, request, tmp_path) as harness:
+        yield harness
+
+
+@pytest.fixture
+def mysql(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MySQLHarness]:
+    with empty_store(MySQLHarness, request, tmp_path) as harness:
+        yield harness
+
+
+@pytest.fixture
+def mongodb(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MongoHarness]:
+    with empty_store(MongoHarness, request, tmp_path) as harness:
+        yield harness
+
+
+@pytest.fixture
+def redis(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RedisHarness]:
+    """A server that writes an append-only file and a snapshot, which is not compressed."""
+    with empty_store(RedisHarness, request, tmp_path) as harness:
+        settings = {"appendonly": "yes", "save": "3600 1", "rdbcompression": "no"}
+        for name, value in settings.items():
+            harness.client.config_set(name, value)
+        yield harness
+
+
+def relation_files(url: str) -> bytes:
+    """Return the bytes of all tables and indexes of a database, as they are on disk."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CHECKPOINT")
+        ((folder, number),) = connection.execute(
+            "SELECT current_setting('data_directory'), oid FROM pg_database"
+            " WHERE datname = current_database()"
+        ).fetchall()
+    files = sorted((Path(folder) / "base" / str(number)).iterdir())
+    return b"".join(one.read_bytes() for one in files)
+
+
+def test_postgres_rewrites_its_tables(postgres: PostgresHarness) -> None:
+    rows = fill(postgres)
+    assert CANARY.encode() in relation_files(postgres.url)
+    remains = erase(postgres.url, rewrite=True)
+    assert 'VACUUM (FULL, ANALYZE) "public"."checkpoints"' in remains.done
+    assert len(remains.done) == 4
+    assert still_there(remains) == []
+    assert CANARY.encode() not in relation_files(postgres.url)
+    assert postgres.rows(OTHER) == rows
+    assert {"write-ahead log", "backups"} <= {one.place for one in remains.places}
+
+
+def test_postgres_names_what_it_does_not_overwrite(postgres: PostgresHarness) -> None:
+    fill(postgres)
+    postgres.connection.execute('CREATE TABLE "Runs.2" (thread_id text)')
+    remains = erase(postgres.url)
+    assert remains.places[0].reason.startswith("Runs.2: ")
+    assert still_there(remains) == ["free space in tables and indexes"]
+
+
+def test_postgres_names_what_older_transactions_see(postgres: PostgresHarness) -> None:
+    fill(postgres)
+    with psycopg.connect(postgres.url) as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT 1 FROM pg_class").fetchone()
+        remains = erase(postgres.url, rewrite=True)
+    assert 'table "public"."checkpoints"' in still_there(remains)
+    assert CANARY.encode() in relation_files(postgres.url)
+
+
+def test_postgres_names_a_missing_right(postgres: PostgresHarness) -> None:
+    from tests.backends.agent import role
+
+    fill(postgres)
+    rights = """
+        CREATE ROLE {role} LOGIN;
+        GRANT USAGE ON SCHEMA public TO {role};
+        GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role};
+    """
+    with role(postgres.url, rights) as url:
+        remains = erase(url)
+    assert remains.done == ()
+    assert 'table "public"."checkpoints"' in still_there(remains)
+    assert CANARY not in repr(postgres.connection.execute("SELECT * FROM checkpoints").fetchall())
+
+
+def table_files(url: str) -> bytes:
+    """Return the bytes of the files of a database's tables, as they are on disk."""
+    with closing(mysql_connection(url)) as connection, connection.cursor() as cursor:
+        cursor.execute("FLUSH TABLES checkpoints, checkpoint_blobs, checkpoint_writes FOR EXPORT")
+        cursor.execute("SELECT CONCAT(@@datadir, DATABASE())")
+        ((folder,),) = cursor.fetchall()
+        found = b"".join(one.read_bytes() for one in sorted(Path(folder).glob("*.ibd")))
+        cursor.execute("UNLOCK TABLES")
+        return found
+
+
+def test_mysql_rewrites_its_tables(mysql: MySQLHarness) -> None:
+    rows = fill(mysql)
+    assert CANARY.encode() in table_files(mysql.url)
+    remains = erase(mysql.url, rewrite=True)
+    assert [one.partition(" TABLE ")[0] for one in remains.done] == ["OPTIMIZE"] * 3
+    assert still_there(remains) == []
+    assert CANARY.encode() not in table_files(mysql.url)
+    assert mysql.rows(OTHER) == rows
+    assert "undo, redo and doublewrite files" in {one.place for one in remains.places}
+
+
+def test_mysql_names_what_it_does_not_overwrite(mysql: MySQLHarness) -> None:
+    fill(mysql)
+    with mysql.connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE `Runs.2` (thread_id varchar(9))")
+    remains = erase(mysql.url)
+    assert remains.places[0].reason.startswith("Runs.2: ")
+    assert remains.done == ()
+    assert still_there(remains) == ["free space in tables and indexes"]
+
+
+def documents(url: str) -> bytes:
+    """Return all documents of a database as BSON."""
+    with MongoClient(url, document_class=RawBSONDocument) as client:
+        database = client.get_default_database()
+        names = database.list_collection_names()
+        return b"".join(one.raw for name in names for one in database[name].find())
+
+
+def test_mongodb_compacts_its_collections(mongodb: MongoHarness) -> None:
+    rows = fill(mongodb)
+    assert CANARY.encode() in documents(mongodb.url)
+    remains = erase(mongodb.url, rewrite=True)
+    assert CANARY.encode() not in documents(mongodb.url)
+    assert mongodb.rows(OTHER) == rows
+    # The server of the tests may have no such command.
+    refused = [one for one in remains.places if one.place.startswith("collection ")]
+    assert len(remains.done) + len(refused) == 2
+    assert "oplog" in {one.place for one in remains.places}
+
+
+def files_of_redis(harness: RedisHarness) -> bytes:
+    """Return the bytes of all files of a server."""
+    folder = Path(harness.client.config_get("dir")["dir"])
+    return b"".join(one.read_bytes() for one in sorted(folder.rglob("*")) if one.is_file())
+
+
+def poll(is_done: Callable[[], bool]) -> None:
+    """Wait until something happens that a server does in the background."""
+    until = time.monotonic() + 30
+    while not is_done():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def terms_of(harness: RedisHarness) -> list[Any]:
+    """Return the thread ids in all search indexes."""
+    ask = harness.client.execute_command
+    return [ask("FT.TAGVALS", name, "thread_id") for name in ask("FT._LIST")]
+
+
+def test_redis_writes_its_files_anew(redis: RedisHarness) -> None:
+    rows = fill(redis)
+    redis.client.save()
+    assert files_of_redis(redis).count(CANARY.encode()) > 20
+    remains = erase(redis.url)
+    assert CANARY not in repr(redis.fingerprint())
+    assert CANARY not in repr(terms_of(redis))
+    # Redis deletes the old append-only file a moment later.
+    poll(lambda: CANARY.encode() not in files_of_redis(redis))
+    assert redis.rows(OTHER) == rows
+    assert remains.done == ("FT.DEBUG GC_FORCEINVOKE", "BGREWRITEAOF", "BGSAVE")
+    assert still_there(remains) == []
+
+
+def test_redis_names_what_the_server_refuses(redis: RedisHarness) -> None:
+    fill(redis)
+    refused = ["-bgrewriteaof", "-bgsave", "-config", "-ft.debug"]
+    redis.client.execute_command("ACL", "SETUSER", "eraser", "on", ">x", "~*", "+@all", *refused)
+    remains = erase(redis.url.replace("//", "//eraser:x@"))
+    places = {one.place for one in remains.places}
+    assert {"append-only file", "snapshots (RDB files)", "search indexes"} <= places
+    assert remains.done == ()
+
+
+@pytest.fixture
+def dynamodb(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DynamoDbHarness]:
+    with empty_store(DynamoDbHarness, request, tmp_path) as harness:
+        yield harness
+
+
+def items_of(harness: DynamoDbHarness) -> str:
+    """Return all items of a table, and all objects of its bucket."""
+    found = [harness.client.scan(TableName=harness.table)["Items"]]
+    found += [
+        harness.s3.get_object(Bucket=harness.table, Key=one["Key"])["Body"].read()
+        for one in harness.s3.list_objects_v2(Bucket=harness.table).get("Contents", ())
+    ]
+    return repr(found)
+
+
+def test_dynamodb_names_what_aws_keeps(dynamodb: DynamoDbHarness) -> None:
+    rows = fill(dynamodb)
+    table = {"TableName": dynamodb.table}
+    recovery = {"PointInTimeRecoveryEnabled": True}
+    dynamodb.client.update_continuous_backups(**table, PointInTimeRecoverySpecification=recovery)
+    dynamodb.client.create_backup(**table, BackupName="nightly")
+    versioning = {"Status": "Enabled"}
+    dynamodb.s3.put_bucket_versioning(Bucket=dynamodb.table, VersioningConfiguration=versioning)
+    assert CANARY in items_of(dynamodb)
+    remains = erase(dynamodb.url)
+    assert CANARY not in items_of(dynamodb)
+    assert dynamodb.rows(OTHER) == rows
+    places = {one.place for one in remains.places}
+    # The server of the tests cannot be asked about Kinesis.
+    assert places == {
+        *("point-in-time recovery", "backups of the table", "older versions of objects in S3"),
+        *("streams in Kinesis", "storage of AWS", "backups"),
+    }

@@ -1,0 +1,65 @@
+"""Sessions of an application are removed, unless they have changed since they were read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import redis
+
+from ckpt_backends.app_sessions import AppSession
+from ckpt_backends.errors import StoreChanged, Unsupported
+from ckpt_backends.open_for_writing import open_writable_sessions
+from ckpt_backends.registry import open_sessions
+from ckpt_backends.url import parse_url
+from tests.backends.test_redis_sessions import ContextState, save
+from tests.redis_savers import dump
+
+pytestmark = pytest.mark.engines
+
+
+@pytest.fixture
+def url(redis_url: str) -> str:
+    for user, session in (("ann", "s1"), ("ann", "s2"), ("bob", "s1")):
+        save(redis_url, ContextState(session, user, "trip"))
+    with redis.Redis.from_url(redis_url) as client:
+        client.set("research_context:ann:other", "no session")
+    return redis_url
+
+
+def sessions_of(url: str, user: str) -> list[AppSession]:
+    with open_sessions(parse_url(url)) as sessions:
+        return [one for one in sessions.sessions() if one.user_id == user]
+
+
+def test_the_sessions_of_a_user_are_removed(url: str) -> None:
+    before = dump(url)
+    found = sessions_of(url, "ann")
+    with open_writable_sessions(parse_url(url)) as writable:
+        # A list has sessions without their fields.
+        assert writable.remove([found[0], replace(found[1], fields={})]) == 2
+        places = {one.place for one in writable.erase_remains().places}
+    assert "memory of a running application" in places
+    gone = {b"research_context:ann:s1", b"research_context:ann:s2"}
+    assert dump(url) == {name: one for name, one in before.items() if name not in gone}
+
+
+@pytest.mark.parametrize("change", ["later", "gone", "other"])
+def test_a_changed_session_stays_with_all_others(url: str, change: str) -> None:
+    found = sessions_of(url, "ann")
+    with redis.Redis.from_url(url) as client:
+        if change == "later":
+            save(url, ContextState("s1", "ann", "trip", current_step=2))
+        elif change == "gone":
+            client.delete("research_context:ann:s1")
+        else:
+            client.set("research_context:ann:s1", "no session")
+    before = dump(url)
+    with open_writable_sessions(parse_url(url)) as writable, pytest.raises(StoreChanged):
+        writable.remove(found)
+    assert dump(url) == before
+
+
+def test_a_store_without_sessions(sample: str) -> None:
+    with pytest.raises(Unsupported, match="no sessions"):
+        open_writable_sessions(parse_url(str(sample)))

@@ -1,0 +1,162 @@
+"""`erase --value` on a real thread: the secret is gone, and the graph goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ckpt_backends.erasing.erasure import Erasure, ScalarPlace
+from ckpt_backends.erasing.stored import PlacedValue, ValueKind
+from ckpt_backends.erasing.thread import ThreadEraser
+from ckpt_backends.errors import NotFound, Refused, StoreChanged
+from ckpt_backends.model import TypedBytes
+from ckpt_cli.operations.log import OperationLog
+from tests.erase.value_canary import (
+    OTHER,
+    SECRET,
+    THREAD,
+    TWIN,
+    ask,
+    erase,
+    history,
+    places_of,
+    replaced,
+    resumed,
+    skeleton,
+)
+from tests.harness.sqlite import SqliteHarness
+from tests.support import ckpt
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[SqliteHarness]:
+    with SqliteHarness(tmp_path, None) as made:
+        ask(made, THREAD, SECRET)
+        yield made
+
+
+def test_a_secret_is_gone_and_the_graph_goes_on(harness: SqliteHarness, tmp_path: Path) -> None:
+    ask(harness, OTHER, SECRET)
+    ask(harness, TWIN, "[erased]")
+    rows = harness.rows(OTHER)
+    before, ids = history(harness, THREAD), skeleton(harness.url, THREAD)
+    assert SECRET.encode() in raw(tmp_path)
+    done = erase(harness.url, f"{THREAD}:card.password")
+    assert done["checkpoints"] >= 3
+    assert done["writes"] >= 3
+    assert {one["place"] for one in done["places"]} == {"value", "write", "metadata"}
+    assert places_of(harness.url, THREAD) == []
+    assert skeleton(harness.url, THREAD) == ids
+    assert history(harness, THREAD) == replaced(before)
+    assert harness.rows(OTHER) == rows
+    for command in (["doctor", "--deep"], ["replay", THREAD]):
+        assert ckpt("-s", harness.url, *command).code == 0
+    assert resumed(harness, THREAD) == resumed(harness, TWIN)
+    erase(harness.url, f"{OTHER}:card.password")
+    assert SECRET.encode() not in raw(tmp_path)
+
+
+def raw(folder: Path) -> bytes:
+    return b"".join(one.read_bytes() for one in sorted(folder.iterdir()))
+
+
+def test_a_number_is_erased_at_its_place(harness: SqliteHarness) -> None:
+    done = erase(harness.url, f"{THREAD}:pin")
+    assert {one["path"] for one in done["places"]} >= {"pin"}
+    for _, values, *_ in history(harness, THREAD):
+        assert values.get("pin", 0) == 0
+    assert ckpt("-s", harness.url, "replay", THREAD).code == 0
+
+
+def test_a_dict_is_erased_with_all_that_is_in_it(harness: SqliteHarness) -> None:
+    erase(harness.url, f"{THREAD}:card")
+    assert places_of(harness.url, THREAD) == []
+    _, values, *_ = history(harness, THREAD)[0]
+    assert values["card"] == {"password": "[erased]", "list": ["[erased]", "[erased]"]}
+
+
+def test_metadata_and_writes_can_be_named(harness: SqliteHarness) -> None:
+    erase(harness.url, f"{THREAD}@head:metadata:user")
+    assert [one for one in places_of(harness.url, THREAD) if "metadata" in one] == []
+
+
+def test_a_dry_run_writes_nothing_and_shows_no_value(harness: SqliteHarness) -> None:
+    rows = harness.rows(THREAD)
+    done = erase(harness.url, f"{THREAD}:card.password", dry_run=True)
+    assert SECRET not in str(done)
+    assert done["remains"] is None
+    assert harness.rows(THREAD) == rows
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [("messages[0].type", Refused), ("nothing", NotFound), ("answer", NotFound)],
+)
+def test_what_cannot_be_erased_is_refused(
+    harness: SqliteHarness, value: str, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        erase(harness.url, f"{THREAD}:{value}")
+
+
+def test_nothing_is_written_if_the_thread_moved(
+    harness: SqliteHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def moved(*_: object) -> None:
+        ask(harness, THREAD, "another")
+
+    monkeypatch.setattr("ckpt_cli.commands.erase_value._check_found", moved)
+    with pytest.raises(StoreChanged):
+        erase(harness.url, f"{THREAD}:card.password")
+    assert places_of(harness.url, THREAD)
+
+
+def test_numbers_in_metadata_of_earlier_releases_are_erased() -> None:
+    metadata = {"source": "loop", "writes": {"login": {"pin": 4711, "other": 4711}}, "step": 4711}
+    erasure = Erasure(frozenset(), (ScalarPlace(("pin",), 4711),))
+    eraser = ThreadEraser("sqlite", erasure, None)
+    stored = TypedBytes("json", json.dumps(metadata).encode())
+    made = eraser.erased(PlacedValue(ValueKind.METADATA, stored, "here"))
+    assert json.loads(made.data) == {
+        **metadata,
+        "writes": {"login": {"pin": 0, "other": 4711}},
+    }
+
+
+def test_what_secrets_finds_is_erased(tmp_path: Path) -> None:
+    secret = "sk-" + "ant-api03-" + "aB3dE5gH7jK9mN1pQ3sT5vX7zA9cE1gI3kM5oQ7sU9wY1" * 2 + "AAAAAA"
+    with SqliteHarness(tmp_path, None) as harness:
+        ask(harness, THREAD, secret)
+        found = ckpt("-s", harness.url, "secrets", "-o", "ndjson")
+        assert found.code == 1
+        assert len(found.out.splitlines()) > 10
+        records = tmp_path / "found.ndjson"
+        memory = {"thread_id": None, "place": "memory", "path": ".", "value": None}
+        records.write_text(found.out + json.dumps(memory))
+        done = ckpt("-s", harness.url, "erase", "--values-from", records, "--yes", "-o", "json")
+        assert done.code == 7
+        assert secret not in done.out + done.err
+        assert places_of(harness.url, THREAD, secret) == []
+        assert ckpt("-s", harness.url, "secrets").code == 0
+        _, values, *_ = history(harness, THREAD)[0]
+        assert values["messages"][0].content == "my password is [erased]"
+
+
+def test_the_command_needs_a_confirmation_and_tells_what_is_rewritten(
+    harness: SqliteHarness,
+) -> None:
+    words = ("-s", harness.url, "erase", "--value", f"{THREAD}:card.password")
+    asked = ckpt(*words)
+    assert asked.code == 5
+    assert "rewrites stored history" in asked.out
+    assert SECRET not in asked.out + asked.err
+    done = ckpt(*words, "--yes", "-o", "json")
+    assert done.code == 0
+    assert done.json["remains"]["done"]
+    operation = next(iter(OperationLog.of_user().newest_first()))
+    assert operation.action == "erase"
+    assert operation.cannot_undo
+    assert SECRET not in str(operation)

@@ -1,0 +1,185 @@
+"""`erase --value` on stores of earlier releases, of LangGraph.js, and on encrypted ones."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.values import Tagged, Value
+from ckpt_backends.encryption import DecryptingStore
+from ckpt_backends.erasing.erasure import MARKER, Erasure
+from ckpt_backends.errors import Refused
+from ckpt_backends.registry import open_store
+from ckpt_backends.testing.harness import Harness
+from ckpt_cli.core.state import read_body, read_metadata
+from ckpt_cli.core.values.paths import format_path
+from ckpt_cli.plans.erase_value import KEPT_WORDS
+from tests.erase.value_canary import (
+    SECRET,
+    THREAD,
+    TWIN,
+    ask,
+    erase,
+    history,
+    replaced,
+    resumed,
+    skeleton,
+)
+from tests.harness import HARNESSES
+from tests.harness.opening import empty_store
+from tests.rekey.encrypted import KEY, key_of
+from tests.support import FIXTURES
+
+ERAS = sorted(one.parent.name for one in FIXTURES.glob("*/store.db"))
+_KEPT = {"source", "step", "parents", "thread_id", "checkpoint_ns", "run_id", "langgraph_node"}
+
+
+def contents(url: str, thread_id: str) -> list[Any]:
+    """Return all values of a thread: of checkpoints, metadata and writes."""
+    found: list[Any] = []
+    with open_store(url) as store:
+        for ns in store.namespaces(thread_id):
+            for one in store.checkpoints(
+                thread_id, checkpoint_ns=ns, body=True, metadata=True, values=True
+            ):
+                body = read_body(one)
+                found.append(("body", dict(body.values), body.pending_sends, read_metadata(one)))
+            for write in store.writes(thread_id, checkpoint_ns=ns, values=True):
+                found.append(("write", write.channel, write.value and decode(write.value)))
+    return found
+
+
+def texts_in(value: Value, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], str]]:
+    """Yield the texts in a value of plain and long enough texts, with their paths."""
+    if isinstance(value, str) and len(value) >= 8 and value not in KEPT_WORDS:
+        yield path, value
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            if isinstance(key, str) and key != "id":
+                yield from texts_in(one, (*path, key))
+    elif isinstance(value, list):
+        for index, one in enumerate(value):
+            yield from texts_in(one, (*path, index))
+    elif isinstance(value, Tagged) and isinstance(value.payload, dict):
+        yield from texts_in(value.payload, path)
+
+
+def without(value: Any, erasure: Erasure) -> Any:
+    """Return what becomes of a decoded value."""
+    if isinstance(value, str):
+        return erasure.replaced(value)
+    if isinstance(value, bytes):
+        return erasure.replaced_bytes(value)
+    if isinstance(value, dict):
+        return {
+            erasure.replaced_key(key) if isinstance(key, str) else key: without(one, erasure)
+            for key, one in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return type(value)(without(one, erasure) for one in value)
+    if isinstance(value, Tagged):
+        return Tagged(value.type, without(value.payload, erasure))
+    return value
+
+
+def without_in_row(row: Any, erasure: Erasure) -> Any:
+    if row[0] == "write":
+        return row[0], row[1], without(row[2], erasure)
+    kind, values, sends, metadata = row
+    return (
+        kind,
+        {name: without(one, erasure) for name, one in values.items()},
+        without(sends, erasure),
+        {name: one if name in _KEPT else without(one, erasure) for name, one in metadata.items()},
+    )
+
+
+def targets_of(url: str) -> dict[str, tuple[str, str]]:
+    """Return, by thread, the name and the text of one value."""
+    found: dict[str, tuple[str, str]] = {}
+    with open_store(url) as store:
+        for thread in list(store.threads()):
+            key = thread.thread_id
+            for one in store.checkpoints(
+                key, checkpoint_ns="", checkpoint_ids=[thread.head or ""], body=True, values=True
+            ):
+                values: dict[Value, Value] = {
+                    n: v for n, v in read_body(one).values.items() if n[:2] != "__"
+                }
+                for path, text in texts_in(values, ()):
+                    found.setdefault(key, (f"{key}:{format_path(path)}", text))
+    return found
+
+
+def check_erased(url: str) -> None:
+    """Erase one text of each thread, and compare all values with those before."""
+    targets = targets_of(url)
+    assert targets
+    before = {one: contents(url, one) for one in targets}
+    ids = {one: skeleton(url, one) for one in targets}
+    erase(url, *(name for name, _ in targets.values()))
+    for thread, (_, text) in targets.items():
+        erasure = Erasure(frozenset({text}))
+        expected = [without_in_row(one, erasure) for one in before[thread]]
+        assert contents(url, thread) == expected
+        assert skeleton(url, thread) == ids[thread]
+
+
+@pytest.mark.parametrize(
+    "era",
+    [pytest.param(one, marks=() if one in ERAS[:3] else pytest.mark.engines) for one in ERAS],
+)
+def test_stores_of_earlier_releases(era: str, tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    shutil.copy(FIXTURES / era / "store.db", path)
+    path.chmod(0o600)
+    check_erased(str(path))
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize(
+    "kind", [one for one in HARNESSES if one.recording], ids=lambda one: one.name
+)
+def test_stores_of_javascript(
+    kind: type[Harness], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    with empty_store(kind, request, tmp_path) as harness:
+        harness.restore_recording(frozenset({"chat", "fanout-send", "interrupt-nested", "error"}))
+        check_erased(harness.url)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(one, id=one.name, marks=() if one.name == "sqlite" else pytest.mark.engines)
+        for one in HARNESSES
+        if one.name in {"sqlite", "postgres", "mongodb", "valkey", "dynamodb"}
+    ],
+)
+def test_encrypted_values_are_encrypted_again(
+    kind: type[Harness], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    folder, key = tmp_path / "store", tmp_path / "aes.key"
+    folder.mkdir()
+    key.write_bytes(KEY)
+    with empty_store(kind, request, folder) as harness:
+        with key_of(harness, KEY):
+            saver = harness.kept_saver
+            ask(harness, THREAD, SECRET, saver)
+            ask(harness, TWIN, MARKER, saver)
+            before = history(harness, THREAD, saver)
+        with pytest.raises(Refused, match="encrypted"):
+            erase(harness.url, f"{THREAD}:card.password")
+        erase(harness.url, f"{THREAD}:card.password", aes_key_file=str(key))
+        with open_store(harness.url) as store:
+            opened = DecryptingStore(store, lambda: KEY, lambda _: None)
+            written = list(opened.writes(THREAD, values=True))
+        assert not any(SECRET.encode() in one.value.data for one in written if one.value)
+        with key_of(harness, KEY):
+            assert history(harness, THREAD, saver) == replaced(before)
+            assert resumed(harness, THREAD, saver) == resumed(harness, TWIN, saver)
