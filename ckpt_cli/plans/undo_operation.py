@@ -13,7 +13,7 @@ from ckpt_backends.changes.rows import compare
 from ckpt_backends.errors import CkptError, NotFound, Refused, StoreChanged
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.forking.checkpoint_copy import FROM
+from ckpt_cli.core.forking.marks import FROM
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval
 from ckpt_cli.core.state import read_body, read_metadata
 from ckpt_cli.operations.steps import (

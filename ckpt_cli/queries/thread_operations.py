@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import CkptError
-from ckpt_cli.core.forking.checkpoint_copy import BY, NAME, THREAD
+from ckpt_cli.core.forking.marks import BY, NAME, THREAD
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.opening import Opening
 

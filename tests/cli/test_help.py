@@ -11,13 +11,14 @@ import pytest
 
 from ckpt_cli.app import COMMANDS
 from ckpt_cli.commands.memory import COMMANDS as MEMORY
+from ckpt_cli.commands.ops import COMMANDS as OPS
 from ckpt_cli.commands.repair import COMMANDS as REPAIR
 from ckpt_cli.commands.sessions import COMMANDS as SESSIONS
 from ckpt_cli.commands.threads import COMMANDS as THREADS
 from ckpt_cli.lazy import CommandRef
 from tests.support import SAMPLE, ckpt
 
-GROUPS = {"threads": THREADS, "sessions": SESSIONS, "memory": MEMORY, "repair": REPAIR}
+GROUPS = {"threads": THREADS, "sessions": SESSIONS, "memory": MEMORY, "repair": REPAIR, "ops": OPS}
 REFS = {
     **{name: ref for name, ref in COMMANDS.items() if name not in GROUPS},
     **{f"{group} {name}": ref for group, refs in GROUPS.items() for name, ref in refs.items()},
