@@ -1,4 +1,5 @@
-"""Completions that depend on the store: thread ids, refs, channels, items, profiles, schemes.
+"""Completions that depend on the store: thread ids, refs, channels, items, profiles, schemes,
+operations.
 
 `ckpt _complete KIND WORD STORE CONFIG THREAD NS` prints lines with a value and its description. An
 argument that is not given is empty. Errors are not printed, since they would appear in the command
@@ -47,7 +48,7 @@ def complete(words: list[str], *, may_exit: bool = False) -> int:
     session.settings |= {k: v for k, v in (("store", store), ("config", config)) if v}
     with suppress(Exception):  # a traceback would appear in the command line
         try:
-            if may_exit and kind != "store" and not _is_local(session):
+            if may_exit and kind not in {"store", "op"} and not _is_local(session):
                 _exit_in_time()
             found = _KINDS[kind](session, word, thread, ns)
             fitting = (
@@ -220,6 +221,19 @@ def _sessions(session: Session, *_: str) -> Iterator[Found]:
             yield one.session_id, one.user_id
 
 
+def _operations(session: Session, *_: str) -> Iterator[Found]:
+    """Yield the recorded operations of the store; of all stores if none is given."""
+    from ckpt_cli.operations.log import OperationLog
+    from ckpt_cli.operations.place import place_of
+
+    place = None
+    with suppress(CkptError):
+        place = place_of(session.names.store_url)
+    for one in OperationLog.of_user().newest_first():
+        if place in {None, one.place}:
+            yield one.op, " ".join([one.action, *one.threads[:1]])
+
+
 def _thread_id(store: Store, text: str) -> str:
     return split_target(text, lambda whole: store.thread(whole) is not None)[0]
 
@@ -234,4 +248,5 @@ _KINDS: Mapping[str, Callable[[Session, str, str, str], Iterator[Found]]] = {
     "namespace": _memory_namespaces,
     "item": _items,
     "session": _sessions,
+    "op": _operations,
 }

@@ -17,6 +17,7 @@ from ckpt_cli.app import COMMANDS, root
 from ckpt_cli.commands.completion import SCRIPTS
 from ckpt_cli.commands.export import FORMATS as EXPORT_FORMATS
 from ckpt_cli.commands.memory import COMMANDS as MEMORY
+from ckpt_cli.commands.ops import COMMANDS as OPS
 from ckpt_cli.commands.repair import COMMANDS as REPAIR
 from ckpt_cli.commands.sessions import COMMANDS as SESSIONS
 from ckpt_cli.commands.threads import COMMANDS as THREADS
@@ -28,7 +29,7 @@ from ckpt_cli.queries.threads import SORTS
 
 TEMPLATES = Path(__file__).parent
 FOLDER = TEMPLATES.parent / "ckpt_cli" / "completions"
-GROUPS = {"threads": THREADS, "sessions": SESSIONS, "memory": MEMORY, "repair": REPAIR}
+GROUPS = {"threads": THREADS, "sessions": SESSIONS, "memory": MEMORY, "repair": REPAIR, "ops": OPS}
 
 WORDS: Mapping[str, tuple[str, ...]] = {
     "--output": FORMATS,
@@ -53,6 +54,7 @@ KINDS: Mapping[str, str] = {
     "CHANNEL[.PATH]": "channel",
     "KEY": "item",
     "SESSION": "session",
+    "OP": "op",
     "SHELL": f"words:{' '.join(SCRIPTS)}",
 }
 """By metavar, the kind of a value for `ckpt _complete`; the shell itself completes a `file`."""

@@ -25,6 +25,7 @@ from ckpt_backends.discovery import bundled, layouts
 from ckpt_backends.transfer.form import Language
 from ckpt_cli.app import COMMANDS
 from ckpt_cli.commands.memory import COMMANDS as MEMORY
+from ckpt_cli.commands.ops import COMMANDS as OPS
 from ckpt_cli.commands.repair import COMMANDS as REPAIR
 from ckpt_cli.commands.sessions import COMMANDS as SESSIONS
 from ckpt_cli.commands.threads import COMMANDS as THREADS
@@ -51,6 +52,7 @@ GROUPS: Mapping[str, Mapping[str, CommandRef]] = {
     **{"threads": THREADS, "sessions": SESSIONS},
     "memory": MEMORY,
     "repair": REPAIR,
+    "ops": OPS,
 }
 _END = "<!-- end -->\n"
 

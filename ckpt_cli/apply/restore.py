@@ -112,7 +112,9 @@ class _Restoring:
         self._rows.refresh()
         try:
             back = removal_of_added(self._rows, self.thread_id, self._before)
-        except CkptError:  # the thread is restored all the same
+        except Exception:
+            # The thread is restored all the same, also if its cells are of types that the adapter
+            # cannot read.
             back = None
         self._rows.refresh()
         return replace(self.planned, back=None if back is None else RowsRemoved(back))

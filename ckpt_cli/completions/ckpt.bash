@@ -91,7 +91,7 @@ _ckpt_answer() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*|*" --namespace="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --memory"|*" --plan-out"|*" --from"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|*" --older-than"|*" --last"|"grep --where"|*" --jobs"|*" --lines"|*" --interval"|*" --refresh"|*" --thread"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"secrets --where"|"stats --where"|*" --top"|*" --steps"|*" --to-last"|*" --reason"|*" --append"|"fork --replace"|*" --as-node"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --archives"|"erase --verify"|*" --format"|"copy --where"|"rekey --where"|*" --by") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --memory"|*" --plan-out"|*" --from"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|*" --older-than"|*" --last"|"grep --where"|*" --jobs"|*" --lines"|*" --interval"|*" --refresh"|*" --thread"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"secrets --where"|"stats --where"|*" --top"|*" --steps"|*" --to-last"|*" --reason"|*" --append"|"fork --replace"|*" --as-node"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --archives"|"erase --verify"|*" --format"|"copy --where"|"rekey --where"|*" --by") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -103,6 +103,8 @@ _ckpt_answer() {
             cmd="memory $word"
         elif [[ $cmd == repair ]]; then
             cmd="repair $word"
+        elif [[ $cmd == ops ]]; then
+            cmd="ops $word"
         else
             [[ $place == 0 ]] && thread=$word
             place=$((place + 1))
@@ -188,6 +190,10 @@ _ckpt_answer() {
             "repair writes") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes" ;;
             undo) kind="words:--force --plan-out --dry-run --yes" ;;
             apply) kind="words:--to --new-key-file --sign-key --trusted-key --allow-pickle --memory --receipt --dry-run --yes" ;;
+            "ops list") kind="words:-n --limit --all --thread --action" ;;
+            "ops undo") kind="words:--plan-out --dry-run --yes" ;;
+            "ops redo") kind="words:--plan-out --dry-run --yes" ;;
+            "ops verify") kind="words:--head" ;;
             purge) kind="words:--older-than --expired --match --where --status --keep-last --keep-within --keep-tips --protect --include-interrupted --include-pending --include-error --archive --sign-key --plan-out --plan --max-duration --batch --sleep --vacuum --memory --dry-run --yes" ;;
             gc) kind="words:--scope --grace --archive --sign-key --plan-out --batch --dry-run --yes" ;;
             erase) kind="words:--subject --where --match --value --values-from --ns --memory --archives --rewrite --receipt --verify --no-mentions --plan-out --dry-run --yes" ;;
@@ -209,6 +215,7 @@ _ckpt_answer() {
             "sessions:0") kind="words:list show" ;;
             "memory:0") kind="words:list show search export edit delete copy import" ;;
             "repair:0") kind="words:messages values writes" ;;
+            "ops:0") kind="words:list show undo redo verify" ;;
             "threads show:0") kind="thread" ;;
             "threads copy:0") kind="thread" ;;
             "threads delete:"*) kind="thread" ;;
@@ -243,6 +250,10 @@ _ckpt_answer() {
             "repair writes:"*) kind="target" ;;
             "undo:0") kind="thread" ;;
             "apply:0") kind="file" ;;
+            "ops show:0") kind="op" ;;
+            "ops undo:0") kind="op" ;;
+            "ops redo:0") kind="op" ;;
+            "ops verify:0") kind="file" ;;
             "erase:"*) kind="thread" ;;
             "export:"*) kind="thread" ;;
             "import:"*) kind="file" ;;

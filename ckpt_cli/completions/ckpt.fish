@@ -24,12 +24,12 @@ function __ckpt_read
                     set -g __ckpt_ended 1
                 case '* --*=*'
                     __ckpt_keep (string split -m 1 = -- $word)
-                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* --audit' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --memory' '* --plan-out' '* --from' '* --archive' '* --sign-key' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' 'grep --where' '* --jobs' '* --lines' '* --interval' '* --refresh' '* --thread' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --trusted-key' 'replay --where' 'doctor --where' '* --grace' 'secrets --where' 'stats --where' '* --top' '* --steps' '* --to-last' '* --reason' '* --append' 'fork --replace' '* --as-node' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' '* --new-key-file' '* --receipt' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --subject' 'erase --where' '* --value' '* --values-from' '* --archives' 'erase --verify' '* --format' 'copy --where' 'rekey --where' '* --by'
+                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* --audit' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --memory' '* --plan-out' '* --from' '* --archive' '* --sign-key' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' 'grep --where' '* --jobs' '* --lines' '* --interval' '* --refresh' '* --thread' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --trusted-key' 'replay --where' 'doctor --where' '* --grace' 'secrets --where' 'stats --where' '* --top' '* --steps' '* --to-last' '* --reason' '* --append' 'fork --replace' '* --as-node' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' '* --new-key-file' '* --receipt' '* --action' '* --head' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --subject' 'erase --where' '* --value' '* --values-from' '* --archives' 'erase --verify' '* --format' 'copy --where' 'rekey --where' '* --by'
                     set want $word
             end
         else if test -z "$__ckpt_cmd"
             set -g __ckpt_cmd $word
-        else if contains -- $__ckpt_cmd threads sessions memory repair
+        else if contains -- $__ckpt_cmd threads sessions memory repair ops
             set -g __ckpt_cmd "$__ckpt_cmd $word"
         else
             test $__ckpt_place = 0; and set -g __ckpt_thread $word
@@ -158,6 +158,15 @@ complete -c ckpt -n '__ckpt_at "undo" 0' -a '(__ckpt_ask thread argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a apply -d 'Carry out a saved plan.'
 complete -c ckpt -n '__ckpt_at "apply" 0' -F
 complete -c ckpt -n '__ckpt_at "" 0' -a ops -d 'List what ckpt changed, and take it back.'
+complete -c ckpt -n '__ckpt_at "ops" 0' -a list -d 'List what ckpt changed, newest first.'
+complete -c ckpt -n '__ckpt_at "ops" 0' -a show -d 'Show one operation: what it changed in each thread.'
+complete -c ckpt -n '__ckpt_at "ops show" 0' -a '(__ckpt_ask op argument)'
+complete -c ckpt -n '__ckpt_at "ops" 0' -a undo -d 'Take back one operation, in all its threads.'
+complete -c ckpt -n '__ckpt_at "ops undo" 0' -a '(__ckpt_ask op argument)'
+complete -c ckpt -n '__ckpt_at "ops" 0' -a redo -d 'Take back an undo.'
+complete -c ckpt -n '__ckpt_at "ops redo" 0' -a '(__ckpt_ask op argument)'
+complete -c ckpt -n '__ckpt_at "ops" 0' -a verify -d 'Check the chain of an audit file.'
+complete -c ckpt -n '__ckpt_at "ops verify" 0' -F
 complete -c ckpt -n '__ckpt_at "" 0' -a purge -d 'Remove old threads, or prune old checkpoints inside them.'
 complete -c ckpt -n '__ckpt_at "" 0' -a gc -d 'Delete orphaned rows.'
 complete -c ckpt -n '__ckpt_at "" 0' -a erase -d 'Erase threads, or a person, with all that was made from them.'
@@ -420,6 +429,17 @@ complete -c ckpt -n '__ckpt_in "apply"' -l memory -r -a '(__ckpt_ask store)' -F 
 complete -c ckpt -n '__ckpt_in "apply"' -l receipt -r -F -d 'Write the receipt of an erasure to FILE.'
 complete -c ckpt -n '__ckpt_in "apply"' -l dry-run -d 'Show the plan; write nothing.'
 complete -c ckpt -n '__ckpt_in "apply"' -l yes -d 'Do not ask for confirmation.'
+complete -c ckpt -n '__ckpt_in "ops list"' -s n -l limit -x -d 'Show at most N.'
+complete -c ckpt -n '__ckpt_in "ops list"' -l all -d 'Show all operations.'
+complete -c ckpt -n '__ckpt_in "ops list"' -l thread -x -a '(__ckpt_ask thread)' -d 'Only operations on this thread.'
+complete -c ckpt -n '__ckpt_in "ops list"' -l action -x -d 'Only these: rollback, fork, repair, purge, undo, ...'
+complete -c ckpt -n '__ckpt_in "ops undo"' -l plan-out -r -F -d 'Save the plan in FILE for `ckpt apply`; write nothing else.'
+complete -c ckpt -n '__ckpt_in "ops undo"' -l dry-run -d 'Show the plan; write nothing.'
+complete -c ckpt -n '__ckpt_in "ops undo"' -l yes -d 'Do not ask for confirmation.'
+complete -c ckpt -n '__ckpt_in "ops redo"' -l plan-out -r -F -d 'Save the plan in FILE for `ckpt apply`; write nothing else.'
+complete -c ckpt -n '__ckpt_in "ops redo"' -l dry-run -d 'Show the plan; write nothing.'
+complete -c ckpt -n '__ckpt_in "ops redo"' -l yes -d 'Do not ask for confirmation.'
+complete -c ckpt -n '__ckpt_in "ops verify"' -l head -x -d 'A hash that was printed before must still be in the file.'
 complete -c ckpt -n '__ckpt_in "purge"' -l older-than -x -d 'Only threads idle for AGE, such as 30d.'
 complete -c ckpt -n '__ckpt_in "purge"' -l expired -d 'Only threads past the profile\'s retention.'
 complete -c ckpt -n '__ckpt_in "purge"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'

@@ -15,8 +15,6 @@ from ckpt_cli.core.channels import delta_channels, is_delta, is_state
 from ckpt_cli.core.doctor.damage import is_encrypted
 from ckpt_cli.core.forking.checkpoint_copy import (
     EMPTY_STEP,
-    FROM,
-    WRITES,
     check_body,
     copy_checkpoint,
     empty_checkpoint,
@@ -30,6 +28,7 @@ from ckpt_cli.core.forking.edit_state import (
     raise_version,
     schedule_after_nodes,
 )
+from ckpt_cli.core.forking.marks import FROM, WRITES
 from ckpt_cli.core.forking.plan import TouchedCheckpoint
 from ckpt_cli.core.forking.versions import (
     greatest_version,

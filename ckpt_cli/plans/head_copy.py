@@ -13,8 +13,9 @@ from ckpt_backends.encryption import is_encrypted_type
 from ckpt_backends.errors import Refused
 from ckpt_backends.model import Checkpoint, CheckpointKey, Write
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.forking.checkpoint_copy import NEWEST_FORMAT, REASON, WRITES
+from ckpt_cli.core.forking.checkpoint_copy import NEWEST_FORMAT
 from ckpt_cli.core.forking.edit_state import VALUES
+from ckpt_cli.core.forking.marks import REASON, WRITES
 from ckpt_cli.core.forking.plan import CheckpointPlan
 from ckpt_cli.core.state import read_metadata
 from ckpt_cli.core.tasks.moved_ids import moved_id

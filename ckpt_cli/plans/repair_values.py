@@ -20,8 +20,8 @@ from ckpt_backends.model import Capability, TypedBytes
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.diff.state_diff import diff_channels
-from ckpt_cli.core.forking.checkpoint_copy import BY, FROM, NAME
 from ckpt_cli.core.forking.edit_state import stored_value
+from ckpt_cli.core.forking.marks import BY, FROM, NAME
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.replay.elimination import Verdict, is_unreadable, verdict_of
 from ckpt_cli.core.replay.reducers import ABSENT, Held

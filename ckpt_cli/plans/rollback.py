@@ -7,7 +7,8 @@ from datetime import datetime
 
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.diff.state_diff import diff_channels
-from ckpt_cli.core.forking.checkpoint_copy import REASON, WITH, first_tick
+from ckpt_cli.core.forking.checkpoint_copy import first_tick
+from ckpt_cli.core.forking.marks import REASON, WITH
 from ckpt_cli.core.forking.plan import CheckpointPlan, TouchedCheckpoint
 from ckpt_cli.core.forking.versions import is_numbered
 from ckpt_cli.plans.checkpoint_copy import NewRows, Root, add_copy, add_empty, new_key

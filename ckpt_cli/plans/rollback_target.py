@@ -10,7 +10,7 @@ from ckpt_backends import shell
 from ckpt_backends.errors import NotFound, UsageError
 from ckpt_backends.model import Status
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.forking.checkpoint_copy import BY, FROM, NAME
+from ckpt_cli.core.forking.marks import BY, FROM, NAME
 from ckpt_cli.core.state import read_metadata
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.target import Target, TargetArguments, find_checkpoint

@@ -15,7 +15,7 @@ from ckpt_backends.errors import NotFound, Refused
 from ckpt_backends.model import Checkpoint, CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.diff.state_diff import diff_channels
-from ckpt_cli.core.forking.checkpoint_copy import BY, CHECKPOINTS, FROM, NAME, THREAD, WITH, WRITES
+from ckpt_cli.core.forking.marks import BY, CHECKPOINTS, FROM, NAME, THREAD, WITH, WRITES
 from ckpt_cli.core.forking.plan import CheckpointPlan, TouchedCheckpoint
 from ckpt_cli.core.state import read_body, read_metadata
 from ckpt_cli.plans.rollback import plan_rollback

@@ -17,7 +17,7 @@ from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.protocol import Store
 from ckpt_backends.transfer.parts import CheckpointPart
 from ckpt_backends.transfer.routes import parts_of_rows
-from ckpt_cli.core.forking.checkpoint_copy import FROM
+from ckpt_cli.core.forking.marks import FROM
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval
 from ckpt_cli.core.state import read_body, read_metadata
 from ckpt_cli.operations.steps import (

@@ -11,7 +11,7 @@ from ckpt_backends.errors import NotFound, UsageError
 from ckpt_backends.model import Checkpoint
 from ckpt_cli.core import value_origin
 from ckpt_cli.core.channels import is_state, state_values
-from ckpt_cli.core.forking.checkpoint_copy import BY, FROM, NAME, REASON
+from ckpt_cli.core.forking.marks import BY, FROM, NAME, REASON
 from ckpt_cli.core.redact import redact, redact_text
 from ckpt_cli.core.state import read_body
 from ckpt_cli.core.tasks.triggers import START

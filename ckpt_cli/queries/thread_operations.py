@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import CkptError
-from ckpt_cli.core.forking.checkpoint_copy import BY, NAME, THREAD
+from ckpt_cli.core.forking.marks import BY, NAME, THREAD
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.opening import Opening
 
@@ -46,14 +46,17 @@ class ThreadOperations:
     @cached_property
     def newest_first(self) -> Sequence[ListedOperation]:
         """All operations that changed the thread. With `--redact`, without their reasons."""
-        # Late: most threads have no checkpoint of `ckpt`.
+        # Late: most threads have no checkpoint of `ckpt`, and most users no log.
         from ckpt_cli.operations.log import OperationLog
-        from ckpt_cli.operations.place import place_of
-        from ckpt_cli.queries.operations import changed, operations
 
         found: list[ListedOperation] = []
         with suppress(CkptError, OSError):
             log = OperationLog.of_user()
+            if not log.folder.is_dir():
+                return []
+            from ckpt_cli.operations.place import place_of
+            from ckpt_cli.queries.operations import changed, operations
+
             for one in operations(log, place_of(self._opening.url)):
                 if changed(log, one.operation, self._thread_id):
                     found.append(self._redacted(one) if self._opening.redact else one)

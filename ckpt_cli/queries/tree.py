@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ckpt_backends.checkpoint_ids import step_of
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, Status
-from ckpt_cli.core.forking.checkpoint_copy import BY, NAME, REASON
+from ckpt_cli.core.forking.marks import BY, NAME, REASON
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.core.state import Version, read_metadata, source_from, step_from
 from ckpt_cli.core.tasks.step_nodes import (

@@ -7,7 +7,7 @@ from datetime import datetime, tzinfo
 from typing import Any
 
 from ckpt_backends.codec import to_json
-from ckpt_cli.core.forking.checkpoint_copy import NAME
+from ckpt_cli.core.forking.marks import NAME
 from ckpt_cli.core.tasks.writes import TaskWrite
 from ckpt_cli.core.values.paths import format_path
 from ckpt_cli.queries.blame import Blame, By

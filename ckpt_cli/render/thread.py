@@ -145,7 +145,9 @@ def _operation_lines(
         text += f", undone by {one.undone_by}" if one.undone_by else ""
         text += f": {operation.reason}" if operation.reason else ""
         yield from field("changes" if place == 0 else "", text, width, "dim" if place else "plain")
-    newest = next((one for one in found.operations if one.is_undoable), None)
+    # To take back an undo is to redo.
+    changes = (one for one in found.operations if one.operation.undoes is None)
+    newest = next((one for one in changes if one.is_undoable), None)
     if newest is not None:
         undo = shell.command("ckpt", *words, "ops", "undo", ids=[newest.op])
         yield command_field("undo", undo)

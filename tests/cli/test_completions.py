@@ -74,6 +74,7 @@ def bash(line: str) -> list[str]:
     [
         ("ckpt sh", ["show"]),
         ("ckpt threads ", ["copy", "delete", "list", "show"]),
+        ("ckpt ops u", ["undo"]),
         ("ckpt -o n", ["ndjson"]),
         ("ckpt threads list --sort b", ["bytes"]),
         ("ckpt show --as", ["--ascii", "--as-of"]),
@@ -106,8 +107,19 @@ def test_bash_completes_with_the_store_of_the_environment(
     assert "trip-to-kyoto" in bash("ckpt history ")
 
 
+def test_operations_are_offered(sample: Path) -> None:
+    rollback = ["rollback", "trip-to-kyoto", "~1", "--yes", "-o", "json"]
+    assert ckpt("-s", sample, *rollback).code == 0
+    (listed,) = ckpt("ops", "list", "-o", "json").json
+    op = listed["op"]
+    assert ckpt("_complete", "op", op[:2], sample).out == f"{op}\trollback trip-to-kyoto\n"
+    assert ckpt("_complete", "op", "", "").out == f"{op}\trollback trip-to-kyoto\n"
+    assert ckpt("_complete", "op", "", sample.with_name("other.db")).out == ""
+    assert bash(f"ckpt ops show {op[:3]}") == [op]
+
+
 @pytest.mark.parametrize(
-    "kind", ["thread", "target", "ref", "ns", "channel", "store", "item", "session", "bogus"]
+    "kind", ["thread", "target", "ref", "ns", "channel", "store", "item", "session", "op", "bogus"]
 )
 def test_an_error_is_silent(kind: str, tmp_path: Path) -> None:
     for store in ("", str(tmp_path), str(tmp_path / "none.db"), "oracle://x:secret@y/z"):

@@ -17,23 +17,9 @@ from ckpt_backends.codec.set_keys import set_keys
 from ckpt_backends.encryption import KEY_VARIABLE, is_encrypted_type
 from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
+from ckpt_cli.core.forking.marks import BY, CHECKPOINTS, FROM, NAME, REASON, THREAD, WITH, WRITES
 from ckpt_cli.core.forking.plan import CopyForm
 from ckpt_cli.core.state import Body
-
-BY = "forked_by"
-"""Metadata key that marks a checkpoint that `ckpt` added."""
-FROM = "forked_from"
-"""Metadata key: the id of the copied checkpoint."""
-WITH = "forked_with"
-"""Metadata key in a subgraph's namespace: the root checkpoint that was added with this one."""
-WRITES = "forked_writes"
-"""Metadata key: the number of writes that were added with it."""
-THREAD = "forked_from_thread"
-"""Metadata key: the thread that this thread was copied from."""
-CHECKPOINTS = "forked_checkpoints"
-"""Metadata key: the number of checkpoints that were copied with it."""
-REASON = "reason"
-NAME = "ckpt"
 
 EMPTY_STEP = -2
 """Step number of a checkpoint without any state, as in LangGraph's stub for `durability="exit"`."""

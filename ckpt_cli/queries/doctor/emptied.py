@@ -11,7 +11,7 @@ from ckpt_backends.model import Capability, CheckpointKey
 from ckpt_cli.core.channels import is_state, without_snapshot
 from ckpt_cli.core.doctor.emptied_messages import are_messages, may_remove
 from ckpt_cli.core.doctor.finding import Finding
-from ckpt_cli.core.forking.checkpoint_copy import FROM
+from ckpt_cli.core.forking.marks import FROM
 from ckpt_cli.queries.doctor.seen import SeenCheckpoint
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.states import read_state
