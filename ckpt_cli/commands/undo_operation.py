@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 
 from ckpt_backends import shell
@@ -158,8 +159,8 @@ def _undo_steps(
         session.note(
             f"{did} {found.operation.action} {found.op} in {counted(len(report.done), 'thread')}"
         )
-    if report.signal is not None and not report.failed:
-        raise Exit(128 + report.signal)
+    if report.signal == signal.SIGINT:
+        raise Exit(130)
     report.raise_failures()
 
 

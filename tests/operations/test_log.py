@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from ckpt_backends.url import parse_url
+from ckpt_cli.apply import undo_operation
 from ckpt_cli.operations import log as log_module
 from ckpt_cli.operations.journal import Journal, steps_path
 from ckpt_cli.operations.log import OperationLog
@@ -173,3 +175,35 @@ def test_what_another_process_still_runs_is_left_alone(sample: Path) -> None:
     assert ops(sample) == []
     assert (log.folder / "running" / f"{planned.op}.ndjson").exists()
     journal.close(keep=False)
+
+
+def test_two_runs_at_once_record_a_killed_one_once(sample: Path) -> None:
+    one, _ = killed(sample)
+    (state() / "log.ndjson").unlink()
+    words = [sys.executable, "-m", "ckpt_cli", "-s", str(sample), "ops", "list"]
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda _: subprocess.run(words, capture_output=True, check=True), range(3)))
+    assert [row["op"] for row in ops(sample)] == [one["op"]]
+
+
+def test_many_threads_are_taken_back_between_two_signals(
+    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = rows_of(sample)
+    names = ["refund-4711", "weekly-digest", "nightly-report"]
+    words = ["threads", "delete", *names, "--archive", str(tmp_path / "archive"), "--yes"]
+    assert ckpt("-s", sample, *words).code == 0
+    carry_out = undo_operation.carry_out
+
+    def stopped(*args: Any) -> None:
+        carry_out(*args)
+        signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(undo_operation, "carry_out", stopped)
+        assert ckpt("-s", sample, "ops", "undo", "--yes").code == 7
+    undo, deletion = ops(sample)
+    assert (undo["number"], undo["ended"]) == (1, "received SIGTERM")
+    assert deletion["undoable"]
+    assert ckpt("-s", sample, "ops", "undo", "--yes").code == 0
+    assert rows_of(sample) == before
