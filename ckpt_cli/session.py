@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
@@ -169,7 +170,8 @@ class Session:
             running = state_folder("operations") / "running"
         except UsageError:
             return
-        if not running.is_dir():
+        # False, too, where this user may not look.
+        if not os.path.isdir(running):
             return
         from ckpt_cli.operations.log import OperationLog
         from ckpt_cli.operations.place import place_of
