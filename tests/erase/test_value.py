@@ -184,3 +184,14 @@ def test_redacted_plans_name_channels_only(harness: SqliteHarness) -> None:
     assert places_of(harness.url, THREAD)
     erase(harness.url, f"{THREAD}:card.password", redact=True)
     assert places_of(harness.url, THREAD) == []
+
+
+def test_large_changes_wait_for_no_reader(harness: SqliteHarness, tmp_path: Path) -> None:
+    """In a file without a WAL, what does not fit into the cache would wait for the reader."""
+    with harness.saver() as saver:
+        for number in range(8):
+            update = {"log": [f"{number} {SECRET} {'x' * 1_000_000}"]}
+            graph_of(saver).update_state(config_of(THREAD, "x"), update, as_node="note")
+    harness.connection.execute("PRAGMA journal_mode = delete")
+    erase(harness.url, f"{THREAD}:card.password")
+    assert SECRET.encode() not in raw(tmp_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ckpt_backends.changes.remains import Progress, Remains
@@ -167,6 +167,10 @@ class WritableDatabase(Database):
 
     @abstractmethod
     def vacuum(self, tables: Sequence[str]) -> None: ...
+
+    def holding_changes(self) -> AbstractContextManager[None]:
+        """Lets others read while a long transaction changes rows, until it is committed."""
+        return nullcontext()
 
     def finish_removal(self) -> str:
         """See `WritableStore.finish_removal`."""

@@ -95,7 +95,7 @@ class WritableSqlStore(BaseWritableStore):
                         raise moved(Change(one.thread_id, one.heads))
 
     def rewrite(self, thread_id: str, rewrites: Iterable[PartRewrite]) -> None:
-        with self._database.transaction(thread_id):
+        with self._database.holding_changes(), self._database.transaction(thread_id):
             for one in rewrites:
                 table, old = self._cells(one.stored)
                 new = self._cells(one.new)[1]
@@ -106,7 +106,7 @@ class WritableSqlStore(BaseWritableStore):
                     raise moved(Change(thread_id, {}))
 
     def replace_rows(self, thread_id: str, rewrites: Iterable[RowRewrite]) -> None:
-        with self._database.transaction(thread_id):
+        with self._database.holding_changes(), self._database.transaction(thread_id):
             for one in rewrites:
                 if self._rows.rewrite(self._stored(one.stored), self._stored(one.new)) != 1:
                     raise moved(Change(thread_id, {}))

@@ -110,6 +110,21 @@ class SqliteDatabase(WritableDatabase):
         with writing(self._url), transaction(self._alive()):
             yield
 
+    @contextmanager
+    def holding_changes(self) -> Iterator[None]:
+        connection = self._alive()
+        ((mode,),) = connection.execute("PRAGMA journal_mode").fetchall()
+        if mode == "wal":
+            yield
+            return
+        # Pages that do not fit into the cache go to the file, which waits for all readers: also for
+        # the one that reads what is to be changed.
+        connection.execute("PRAGMA cache_spill = OFF")
+        try:
+            yield
+        finally:
+            connection.execute("PRAGMA cache_spill = ON")
+
     def change(self, query: str, values: Values) -> int:
         self._has_removed |= query.startswith(("DELETE", "UPDATE"))
         return self._alive().execute(query, values).rowcount

@@ -108,7 +108,7 @@ class WritableThreeTableStore(BaseWritableStore):
             return self._rows.restore(rows, _KEYS)
 
     def replace_rows(self, thread_id: str, rewrites: Iterable[RowRewrite]) -> None:
-        with self._database.transaction(thread_id):
+        with self._database.holding_changes(), self._database.transaction(thread_id):
             for one in rewrites:
                 if self._rows.rewrite(one.stored, one.new) != 1:
                     raise moved(Change(thread_id, {}))
