@@ -13,7 +13,7 @@ from ckpt_cli.commands.undo_operation import check_place, undo_found
 from ckpt_cli.ending import Exit
 from ckpt_cli.lazy import CommandRef
 from ckpt_cli.operations.audit import verified
-from ckpt_cli.operations.journal import steps_of
+from ckpt_cli.operations.journal import steps_of, steps_path
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of
 from ckpt_cli.operations.unfinished import unfinished
@@ -100,8 +100,7 @@ def show(session: Session, op: Op) -> None:
     url = _settled_store(session)
     found = operation_named(log, op, None if url is None else place_of(url))
     # The steps of an operation that cannot be taken back are not kept.
-    is_kept = found.is_undoable or found.undone_by is not None
-    steps = list(steps_of(log, found.op)) if is_kept else []
+    steps = list(steps_of(log, found.op)) if steps_path(log, found.op).exists() else []
     output = session.output
     words = session.names.words or ["-s", found.operation.store]
     output.document(

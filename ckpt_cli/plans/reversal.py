@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from ckpt_backends.changes.change import Change, NewBlob
-from ckpt_backends.model import Checkpoint, CheckpointKey, Write
+from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, Write
 from ckpt_backends.protocol import Store
 
 _MOST_REMOVED = 1000
@@ -15,13 +15,13 @@ _MOST_BYTES = 64 << 20
 
 
 def reversal_of(change: Change, rows: Store) -> Change | None:
-    """Return the change that takes a change back; None if it would have to hold too much.
+    """Return the change that takes a change back; None if it cannot hold what is removed.
 
     `rows` is the store before the change, without decryption or redaction. The heads of the result
     are those that a removal leaves; the present ones are filled in when it is applied.
     """
     removed = change.removed or {}
-    if removed and _is_too_much(change, rows):
+    if removed and _cannot_be_held(change, rows):
         return None
     heads = _remaining(change, rows) if removed else {}
     checkpoints, writes = _content_of(change.thread_id, removed, rows)
@@ -36,10 +36,12 @@ def reversal_of(change: Change, rows: Store) -> Change | None:
     )
 
 
-def _is_too_much(change: Change, rows: Store) -> bool:
-    return len(change.removed or {}) > _MOST_REMOVED or (
-        rows.size(change.thread_id).bytes > _MOST_BYTES and not _remaining(change, rows)
-    )
+def _cannot_be_held(change: Change, rows: Store) -> bool:
+    if Capability.VALUES_ONLY in rows.describe().capabilities:
+        return True  # what is read of its checkpoints is not what is stored
+    if len(change.removed or {}) > _MOST_REMOVED:
+        return True
+    return rows.size(change.thread_id).bytes > _MOST_BYTES and not _remaining(change, rows)
 
 
 def _remaining(change: Change, rows: Store) -> dict[str, str]:

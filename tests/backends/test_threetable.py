@@ -587,3 +587,18 @@ def test_encrypted_parts_are_read_with_the_key(file: Told, maker: Any) -> None:
     assert contents(shown["values"]) == [*SAID, LAST]
     closed = file.json("show", THREAD)["values"]["messages"]
     assert "content" not in str(closed)
+
+
+def test_a_rollback_below_the_head_is_undone_and_made_again(file: Told) -> None:
+    file.fill()
+    for target in ("ckpt_002", "ckpt_003"):
+        file.json("rollback", THREAD, target, "--yes")
+    assert file.json("show", THREAD)["checkpoint_id"] == "ckpt_006"
+    _, first = (one["op"] for one in file.json("ops", "list")[:2])
+    before = file.json("history", THREAD)
+    assert file.ckpt("ops", "undo", first, "--yes").code == 0
+    assert file.json("show", THREAD)["checkpoint_id"] == "ckpt_006"
+    done = file.ckpt("ops", "redo", "--yes")
+    assert done.code == 0, done.err
+    again = file.json("history", THREAD)
+    assert [one["checkpoint_id"] for one in again] == [one["checkpoint_id"] for one in before]

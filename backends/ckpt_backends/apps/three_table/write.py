@@ -96,7 +96,7 @@ class WritableThreeTableStore(BaseWritableStore):
                     self._put_back(values, change.thread_id, blob)
             for copy in change.copies:
                 self._copy(copy, change.thread_id)
-            self._check(change, len(values.index.places))
+            self._check(change, values)
 
     def remove(self, removals: Sequence[Removal]) -> list[Removed]:
         self._store.forget()
@@ -129,13 +129,19 @@ class WritableThreeTableStore(BaseWritableStore):
     def close(self) -> None:
         self._database.close()
 
-    def _check(self, change: Change, before: int) -> None:
+    def _check(self, change: Change, values: Values) -> None:
         """Raise `StoreChanged` unless the thread now has the state that the change intended."""
         self._store.forget()
         index = self._store.read_keys(change.thread_id).index
-        after = before + len(change.checkpoints) + len(change.copies) - len(change.removed or {})
+        before = values.index.places
+        after = (
+            len(before) + len(change.checkpoints) + len(change.copies) - len(change.removed or {})
+        )
         heads = index.heads()
-        is_newest = all(heads[one.key.checkpoint_ns].key == one.key for one in change.checkpoints)
+        is_newest = all(
+            heads[one.key.checkpoint_ns].key == one.key or _newer(one.key, before.values())
+            for one in change.checkpoints
+        )
         if len(index.places) != after or not is_newest:
             raise moved(change)
 
@@ -149,7 +155,11 @@ class WritableThreeTableStore(BaseWritableStore):
             raise gone(CheckpointKey(key.thread_id, key.checkpoint_ns, one.parent_checkpoint_id))
         newest = max(index.places.values(), key=lambda place: place.order)
         now = datetime.now(UTC).replace(microsecond=0)
-        at = like(newest.stored_at, now if newest.at is None else max(now, newest.at + _APART))
+        time = now if newest.at is None else max(now, newest.at + _APART)
+        if newer := _newer(key, index.places.values()):
+            # Equal times are ordered by id.
+            time = min(newer, key=lambda place: place.order).at or time
+        at = like(newest.stored_at, time)
         told = own_hash(key, one.parent_checkpoint_id)
         hashed: object = told if isinstance(parent.stored_hash, str) else bytes.fromhex(told)
         cells: dict[str, object] = {
@@ -296,3 +306,16 @@ _KEYS = {
     WRITES: NEEDED[WRITES] - {"type", VALUE, "channel"},
 }
 """By table, the columns that identify a row."""
+
+
+def _newer(key: CheckpointKey, places: Iterable[CheckpointRow]) -> list[CheckpointRow]:
+    """Return the checkpoints of a namespace that come after one, by their ids."""
+
+    def rank(one: CheckpointKey) -> tuple[int, str]:
+        return len(one.checkpoint_id), one.checkpoint_id
+
+    return [
+        one
+        for one in places
+        if one.key.checkpoint_ns == key.checkpoint_ns and rank(one.key) > rank(key)
+    ]
