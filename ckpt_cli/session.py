@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ckpt_cli.api.thread import ThreadHandle
     from ckpt_cli.apply.recording import Recorder
     from ckpt_cli.output import Output
-    from ckpt_cli.plans.plan_facts import PlanReview
+    from ckpt_cli.plans.plan_review import PlanReview
     from ckpt_cli.threads.opening import Opening
     from ckpt_cli.threads.target import TargetArguments
 

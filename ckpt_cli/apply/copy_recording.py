@@ -78,6 +78,7 @@ class CopyRecording:
         )
 
     def _flush(self) -> None:
+        self._target.refresh()
         found: Mapping[str | None, OperationStep | None] = {
             one.thread_id: self._step(one.thread_id, self._back(one)) if one.is_changed else None
             for one in self._known

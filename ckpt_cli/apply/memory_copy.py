@@ -96,6 +96,7 @@ def _copy_recorded(
     recording.intend([OperationStep(None, ItemsAdded(tuple(one.key for one in some)), None)])
     try:
         copier.copy(some)
+        target.refresh()
         keys = tuple(one.key for one in some if one.step is not CopyStep.SKIP)
         # What a replaced item held before is not kept.
         back = None if replaces else ItemsRemoved(without_values(target.items(keys=keys)))

@@ -184,9 +184,7 @@ class Recording:
         if self._journal is None or not gone:
             return
         try:
-            if others:
-                self._journal.intend(others)
-            self._journal.not_done(gone)
+            self._journal.not_done(gone, others)
         except UsageError as error:
             self._lose(error)
 

@@ -109,6 +109,7 @@ class _Restoring:
 
     def carried_out(self) -> OperationStep:
         """Return the step with what takes it back, if anything does."""
+        self._rows.refresh()
         try:
             back = removal_of_added(self._rows, self.thread_id, self._before)
         except Exception:
@@ -175,6 +176,7 @@ class _RestoringItems:
         """Return the step with what takes it back, if only whole items were added."""
         if done.added != self._rows:
             return self.planned
+        self._memory.refresh()
         try:
             items = without_values(self._memory.items(keys=self._missing))
         except CkptError:  # the items are restored all the same

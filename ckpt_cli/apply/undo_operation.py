@@ -64,7 +64,7 @@ def take_back(
                 continue
             for reader in readers:
                 reader.refresh()
-            recording.intend([one.step.turned()])
+            recording.intend([one.turned])
             try:
                 carry_out(writable, one)
             except (StoreChanged, Refused) as error:

@@ -23,8 +23,8 @@ from ckpt_cli.core.random_numbers import seeded
 from ckpt_cli.core.times import parse_duration
 from ckpt_cli.lazy import GlobalOption, SectionedCommand
 from ckpt_cli.options import DryRun, Yes, argument, option, takes
-from ckpt_cli.plans.plan_facts import AppliedRemoval, FactCheck
 from ckpt_cli.plans.plan_file import counted_plan
+from ckpt_cli.plans.plan_review import AppliedRemoval, FactCheck
 from ckpt_cli.plans.removal_check import check_unmoved
 from ckpt_cli.plans.saved_plan import (
     NO_STORE,

@@ -15,7 +15,6 @@ from ckpt_cli.apply.writable import apply_change, refuse_copy
 from ckpt_cli.core.forking.plan import CheckpointPlan
 from ckpt_cli.core.forking.sealed_change import sealed_change
 from ckpt_cli.operations.steps import OperationStep
-from ckpt_cli.plans.plan_facts import change_fact
 from ckpt_cli.render.plan import (
     done_lines,
     plan_columns,
@@ -53,7 +52,7 @@ def show_and_apply(
         refuse_copy(session.names.store_url)
     plan = replace(plan, change=sealed_change(plan.change, session.opening.key()))
     if session.review is not None:
-        session.review.see(change_fact(plan.change, session.rows))
+        session.review.see_change(plan.change, session.rows)
     output = session.output
     undo = ""
     if plan.action != "undo" and plan.is_undoable:

@@ -20,7 +20,7 @@ from ckpt_cli.core.copying.outcomes import CopyReport
 from ckpt_cli.diagnostics import ByteBar, progress, shows_progress
 from ckpt_cli.ending import Ended
 from ckpt_cli.options import DryRun, Filter, Jobs, Match, Yes, argument, flag, option, takes
-from ckpt_cli.plans.plan_facts import PlanReview, thread_fact
+from ckpt_cli.plans.plan_review import PlanReview
 from ckpt_cli.queries.language import language_of
 from ckpt_cli.queries.selection import filtered_threads
 from ckpt_cli.render.copy import copy_lines, copy_record
@@ -120,7 +120,7 @@ def _review(review: PlanReview, terms: CopyTerms, ids: Sequence[str]) -> None:
     with opened_sides(terms) as sides:
         review.see({"layout": sides.source_layout, "target": sides.target_layout})
         for thread_id in progress(ids, total=len(ids), label="reading"):
-            review.see(thread_fact(thread_id, source=sides.source, target=sides.target))
+            review.see_thread(thread_id, source=sides.source, target=sides.target)
 
 
 def _planned(terms: CopyTerms, ids: Sequence[str], size: int | None) -> CopyReport:

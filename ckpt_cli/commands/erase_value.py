@@ -34,7 +34,7 @@ from ckpt_cli.plans.erase_value import (
     collected,
     plan_erasure,
 )
-from ckpt_cli.plans.plan_facts import key_fact
+from ckpt_cli.plans.facts import key_fact
 from ckpt_cli.plans.value_targets import RecordedPlaces, named_place
 from ckpt_cli.render.erase_value import (
     erased_columns,

@@ -25,7 +25,7 @@ from ckpt_cli.commands.signatures import AllowPickle, Trust, TrustedKeys, signed
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Yes, argument, flag, option, takes
 from ckpt_cli.plans.import_target import ArchiveChecks, ImportTarget
-from ckpt_cli.plans.plan_facts import PlanReview, thread_fact
+from ckpt_cli.plans.plan_review import PlanReview
 from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
@@ -115,8 +115,8 @@ def _review(review: PlanReview, target: ImportTarget, bundles: Iterable[Bundle])
     """Save bundles and what the store has of their threads, or compare them with a saved plan."""
     review.see({"target": target.layout})
     for one in bundles:
-        fact = thread_fact(one.header.thread_id or "", target=target.rows)
-        review.see({**fact, "file": str(one.path), "sha256": one.digest})
+        review.see({"file": str(one.path), "sha256": one.digest})
+        review.see_thread(one.header.thread_id or "", target=target.rows)
 
 
 def _paths(session: Session, files: Iterable[Path]) -> Iterator[Path]:

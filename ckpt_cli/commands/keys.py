@@ -8,7 +8,6 @@ from ckpt_backends.encryption import KEY_VARIABLE, key_of_file
 from ckpt_backends.errors import UsageError
 from ckpt_backends.transfer.sealing import WithKeys
 from ckpt_cli.options import flag, option
-from ckpt_cli.plans.plan_facts import key_fact
 from ckpt_cli.session import Session
 
 NewKeyFile = Annotated[
@@ -45,6 +44,5 @@ def keys_of(
     if key is None and new_key is None:
         return None
     if session.review is not None:
-        seed = session.review.header.seed
-        session.review.see({"keys": [key_fact(seed, one) for one in (key, new_key)]})
+        session.review.see_keys(key, new_key)
     return WithKeys(key, new_key, encrypts=encrypt, decrypts=decrypt)

@@ -16,7 +16,6 @@ from ckpt_cli.core.copying.items import CopiedItem, MemoryCopyReport
 from ckpt_cli.core.memory.item_filter import ItemFilter, format_key, parse_namespace
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Yes, flag, option, takes
-from ckpt_cli.plans.item_facts import copied_fact, item_fact
 from ckpt_cli.plans.memory_copy import ItemChoice
 from ckpt_cli.render.memory.copy import (
     memory_copy_columns,
@@ -72,9 +71,9 @@ def copy(session: Session, options: MemoryCopyOptions) -> None:
         with opened_memory(session) as memory:
             keys = [one.key for one in choice.of(memory.memory, values=False)]
             for key in keys:
-                session.review.see(item_fact(memory.memory, key))
+                session.review.see_item(memory.memory, key)
         for one in plan_items(terms, choice, _watched):
-            session.review.see(copied_fact(one))
+            session.review.see_copied(one)
     source, target = str(terms.source), str(terms.target)
     if options.dry_run or (options.replace and not options.yes):
         planned = MemoryCopyReport(source, target, is_dry_run=True)

@@ -20,7 +20,6 @@ from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.memory.item_filter import ItemFilter, parse_namespace
 from ckpt_cli.options import DryRun, Yes, argument, flag, option, takes
-from ckpt_cli.plans.item_facts import item_fact
 from ckpt_cli.queries.memory import list_items, named_items, without_values
 from ckpt_cli.render.memory.items import (
     amount,
@@ -92,7 +91,7 @@ def delete(session: Session, options: MemoryDeleteOptions) -> None:
         shown = list(map(without_values, items)) if session.settings.get("redact") else items
         if session.review is not None:
             for one in items:
-                session.review.see(item_fact(memory, one.key))
+                session.review.see_item(memory, one.key)
         info = memory.describe()
         if not items:
             session.note("nothing to do")

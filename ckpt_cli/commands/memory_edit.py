@@ -15,7 +15,6 @@ from ckpt_cli.core.memory.edit_fact import changes, parse_fields, refuse_duplica
 from ckpt_cli.core.memory.item_filter import parse_namespace
 from ckpt_cli.core.redact import redact
 from ckpt_cli.options import argument, flag, option
-from ckpt_cli.plans.item_facts import item_fact
 from ckpt_cli.queries.memory import find_key, stored_item
 from ckpt_cli.render.terminal.fields import field
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
@@ -55,7 +54,7 @@ def edit(
         item = stored_item(memory, address)
         new = parse_fields(fields, address.namespace[-1])
         if session.review is not None:
-            session.review.see(item_fact(memory, address))
+            session.review.see_item(memory, address)
         others = list(memory.items(prefix=address.namespace, values=True))
     refuse_duplicate(item, new, others)
     found = changes(None if item.value is None else decode(item.value), new)

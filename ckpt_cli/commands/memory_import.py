@@ -23,7 +23,7 @@ from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.commands.signatures import AllowPickle, Trust, TrustedKeys, signed_by
 from ckpt_cli.core.memory.item_filter import format_namespace
 from ckpt_cli.options import DryRun, Yes, argument
-from ckpt_cli.plans.rows_digest import rows_digest
+from ckpt_cli.plans.plan_review import PlanReview
 from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
@@ -47,13 +47,6 @@ class _Checked:
             "signed_by": signed_by(self.bundle),
             "namespaces": list(map(list, self.namespaces)),
         }
-
-
-def _fact(memory: MemoryStore, one: _Checked) -> dict[str, Any]:
-    """Return what a saved plan says of an archive, and of what is in its place."""
-    keys = (item.key for ns in one.namespaces for item in memory.items(prefix=ns))
-    there = rows_digest(row for key in list(keys) for row in memory.rows(key))
-    return {"file": str(one.bundle.path), "sha256": one.bundle.digest, "there": there}
 
 
 @plannable("memory import", again=("trusted_key", "allow_pickle"))
@@ -85,7 +78,7 @@ def import_(
         bundles = [_checked(path, memory, trust) for path in files]
         if session.review is not None:
             for one in bundles:
-                session.review.see(_fact(memory, one))
+                _review(session.review, memory, one)
     trust.report(session, [one.bundle for one in bundles])
     found = [one.record for one in bundles]
     if dry_run:
@@ -129,6 +122,14 @@ def _listed(namespaces: Sequence[Sequence[str]]) -> str:
 
 
 _NAMESPACES = Column("NAMESPACES", "namespaces", _listed)
+
+
+def _review(review: PlanReview, memory: MemoryStore, one: _Checked) -> None:
+    """Save an archive and what is in its namespaces, or compare them with a saved plan."""
+    review.see({"file": str(one.bundle.path), "sha256": one.bundle.digest})
+    for namespace in one.namespaces:
+        for key in [item.key for item in memory.items(prefix=namespace)]:
+            review.see_item(memory, key)
 
 
 def _checked(path: Path, memory: MemoryStore, trust: Trust) -> _Checked:

@@ -105,7 +105,7 @@ def _save(
 ) -> None:
     """Run a command as with --dry-run, and write its plan. Raises what the command raises."""
     from ckpt_cli.core.random_numbers import new_seed, seeded
-    from ckpt_cli.plans.plan_facts import writing_plan
+    from ckpt_cli.plans.plan_review import writing_plan
     from ckpt_cli.plans.saved_plan import NO_STORE, PlanHeader, PlannedStore
 
     given = {name: one for name, one in values.items() if one != defaults[name]}

@@ -18,7 +18,6 @@ from ckpt_cli.core.rekeying import RekeyReport
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Ended
 from ckpt_cli.options import DryRun, Filter, Match, Yes, argument, flag, takes
-from ckpt_cli.plans.plan_facts import thread_fact
 from ckpt_cli.plans.rekey import RekeySide, check_keys, planned_rekey, rekey_side
 from ckpt_cli.queries.language import language_of
 from ckpt_cli.queries.selection import filtered_threads
@@ -88,7 +87,7 @@ def rekey(session: Session, options: RekeyOptions) -> None:
     ids = [one.thread_id for one in threads]
     if session.review is not None:
         for thread_id in progress(ids, total=len(ids), label="reading"):
-            session.review.see(thread_fact(thread_id, rows=session.rows))
+            session.review.see_thread(thread_id, rows=session.rows)
     report = RekeyReport(side.store.describe().url, options.dry_run)
     if options.dry_run:
         for thread_id in progress(ids, total=len(ids), label="reading"):

@@ -27,7 +27,6 @@ from ckpt_cli.core.forking.thread_repair import RepairOutcome, ThreadRepair
 from ckpt_cli.core.random_numbers import seeded_for
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
-from ckpt_cli.plans.plan_facts import change_fact
 from ckpt_cli.render.repair_many import (
     outcome_columns,
     outcome_lines,
@@ -103,7 +102,8 @@ def _plan_all(
         found = _plan_one(session, target, plan, inference)
         if isinstance(found, ThreadRepair):
             if session.review is not None:
-                session.review.see(_fact(session, found))
+                change = sealed_change(found.change, session.opening.key())
+                session.review.see_change(change, session.rows)
             heads[found.thread_id] = dict(found.change.heads)
             outcomes.append(_outcome(found, "planned"))
         elif found is not None:
@@ -121,11 +121,6 @@ def _plan_one(
             return plan(ThreadReader(session.store, thread_id, inference), checkpoint_id)
     except _OF_ONE_THREAD as error:
         return _skipped(thread_id, error)
-
-
-def _fact(session: Session, found: ThreadRepair) -> dict[str, Any]:
-    """Return what a saved plan says of the repair of a thread."""
-    return change_fact(sealed_change(found.change, session.opening.key()), session.rows)
 
 
 def _apply(

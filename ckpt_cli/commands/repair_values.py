@@ -12,7 +12,6 @@ from ckpt_cli.commands.apply_plan import confirm, show_and_apply, write
 from ckpt_cli.core.forking.sealed_change import sealed_change
 from ckpt_cli.core.forking.thread_repair import ThreadRepair
 from ckpt_cli.core.replay.repair_plan import Repair
-from ckpt_cli.plans.plan_facts import change_fact
 from ckpt_cli.plans.undo_values import record_repair
 from ckpt_cli.render.plan import undo_command
 from ckpt_cli.render.repair import (
@@ -106,7 +105,7 @@ def _store_again(
     """Store values again that a layout stores apart."""
     if session.review is not None:
         change = sealed_change(found.change, session.opening.key())
-        session.review.see(change_fact(change, session.rows))
+        session.review.see_change(change, session.rows)
     output = session.output
     if not dry_run:
         refuse_copy(session.names.store_url)

@@ -9,7 +9,6 @@ from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import write
 from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.options import DryRun, Yes, argument
-from ckpt_cli.plans.plan_facts import change_fact
 from ckpt_cli.plans.thread_copy import plan_thread_copy
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import line
@@ -42,7 +41,7 @@ def copy(
         refuse_copy(session.names.store_url)
     plan = plan_thread_copy(ThreadReader(session.store, thread), session.rows, new)
     if session.review is not None:
-        session.review.see(change_fact(plan.change, session.rows))
+        session.review.see_change(plan.change, session.rows)
     amount = f"{counted(plan.checkpoints, 'checkpoint')}, {counted(plan.writes, 'write')}"
     if not dry_run:
         question = f"Copy '{thread}' to '{new}' ({amount})?"

@@ -14,7 +14,6 @@ from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of
 from ckpt_cli.operations.steps import AppliedChange, OperationStep
 from ckpt_cli.options import DryRun, Force, Yes, argument
-from ckpt_cli.plans.plan_facts import change_fact
 from ckpt_cli.plans.undo import newest_added, plan_undo
 from ckpt_cli.plans.undo_values import ValuesUndo, forget_repair, plan_values_undo
 from ckpt_cli.queries.operations import (
@@ -125,7 +124,7 @@ def _undo_values(
 ) -> None:
     """Take back the values that a repair stored."""
     if session.review is not None:
-        session.review.see(change_fact(found.change, session.rows))
+        session.review.see_change(found.change, session.rows)
     output = session.output
 
     def show() -> None:

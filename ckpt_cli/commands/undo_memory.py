@@ -9,7 +9,6 @@ from ckpt_backends.registry import open_memory
 from ckpt_cli.apply.undo_memory import take_back_items
 from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.operations.steps import OperationStep
-from ckpt_cli.plans.step_facts import step_fact
 from ckpt_cli.plans.undo_memory import item_to_take_back
 from ckpt_cli.plans.undo_operation import PlannedStep, RefusedStep
 from ckpt_cli.queries.operations import UNDO, ListedOperation
@@ -35,7 +34,7 @@ def undo_items(
     planned = _planned(session, steps)
     if session.review is not None:
         for one in planned:
-            session.review.see(step_fact(one, None))
+            session.review.see_step(one, None)
     refused = [one for one in planned if isinstance(one, RefusedStep)]
     if len(refused) == len(planned):
         raise refused[0].error if refused else Refused(f"nothing of {found.op} is left")
@@ -86,7 +85,7 @@ def _planned(session: Session, steps: Sequence[OperationStep]) -> list[PlannedSt
                 planned.append(RefusedStep(one, error))
             else:
                 assert one.back is not None  # noqa: S101 - it was checked
-                planned.append(PlannedStep(one, one.back))
+                planned.append(PlannedStep(one, one.back, one.turned()))
     return planned
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 
 from ckpt_backends import shell
@@ -15,9 +16,8 @@ from ckpt_cli.ending import Exit
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of
 from ckpt_cli.operations.steps import AppliedChange, OperationStep
-from ckpt_cli.plans.step_facts import step_fact
 from ckpt_cli.plans.undo import newest_added, plan_undo
-from ckpt_cli.plans.undo_operation import RefusedStep, planned_steps
+from ckpt_cli.plans.undo_operation import RefusedStep, planned_steps, turned_now
 from ckpt_cli.queries.operations import UNDO, ListedOperation, operations, steps_left
 from ckpt_cli.render.operations import (
     UNDO_PLAN_COLUMNS,
@@ -105,7 +105,7 @@ def _undo_newest(
         yes=yes,
         undoes=found.op,
         more=lambda: {"undoes": found.op},
-        step=step.turned() if is_removal else None,
+        step=turned_now(step, plan.change, session.rows) if is_removal else None,
     )
 
 
@@ -124,7 +124,7 @@ def _undo_steps(
     planned = list(progress(planning, total=len(steps), label="planning"))
     if session.review is not None:
         for one in planned:
-            session.review.see(step_fact(one, session.rows))
+            session.review.see_step(one, session.rows)
     refused = [one for one in planned if isinstance(one, RefusedStep)]
     if len(refused) == len(planned):
         raise _explained(session, found, refused)
@@ -159,8 +159,8 @@ def _undo_steps(
         session.note(
             f"{did} {found.operation.action} {found.op} in {counted(len(report.done), 'thread')}"
         )
-    if report.signal is not None and not report.failed:
-        raise Exit(128 + report.signal)
+    if report.signal == signal.SIGINT:
+        raise Exit(130)
     report.raise_failures()
 
 

@@ -32,7 +32,6 @@ class Journal:
         """Create it. Raises `UsageError`. `audit` is where the operation is also appended."""
         self._log = log
         self._path = log.folder / "running" / f"{planned.op}.ndjson"
-        self._number = 0
         try:
             make_private_folder(self._path.parent)
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -45,13 +44,14 @@ class Journal:
 
     def intend(self, steps: Iterable[OperationStep]) -> None:
         """Write steps to disk that are about to be carried out. Raises `UsageError`."""
-        records = list(map(step_record, steps))
-        self._number += len(records)
-        self._write(records)
+        self._write(map(step_record, steps))
 
-    def not_done(self, numbers: Iterable[int]) -> None:
-        """Write which steps, counted from 0, were not carried out. Raises `UsageError`."""
-        self._write({"not_done": number} for number in numbers)
+    def not_done(self, numbers: Iterable[int], instead: Iterable[OperationStep] = ()) -> None:
+        """Write which steps, counted from 0, were not carried out, and what was done instead.
+
+        Raises `UsageError`.
+        """
+        self._write([*map(step_record, instead), *({"not_done": one} for one in numbers)])
 
     def record(self, done: Operation) -> None:
         """Add the operation to the log. Raises `UsageError`."""

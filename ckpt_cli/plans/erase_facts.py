@@ -9,8 +9,7 @@ from typing import Any
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory
 from ckpt_cli.plans.erase import ErasurePlan
-from ckpt_cli.plans.item_facts import item_fact
-from ckpt_cli.plans.plan_facts import thread_fact
+from ckpt_cli.plans.facts import item_fact, thread_fact
 
 
 def erasure_facts(plan: ErasurePlan, rows: Store) -> Iterator[dict[str, Any]]:

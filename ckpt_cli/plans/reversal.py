@@ -10,28 +10,45 @@ from ckpt_backends.model import Checkpoint, CheckpointKey, Write
 from ckpt_backends.protocol import Store
 
 _MOST_REMOVED = 1000
-"""A change that removes more checkpoints removes a whole copy, and can be made again instead."""
+_MOST_BYTES = 64 << 20
+"""A change that removes more than this removes a whole copy, which can be made again instead."""
 
 
 def reversal_of(change: Change, rows: Store) -> Change | None:
     """Return the change that takes a change back; None if it would have to hold too much.
 
-    `rows` is the store before the change, without decryption or redaction. The result expects no
-    heads: they are filled in when it is planned to be applied.
+    `rows` is the store before the change, without decryption or redaction. The heads of the result
+    are those that a removal leaves; the present ones are filled in when it is applied.
     """
     removed = change.removed or {}
-    if len(removed) > _MOST_REMOVED:
+    if removed and _is_too_much(change, rows):
         return None
+    heads = _remaining(change, rows) if removed else {}
     checkpoints, writes = _content_of(change.thread_id, removed, rows)
     return Change(
         change.thread_id,
-        {},
+        heads,
         checkpoints=tuple(checkpoints),
         writes=tuple(writes),
-        blobs=tuple(_blobs_of(change, checkpoints, rows)),
+        blobs=tuple(_blobs_of(change, checkpoints, heads, rows)),
         removed=dict(_added(change, rows)) or None,
         removed_blobs=tuple((one.checkpoint_ns, one.channel, one.version) for one in change.blobs),
     )
+
+
+def _is_too_much(change: Change, rows: Store) -> bool:
+    return len(change.removed or {}) > _MOST_REMOVED or (
+        rows.size(change.thread_id).bytes > _MOST_BYTES and not _remaining(change, rows)
+    )
+
+
+def _remaining(change: Change, rows: Store) -> dict[str, str]:
+    """Return the heads that a removal leaves; none if it removes a whole thread."""
+    heads: dict[str, str] = {}
+    for one in rows.checkpoints(change.thread_id):
+        if one.key not in (change.removed or {}):
+            heads.setdefault(one.key.checkpoint_ns, one.key.checkpoint_id)
+    return heads
 
 
 def _added(change: Change, rows: Store) -> Counter[CheckpointKey]:
@@ -65,9 +82,16 @@ def _content_of(
     return checkpoints, [one for one in writes if one.key in removed]
 
 
-def _blobs_of(change: Change, removed: list[Checkpoint], rows: Store) -> Iterator[NewBlob]:
-    """Yield the values that a change removes or replaces, as they are stored."""
+def _blobs_of(
+    change: Change, removed: list[Checkpoint], heads: Mapping[str, str], rows: Store
+) -> Iterator[NewBlob]:
+    """Yield the values that a change removes or replaces, as they are stored.
+
+    Without any remaining head, these are all values of the thread.
+    """
     wanted = set(change.removed_blobs)
+    if removed and not heads:
+        wanted.update(*map(_named, removed))
     channels = {channel for _, channel, _ in wanted}
     if not wanted:
         return

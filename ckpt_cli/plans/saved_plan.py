@@ -4,7 +4,7 @@ The first line is the header: which command was planned, with which options, whe
 store. What follows depends on the command:
 
 - of a command that removes threads, one line for each thread; see `plan_file`;
-- of any other, what was planned, in digests; see `plan_facts`. The command is planned again with
+- of any other, what was planned, in digests; see `facts`. The command is planned again with
   the same options, time and random numbers, and carried out only if the same comes out.
 
 A plan may come from a stranger. So a plan holds no rows to write and names no key, and a server

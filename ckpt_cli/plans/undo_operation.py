@@ -6,13 +6,17 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from ckpt_backends import shell
 from ckpt_backends.changes.bundle import Bundle, check_bundle
 from ckpt_backends.changes.change import Change
 from ckpt_backends.changes.removal import GONE
 from ckpt_backends.changes.rows import compare
+from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import CkptError, NotFound, Refused, StoreChanged
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.protocol import Store
+from ckpt_backends.transfer.parts import CheckpointPart
+from ckpt_backends.transfer.routes import parts_of_rows
 from ckpt_cli.core.forking.marks import FROM
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval
 from ckpt_cli.core.state import read_body, read_metadata
@@ -23,6 +27,7 @@ from ckpt_cli.operations.steps import (
     RowsRestored,
     StepPart,
 )
+from ckpt_cli.plans.reversal import reversal_of
 from ckpt_cli.plans.root_branch import heads_of
 from ckpt_cli.threads.thread import ThreadReader
 
@@ -35,6 +40,8 @@ class PlannedStep:
     """As it was recorded."""
     part: StepPart
     """What is carried out."""
+    turned: OperationStep
+    """What is recorded."""
     bundle: Bundle | None = None
     """The archive that is restored."""
 
@@ -69,14 +76,29 @@ def planned_step(step: OperationStep, store: Store, rows: Store) -> PlannedStep:
     match step.back:
         case AppliedChange(change):
             done = step.done.change if isinstance(step.done, AppliedChange) else None
-            return PlannedStep(step, AppliedChange(change_now(change, done, store, rows)))
+            now = change_now(change, done, store, rows)
+            return PlannedStep(step, AppliedChange(now), turned_now(step, now, rows))
         case RowsRemoved(planned):
             check_removal(planned, store)
-            return PlannedStep(step, step.back)
+            return PlannedStep(step, step.back, step.turned())
         case RowsRestored():
-            return PlannedStep(step, step.back, checked_bundle(step, rows))
+            bundle = checked_bundle(step, rows)
+            turned = step.turned()
+            if isinstance(turned.back, RowsRemoved):
+                again = RowsRemoved(after_restoring(turned.back.planned, store))
+                turned = replace(turned, back=again)
+            return PlannedStep(step, step.back, turned, bundle)
         case _:
             raise Refused("cannot undo: what it replaced was not kept")
+
+
+def turned_now(step: OperationStep, change: Change, rows: Store) -> OperationStep:
+    """Return what is recorded when a change takes back a step.
+
+    It holds what is removed: what it was made from may be gone when it is made again.
+    """
+    again = reversal_of(change, rows)
+    return step.turned() if again is None else replace(step.turned(), back=AppliedChange(again))
 
 
 def change_now(change: Change, done: Change | None, store: Store, rows: Store) -> Change:
@@ -88,13 +110,15 @@ def change_now(change: Change, done: Change | None, store: Store, rows: Store) -
     try:
         reader = ThreadReader(store, change.thread_id)
     except NotFound as error:
-        if change.removed:
+        if change.removed or change.heads:
             raise Refused(f"cannot undo: thread '{change.thread_id}' is gone") from error
         return replace(change, heads={})
     if change.removed and (why := dependent(reader, change)):
         raise Refused(f"cannot undo: {why}")
     if done is not None and (why := changed_values(rows, done)):
         raise Refused(f"cannot undo: {why}")
+    if change.added and not change.heads:
+        raise Refused(f"cannot undo: thread '{change.thread_id}' exists already")
     present = {one.key for one in store.checkpoints(change.thread_id)}
     if any(one.key in present for one in change.checkpoints):
         raise Refused("cannot undo: its checkpoints are there already")
@@ -175,6 +199,26 @@ def check_removal(planned: PlannedRemoval, store: Store) -> None:
         raise StoreChanged(f"cannot undo: thread '{removal.thread_id}' {why}")
 
 
+def after_restoring(planned: PlannedRemoval, store: Store) -> PlannedRemoval:
+    """Return a removal that expects the thread as it is once what it removed is restored."""
+    removal = planned.removal
+    thread, size = store.thread(removal.thread_id), store.size(removal.thread_id)
+    if thread is None:
+        return planned
+    ids = removal.inside.checkpoints.values() if removal.inside is not None else ()
+    times = [thread.last_at, *(time_of(one) for some in ids for one in some)]
+    known = [one for one in times if one is not None]
+    return replace(
+        planned,
+        removal=replace(
+            removal,
+            last_at=max(known) if thread.last_at is not None else None,
+            checkpoints=size.checkpoints + planned.checkpoints,
+            writes=size.writes + planned.writes,
+        ),
+    )
+
+
 def checked_bundle(step: OperationStep, rows: Store) -> Bundle:
     """Return the archive that a step is taken back from.
 
@@ -192,14 +236,37 @@ def checked_bundle(step: OperationStep, rows: Store) -> Bundle:
             f"cannot undo: '{back.bundle}' is not the archive that was written then",
             hint="`ckpt import` restores it all the same",
         )
-    thread_id = step.thread_id or ""
-    found = compare(bundle.rows(), rows.rows(thread_id), rows.row_key)
-    if found.there and not found.added:
-        raise Refused(f"cannot undo: the rows of thread '{thread_id}' are there already")
-    whole = isinstance(step.done, RowsRemoved) and step.done.planned.action == "remove"
-    if whole and sum(1 for _ in rows.rows(thread_id)) > found.there:
-        raise StoreChanged(
-            f"cannot undo: thread '{thread_id}' was used since it was removed",
-            hint=f"restore it elsewhere: ckpt import --to STORE '{back.bundle}'",
-        )
+    if isinstance(step.done, RowsRemoved):
+        check_removed(step.done.planned, bundle, rows)
+    # Raises `StoreChanged` if a row is there with other contents.
+    compare(bundle.rows(), rows.rows(step.thread_id or ""), rows.row_key)
     return bundle
+
+
+def check_removed(planned: PlannedRemoval, bundle: Bundle, rows: Store) -> None:
+    """Raise `Refused` if a restore would not just put back what a removal removed."""
+    removal = planned.removal
+    present = {one.key for one in rows.checkpoints(removal.thread_id)}
+    why = ""
+    if removal.inside is None:
+        why = "exists again" if present else ""
+    else:
+        removed = {
+            CheckpointKey(removal.thread_id, ns, one)
+            for ns, ids in removal.inside.checkpoints.items()
+            for one in ids
+        }
+        archived = {
+            part.key
+            for part in parts_of_rows(bundle.header.layout, bundle.rows())
+            if isinstance(part, CheckpointPart)
+        }
+        if present & removed:
+            why = "has removed checkpoints again"
+        elif archived - removed - present:
+            why = "lost other checkpoints since"
+    if why:
+        raise Refused(
+            f"cannot undo: thread '{removal.thread_id}' {why}",
+            hint=f"`ckpt import {shell.word(str(bundle.path))}` adds all that is missing",
+        )

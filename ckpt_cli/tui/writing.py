@@ -106,7 +106,7 @@ class WritingApp(CkptApp):
             recorder.operation(found.action, undoes=found.undoes) as recording,
         ):
             if found.planned is not None:
-                recording.intend([found.planned.step.turned()])
+                recording.intend([found.planned.turned])
                 with writable_store(opening.url, [rows]) as writable:
                     carry_out(writable, found.planned)
                     notes.append(writable.finish_removal())

@@ -98,6 +98,7 @@ COMMANDS: dict[str, tuple[Callable[[Place], None], Callable[[Path], list[str]]]]
     "rollback": (nothing, lambda _: ["rollback", THREAD, "--steps", "3", "--yes"]),
     "fork": (nothing, lambda _: ["fork", THREAD, "~2", "--yes"]),
     "fork-to": (nothing, lambda _: ["fork", THREAD, "~2", "--to", "new", "--yes"]),
+    "threads-copy": (nothing, lambda _: ["threads", "copy", THREAD, "new", "--yes"]),
     "undo": (rolled_back, lambda _: ["undo", THREAD, "--yes"]),
     "ops-undo": (rolled_back, lambda _: ["ops", "undo", "--yes"]),
     "ops-redo": (undone, lambda _: ["ops", "redo", "--yes"]),
@@ -185,7 +186,7 @@ def kills(
     words = COMMANDS[name][1](place.folder)
     points = killer.points(place.words(*words), place.environment)
     # Most of the points are before anything is written.
-    late = range(points // 2, points)
+    late = range(0 if number > 3 else points // 2, points)
     dice = random.Random(name)
     chosen = dice.sample(late, min(number, len(late)))
     return [check(killer, place, first, words, point, name) for point in chosen]

@@ -47,12 +47,14 @@ class Case:
 
 
 ROLLBACK = f"rollback {TRIP} --steps 2 --yes"
+PLAN = f"rollback {TRIP} --steps 2 --plan-out plan"
 CASES = {
     "rollback": Case(ROLLBACK, "rollback", (TRIP,)),
     "fork": Case(f"fork {TRIP}@head~2 --to new --yes", "fork", ("new",)),
     "undo": Case(f"undo {TRIP} --yes", "undo", (TRIP,), before=(ROLLBACK,)),
     "ops undo": Case("ops undo --yes", "undo", (TRIP,), before=(ROLLBACK,)),
     "ops redo": Case("ops redo --yes", "redo", (TRIP,), before=(ROLLBACK, "ops undo --yes")),
+    "apply": Case("apply plan --yes", "rollback", (TRIP,), before=(PLAN,)),
     "repair messages": Case(f"repair messages {UNANSWERED} --yes", "repair", (UNANSWERED,)),
     "repair values": Case(f"repair values {DAMAGED} --yes", "repair", (DAMAGED,)),
     "repair writes": Case("repair writes --match stale-* --yes", "repair", STALE),
@@ -82,6 +84,9 @@ CASES = {
         "rekey",
         (REFUND,),
         why_not="rekey again with the former key",
+    ),
+    "erase": Case(
+        f"erase {REFUND} --yes", "erase", number=1, why_not="an erasure cannot be undone"
     ),
     "memory delete": Case(
         "memory delete --match t* --archive archive --yes", "memory delete", number=2
@@ -162,7 +167,16 @@ OTHERS = {
 READING = {
     *("blame", "completion", "demo", "diff", "doctor", "du", "export", "grep", "history"),
     *("interrupts", "memory export", "memory list", "memory search", "memory show", "messages"),
-    *("ops list", "ops show", "ops verify", "sessions list", "sessions show", "show", "stats"),
+    *(
+        "ops list",
+        "ops show",
+        "ops verify",
+        "secrets",
+        "sessions list",
+        "sessions show",
+        "show",
+        "stats",
+    ),
     *("stores", "tail", "threads list", "threads show", "trust"),
     "tui",  # tests/tui/test_changing.py
 }

@@ -17,12 +17,16 @@ from typing import Any
 import pytest
 
 from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.open_for_writing import open_writable_memory
+from ckpt_backends.url import StoreUrl
+from ckpt_cli.apply import memory as apply_memory
 from ckpt_cli.apply import restore
 from ckpt_cli.apply.purge import Pace
 from ckpt_cli.apply.writable import writable_store
 from ckpt_cli.core.copying.outcomes import CopyReport
 from ckpt_cli.operations import file_lock
 from ckpt_cli.operations.journal import Journal
+from tests.deerflow.project import memory, save
 from tests.operations.recorded_store import stored
 from tests.support import CommandResult, ckpt
 
@@ -132,6 +136,39 @@ def test_what_became_of_a_change_after_a_lost_connection_the_next_run_finds_out(
     assert not running()
 
 
+@pytest.mark.parametrize("is_done", [True, False])
+def test_what_became_of_a_change_of_memory_the_next_run_finds_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_done: bool
+) -> None:
+    path = tmp_path / "memory.json"
+    save(path, memory())
+    first = path.read_bytes()
+
+    @contextmanager
+    def losing(url: StoreUrl) -> Iterator[Any]:
+        with open_writable_memory(url) as writable:
+
+            def remove_and_lose(items: Any) -> None:
+                if is_done:
+                    writable.remove(items)
+                raise StoreUnavailable("the connection was lost")
+
+            yield SimpleNamespace(remove=remove_and_lose)
+
+    delete = ("memory", "delete", "fact_e5f6g7h8", "--archive", tmp_path / "archive", "--write")
+    with monkeypatch.context() as patch:
+        patch.setattr(apply_memory, "open_writable_memory", losing)
+        assert ckpt("-s", path, *delete, "--yes").code == 4
+    found = recorded(path)
+    assert [(one["action"], one["number"]) for one in found] == [("memory delete", 1)] * is_done
+    assert not running()
+    if is_done:
+        assert path.read_bytes() != first
+        assert ckpt("-s", path, "ops", "undo", "--yes").code == 0
+    facts = [json.loads(one)["facts"] for one in (first, path.read_bytes())]
+    assert facts[0] == facts[1]
+
+
 CHANGES = {
     "rollback": ["rollback", TRIP, "--steps", "2", "--yes"],
     "purge": ["purge", "--match", TRIP, "--keep-last", "1", "--yes"],
@@ -203,8 +240,6 @@ def test_what_is_recorded_is_private(folder: Path) -> None:
 
 
 def test_what_is_recorded_of_memory_holds_no_values_but_edited_ones(tmp_path: Path) -> None:
-    from tests.deerflow.project import memory, save
-
     save(tmp_path / "memory.json", memory())
     words = ("-s", tmp_path / "memory.json", "memory")
     assert ckpt(*words, "edit", "fact_a1b2c3d4", "--set", "category=goal", "--write").code == 0

@@ -300,6 +300,18 @@ def test_an_undo_takes_back_what_was_done_last(url: str) -> None:
     assert rows(url) == damaged
 
 
+def test_a_repair_is_one_operation_to_undo_and_redo(url: str) -> None:
+    before = history(url)
+    delete(url, "log", versions(url, "log")[3])
+    damaged = rows(url)
+    assert ckpt("-s", url, "repair", "values", THREAD, "--yes").code == 0
+    undone = ckpt("-s", url, "ops", "undo", "--yes", "-o", "json")
+    assert undone.code == 0, undone.err
+    assert rows(url) == damaged
+    assert ckpt("-s", url, "ops", "redo", "--yes").code == 0
+    assert history(url) == before
+
+
 def test_one_checkpoint_is_repaired(url: str) -> None:
     """Of the root: the values that it names."""
     for number in (1, 4):

@@ -233,8 +233,12 @@ class WritableSqlStore(BaseWritableStore):
             place = self._new(CheckpointKey(change.thread_id, blob.checkpoint_ns, ""))
             named = {"channel": blob.channel, "version": blob.version}
             self._rows.add(self._blobs, {**place, **named, **self._value(blob.value)})
+        columns = self._tables.writes.columns
         for write in change.writes:
-            task = {"task_id": write.task_id, "idx": write.idx, "channel": write.channel}
+            task: dict[str, object] = {
+                **({"task_path": write.task_path} if "task_path" in columns else {}),
+                **{"task_id": write.task_id, "idx": write.idx, "channel": write.channel},
+            }
             self._rows.add(
                 self._writes, {**self._new(write.key), **task, **self._value(write.value)}
             )

@@ -21,6 +21,14 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     return (folder / str(number) for number in count())
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_state(homes: Iterator[Path]) -> Iterator[None]:
+    """Keep what fixtures of a whole run record out of the state folder of the user."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(next(homes)))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch, homes: Iterator[Path]) -> Iterator[None]:
     """Run each test without settings of the user, on a screen of 100 columns, in UTC."""

@@ -11,6 +11,7 @@ from pymongo.client_session import ClientSession
 
 from ckpt_backends.changes.change import Change, moved
 from ckpt_backends.changes.rows import Row
+from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.erasing.stored import RowRewrite
 from ckpt_backends.model import Checkpoint, TypedBytes
 from ckpt_backends.mongodb.engine.driver_errors import explained_change
@@ -32,8 +33,7 @@ class WritableKaflowStore(MongoChanges):
     def _document(self, one: Checkpoint, newest: Document) -> Document:
         assert one.body is not None  # noqa: S101
         assert one.metadata is not None  # noqa: S101
-        now, last = datetime.now(UTC), newest.get("created_at")
-        at = max(now, last + _NEXT) if isinstance(last, datetime) else now
+        at = _time_of_new(one.key.checkpoint_id, newest)
         return {
             "thread_id": newest.get("thread_id", one.key.thread_id),
             "checkpoint_id": one.key.checkpoint_id,
@@ -78,3 +78,13 @@ class WritableKaflowStore(MongoChanges):
 def _document_of(row: Row) -> RawBSONDocument:
     stored = row.cells["bson"]
     return RawBSONDocument(stored if isinstance(stored, bytes) else b"")
+
+
+def _time_of_new(checkpoint_id: str, newest: Document) -> datetime:
+    """Return the time of a new checkpoint: after the head's, or before it if it is an older one."""
+    now, last = datetime.now(UTC), newest.get("created_at")
+    if not isinstance(last, datetime):
+        return now
+    if checkpoint_id > str(newest.get("checkpoint_id", "")):
+        return max(now, last + _NEXT)
+    return min(time_of(checkpoint_id) or now, last - _NEXT)

@@ -83,10 +83,24 @@ class PlainPlan(CommandPlan):
             timeline = one.timeline
             about = {"thread": timeline.thread_id, "ns": timeline.checkpoint_ns}
             is_new = not any(ns == timeline.checkpoint_ns for ns, _ in self._known)
-            yield ("ZADD", timeline.name, score, raw(one.checkpoint_id))
+            place = self._place_below(one)
+            own = str(score) if place is None else repr(place)
+            yield ("ZADD", timeline.name, own, raw(one.checkpoint_id))
             told = json.dumps(about, ensure_ascii=False)
             yield ("HSET", self._layout.threads, timeline.name, raw(told))
             yield from expiring(timeline.name, one.expiry if is_new else NO_EXPIRY)
+
+    def _place_below(self, added: _Added) -> float | None:
+        """The score of a checkpoint that is older than the head; None if it is the newest."""
+        ns = added.timeline.checkpoint_ns
+        here = [one for (space, _), one in self._known.items() if space == ns]
+        newer = [one.rank for one in here if one.key.checkpoint_id > added.checkpoint_id]
+        if not newer:
+            return None
+        end = min(newer)
+        start = max((one.rank for one in here if one.rank < end), default=end - 2)
+        middle = (start + end) / 2
+        return float(int(middle)) if int(middle) > start else middle
 
     # Removals
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from ckpt_backends.changes.change import Change
+from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec.values import REDIS_JSON
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_backends.redis.engine.command_plan import expiring
@@ -48,7 +49,7 @@ class DocumentPlan(JsonPlan):
             one.body or TypedBytes(REDIS_JSON, b"{}"),
             one.metadata or TypedBytes(REDIS_JSON, b"{}"),
         )
-        stored = checkpoint_document(part, time.time() * 1000, has_writes=self.flag(writes))
+        stored = checkpoint_document(part, _stored_at(one.key), has_writes=self.flag(writes))
         name = self._layout.checkpoint_name(one.key)
         yield ("JSON.SET", name, "$", stored)
 
@@ -80,3 +81,9 @@ class DocumentPlan(JsonPlan):
             return
         yield ("SET", pointer, self._layout.checkpoint_name(key))
         yield from expiring(pointer, expiry)
+
+
+def _stored_at(key: CheckpointKey) -> float:
+    """Return the time of a checkpoint in milliseconds: the same if it is added again."""
+    at = time_of(key.checkpoint_id)
+    return time.time() * 1000 if at is None else at.timestamp() * 1000

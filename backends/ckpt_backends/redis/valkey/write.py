@@ -142,12 +142,24 @@ class ValkeyPlan(CommandPlan):
         """Put the new checkpoints in front, as the saver does. A new list expires with them."""
         new: dict[bytes, list[CheckpointKey]] = {}
         for key in self._expiries:
+            if self._change.heads.get(key.checkpoint_ns, "") > key.checkpoint_id:
+                yield self._inserted(key)
+                continue
             new.setdefault(self._layout.list_name(key.thread_id, key.checkpoint_ns), []).append(key)
         for name, keys in new.items():
             yield ("LPUSH", name, *(raw(one.checkpoint_id) for one in keys))
             expiries = [self._expiries[one] for one in keys]
             if self._left(name) == _GONE and min(expiries) >= 0:
                 yield from expiring(name, max(expiries))
+
+    def _inserted(self, key: CheckpointKey) -> Command:
+        """Put a checkpoint that is older than the head behind all newer ones."""
+        name = self._layout.list_name(key.thread_id, key.checkpoint_ns)
+        own = raw(key.checkpoint_id)
+        for one in self._connection.ask("LRANGE", name, 0, -1):
+            if one < own:
+                return ("LINSERT", name, "BEFORE", one, own)
+        return ("RPUSH", name, own)
 
     # What is read
 

@@ -15,6 +15,7 @@ THREADS: Mapping[str, Sequence[str]] = {
     "test_some_checkpoints_of_a_thread": SAMPLE,
     "test_every_checkpoint_of_a_thread": NAMES,
     "test_an_undone_change_leaves_every_row_as_it_was": UNDONE,
+    "test_a_change_below_the_head_is_undone_and_made_again": UNDONE[1:2],
 }
 """The scenarios of each test."""
 
@@ -54,3 +55,45 @@ def test_an_undone_change_leaves_every_row_as_it_was(travelled: Travelled) -> No
         assert not any(harness.rows("copy").values()), "undo must remove the new thread"
     finally:
         harness.forget("ours")
+
+
+def test_a_change_below_the_head_is_undone_and_made_again(travelled: Travelled) -> None:
+    """The head stays where the newest change has put it."""
+    filled, name = travelled
+    harness = filled.harness
+    filled.thread(name)
+    harness.copy(name, "ours")
+    before, ids = harness.rows("ours"), filled.ids(name)
+    try:
+        heads = []
+        for target in (ids[-1], ids[len(ids) // 2]):
+            words = ("rollback", "ours", target, "--yes", "-o", "json")
+            heads.append(ckpt("-s", harness.url, *words).json["checkpoint_id"])
+        both = harness.rows("ours")
+        second, first = (one["op"] for one in _operations(harness.url)[:2])
+        _done(harness.url, "undo", first)
+        assert harness.rows("ours") != both, "undo must remove what the first rollback added"
+        assert _head(harness.url) == heads[1]
+        _done(harness.url, "redo")
+        assert harness.rows("ours") == both, "redo must add the same rows again"
+        assert _head(harness.url) == heads[1]
+        _done(harness.url, "undo", second)
+        assert _head(harness.url) == heads[0]
+        _done(harness.url, "undo", first)
+        assert harness.rows("ours") == before
+    finally:
+        harness.forget("ours")
+
+
+def _operations(url: str) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = ckpt("-s", url, "ops", "list", "-o", "json").json
+    return found
+
+
+def _done(url: str, *words: str) -> None:
+    answer = ckpt("-s", url, "ops", *words, "--yes")
+    assert answer.code == 0, answer.err
+
+
+def _head(url: str) -> str:
+    return str(ckpt("-s", url, "show", "ours", "-o", "json").json["checkpoint_id"])

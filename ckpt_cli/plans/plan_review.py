@@ -1,4 +1,4 @@
-"""The facts of a saved plan: what a command planned, one line each, in digests.
+"""A run that saves a plan, or applies one: the facts of the plan, one line each.
 
 A run that saves a plan writes them; a run that applies it compares them with what it plans, before
 anything is written. The last line is a digest of the file, by which a damaged one is found.
@@ -7,19 +7,27 @@ anything is written. The last line is a digest of the file, by which a damaged o
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from hashlib import scrypt, sha256
+from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from ckpt_backends.changes.change import Change
-from ckpt_backends.changes.change_records import change_record
-from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import StoreChanged
 from ckpt_backends.files.atomic_write import writing
-from ckpt_cli.plans.rows_digest import rows_digest
+from ckpt_backends.memory.protocol import ItemKey, MemoryStore
+from ckpt_cli.core.copying.items import CopiedItem
+from ckpt_cli.plans.facts import (
+    StoredRows,
+    change_fact,
+    copied_fact,
+    item_fact,
+    key_fact,
+    step_fact,
+    thread_fact,
+)
 from ckpt_cli.plans.saved_plan import (
     PlanHeader,
     SavedPlan,
@@ -28,29 +36,54 @@ from ckpt_cli.plans.saved_plan import (
     line_of,
     unusable,
 )
+from ckpt_cli.plans.undo_operation import PlannedStep, RefusedStep
 
 
-class PlanReview(Protocol):
-    """A run that saves a plan, or that applies one."""
+class PlanReview(ABC):
+    """A run that saves a plan, or applies one.
 
-    @property
-    def header(self) -> PlanHeader:
-        """The header of the plan."""
-        ...
+    A command tells it each fact of its plan, before it shows the plan and before it writes.
+    """
 
+    header: PlanHeader
+
+    @abstractmethod
     def see(self, fact: Mapping[str, Any]) -> None:
         """Write a fact of the plan, or compare it with the next one of the saved plan.
 
         Raises `StoreChanged` if it is another one.
         """
-        ...
 
+    @abstractmethod
     def check_complete(self) -> None:
         """Raise `StoreChanged` if the saved plan has more facts than were seen."""
-        ...
+
+    def see_change(self, change: Change, rows: StoredRows) -> None:
+        """See a change as it will be applied; `rows` is the store as stored."""
+        self.see(change_fact(change, rows))
+
+    def see_thread(self, thread_id: str, **stores: StoredRows | None) -> None:
+        """See all rows that some stores have of a thread; None is a store that is not made yet."""
+        self.see(thread_fact(thread_id, **stores))
+
+    def see_item(self, memory: MemoryStore, key: ItemKey) -> None:
+        """See an item of long-term memory."""
+        self.see(item_fact(memory, key))
+
+    def see_copied(self, one: CopiedItem) -> None:
+        """See what would become of an item that is copied."""
+        self.see(copied_fact(one))
+
+    def see_step(self, one: PlannedStep | RefusedStep, rows: StoredRows | None) -> None:
+        """See what takes back a step; `rows` is the store as stored, None for its memory."""
+        self.see(step_fact(one, rows))
+
+    def see_keys(self, *keys: bytes | None) -> None:
+        """See keys that are not stored in the plan."""
+        self.see({"keys": [key_fact(self.header.seed, one) for one in keys]})
 
 
-class FactWriter:
+class FactWriter(PlanReview):
     """Writes the facts of a plan that is saved."""
 
     def __init__(self, file: BinaryIO, header: PlanHeader) -> None:
@@ -78,7 +111,7 @@ class FactWriter:
         self._file.write(line)
 
 
-class FactCheck:
+class FactCheck(PlanReview):
     """Compares what is planned now with the facts of a saved plan."""
 
     def __init__(self, plan: SavedPlan) -> None:
@@ -96,12 +129,12 @@ class FactCheck:
     def see(self, fact: Mapping[str, Any]) -> None:
         """Compare a fact with the next one of the plan. Raises `StoreChanged`."""
         saved = next(self._facts) if self._left else None
-        self._left -= 1
         # What was written was JSON: tuples are lists there.
         if saved != json.loads(line_of(fact)):
             thread_id = fact.get("thread_id")
             what = "the store" if thread_id is None else f"thread '{thread_id}'"
             raise self.moved(f"{what} changed since the plan was made, so nothing was written")
+        self._left -= 1
 
     def check_complete(self) -> None:
         """Raise `StoreChanged` if the plan has more facts."""
@@ -116,11 +149,11 @@ class FactCheck:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class AppliedRemoval:
-    """A run that applies the plan of a removal. Its threads are checked when they are removed."""
+class AppliedRemoval(PlanReview):
+    """A run that applies the plan of a removal, whose threads are checked when they are removed."""
 
-    header: PlanHeader
+    def __init__(self, header: PlanHeader) -> None:
+        self.header = header
 
     def see(self, fact: Mapping[str, Any]) -> None:
         """Do nothing: the plan has no facts."""
@@ -141,54 +174,6 @@ def writing_plan(path: Path, header: PlanHeader) -> Iterator[FactWriter]:
         raise
     except OSError as error:
         raise unusable("write", path, error) from error
-
-
-def record_digest(record: Mapping[str, Any]) -> str:
-    """Return a digest of a JSON object."""
-    return sha256(json.dumps(record, separators=(",", ":"), sort_keys=True).encode()).hexdigest()
-
-
-class StoredRows(Protocol):
-    """A store, or an archive, with rows as stored."""
-
-    def rows(self, thread_id: str) -> Iterator[Row]:
-        """All rows of a thread."""
-        ...
-
-
-def change_fact(change: Change, rows: StoredRows) -> dict[str, Any]:
-    """Return what a plan says of a change: its digest, and some facts for a reader.
-
-    `rows` is the store as stored: what the change copies is only named in it.
-    """
-    sources = sorted({one.source.thread_id for one in change.copies})
-    return {
-        "thread_id": change.thread_id,
-        "heads": dict(change.heads),
-        "adds": [one.key.checkpoint_id for one in change.checkpoints],
-        "removes": [key.checkpoint_id for key in change.removed or ()],
-        "copies": {one: rows_digest(rows.rows(one)) for one in sources},
-        "sha256": record_digest(change_record(change)),
-    }
-
-
-def thread_fact(thread_id: str, **stores: StoredRows | None) -> dict[str, Any]:
-    """Return digests of all rows that some stores have of a thread, by the given names.
-
-    None is a store that is not made yet.
-    """
-    found = {
-        name: None if store is None else rows_digest(store.rows(thread_id))
-        for name, store in stores.items()
-    }
-    return {"thread_id": thread_id, **found}
-
-
-def key_fact(salt: str, key: bytes | None) -> str | None:
-    """Return a digest of a key, which takes long to guess from."""
-    if key is None:
-        return None
-    return scrypt(key, salt=salt.encode(), n=1 << 14, r=8, p=1, dklen=16).hex()
 
 
 def _number_of_facts(plan: SavedPlan) -> int:

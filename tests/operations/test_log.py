@@ -1,0 +1,209 @@
+"""The log on disk: torn lines, rotation, several processes, and runs that were killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckpt_backends.url import parse_url
+from ckpt_cli.apply import undo_operation
+from ckpt_cli.operations import log as log_module
+from ckpt_cli.operations.journal import Journal, steps_path
+from ckpt_cli.operations.log import OperationLog
+from ckpt_cli.operations.place import place_of
+from ckpt_cli.operations.record import Operation, from_record, to_record
+from ckpt_cli.queries.operations import operations
+from tests.operations.rows import rows_of
+from tests.support import ckpt
+
+TRIP = "trip-to-kyoto"
+
+
+def operation(place_in_log: int, **more: Any) -> Operation:
+    at = datetime(2026, 4, 7, tzinfo=UTC)
+    named: dict[str, Any] = {"threads": ("t",), "number": 1, **more}
+    return Operation(f"{place_in_log:012x}", at, "anna", "rollback", "s.db", "here", **named)
+
+
+def state() -> Path:
+    return Path(os.environ["XDG_STATE_HOME"]) / "ckpt" / "operations"
+
+
+def ops(*store: Path) -> list[dict[str, Any]]:
+    words: tuple[str | Path, ...] = ("-s", *store) if store else ()
+    found: list[dict[str, Any]] = ckpt(*words, "ops", "list", "--all", "-o", "json").json
+    return found
+
+
+def test_a_record_is_read_as_it_was_written() -> None:
+    one = operation(1, reason="why", undoes="2" * 12, added=("c",), ended="stopped")
+    assert from_record(json.loads(json.dumps(to_record(one)))) == one
+
+
+def test_a_line_that_was_cut_off_is_skipped_and_stays_alone(tmp_path: Path) -> None:
+    log = OperationLog(tmp_path / "log")
+    log.append(operation(1))
+    path = tmp_path / "log" / "log.ndjson"
+    path.write_bytes(path.read_bytes() + b'{"ckpt_operation": 1, "op": "ab')
+    log.append(operation(2))
+    assert [int(one.op, 16) for one in log.newest_first()] == [2, 1]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_long_log_is_rotated_and_steps_go_with_their_operations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_module, "_LONGEST", 1000)
+    log = OperationLog(tmp_path / "log")
+    for number in range(60):
+        journal = Journal(log, operation(number))
+        journal.record(operation(number))
+        journal.close(keep=True)
+    known = {one.op for one in log.newest_first()}
+    assert operation(59).op in known
+    assert operation(0).op not in known
+    assert {path.stem for path in (tmp_path / "log" / "steps").iterdir()} == known
+
+
+def test_undone_steps_are_counted(tmp_path: Path) -> None:
+    """Two runs took back two and one of four threads; one of these was taken back again."""
+    log = OperationLog(tmp_path / "log")
+    log.append(operation(1, number=4))
+    log.append(operation(2, number=2, undoes=operation(1).op))
+    log.append(operation(3, number=2, undoes=operation(1).op))
+    assert {int(one.op, 16): one.undone_by for one in operations(log)}[1] == operation(3).op
+    log.append(operation(4, number=1, undoes=operation(3).op))
+    assert {int(one.op, 16): one.undone_by for one in operations(log)}[1] is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_log_of_another_user_is_refused(sample: Path) -> None:
+    assert ckpt("-s", sample, "rollback", TRIP, "--steps", "1", "--yes").code == 0
+    os.chown(state() / "log.ndjson", 12345, 12345)
+    refused = ckpt("-s", sample, "ops", "undo", "--yes")
+    assert refused.code == 2
+    assert "another user owns it" in refused.err
+
+
+def test_several_processes_at_once_lose_nothing(tmp_path: Path, sample: Path) -> None:
+    names = [f"t{number}" for number in range(6)]
+    for name in names:
+        assert ckpt("-s", sample, "threads", "copy", "refund-4711", name, "--yes").code == 0
+
+    def roll_back(name: str) -> int:
+        words = ["-s", str(sample), "rollback", name, "--steps", "1", "--yes", "-q"]
+        return subprocess.run(
+            [sys.executable, "-m", "ckpt_cli", *words], capture_output=True, check=False
+        ).returncode
+
+    before = rows_of(sample)
+    with ThreadPoolExecutor(3) as pool:
+        codes = list(pool.map(roll_back, names))
+    assert codes == [0] * len(names)
+    newest = ops(sample)[: len(names)]
+    assert sorted(one["threads"][0] for one in newest) == sorted(names)
+    for one in newest:
+        assert ckpt("-s", sample, "ops", "undo", one["op"], "--yes").code == 0
+    assert rows_of(sample) == before
+
+
+def killed(store: Path) -> tuple[dict[str, Any], Path]:
+    """Roll a thread back, and make the state folder as if the run was killed before its end."""
+    assert ckpt("-s", store, "rollback", TRIP, "--steps", "1", "--yes").code == 0
+    (one,) = ops()
+    log = OperationLog.of_user()
+    (log.folder / "running").mkdir(exist_ok=True)
+    left = log.folder / "running" / f"{one['op']}.ndjson"
+    steps_path(log, one["op"]).rename(left)
+    return one, left
+
+
+def test_a_killed_run_is_named_once_by_the_next_one(sample: Path) -> None:
+    one, left = killed(sample)
+    (state() / "log.ndjson").unlink()
+    assert ops() == []
+    read = ckpt("-s", sample, "threads", "list")
+    assert "was stopped before it recorded" in read.err
+    assert left.exists()
+    found = ckpt("-s", sample, "ops", "list")
+    assert f"it is now operation {one['op']}" in found.err
+    assert [row["op"] for row in ops(sample)] == [one["op"]]
+    assert ops(sample)[0]["ended"] == "stopped; found by a later run"
+    assert "operation" not in ckpt("-s", sample, "ops", "list").err
+    assert ckpt("-s", sample, "undo", TRIP, "--yes").code == 0
+
+
+def test_a_run_killed_after_its_line_is_not_recorded_twice(sample: Path) -> None:
+    one, left = killed(sample)
+    assert "operation" not in ckpt("-s", sample, "ops", "list").err
+    assert [row["op"] for row in ops(sample)] == [one["op"]]
+    assert not left.exists()
+    assert ckpt("-s", sample, "ops", "undo", "--yes").code == 0
+
+
+def test_a_killed_run_that_did_nothing_is_forgotten(sample: Path, tmp_path: Path) -> None:
+    before = tmp_path / "before.db"
+    with closing(sqlite3.connect(sample)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    shutil.copyfile(sample, before)
+    _, left = killed(sample)
+    (state() / "log.ndjson").unlink()
+    for suffix in ("-wal", "-shm"):
+        Path(f"{sample}{suffix}").unlink(missing_ok=True)
+    shutil.copyfile(before, sample)
+    assert ops(sample) == []
+    assert not left.exists()
+
+
+def test_what_another_process_still_runs_is_left_alone(sample: Path) -> None:
+    log = OperationLog.of_user()
+    planned = operation(7, number=0)
+    place = place_of(parse_url(str(sample)))
+    journal = Journal(log, from_record({**to_record(planned), "place": place}))
+    assert ops(sample) == []
+    assert (log.folder / "running" / f"{planned.op}.ndjson").exists()
+    journal.close(keep=False)
+
+
+def test_two_runs_at_once_record_a_killed_one_once(sample: Path) -> None:
+    one, _ = killed(sample)
+    (state() / "log.ndjson").unlink()
+    words = [sys.executable, "-m", "ckpt_cli", "-s", str(sample), "ops", "list"]
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda _: subprocess.run(words, capture_output=True, check=True), range(3)))
+    assert [row["op"] for row in ops(sample)] == [one["op"]]
+
+
+def test_many_threads_are_taken_back_between_two_signals(
+    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = rows_of(sample)
+    names = ["refund-4711", "weekly-digest", "nightly-report"]
+    words = ["threads", "delete", *names, "--archive", str(tmp_path / "archive"), "--yes"]
+    assert ckpt("-s", sample, *words).code == 0
+    carry_out = undo_operation.carry_out
+
+    def stopped(*args: Any) -> None:
+        carry_out(*args)
+        signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(undo_operation, "carry_out", stopped)
+        assert ckpt("-s", sample, "ops", "undo", "--yes").code == 7
+    undo, deletion = ops(sample)
+    assert (undo["number"], undo["ended"]) == (1, "received SIGTERM")
+    assert deletion["undoable"]
+    assert ckpt("-s", sample, "ops", "undo", "--yes").code == 0
+    assert rows_of(sample) == before

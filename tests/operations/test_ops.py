@@ -1,0 +1,200 @@
+"""`ckpt ops`: what is listed, shown, undone and redone, and what is refused."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.operations.rows import rows_of
+from tests.support import CommandResult, ckpt
+
+TRIP, REFUND = "trip-to-kyoto", "refund-4711"
+KEYS = {
+    *("op", "at", "user", "store", "action", "threads", "reason", "command"),
+    *("undoable", "undone_by"),
+}
+
+
+@pytest.fixture
+def store(sample: Path) -> Path:
+    return sample
+
+
+def done(store: Path, *words: str | Path) -> CommandResult:
+    answer = ckpt("-s", store, *words, "--yes")
+    assert answer.code == 0, answer.err
+    return answer
+
+
+def ops(store: Path, *words: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = ckpt("-s", store, "ops", "list", *words, "-o", "json").json
+    return found
+
+
+def test_what_is_listed(store: Path) -> None:
+    done(store, "rollback", TRIP, "--steps", "2", "--reason", "wrong hotel")
+    done(store, "fork", REFUND, "~1")
+    newest, first = ops(store)
+    assert newest.keys() >= KEYS
+    assert (first["action"], first["threads"]) == ("rollback", [TRIP])
+    assert (first["reason"], first["undoable"], first["undone_by"]) == ("wrong hotel", True, None)
+    assert newest["action"] == "fork"
+    assert [one["op"] for one in ops(store, "--thread", TRIP)] == [first["op"]]
+    assert [one["op"] for one in ops(store, "--action", "fork")] == [newest["op"]]
+    assert [one["op"] for one in ops(store, "-n", "1")] == [newest["op"]]
+
+
+def test_operations_of_another_store_are_listed_only_without_a_store(
+    store: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.db"
+    shutil.copyfile(store, other)
+    done(store, "rollback", TRIP, "--steps", "2")
+    done(other, "rollback", TRIP, "--steps", "1")
+    assert len(ops(store)) == len(ops(other)) == 1
+    assert len(ckpt("ops", "list", "-o", "json").json) == 2
+    refused = ckpt("-s", store, "ops", "undo", ops(other)[0]["op"], "--yes")
+    assert refused.code == 2
+    assert str(other) in refused.err
+
+
+def test_show_names_what_was_added(store: Path) -> None:
+    head = done(store, "rollback", TRIP, "--steps", "2", "-o", "json").json["checkpoint_id"]
+    (one,) = ops(store)
+    shown = ckpt("-s", store, "ops", "show", one["op"][:4], "-o", "json").json
+    assert head in shown["steps"][0]["checkpoints"]
+    assert shown["steps"][0]["did"].startswith("add ")
+    text = ckpt("-s", store, "ops", "show", one["op"], "-o", "table").out
+    assert f"ops undo {one['op']}" in text
+    assert ckpt("ops", "show", "nothing").code == 3
+
+
+def test_undo_and_redo_go_back_and_forth(store: Path) -> None:
+    first = rows_of(store)
+    done(store, "rollback", TRIP, "--steps", "2")
+    second = rows_of(store)
+    done(store, "fork", REFUND, "~1")
+    third = rows_of(store)
+    for words, rows in (
+        ("undo", second),
+        ("undo", first),
+        ("redo", second),
+        ("redo", third),
+        ("undo", second),
+    ):
+        done(store, "ops", words)
+        assert rows_of(store) == rows
+    done(store, "ops", "redo")
+    assert ckpt("-s", store, "ops", "redo", "--yes").code == 3
+
+
+def test_one_in_the_middle_is_undone_if_nothing_depends_on_it(store: Path) -> None:
+    first = rows_of(store)
+    done(store, "rollback", TRIP, "--steps", "2")
+    added = rows_of(store) - first
+    done(store, "rollback", TRIP, "step:3")
+    both = rows_of(store)
+    done(store, "ops", "undo", ops(store)[1]["op"])
+    assert rows_of(store) == both - added
+
+
+def test_one_in_the_middle_is_refused_with_what_depends_on_it(store: Path) -> None:
+    done(store, "rollback", TRIP, "--steps", "2")
+    done(store, "fork", TRIP, "head")
+    later, first = ops(store)
+    before = rows_of(store)
+    refused = ckpt("-s", store, "ops", "undo", first["op"], "--yes")
+    assert (refused.code, rows_of(store)) == (5, before)
+    assert "follows" in refused.err or "is a copy of it" in refused.err
+    assert f"ops undo {later['op']}" in refused.err
+
+
+def test_a_purge_is_undone_from_its_archives(store: Path, tmp_path: Path) -> None:
+    before, archive = rows_of(store), tmp_path / "archive"
+    done(store, "threads", "delete", TRIP, REFUND, "--archive", archive)
+    (one,) = ops(store)
+    (path, _) = sorted(archive.iterdir())
+    kept = path.read_bytes()
+    path.write_bytes(kept[:-20])
+    partly = ckpt("-s", store, "ops", "undo", "--yes")
+    assert partly.code == 7
+    assert str(path) in partly.err
+    assert ops(store, "--action", "undo")[0]["number"] == 1
+    path.write_bytes(kept)
+    assert {row["op"]: row for row in ops(store)}[one["op"]]["undoable"]
+    done(store, "ops", "undo", one["op"])
+    assert rows_of(store) == before
+    assert {row["op"]: row for row in ops(store)}[one["op"]]["undoable"] is False
+    assert ckpt("-s", store, "ops", "undo", one["op"], "--yes").code == 5
+
+
+def test_undo_of_a_thread_takes_back_only_that_thread(store: Path, tmp_path: Path) -> None:
+    before = rows_of(store)
+    done(store, "threads", "delete", TRIP, REFUND, "--archive", tmp_path / "archive")
+    done(store, "undo", REFUND)
+    assert rows_of(store) == {row for row in before if row[1] != TRIP}
+    done(store, "undo", TRIP)
+    assert rows_of(store) == before
+
+
+def test_a_deletion_without_an_archive_says_why_it_stays(store: Path) -> None:
+    done(store, "threads", "delete", TRIP)
+    (one,) = ops(store)
+    assert not one["undoable"]
+    refused = ckpt("-s", store, "undo", TRIP, "--yes")
+    assert refused.code == 5
+    assert one["why_not"] in refused.err
+
+
+def test_a_dry_run_writes_nothing(store: Path, tmp_path: Path) -> None:
+    done(store, "threads", "delete", TRIP, "--archive", tmp_path / "archive")
+    before = rows_of(store)
+    planned = ckpt("-s", store, "ops", "undo", "--dry-run", "-o", "json").json
+    assert planned["dry_run"]
+    assert [one["thread_id"] for one in planned["threads"]] == [TRIP]
+    assert rows_of(store) == before
+    assert ckpt("-s", store, "ops", "undo").code == 5
+
+
+def test_a_thread_that_was_used_since_is_left_alone(store: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    assert ckpt("-s", store, "export", REFUND, "--to", archive).code == 0
+    done(store, "threads", "delete", REFUND)
+    done(store, "import", archive)
+    imported = ops(store)[0]["op"]
+    done(store, "fork", REFUND, "~1")
+    before = rows_of(store)
+    moved = ckpt("-s", store, "ops", "undo", imported, "--yes")
+    assert (moved.code, rows_of(store)) == (6, before)
+    assert "used since" in moved.err
+
+
+def test_a_change_that_the_log_does_not_know_is_found_in_the_thread(
+    store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first = rows_of(store)
+    done(store, "rollback", TRIP, "--steps", "2")
+    before = rows_of(store)
+    with monkeypatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path / "another user"))
+        done(store, "rollback", TRIP, "--steps", "1")
+    done(store, "undo", TRIP)
+    assert rows_of(store) == before
+    done(store, "undo", TRIP)
+    assert rows_of(store) == first
+
+
+def test_what_another_user_took_back_is_passed_over(
+    store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first = rows_of(store)
+    done(store, "rollback", TRIP, "--steps", "2")
+    done(store, "rollback", TRIP, "step:3")
+    with monkeypatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path / "another user"))
+        done(store, "undo", TRIP)
+    done(store, "undo", TRIP)
+    assert rows_of(store) == first
