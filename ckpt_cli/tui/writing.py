@@ -76,7 +76,7 @@ _REPAIRS: Mapping[Mending, str] = {
 WRITING_KEYS: Sequence[Key] = (
     Key("B", "rollback", "Roll back", "Roll the thread back to this checkpoint", "B", True),
     Key("F", "fork", "Fork", "Fork this checkpoint to a branch or a new thread", "F", True),
-    Key("U", "undo", "Undo", "Undo the last rollback or fork of this thread", "U"),
+    Key("U", "undo", "Undo", "Undo the last change of this thread by ckpt", "U"),
     Key("P", "repair", "Repair", "Mend the finding, or lost values of this thread", "P"),
     Key("D", "delete", "Delete", "Delete this thread, whatever its status", "D"),
     Key("X", "purge", "Purge", "Remove threads, or prune their old checkpoints", "X"),
