@@ -94,6 +94,9 @@ def apply(session: Session, options: ApplyOptions) -> None:
         at = header.made_at.astimezone(session.zone)
         session.note(f"plan of `ckpt {header.action}`, made {at:%Y-%m-%d %H:%M}")
         values = _values(plan, command, terms)
+        for name, value in values.items():
+            if isinstance(value, Path):
+                session.note(f"{name.replace('_', ' ')}: {value}")
         if header.kind == "removal":
             _remove(session, plan, options, values)
             return

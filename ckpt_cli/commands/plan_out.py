@@ -31,6 +31,8 @@ TERMS = "plan_terms"
 _OF_RUN = frozenset({"dry_run", "yes", "plan_out"})
 """Options of a run, not of its plan."""
 _TARGET = "to"
+_FILES = frozenset({"values_from"})
+"""Options that name a file by a text; `-` is stdin."""
 _KEYS_OF_REMOVAL = frozenset({"sign_key"})
 
 
@@ -175,9 +177,16 @@ def saved_removal(
 
 
 def _stored_options(given: Mapping[str, Any], *, without: Iterable[str]) -> dict[str, Any]:
-    """Return options as a plan stores them; paths are absolute."""
+    """Return options as a plan stores them; paths are absolute. Raises `UsageError` for stdin."""
     left = {*_OF_RUN, *without}
-    return {name: _stored(one) for name, one in given.items() if name not in left}
+    stored = {name: _stored(one) for name, one in given.items() if name not in left}
+    for name in _FILES & stored.keys():
+        if stored[name] == "-":
+            raise UsageError(
+                "a plan cannot read stdin again", hint="write it to a file, and give that"
+            )
+        stored[name] = os.path.abspath(stored[name])
+    return stored
 
 
 def _stored(value: Any) -> Any:

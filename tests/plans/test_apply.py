@@ -7,13 +7,17 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from ckpt_backends.registry import open_store
+from ckpt_cli.core.random_numbers import seeded
 from ckpt_cli.plans.rows_digest import rows_digest
+from ckpt_cli.session import Session
 from tests.support import ckpt
 
 KYOTO, REFUND, DIGEST = "trip-to-kyoto", "refund-4711", "weekly-digest"
@@ -95,6 +99,22 @@ def test_nothing_is_written_if_the_thread_moved(sample: Path, plan: Path, words:
     assert "--plan-out" in refused.err
 
 
+@pytest.mark.parametrize("words", CASES.values(), ids=CASES)
+def test_a_plan_writes_the_rows_that_the_command_writes(
+    sample: Path, plan: Path, tmp_path: Path, words: Words
+) -> None:
+    """With the same clock and the same random numbers."""
+    other = tmp_path / "other.db"
+    shutil.copyfile(sample, other)
+    save(sample, plan, words)
+    head = json.loads(plan.read_text().splitlines()[0])
+    assert ckpt("-s", sample, "apply", plan, "--yes").code == 0
+    now = datetime.fromisoformat(head["made_at"])
+    with patch.object(Session, "now", now), seeded(head["seed"]):
+        assert ckpt("-s", other, *words, "--yes").code == 0
+    assert rows(other) == rows(sample)
+
+
 def test_two_runs_of_a_plan_write_the_same_rows(sample: Path, plan: Path, tmp_path: Path) -> None:
     """New ids follow from the plan: what is reviewed is what runs, up to each id."""
     save(sample, plan, CASES["fork set"])
@@ -160,7 +180,8 @@ def test_a_plan_of_a_removal_keeps_its_archive(sample: Path, plan: Path, tmp_pat
     before = rows(sample)
     save(sample, plan, words)
     assert not archive.exists()
-    assert ckpt("-s", sample, "apply", plan, "--yes").code == 0
+    done = ckpt("-s", sample, "apply", plan, "--yes")
+    assert (done.code, f"archive: {archive}" in done.err) == (0, True)
     assert ckpt("-s", sample, "import", archive, "--plan-out", plan).code == 0
     assert ckpt("-s", sample, "apply", plan, "--yes").code == 0
     assert rows(sample) == before
@@ -216,6 +237,33 @@ def test_a_copied_thread_is_compared_row_by_row(sample: Path, plan: Path) -> Non
     before = sample.read_bytes()
     assert ckpt("-s", sample, "apply", plan, "--yes").code == 6
     assert sample.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["erase", KYOTO], ["erase", "--value", f"{KYOTO}:messages[0].content"]],
+    ids=["thread", "value"],
+)
+def test_an_erasure_is_carried_out_once_and_not_if_the_thread_moved(
+    sample: Path, plan: Path, words: Words
+) -> None:
+    save(sample, plan, words)
+    assert ckpt("-s", sample, "rollback", KYOTO, "--steps", "1", "--yes").code == 0
+    before = rows(sample)
+    assert ckpt("-s", sample, "apply", plan, "--yes").code == 6
+    assert rows(sample) == before
+    save(sample, plan, words)
+    done = ckpt("-s", sample, "apply", plan, "--yes")
+    assert done.code == 0, done.err
+    after = rows(sample)
+    assert after != before
+    assert ckpt("-s", sample, "apply", plan, "--yes").code == 6
+    assert rows(sample) == after
+
+
+def test_a_plan_cannot_read_stdin_again(sample: Path, plan: Path) -> None:
+    answer = ckpt("-s", sample, "erase", "--values-from", "-", "--plan-out", plan)
+    assert (answer.code, "stdin" in answer.err, plan.exists()) == (2, True, False)
 
 
 def test_a_question_is_asked_and_its_answer_counts(
