@@ -61,6 +61,24 @@ def test_a_reader_keeps_old_bytes_and_is_named(
     assert still_there(remains) == ["'store.db' and 'store.db-wal'"]
 
 
+def test_samples_of_keys_are_erased_too(harness: SqliteHarness, tmp_path: Path) -> None:
+    """A SQLite with ENABLE_STAT4 keeps some keys of each index in a table."""
+    fill(harness)
+    run = harness.connection.execute
+    run("CREATE TABLE samples (tbl, idx, neq, nlt, ndlt, sample)")
+    run("INSERT INTO samples VALUES ('writes', 'i', '1', '1', '1', ?)", [CANARY.encode()])
+    harness.connection.commit()
+    run("PRAGMA writable_schema = ON")
+    run(
+        "UPDATE sqlite_master SET name = 'sqlite_stat4', tbl_name = 'sqlite_stat4',"
+        " sql = replace(sql, 'samples', 'sqlite_stat4') WHERE name = 'samples'"
+    )
+    run("PRAGMA writable_schema = RESET")
+    harness.connection.commit()
+    assert "ANALYZE" in erase(harness.url).done
+    assert CANARY.encode() not in raw(tmp_path)
+
+
 def test_three_tables_too(tmp_path: Path) -> None:
     path = tmp_path / "tables.db"
     with closing(sqlite3.connect(path)) as agent:
