@@ -36,7 +36,7 @@ def fill(path: Path, planted: dict[str, Any]) -> None:
         store.put(("users", "anna"), "profile", planted["item"])
 
 
-def run(saver: Any, planted: dict[str, Any]) -> None:
+def run(saver: Any, planted: dict[str, Any], **options: Any) -> None:
     """Run a graph that puts what is planted where agents put it, and stops at a question."""
 
     def connect(_: Leaky) -> Leaky:
@@ -67,4 +67,5 @@ def run(saver: Any, planted: dict[str, Any]) -> None:
     graph.compile(checkpointer=saver).invoke(
         {"messages": [HumanMessage(planted["input"], id="m-human")]},
         {"configurable": {"thread_id": THREAD}, "metadata": {"session": planted["metadata"]}},
+        **options,
     )

@@ -56,6 +56,7 @@ def test_every_kind_of_a_rule_is_planted_somewhere() -> None:
         ("assigned-secret", '{{"client_secret": "{}", "n": 1}}', "V1StGXR8Z5jdHi6BmyT"),
         ("assigned-secret", 'args: {{\\"api_key\\": \\"{}\\"}}', "V1StGXR8Z5jdHi6BmyT"),
         ("authorization-header", "Authorization: Bearer {}", "V1StGXR8Z5jdHi6BmyT9qL"),
+        ("authorization-header", "authorization: basic {}", "YW5uYTpUcjB1YjRkb3ImMw=="),
         ("url-password", "see redis://:{}@cache:6379/0", "p4ss-w0rd"),
         (
             "aws-secret-key",
@@ -98,6 +99,8 @@ def test_what_is_around_tells_a_secret(scanner: Scanner, kind: str, text: str, s
         "postgresql://user:password@localhost/db and https://me:${TOKEN}@example.com",
         "http://localhost:8080/@scope/name and mailto:a@example.com",
         "Use `Authorization: Bearer <token>`, or a bearer of internationalization.",
+        "Basic information-about-2024-events, and basic internationalization2",
+        "API_KEY = get_key_of_user_42()",
         '{"password": "string", "token": "abc", "secret_name": "db-credentials-secret"}',
         "eyJ" + "hbGciOi.not.json",
         "3f786850e387550fdab836ed7e6dc881de23001b",

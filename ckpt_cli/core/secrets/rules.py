@@ -50,7 +50,8 @@ def is_token(text: str) -> bool:
 
 
 def _is_assigned(text: str) -> bool:
-    return not is_placeholder(text) and not is_guessable(text)
+    """Leave out calls such as `get_key()`."""
+    return not is_placeholder(text) and not is_guessable(text) and "(" not in text
 
 
 def _is_aws_secret(text: str) -> bool:
@@ -67,6 +68,15 @@ def _is_jwt(text: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return isinstance(header, dict) and ("alg" in header or "enc" in header)
+
+
+def _is_user_and_password(text: str) -> bool:
+    """Return whether a text is `USER:PASSWORD` in Base64."""
+    try:
+        user, colon, password = a2b_base64(text, strict_mode=True).decode().partition(":")
+    except ValueError:
+        return False
+    return bool(colon) and user.isprintable() and not is_placeholder(password)
 
 
 def _is_url_password(text: str) -> bool:
@@ -229,11 +239,19 @@ RULES: tuple[SecretRule, ...] = (
     ),
     SecretRule(
         "authorization-header",
-        r"\b(?:bearer|basic)\s{1,3}([\w.~+/=-]{20,4000})",
-        ("bearer", "basic"),
-        "RFC 6750, RFC 7617",
+        r"\bbearer\s{1,3}([\w.~+/=-]{20,4000})",
+        ("bearer",),
+        "RFC 6750",
         ignore_case=True,
         accepts=is_token,
+    ),
+    SecretRule(
+        "authorization-header",
+        r"\bbasic\s{1,3}([A-Za-z0-9+/]{8,4000}={0,2})",
+        ("basic",),
+        "RFC 7617",
+        ignore_case=True,
+        accepts=_is_user_and_password,
     ),
     SecretRule(
         "assigned-secret",

@@ -26,7 +26,7 @@ from redis import exceptions
 from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.changes.rows import Cell, Restored, Row, no_table
 from ckpt_backends.codec.limits import MOST_BYTES, unread
-from ckpt_backends.errors import Refused, StoreChanged, UnknownLayout
+from ckpt_backends.errors import Refused, StoreChanged, StoreUnavailable, UnknownLayout
 from ckpt_backends.memory.dotted_namespaces import STORE, VECTORS
 from ckpt_backends.memory.protocol import (
     Item,
@@ -69,6 +69,8 @@ LAYOUT = "redis-store"
 _TYPES: Mapping[str, str] = {STORE: DOCUMENT, VECTORS: DOCUMENT, HASHED: HASH}
 _ABOUT = ("$.prefix", "$.key", "$.created_at", "$.updated_at")
 _AT_ONCE, _VALUES_AT_ONCE = 500, 20
+_NO_DOCUMENTS = "unknown type name"
+"""In the answer of a server without JSON documents."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -110,9 +112,14 @@ class _Documents:
 
     def is_there(self) -> bool:
         """Whether there is a store: at least one item, or its search index."""
-        for names in self._connection.scan(literally(text(self._store)) + b":*", DOCUMENT):
-            if any(True for _ in self.told(names)):
-                return True
+        try:
+            for names in self._connection.scan(literally(text(self._store)) + b":*", DOCUMENT):
+                if any(True for _ in self.told(names)):
+                    return True
+        except StoreUnavailable as error:
+            if _NO_DOCUMENTS in error.message:
+                return False
+            raise
         return self._store in (self._connection.find("FT._LIST") or ())
 
     def prefix_of(self, table: str) -> bytes:
