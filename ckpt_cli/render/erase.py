@@ -8,7 +8,7 @@ from typing import Any
 
 from ckpt_cli.core.erasure.places import ErasurePlace, ErasureReport
 from ckpt_cli.core.erasure.receipt import place_record
-from ckpt_cli.plans.erase import ErasurePlan
+from ckpt_cli.plans.erase import DRY_RUN, ErasurePlan
 from ckpt_cli.render.terminal.cell_width import wrap
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
@@ -63,7 +63,9 @@ def erasure_record(report: ErasureReport) -> dict[str, Any]:
 
 def erasure_lines(report: ErasureReport, width: int) -> Iterator[StyledLine]:
     """Yield the places and the mentions."""
-    if report.places:
+    if report.is_dry_run and report.places:
+        yield from _plan_lines(report, width)
+    elif report.places:
         yield from table_lines(place_rows(report), place_columns(), width)
     else:
         yield line("Nothing to erase.")
@@ -72,6 +74,19 @@ def erasure_lines(report: ErasureReport, width: int) -> Iterator[StyledLine]:
         text = f"done: {', '.join(report.statements)}"
         yield from (line((safe_text(part), "dim")) for part in wrap(text, width))
     yield from mention_lines(report, width)
+
+
+def _plan_lines(report: ErasureReport, width: int) -> Iterator[StyledLine]:
+    """Yield what would be erased, and below it what could not be read."""
+    found = [one for one in report.places if one.reason == DRY_RUN]
+    unread = [one for one in report.places if one.reason != DRY_RUN]
+    if found:
+        yield line("Would erase:")
+        columns = [one for one in place_columns() if one.key not in {"state", "reason"}]
+        yield from table_lines(map(place_record, found), columns, width)
+    if unread:
+        yield line("Cannot be read:")
+        yield from table_lines(map(place_record, unread), place_columns()[1:], width)
 
 
 def mention_lines(report: ErasureReport, width: int) -> Iterator[StyledLine]:
