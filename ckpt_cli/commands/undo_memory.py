@@ -8,10 +8,11 @@ from ckpt_backends.errors import CkptError, PartlyDone, Refused, StoreChanged
 from ckpt_backends.registry import open_memory
 from ckpt_cli.apply.undo_memory import take_back_items
 from ckpt_cli.commands.apply_plan import confirm
+from ckpt_cli.operations.record import Operation
 from ckpt_cli.operations.steps import OperationStep
 from ckpt_cli.plans.undo_memory import item_to_take_back
 from ckpt_cli.plans.undo_operation import PlannedStep, RefusedStep
-from ckpt_cli.queries.operations import UNDO, ListedOperation
+from ckpt_cli.queries.operations import REDO, UNDO, ListedOperation
 from ckpt_cli.render.operations import UNDO_PLAN_COLUMNS, undo_plan_lines, undo_plan_record
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
@@ -20,6 +21,7 @@ from ckpt_cli.session import Session
 def undo_items(
     session: Session,
     found: ListedOperation,
+    named: Operation,
     action: str,
     steps: Sequence[OperationStep],
     *,
@@ -28,6 +30,7 @@ def undo_items(
 ) -> None:
     """Show what takes back the steps and, unless it is a dry run, carry it out.
 
+    `named` is the operation that a person means: for a redo, what the undo took back.
     Raises the reason if none can be taken back, and `PartlyDone` if some cannot.
     """
     output = session.output
@@ -42,7 +45,7 @@ def undo_items(
     def show() -> None:
         output.document(
             lambda: undo_plan_record(found, action, planned, dry_run=dry_run),
-            lambda: undo_plan_lines(found, action, planned, session.now, output.width),
+            lambda: undo_plan_lines(named, action, planned, session.now, output.width),
             rows=lambda: undo_plan_record(found, action, planned, dry_run=dry_run)["threads"],
             columns=UNDO_PLAN_COLUMNS,
         )
@@ -54,9 +57,11 @@ def undo_items(
         return
     verb = "Undo" if action == UNDO else "Redo"
     if not yes:
-        confirm(f"{verb} {found.operation.action} {found.op}?")
+        confirm(f"{verb} {named.action} {named.op}?")
     failed = [one.error for one in refused]
-    with session.recorder.operation(action, undoes=found.op) as recording:
+    with session.recorder.operation(
+        action, undoes=found.op, reason=named.reason if action == REDO else None
+    ) as recording:
         for one in planned:
             if isinstance(one, RefusedStep):
                 continue

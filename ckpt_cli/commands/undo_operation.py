@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
+from contextlib import suppress
 
 from ckpt_backends import shell
 from ckpt_backends.errors import NotFound, Refused, UsageError
@@ -15,10 +16,18 @@ from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of
+from ckpt_cli.operations.record import Operation
 from ckpt_cli.operations.steps import AppliedChange, OperationStep
 from ckpt_cli.plans.undo import newest_added, plan_undo
 from ckpt_cli.plans.undo_operation import RefusedStep, planned_steps, turned_now
-from ckpt_cli.queries.operations import UNDO, ListedOperation, operations, steps_left
+from ckpt_cli.queries.operations import (
+    REDO,
+    UNDO,
+    ListedOperation,
+    operation_named,
+    operations,
+    steps_left,
+)
 from ckpt_cli.render.operations import (
     UNDO_PLAN_COLUMNS,
     undo_plan_lines,
@@ -27,6 +36,15 @@ from ckpt_cli.render.operations import (
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 from ckpt_cli.threads.thread import ThreadReader
+
+
+def named_by(found: ListedOperation, action: str) -> Operation:
+    """Return the operation that a person means: a redo is of what the undo took back."""
+    original = found.operation.undoes
+    if action == REDO and original is not None:
+        with suppress(NotFound):
+            return operation_named(OperationLog.of_user(), original, None).operation
+    return found.operation
 
 
 def check_place(session: Session, found: ListedOperation) -> None:
@@ -63,7 +81,8 @@ def undo_found(
     if session.review is not None:
         session.review.see({"operation": found.op})
     if steps and steps[0].thread_id is None:
-        undo_items(session, found, action, steps, dry_run=dry_run, yes=yes)
+        named = named_by(found, action)
+        undo_items(session, found, named, action, steps, dry_run=dry_run, yes=yes)
         return
     if len(steps) == 1 and (reader := _newest_of(session, steps[0])) is not None:
         _undo_newest(session, found, reader, steps[0], force=force, dry_run=dry_run, yes=yes)
@@ -128,11 +147,12 @@ def _undo_steps(
     refused = [one for one in planned if isinstance(one, RefusedStep)]
     if len(refused) == len(planned):
         raise _explained(session, found, refused)
+    named = named_by(found, action)
 
     def show() -> None:
         output.document(
             lambda: undo_plan_record(found, action, planned, dry_run=dry_run),
-            lambda: undo_plan_lines(found, action, planned, session.now, output.width),
+            lambda: undo_plan_lines(named, action, planned, session.now, output.width),
             rows=lambda: undo_plan_record(found, action, planned, dry_run=dry_run)["threads"],
             columns=UNDO_PLAN_COLUMNS,
         )
@@ -145,9 +165,11 @@ def _undo_steps(
     if not yes:
         verb = "Undo" if action == UNDO else "Redo"
         number = counted(len(planned) - len(refused), "thread")
-        confirm(f"{verb} {found.operation.action} {found.op} in {number}?")
+        confirm(f"{verb} {named.action} {named.op} in {number}?")
     seen = progress(planned, total=len(planned), label=f"{action}ing")
-    with session.recorder.operation(action, undoes=found.op) as recording:
+    with session.recorder.operation(
+        action, undoes=found.op, reason=named.reason if action == REDO else None
+    ) as recording:
         report = take_back(url, seen, recording, [session.store, session.rows])
         recording.finish(stopped_by(report))
     if report.not_erased:
@@ -156,9 +178,7 @@ def _undo_steps(
         show()
     if report.done:
         did = "undid" if action == UNDO else "redid"
-        session.note(
-            f"{did} {found.operation.action} {found.op} in {counted(len(report.done), 'thread')}"
-        )
+        session.note(f"{did} {named.action} {named.op} in {counted(len(report.done), 'thread')}")
     if report.signal == signal.SIGINT:
         raise Exit(130)
     report.raise_failures()

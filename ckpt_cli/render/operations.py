@@ -17,6 +17,7 @@ from ckpt_cli.operations.memory_parts import (
     ItemsRemoved,
     ItemsRestored,
 )
+from ckpt_cli.operations.record import Operation
 from ckpt_cli.operations.steps import (
     AppliedChange,
     OperationStep,
@@ -163,17 +164,16 @@ UNDO_PLAN_COLUMNS = plain_columns("thread_id", "does", "refused")
 
 
 def undo_plan_lines(
-    one: ListedOperation,
+    operation: Operation,
     action: str,
     steps: Sequence[PlannedStep | RefusedStep],
     now: datetime,
     width: int,
 ) -> Iterator[StyledLine]:
     """Yield the plan that takes back an operation as text."""
-    operation = one.operation
     age = ago(now)(iso(operation.at))
     number = counted(len(steps), "thread")
-    yield from field(action, f"{operation.action} {one.op}, {age}, {number}", width, "head")
+    yield from field(action, f"{operation.action} {operation.op}, {age}, {number}", width, "head")
     for step in islice(steps, _SHOWN):
         name = "memory" if step.step.thread_id is None else step.step.thread_id
         yield from field("thread", name, width, "head")
