@@ -69,6 +69,8 @@ class ThreadCopier:
                 batch, size = [], 0
         if batch:
             yield from self._deliver(batch)
+        # While this process waits for its next threads, others write.
+        self._refresh()
 
     def _new(self, thread_id: str, rows: Iterable[Row] | None = None) -> _Converted:
         """Convert a thread, or its first part if it is large."""
