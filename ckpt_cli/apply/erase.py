@@ -22,7 +22,7 @@ from ckpt_cli.apply.erase_files import (
 )
 from ckpt_cli.apply.recording import Recording
 from ckpt_cli.apply.writable import writable_store
-from ckpt_cli.core.erasure.places import ErasurePlace, ErasureReport, PlaceKind
+from ckpt_cli.core.erasure.places import ErasurePlace, ErasureReport, PlaceKind, PlaceState
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.steps import OperationStep
@@ -225,9 +225,8 @@ class ErasureRun:
             if one.is_reachable:
                 self.report.add([_left(where, "engine", None, None, one.reason)])
             else:
-                self.report.add(
-                    [ErasurePlace(where, "engine", None, None, "unreachable", one.reason)]
-                )
+                state: PlaceState = "kept" if one.needs_rewrite else "unreachable"
+                self.report.add([ErasurePlace(where, "engine", None, None, state, one.reason)])
 
 
 def _left(

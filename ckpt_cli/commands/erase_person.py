@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -82,6 +82,7 @@ def erase_person(session: Session, options: EraseOptions) -> None:
         has_more_mentions=plan.has_more_mentions,
         is_searched=request.finds_mentions,
     )
+    _note_missing(session, options.threads or (), plan)
     if plan.unsearched:
         values = counted(plan.unsearched, "value")
         session.note(f"{values} could not be searched for the person's name")
@@ -101,7 +102,17 @@ def erase_person(session: Session, options: EraseOptions) -> None:
     unfinished = before or UnfinishedErasure(ErasedIds(), place, options.asked)
     caught = _carry_out(session, options, plan, report, unfinished)
     _print(session, report)
-    _end(report, caught, rewrite=options.rewrite)
+    _end(report, caught)
+
+
+def _note_missing(session: Session, given: Sequence[str], plan: ErasurePlan) -> None:
+    """Name threads that were given and are not stored: an id may be misspelled."""
+    found = {one.thread_id for one in plan.threads}
+    missing = [one for one in given if one not in found]
+    if missing:
+        named = ", ".join(f"'{one}'" for one in missing[:5])
+        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        session.note(f"not in this store: thread {named}{more}")
 
 
 def _folders(options: EraseOptions, rules: EraseRules) -> tuple[Path, ...]:
@@ -212,7 +223,7 @@ def _print(session: Session, report: ErasureReport) -> None:
     )
 
 
-def _end(report: ErasureReport, caught: list[int], *, rewrite: bool) -> None:
+def _end(report: ErasureReport, caught: list[int]) -> None:
     """Raise `PartlyDone` if something is left, and exit with 130 after Ctrl-C."""
     if report.stopped and caught and caught[0] == signal.SIGINT:
         raise Exit(130)
@@ -221,11 +232,10 @@ def _end(report: ErasureReport, caught: list[int], *, rewrite: bool) -> None:
     left = [one for one in report.places if one.is_left]
     if not left:
         return
-    hint = "run the same command again"
-    if not rewrite and any(one.kind == "engine" for one in left):
-        hint += "; add --rewrite to erase free space, too, which locks tables"
     first = left[0]
-    raise PartlyDone(f"not erased completely: {first.store}: {first.reason}", hint=hint)
+    raise PartlyDone(
+        f"not erased completely: {first.store}: {first.reason}", hint="run the same command again"
+    )
 
 
 def _memories(session: Session, chosen: str | None) -> Iterator[MemoryPlace]:

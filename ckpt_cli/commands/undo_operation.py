@@ -72,7 +72,10 @@ def undo_found(
     back, `StoreChanged` if all threads were used since, and `PartlyDone` if some were.
     """
     if not found.is_undoable:
-        raise Refused(f"cannot {action} operation {found.op}: {found.why_not}")
+        raise Refused(
+            f"cannot {action} operation {found.op}: {found.why_not}",
+            hint="`ckpt ops list` names earlier operations; give the id of one",
+        )
     if not dry_run:
         refuse_copy(session.names.store_url)
     steps = steps_left(OperationLog.of_user(), found.op)

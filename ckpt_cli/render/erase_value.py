@@ -107,7 +107,7 @@ def _remains_record(remains: Remains) -> dict[str, Any]:
         "places": [
             {
                 "place": one.place,
-                "state": "kept" if one.is_reachable else "unreachable",
+                "state": "kept" if one.is_reachable or one.needs_rewrite else "unreachable",
                 "reason": one.reason,
             }
             for one in remains.places

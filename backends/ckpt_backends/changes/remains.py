@@ -17,7 +17,9 @@ class Remaining:
     """Without an id of a thread or a user: `write-ahead log of the server`."""
     reason: str
     is_reachable: bool = False
-    """Whether a later run, or one with `rewrite`, can erase it; False if a right is missing."""
+    """Whether a later run can erase it; False if a right is missing."""
+    needs_rewrite: bool = False
+    """Whether it is free space that only `rewrite` erases, which was not asked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,9 @@ _UNKNOWN = UNSUPPORTED | DENIED | {1109, 1146}
 _QUOTED = re.compile("'[^']*'")
 _FREE_SPACE = Remaining(
     "free space in tables and indexes",
-    "InnoDB frees the space of removed rows later, and overwrites it when it reuses it",
-    is_reachable=True,
+    "InnoDB frees the space of removed rows later, and overwrites it when it reuses it;"
+    " OPTIMIZE TABLE, or --rewrite, erases it",
+    needs_rewrite=True,
 )
 _INNODB_LOGS = Remaining(
     "undo, redo and doublewrite files",

@@ -34,8 +34,9 @@ _READERS_OF_THE_LOG = (
 _LOCK_SECONDS = 5
 _FREE_SPACE = Remaining(
     "free space in tables and indexes",
-    "VACUUM does not overwrite the space of removed rows; the server does when it reuses it",
-    is_reachable=True,
+    "VACUUM does not overwrite the space of removed rows; the server does when it reuses it;"
+    " VACUUM FULL, or --rewrite, erases it",
+    needs_rewrite=True,
 )
 _OLDER = "older transactions may still see {number} removed rows; they are erased after these end"
 _UNTOLD = "the server does not say whether older transactions still see removed rows"

@@ -63,7 +63,10 @@ class ErasureReport:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that was found is erased. What can never be reached does not count."""
+        """Whether all that was found is erased, so that nothing of it can be read in any place.
+
+        Free space that an engine reuses later, and what can never be reached, do not count.
+        """
         return not (self.is_dry_run or self.stopped or any(one.is_left for one in self.places))
 
     def add(self, places: Iterable[ErasurePlace]) -> None:

@@ -52,7 +52,7 @@ def erase_remains(
             places.append(Remaining(f"collection {name}", why, is_reachable=why not in _NEVER))
         else:
             done.append(statement)
-    places.append(Remaining(_FREE_SPACE, _NOT_OVERWRITTEN, is_reachable=not rewrite))
+    places.append(Remaining(_FREE_SPACE, _NOT_OVERWRITTEN, needs_rewrite=not rewrite))
     places += _elsewhere(hello)
     return Remains(tuple(done), (*places, FREED_BLOCKS, BACKUPS))
 
