@@ -6,7 +6,7 @@ as digests until the erasure is complete; see `unfinished_erasures`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -20,17 +20,15 @@ from ckpt_cli.apply.erase_files import (
     erase_plain_files,
     erase_state,
 )
+from ckpt_cli.apply.purge import removal_batches
 from ckpt_cli.apply.recording import Recording
 from ckpt_cli.apply.writable import writable_store
 from ckpt_cli.core.erasure.places import ErasurePlace, ErasureReport, PlaceKind, PlaceState
-from ckpt_cli.core.retention.purge_plan import PlannedRemoval
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.steps import OperationStep
 from ckpt_cli.plans.erase import ErasurePlan, MemoryErasure
 from ckpt_cli.plans.erase_state import StateNaming
 
-_THREADS_AT_ONCE = 100
-_ROWS_AT_ONCE = 5000
 _ITEMS_AT_ONCE = 500
 _NOTHING_KNOWN = OperationStep(None, None, None)
 """The record of an erasure says nothing about what was erased."""
@@ -191,7 +189,7 @@ class ErasureRun:
     def _remove(self, writable: WritableStore) -> None:
         done = size = 0
         refused = ""
-        for batch in _batches(self.plan.threads):
+        for batch in removal_batches(self.plan.threads):
             if why := self.why_stop():
                 self.report.stopped = refused = why
                 break
@@ -233,16 +231,3 @@ def _left(
     store: str, kind: PlaceKind, items: int | None, size: int | None, reason: str
 ) -> ErasurePlace:
     return ErasurePlace(store, kind, items, size, "kept", reason, is_left=True)
-
-
-def _batches(threads: Sequence[PlannedRemoval]) -> Iterator[list[PlannedRemoval]]:
-    batch: list[PlannedRemoval] = []
-    rows = 0
-    for one in threads:
-        batch.append(one)
-        rows += one.checkpoints + one.writes
-        if len(batch) >= _THREADS_AT_ONCE or rows >= _ROWS_AT_ONCE:
-            yield batch
-            batch, rows = [], 0
-    if batch:
-        yield batch

@@ -23,6 +23,8 @@ from ckpt_cli.core.retention.purge_plan import PlannedRemoval, PurgeReport
 from ckpt_cli.operations.steps import OperationStep, RowsRemoved, RowsRestored
 from ckpt_cli.queries.language import language_of
 
+THREADS_AT_ONCE = 100
+"""Maximum number of threads in one transaction, unless another one is asked for."""
 _ROWS_AT_ONCE = 5000
 """A batch ends early after this number of rows."""
 
@@ -31,7 +33,7 @@ _ROWS_AT_ONCE = 5000
 class Pace:
     """How fast a purge runs."""
 
-    batch: int = 100
+    batch: int = THREADS_AT_ONCE
     """Maximum number of threads in one transaction."""
     sleep: float = 0.0
     """Seconds to wait between transactions."""
@@ -130,7 +132,7 @@ def _remove_all(
     its error is raised; if a later batch fails, the purge stops there.
     """
     report = PurgeReport()
-    for number, batch in enumerate(_batches(threads, pace.batch)):
+    for number, batch in enumerate(removal_batches(threads, pace.batch)):
         if not report.stopped:
             report.stopped = why_stop() or pace.why_stop()
         if report.stopped:
@@ -170,7 +172,10 @@ def _run_batch(
     recording.not_done(one.thread_id for one in batch if one.thread_id in report.skipped)
 
 
-def _batches(threads: Iterable[PlannedRemoval], most: int) -> Iterator[list[PlannedRemoval]]:
+def removal_batches(
+    threads: Iterable[PlannedRemoval], most: int = THREADS_AT_ONCE
+) -> Iterator[list[PlannedRemoval]]:
+    """Yield the threads of each transaction; a batch ends early if it has many rows."""
     batch: list[PlannedRemoval] = []
     rows = 0
     for one in threads:
