@@ -47,5 +47,5 @@ def erase(url: str, *, rewrite: bool = False) -> Remains:
 
 
 def still_there(remains: Remains) -> list[str]:
-    """Return the places that a later run could erase."""
-    return [one.place for one in remains.places if one.is_reachable]
+    """Return the places that a later run, or one with `rewrite`, could erase."""
+    return [one.place for one in remains.places if one.is_reachable or one.needs_rewrite]

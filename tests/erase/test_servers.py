@@ -204,6 +204,18 @@ def test_redis_writes_its_files_anew(redis: RedisHarness) -> None:
     assert still_there(remains) == []
 
 
+def test_redis_waits_for_a_snapshot_that_is_being_written(redis: RedisHarness) -> None:
+    """The garbage collector cannot start meanwhile, and does not say so."""
+    fill(redis)
+    redis.client.config_set("rdb-key-save-delay", 5000)
+    try:
+        redis.client.bgsave()
+        erase(redis.url)
+    finally:
+        redis.client.config_set("rdb-key-save-delay", 0)
+    assert CANARY not in repr(terms_of(redis))
+
+
 def test_redis_names_what_the_server_refuses(redis: RedisHarness) -> None:
     fill(redis)
     refused = ["-bgrewriteaof", "-bgsave", "-config", "-ft.debug"]
