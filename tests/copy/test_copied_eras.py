@@ -91,7 +91,9 @@ def read(harness: Harness, thread_id: str) -> Any:
 
 
 @pytest.mark.engines
-@pytest.mark.parametrize("target", ["postgres", "langgraph-dev"])
+@pytest.mark.parametrize(
+    "target", ["postgres", pytest.param("langgraph-dev", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("era", ON_SQLITE)
 def test_a_file_of_an_older_era_is_copied(
     era: str, target: str, places: Places, tmp_path: Any
