@@ -18,6 +18,7 @@ from ckpt_backends.errors import (
     PartlyDone,
     Refused,
     StoreChanged,
+    StoreUnavailable,
     Unsupported,
     UsageError,
 )
@@ -78,6 +79,13 @@ def erase_values(
     side = _side(session)
     recorded = RecordedPlaces()
     asked = _asked(session, targets, values_from, ns, recorded)
+    left = _left_out(recorded)
+    if not asked:
+        _print(session, (), None, dry_run=False)
+        session.note("no record names a value of a thread: nothing to erase")
+        if left is not None:
+            raise left
+        return
     plans = [plan_erasure(side, one) for one in asked]
     _check_found(plans)
     if session.review is not None:
@@ -85,6 +93,8 @@ def erase_values(
             session.review.see(_fact(session.review.header.seed, one, plan))
     if dry_run:
         _print(session, plans, None, dry_run=True)
+        if left is not None:
+            session.note(left.message)
         session.note("dry run: nothing was written")
         return
     if not yes:
@@ -99,12 +109,8 @@ def erase_values(
             f"{counted(len(problems), 'thread')} not finished: {problems[0].message}",
             hint="stop the agents, then run the command again to erase the rest",
         )
-    if skipped := recorded.skipped_memory + recorded.skipped_unnamed:
-        raise PartlyDone(
-            f"{counted(skipped, 'record')} left: {recorded.skipped_memory} of long-term memory,"
-            f" {recorded.skipped_unnamed} without a place",
-            hint="delete such items with `ckpt memory delete`, such threads with `ckpt erase`",
-        )
+    if left is not None:
+        raise left
 
 
 def _fact(seed: str, asked: ToErase, plan: EraseValuePlan) -> dict[str, Any]:
@@ -159,6 +165,18 @@ def _asked(
     return list(found.values())
 
 
+def _left_out(recorded: RecordedPlaces) -> PartlyDone | None:
+    """Return the error for records that name no value of a thread; None if there are none."""
+    skipped = recorded.skipped_memory + recorded.skipped_unnamed
+    if not skipped:
+        return None
+    return PartlyDone(
+        f"{counted(skipped, 'record')} left: {recorded.skipped_memory} of long-term memory,"
+        f" {recorded.skipped_unnamed} without a place",
+        hint="delete such items with `ckpt memory delete`, such threads with `ckpt erase`",
+    )
+
+
 def _last_name(one: Selected) -> str | None:
     last = one.path[-1] if one.path else None
     return last if isinstance(last, str) else None
@@ -166,12 +184,22 @@ def _last_name(one: Selected) -> str | None:
 
 def _lines(place: str) -> Iterator[str]:
     """Yield the lines of a file or of stdin. Raises `UsageError`."""
-    data = (
-        sys.stdin.buffer.read(_LONGEST + 1) if place == "-" else read_regular(Path(place), _LONGEST)
-    )
+    try:
+        data = _read_stdin() if place == "-" else read_regular(Path(place), _LONGEST)
+    except StoreUnavailable as error:
+        raise UsageError(error.message, hint=error.hint) from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(f"cannot read '{place}': {reason}") from error
+    # Other line ends may stand in an id.
+    yield from data.decode("utf-8", "replace").split("\n")
+
+
+def _read_stdin() -> bytes:
+    data = sys.stdin.buffer.read(_LONGEST + 1)
     if len(data) > _LONGEST:
         raise UsageError(f"cannot read stdin: it is longer than {_LONGEST} bytes")
-    yield from data.decode("utf-8", "replace").splitlines()
+    return data
 
 
 def _check_found(plans: Sequence[EraseValuePlan]) -> None:
