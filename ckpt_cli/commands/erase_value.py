@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -38,7 +38,7 @@ from ckpt_cli.plans.erase_value import (
     plan_erasure,
 )
 from ckpt_cli.plans.facts import key_fact
-from ckpt_cli.plans.value_targets import RecordedPlaces, named_place
+from ckpt_cli.plans.value_targets import RecordedPlaces, ValuePlace, named_place
 from ckpt_cli.render.erase_value import (
     erased_columns,
     erased_lines,
@@ -146,23 +146,33 @@ def _asked(
         )
     )
     if values_from is not None:
-        from ckpt_cli.core.secrets.scanner import Scanner  # loads the rules
+        from ckpt_cli.api.secrets import without_secrets  # loads the rules
 
-        scanner = Scanner()
-        places = sorted(recorded.read(store, _lines(values_from)), key=lambda one: one.source)
-        for _, of_source in groupby(places, lambda one: one.source):
-            root = None
-            for place in of_source:
-                thread_id = place.reader.thread_id
-                asked = found.setdefault(thread_id, ToErase(thread_id))
-                if root is None:
-                    root = place.root()
-                    asked.names |= place.names()
-                for one in place.read(root):
-                    for part in scanner.parts(one.value, key=_last_name(one)):
-                        asked.add_text(part.text, format_path(place.path))
+        try:
+            _add_recorded(found, recorded.read(store, _lines(values_from)))
+        except NotFound as error:
+            raise without_secrets(error) from None  # it lists ids and keys that are there
     session.rows.refresh()
     return list(found.values())
+
+
+def _add_recorded(found: dict[str, ToErase], places: Iterable[ValuePlace]) -> None:
+    """Add the secret parts of what is at some places. Raises `NotFound` and `Refused`."""
+    from ckpt_cli.core.secrets.scanner import Scanner  # loads the rules
+
+    scanner = Scanner()
+    ordered = sorted(places, key=lambda one: one.source)
+    for _, of_source in groupby(ordered, lambda one: one.source):
+        root = None
+        for place in of_source:
+            thread_id = place.reader.thread_id
+            asked = found.setdefault(thread_id, ToErase(thread_id))
+            if root is None:
+                root = place.root()
+                asked.names |= place.names()
+            for one in place.read(root):
+                for part in scanner.parts(one.value, key=_last_name(one)):
+                    asked.add_text(part.text, format_path(place.path))
 
 
 def _left_out(recorded: RecordedPlaces) -> PartlyDone | None:

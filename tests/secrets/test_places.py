@@ -109,6 +109,17 @@ def test_names_that_are_secrets_are_masked(path: Path) -> None:
     hides(answer.out, answer.err)
 
 
+def test_records_of_an_older_state_quote_no_secret(path: Path, tmp_path: Path) -> None:
+    put(path, "t", {"a": {TOKENS[1]: "x"}, "b": {"c": TOKENS[0]}})
+    (record,) = (one for one in search(path) if one["channel"] == "b")
+    records = tmp_path / "found.ndjson"
+    for changed in ({"path": "a.gone"}, {"thread_id": "s"}):
+        records.write_text(json.dumps({**record, **changed}))
+        answer = ckpt("-s", path, "erase", "--values-from", records, "--debug")
+        assert answer.code == 3
+        hides(answer.out, answer.err)
+
+
 def test_a_channel_named_as_a_prefix_is_quoted(path: Path) -> None:
     put(path, "t", {"write:x": [TOKENS[0]], "metadata:y": TOKENS[0]})
     values = {one["value"].partition(":")[2] for one in search(path)}
