@@ -139,6 +139,16 @@ def test_bytes_that_cannot_be_decoded_are_searched(path: Path) -> None:
     assert (one["place"], one["channel"], one["kind"]) == ("value", None, KIND)
 
 
+def test_the_length_of_a_text_hides_no_secret_in_damaged_bytes(path: Path) -> None:
+    put(path, "t", {"a": 1})
+    groq = credentials()["groq-key"]
+    stored = packb([groq])
+    assert b"8" + groq[:4].encode() in stored
+    change(path, "UPDATE checkpoints SET checkpoint = ?", b"\xc1" + stored)
+    (one,) = search(path, code=7)
+    assert one["kind"] == "groq-key"
+
+
 def test_a_value_that_is_cut_off_is_searched_to_its_end(path: Path) -> None:
     put(path, "t", {"a": [*range(100), *[0] * 500_000, TOKENS[0]], "b": TOKENS[1]})
     paths = {one["path"] for one in search(path, code=7)}
