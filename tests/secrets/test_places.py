@@ -226,6 +226,7 @@ def test_a_profile_leaves_out_what_it_ignores(path: Path, tmp_path: Path) -> Non
     assert kept("*@test-*") == everything[1:]
     assert kept("a:github-token@test-*", "*-key") == everything[1:]
     assert kept("*") == []
+    assert "3 left out" in ckpt("--config", str(config), "-s", "x", "secrets").err
     for wrong in ("github-tokens", "a[:jwt", ""):
         ((_, error),) = kept(wrong)
         assert "profile 'x'" in error
