@@ -33,6 +33,8 @@ class SecretSearch(Iterator[Answer[SecretFinding]]):
     def __init__(self, reports: Iterator[SecretReport]) -> None:
         self.kinds = Counter[str]()
         """How often each kind was found so far."""
+        self.ignored = 0
+        """Number of findings so far that the profile or the caller leaves out."""
         self.threads = 0
         """Number of threads that were searched so far."""
         self.unread = Counter[str]()
@@ -55,6 +57,7 @@ class SecretSearch(Iterator[Answer[SecretFinding]]):
     def _of(self, reports: Iterator[SecretReport]) -> Iterator[Answer[SecretFinding]]:
         for report in reports:
             self.threads += bool(report.name)
+            self.ignored += report.ignored
             self.unread += report.unread
             self.stopped += report.stopped
             if report.unchecked:

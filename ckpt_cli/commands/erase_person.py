@@ -24,6 +24,7 @@ from ckpt_cli.core.erasure.receipt import ErasureReceipt
 from ckpt_cli.core.erasure.subject import check_field, check_memory_pattern, parse_subject
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
+from ckpt_cli.operations.audit import AuditFile
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of, store_text
 from ckpt_cli.plans.erase import ErasurePlan
@@ -154,7 +155,10 @@ def _carry_out(
     report: ErasureReport,
     unfinished: UnfinishedErasure,
 ) -> list[int]:
-    """Erase everything that was planned, and write the receipt. Returns the signals meanwhile."""
+    """Erase everything that was planned, and write the receipt. Returns the signals meanwhile.
+
+    Raises `Refused` if the audit file cannot be written.
+    """
     if plan.is_empty:
         session.note("nothing to erase")
     ids = unfinished.ids
@@ -164,8 +168,11 @@ def _carry_out(
     ids.add_sessions(one.key for one in plan.sessions)
     caught: list[int] = []
     if not plan.is_empty:
-        unfinished.write(session.note)
         recorder = replace(session.recorder, command=_command(session))
+        if recorder.audit is not None:
+            # Later, it would be one more place that is left, after others were erased.
+            AuditFile(recorder.audit).check()
+        unfinished.write(session.note)
         with (
             collected_signals() as caught,
             recorder.operation("erase", cannot_undo=_CANNOT_UNDO) as recording,

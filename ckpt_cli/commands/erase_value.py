@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -18,6 +18,7 @@ from ckpt_backends.errors import (
     PartlyDone,
     Refused,
     StoreChanged,
+    StoreUnavailable,
     Unsupported,
     UsageError,
 )
@@ -37,7 +38,7 @@ from ckpt_cli.plans.erase_value import (
     plan_erasure,
 )
 from ckpt_cli.plans.facts import key_fact
-from ckpt_cli.plans.value_targets import RecordedPlaces, named_place
+from ckpt_cli.plans.value_targets import RecordedPlaces, ValuePlace, named_place
 from ckpt_cli.render.erase_value import (
     erased_columns,
     erased_lines,
@@ -78,6 +79,13 @@ def erase_values(
     side = _side(session)
     recorded = RecordedPlaces()
     asked = _asked(session, targets, values_from, ns, recorded)
+    left = _left_out(recorded)
+    if not asked:
+        _print(session, (), None, dry_run=False)
+        session.note("no record names a value of a thread: nothing to erase")
+        if left is not None:
+            raise left
+        return
     plans = [plan_erasure(side, one) for one in asked]
     _check_found(plans)
     if session.review is not None:
@@ -85,6 +93,8 @@ def erase_values(
             session.review.see(_fact(session.review.header.seed, one, plan))
     if dry_run:
         _print(session, plans, None, dry_run=True)
+        if left is not None:
+            session.note(left.message)
         session.note("dry run: nothing was written")
         return
     if not yes:
@@ -99,12 +109,8 @@ def erase_values(
             f"{counted(len(problems), 'thread')} not finished: {problems[0].message}",
             hint="stop the agents, then run the command again to erase the rest",
         )
-    if skipped := recorded.skipped_memory + recorded.skipped_unnamed:
-        raise PartlyDone(
-            f"{counted(skipped, 'record')} left: {recorded.skipped_memory} of long-term memory,"
-            f" {recorded.skipped_unnamed} without a place",
-            hint="delete such items with `ckpt memory delete`, such threads with `ckpt erase`",
-        )
+    if left is not None:
+        raise left
 
 
 def _fact(seed: str, asked: ToErase, plan: EraseValuePlan) -> dict[str, Any]:
@@ -140,23 +146,45 @@ def _asked(
         )
     )
     if values_from is not None:
-        from ckpt_cli.core.secrets.scanner import Scanner  # loads the rules
+        from ckpt_cli.api.secrets import without_secrets  # loads the rules
 
-        scanner = Scanner()
-        places = sorted(recorded.read(store, _lines(values_from)), key=lambda one: one.source)
-        for _, of_source in groupby(places, lambda one: one.source):
-            root = None
-            for place in of_source:
-                thread_id = place.reader.thread_id
-                asked = found.setdefault(thread_id, ToErase(thread_id))
-                if root is None:
-                    root = place.root()
-                    asked.names |= place.names()
-                for one in place.read(root):
-                    for part in scanner.parts(one.value, key=_last_name(one)):
-                        asked.add_text(part.text, format_path(place.path))
+        try:
+            _add_recorded(found, recorded.read(store, _lines(values_from)))
+        except NotFound as error:
+            raise without_secrets(error) from None  # it lists ids and keys that are there
     session.rows.refresh()
     return list(found.values())
+
+
+def _add_recorded(found: dict[str, ToErase], places: Iterable[ValuePlace]) -> None:
+    """Add the secret parts of what is at some places. Raises `NotFound` and `Refused`."""
+    from ckpt_cli.core.secrets.scanner import Scanner  # loads the rules
+
+    scanner = Scanner()
+    ordered = sorted(places, key=lambda one: one.source)
+    for _, of_source in groupby(ordered, lambda one: one.source):
+        root = None
+        for place in of_source:
+            thread_id = place.reader.thread_id
+            asked = found.setdefault(thread_id, ToErase(thread_id))
+            if root is None:
+                root = place.root()
+                asked.names |= place.names()
+            for one in place.read(root):
+                for part in scanner.parts(one.value, key=_last_name(one)):
+                    asked.add_text(part.text, format_path(place.path))
+
+
+def _left_out(recorded: RecordedPlaces) -> PartlyDone | None:
+    """Return the error for records that name no value of a thread; None if there are none."""
+    skipped = recorded.skipped_memory + recorded.skipped_unnamed
+    if not skipped:
+        return None
+    return PartlyDone(
+        f"{counted(skipped, 'record')} left: {recorded.skipped_memory} of long-term memory,"
+        f" {recorded.skipped_unnamed} without a place",
+        hint="delete such items with `ckpt memory delete`, such threads with `ckpt erase`",
+    )
 
 
 def _last_name(one: Selected) -> str | None:
@@ -166,12 +194,22 @@ def _last_name(one: Selected) -> str | None:
 
 def _lines(place: str) -> Iterator[str]:
     """Yield the lines of a file or of stdin. Raises `UsageError`."""
-    data = (
-        sys.stdin.buffer.read(_LONGEST + 1) if place == "-" else read_regular(Path(place), _LONGEST)
-    )
+    try:
+        data = _read_stdin() if place == "-" else read_regular(Path(place), _LONGEST)
+    except StoreUnavailable as error:
+        raise UsageError(error.message, hint=error.hint) from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(f"cannot read '{place}': {reason}") from error
+    # Other line ends may stand in an id.
+    yield from data.decode("utf-8", "replace").split("\n")
+
+
+def _read_stdin() -> bytes:
+    data = sys.stdin.buffer.read(_LONGEST + 1)
     if len(data) > _LONGEST:
         raise UsageError(f"cannot read stdin: it is longer than {_LONGEST} bytes")
-    yield from data.decode("utf-8", "replace").splitlines()
+    return data
 
 
 def _check_found(plans: Sequence[EraseValuePlan]) -> None:

@@ -36,7 +36,7 @@ def verify(
             f"cannot verify '{path}' in '{url}': it is of the store '{receipt.store}'",
             hint=f"use `-s {shell.word(receipt.store)}`",
         )
-    named = dict.fromkeys([*map(Path, receipt.folders), *folders])
+    named = dict.fromkeys([*map(Path, receipt.named_folders), *(one.absolute() for one in folders)])
     places = list(verified_places(receipt, url, lambda: session.store, memories, named))
     record = verification_record(str(path), places)
     session.output.document(

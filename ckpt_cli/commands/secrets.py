@@ -74,7 +74,7 @@ def secrets(session: Session, options: SecretsOptions) -> None:
     output = session.output
 
     def summary() -> str:
-        return found_text(found.kinds, found.threads)
+        return found_text(found.kinds, found.threads, found.ignored)
 
     if output.table:
         output.records((secret_row(one.found) for one in found), secret_columns(), rest=summary)

@@ -164,6 +164,8 @@ class RecordedPlaces:
                 self.skipped_unnamed += 1
             else:
                 thread_id = record["thread_id"]
+                if not isinstance(thread_id, str):
+                    raise UsageError(f"line {number} names no thread")
                 if reader is None or reader.thread_id != thread_id:
                     reader = ThreadReader(store, thread_id)
                 yield _recorded(reader, record, number)
@@ -174,7 +176,7 @@ def _record(text: str, number: int) -> dict[str, Any]:
         record = json.loads(text)
         if isinstance(record, dict) and {"thread_id", "place", "path"} <= record.keys():
             return record
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     raise UsageError(
         f"line {number} is not a record of `ckpt secrets`",
@@ -183,11 +185,13 @@ def _record(text: str, number: int) -> dict[str, Any]:
 
 
 def _recorded(reader: ThreadReader, record: dict[str, Any], number: int) -> ValuePlace:
-    ns, checkpoint_id, kind = record["checkpoint_ns"], record["checkpoint_id"], record["place"]
+    ns, checkpoint_id = record.get("checkpoint_ns"), record.get("checkpoint_id")
     if not (isinstance(ns, str) and isinstance(checkpoint_id, str)):
         raise UsageError(f"line {number} names no checkpoint")
+    kind, text = record["place"], record["path"]
     if kind not in ("value", "write", "metadata"):
         raise UsageError(f"line {number} has the unknown place '{kind}'")
     task_id, idx = record.get("task_id") or "", record.get("idx") or 0
-    path = parse_path(record["path"])
-    return ValuePlace(reader, ns, checkpoint_id, kind, path, str(task_id), int(idx))
+    if not (isinstance(text, str) and isinstance(task_id, str) and isinstance(idx, int)):
+        raise UsageError(f"line {number} names no value")
+    return ValuePlace(reader, ns, checkpoint_id, kind, parse_path(text), task_id, idx)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -25,7 +25,7 @@ def verified_places(
     url: StoreUrl,
     opened: Callable[[], Store],
     memories: Iterable[StoreUrl],
-    folders: Iterable[Path],
+    folders: Collection[Path],
 ) -> Iterator[ErasurePlace]:
     """Yield each place with the number of things that are back; `kept` if there are any."""
     yield _checked(str(url), "threads", lambda: _threads(receipt, opened()))
@@ -38,6 +38,9 @@ def verified_places(
     if left:
         why = "another memory was erased, too; name it with --memory"
         yield ErasurePlace("memory", "memory", None, None, "unreachable", why)
+    for hidden in receipt.unnamed_folders(map(str, folders)):
+        why = "the receipt does not tell its name; name it with --archives"
+        yield ErasurePlace(hidden, "archives", None, None, "unreachable", why)
     for folder in folders:
         yield _checked(str(folder), "archives", partial(_archives, receipt, url, folder))
     yield _checked("ckpt", "operations", lambda: _operations(receipt))

@@ -37,6 +37,8 @@ class SecretReport:
     name: str
     """The id of the thread, without credentials in it; `''` for the memory."""
     findings: list[SecretFinding] = field(default_factory=list)
+    ignored: int = 0
+    """Number of findings that are left out as the profile or the caller asks."""
     unread: Counter[str] = field(default_factory=Counter)
     """The number of values that could not be read, or only in part, by reason."""
     unchecked: str = ""
@@ -65,7 +67,7 @@ def search_memory(
     with _reporting(report, scanner):
         for item in memory.items(values=True):
             found += _in_item(item, scanner, report)
-    report.findings = _wanted(found, ignored, redacted=redacted)
+    _report(report, found, ignored, redacted=redacted)
     return report
 
 
@@ -83,7 +85,7 @@ def _searching(ignored: Sequence[IgnoredSecrets], store: Store) -> Callable[[str
             with _reporting(report, scanner):
                 refs = short_refs([one.key.checkpoint_id for one in store.checkpoints(thread_id)])
                 found = [replace(one, ref=refs.get(one.checkpoint_id or "")) for one in found]
-        report.findings = _wanted(found, ignored, redacted=redacted)
+        _report(report, found, ignored, redacted=redacted)
         return report
 
     return search
@@ -128,12 +130,17 @@ def _reporting(report: SecretReport, scanner: Scanner) -> Iterator[None]:
     report.stopped += scanner.stopped - before
 
 
-def _wanted(
-    found: Iterable[SecretFinding], ignored: Sequence[IgnoredSecrets], *, redacted: bool
-) -> list[SecretFinding]:
-    """Return the findings that are not ignored; with `redacted`, without the keys of paths."""
+def _report(
+    report: SecretReport,
+    found: Sequence[SecretFinding],
+    ignored: Sequence[IgnoredSecrets],
+    *,
+    redacted: bool,
+) -> None:
+    """Report the findings that are not ignored; with `redacted`, without the keys of paths."""
     wanted = [one for one in found if not any(entry.fits(one) for entry in ignored)]
-    return [_redacted(one) for one in wanted] if redacted else wanted
+    report.ignored = len(found) - len(wanted)
+    report.findings = [_redacted(one) for one in wanted] if redacted else wanted
 
 
 def _redacted(found: SecretFinding) -> SecretFinding:

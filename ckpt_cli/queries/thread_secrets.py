@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,8 @@ from ckpt_cli.core.secrets.scanner import Scanner, SecretPart
 from ckpt_cli.core.secrets.unread import CANNOT_DECODE, why_unread
 from ckpt_cli.core.state import read_body
 
+_LENGTHS = re.compile(rb"[\xd9\x8c].|\xda..|[\xaa\xb5\xba]", re.DOTALL)
+"""What msgpack and pickle write before a text. As characters, these bytes may be letters."""
 _SENDS = "__pregel_tasks"
 """The channel of the Sends that old bodies hold themselves."""
 
@@ -139,8 +142,9 @@ def searched_parts(
     why = why_unread(value)
     unread[why] += bool(why)
     if why == CANNOT_DECODE and stored is not None:
-        known = {one.text for one in parts}
-        parts += (
-            replace(one, path=()) for one in scanner.parts(stored.data) if one.text not in known
-        )
+        apart = _LENGTHS.sub(lambda found: bytes(len(found[0])), stored.data)
+        for data in (stored.data, apart):
+            known = {one.text for one in parts}
+            found = (one for one in scanner.parts(data) if one.text not in known)
+            parts += [replace(one, path=()) for one in found]
     return parts

@@ -100,13 +100,14 @@ def kind_columns() -> list[Column]:
     ]
 
 
-def found_text(kinds: Counter[str], threads: int) -> str:
+def found_text(kinds: Counter[str], threads: int, ignored: int) -> str:
     """Return one line about all that was found."""
     searched = f"searched {counted(threads, 'thread')}"
+    left_out = f"; {ignored} left out by the profile" if ignored else ""
     if not kinds:
-        return f"{searched}: no secrets"
+        return f"{searched}: no secrets{left_out}"
     listed = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
-    return f"{searched}: {counted(kinds.total(), 'secret')} ({listed})"
+    return f"{searched}: {counted(kinds.total(), 'secret')} ({listed}){left_out}"
 
 
 def secrets_progress_text(kinds: Counter[str]) -> str:

@@ -375,6 +375,14 @@ def test_the_audit_file_stays_and_is_named(home: Home) -> None:
     assert ckpt("ops", "verify", audit).code == 0
 
 
+def test_nothing_is_erased_that_cannot_be_audited(home: Home) -> None:
+    use(home)
+    before = (home.store.read_bytes(), unpacked(home.backups), unpacked(home.state))
+    refused = home.erase(*SUBJECT, "--audit", home.folder / "nowhere" / "audit.ndjson")
+    assert (refused.code, "cannot write the audit file" in refused.err) == (5, True)
+    assert (home.store.read_bytes(), unpacked(home.backups), unpacked(home.state)) == before
+
+
 def test_nothing_is_erased_from_a_store_that_cannot_be_written(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:

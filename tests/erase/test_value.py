@@ -161,6 +161,64 @@ def test_what_secrets_finds_is_erased(tmp_path: Path) -> None:
         assert values["messages"][0].content == "my password is [erased]"
 
 
+RECORD = {"thread_id": THREAD, "checkpoint_ns": "", "checkpoint_id": "x", "place": "value"}
+
+
+OTHER_FORMS = {
+    **{
+        next(reversed(wrong)): json.dumps({**RECORD, "path": "card", "value": "x", **wrong})
+        for wrong in (
+            {"thread_id": ["x"]},
+            {"path": 5},
+            {"checkpoint_ns": None},
+            {"place": "write", "idx": 1e400},
+            {"idx": "x", "place": ["x"]},
+        )
+    },
+    "deep": "[" * 100_000,
+    "long number": "5" * 10_000,
+    "no json": "\ufffd",
+    "empty": "{}",
+}
+"""Lines that are no records of `ckpt secrets`."""
+
+
+@pytest.mark.parametrize("line", OTHER_FORMS.values(), ids=OTHER_FORMS)
+def test_lines_of_another_form_are_refused(
+    harness: SqliteHarness, tmp_path: Path, line: str
+) -> None:
+    records = tmp_path / "found.ndjson"
+    records.write_text(f"\n{line}\n")
+    done = ckpt("-s", harness.url, "erase", "--values-from", records, "--yes")
+    assert done.code == 2
+    assert "line 2" in done.err
+
+
+def test_records_are_told_apart_by_newlines_only(harness: SqliteHarness, tmp_path: Path) -> None:
+    """Tools such as jq write U+2028 and U+0085 as they are."""
+    records = tmp_path / "found.ndjson"
+    record = {**RECORD, "thread_id": "a\u2028b\x85", "path": "card", "value": "x"}
+    records.write_text(json.dumps(record, ensure_ascii=False) + "\r\n")
+    done = ckpt("-s", harness.url, "erase", "--values-from", records, "--yes")
+    assert done.code == 3
+    assert "no thread" in done.err
+
+
+def test_a_list_without_places_of_threads(harness: SqliteHarness, tmp_path: Path) -> None:
+    records = tmp_path / "found.ndjson"
+    words = ("-s", harness.url, "erase", "--values-from", records, "-o", "json")
+    missing = ckpt(*words)
+    assert missing.code == 2
+    assert "no such file" in missing.err
+    records.write_text("")
+    done = ckpt(*words)
+    assert (done.code, done.json) == (0, [])
+    records.write_text(json.dumps({**RECORD, "place": "memory", "path": ".", "value": None}))
+    left = ckpt(*words)
+    assert (left.code, json.loads(left.out)) == (7, [])
+    assert "1 record left" in left.err
+
+
 def test_the_command_needs_a_confirmation_and_tells_what_is_rewritten(
     harness: SqliteHarness,
 ) -> None:

@@ -109,6 +109,17 @@ def test_names_that_are_secrets_are_masked(path: Path) -> None:
     hides(answer.out, answer.err)
 
 
+def test_records_of_an_older_state_quote_no_secret(path: Path, tmp_path: Path) -> None:
+    put(path, "t", {"a": {TOKENS[1]: "x"}, "b": {"c": TOKENS[0]}})
+    (record,) = (one for one in search(path) if one["channel"] == "b")
+    records = tmp_path / "found.ndjson"
+    for changed in ({"path": "a.gone"}, {"thread_id": "s"}):
+        records.write_text(json.dumps({**record, **changed}))
+        answer = ckpt("-s", path, "erase", "--values-from", records, "--debug")
+        assert answer.code == 3
+        hides(answer.out, answer.err)
+
+
 def test_a_channel_named_as_a_prefix_is_quoted(path: Path) -> None:
     put(path, "t", {"write:x": [TOKENS[0]], "metadata:y": TOKENS[0]})
     values = {one["value"].partition(":")[2] for one in search(path)}
@@ -126,6 +137,16 @@ def test_bytes_that_cannot_be_decoded_are_searched(path: Path) -> None:
     change(path, "UPDATE checkpoints SET type = 'zip', checkpoint = ?", stored)
     (one,) = search(path, code=7)
     assert (one["place"], one["channel"], one["kind"]) == ("value", None, KIND)
+
+
+def test_the_length_of_a_text_hides_no_secret_in_damaged_bytes(path: Path) -> None:
+    put(path, "t", {"a": 1})
+    groq = credentials()["groq-key"]
+    stored = packb([groq])
+    assert b"8" + groq[:4].encode() in stored
+    change(path, "UPDATE checkpoints SET checkpoint = ?", b"\xc1" + stored)
+    (one,) = search(path, code=7)
+    assert one["kind"] == "groq-key"
 
 
 def test_a_value_that_is_cut_off_is_searched_to_its_end(path: Path) -> None:
@@ -205,6 +226,7 @@ def test_a_profile_leaves_out_what_it_ignores(path: Path, tmp_path: Path) -> Non
     assert kept("*@test-*") == everything[1:]
     assert kept("a:github-token@test-*", "*-key") == everything[1:]
     assert kept("*") == []
+    assert "3 left out" in ckpt("--config", str(config), "-s", "x", "secrets").err
     for wrong in ("github-tokens", "a[:jwt", ""):
         ((_, error),) = kept(wrong)
         assert "profile 'x'" in error

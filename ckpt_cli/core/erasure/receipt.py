@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ckpt_backends.changes.bundle import SUFFIX
 from ckpt_cli.core.erasure.digests import ErasedIds, ids_from_record, ids_record
 from ckpt_cli.core.erasure.places import ErasurePlace, ErasureReport
 
 FORMAT = 1
+_HIDDEN = "[erased]"
+_ARCHIVE = re.compile(rf"[^/]*{re.escape(SUFFIX)}")
+"""The name of an archive, which holds the id of a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,19 @@ class ErasureReceipt:
     memories: tuple[str, ...]
     """Digests of where the memories are."""
 
+    @property
+    def named_folders(self) -> list[str]:
+        """The folders whose names are in the receipt as they are."""
+        return [one for one in self.folders if _HIDDEN not in one]
+
+    def unnamed_folders(self, named: Iterable[str]) -> Iterator[str]:
+        """Yield the folders whose names hide an id, unless one that is named now fits."""
+        for one in self.folders:
+            if _HIDDEN in one:
+                fits = re.compile(".+".join(map(re.escape, one.split(_HIDDEN))), re.DOTALL)
+                if not any(fits.fullmatch(text) for text in named):
+                    yield one
+
 
 def receipt_record(
     report: ErasureReport,
@@ -36,7 +53,8 @@ def receipt_record(
     """Return a receipt as JSON. `facts` are who, when and which version; `hidden` finds names."""
 
     def shown(text: str) -> str:
-        return text if hidden is None else hidden.sub("[erased]", text)
+        text = _ARCHIVE.sub(f"{_HIDDEN}{SUFFIX}", text)
+        return text if hidden is None else hidden.sub(_HIDDEN, text)
 
     return {
         "ckpt_erasure_receipt": FORMAT,

@@ -74,7 +74,9 @@ class ErasureScope:
         known = {*self.words, self.word or "", *self.threads}
         folded = text.casefold()
         names = [one for one in known if len(one) >= SHORTEST_WORD and one.casefold() in folded]
-        return whole_words(sorted(names, key=len, reverse=True)) if names else None
+        # In the name of a folder, `_` parts words.
+        found = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+        return re.compile(rf"(?<![^\W_])(?:{found})(?![^\W_])", re.IGNORECASE) if names else None
 
 
 def whole_words(words: Collection[str]) -> re.Pattern[str]:

@@ -1,0 +1,49 @@
+"""A receipt names nobody, and its verification says what it cannot find without the names."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from ckpt_cli.apply.erase_receipt import write_receipt
+from ckpt_cli.core.erasure.digests import ErasedIds
+from ckpt_cli.core.erasure.places import ErasurePlace, ErasureReport
+from ckpt_cli.core.erasure.receipt import ErasureReceipt
+from ckpt_cli.core.erasure.scope import ErasureScope
+from tests.support import ckpt
+
+THREAD = "trip-to-kyoto"
+
+
+def test_no_file_and_no_folder_tells_an_id(tmp_path: Path) -> None:
+    """The archive that could not be read may be of anybody."""
+    archive = "/srv/user_42_old/it%27s%20bert-968ccf654c35-20260101T000000Z.ckpt.gz"
+    reason = f"cannot read the archive '{archive}': it is cut off"
+    report = ErasureReport(None, is_dry_run=False)
+    report.add([ErasurePlace(archive, "archives", None, None, "kept", reason, is_left=True)])
+    receipt = ErasureReceipt("/srv/a.db", "", ErasedIds(), ("/srv/user_42_old", "/srv/x"), ())
+    path = tmp_path / "receipt.json"
+    write_receipt(path, report, receipt, ErasureScope(threads={"user_42"}), {})
+    record = json.loads(path.read_text())
+    assert record["folders"] == ["/srv/[erased]_old", "/srv/x"]
+    (place,) = record["places"]
+    assert place["store"] == "/srv/[erased]_old/[erased].ckpt.gz"
+    assert place["reason"].endswith("[erased].ckpt.gz': it is cut off")
+
+
+def test_a_folder_without_its_name_is_not_called_checked(tmp_path: Path) -> None:
+    store, receipt = tmp_path / "a.db", tmp_path / "receipt.json"
+    folder = tmp_path / f"{THREAD}_old"
+    assert ckpt("demo", store).code == 0
+    assert ckpt("-s", store, "export", THREAD, "--to", folder).code == 0
+    shutil.copytree(folder, tmp_path / "kept")
+    words = (THREAD, "--archives", folder, "--receipt", receipt, "--yes")
+    assert ckpt("-s", store, "erase", *words).code == 0
+    assert "kyoto" not in receipt.read_text().replace(str(tmp_path), "")
+    verify = ("-s", store, "erase", "--verify", receipt)
+    unnamed = ckpt(*verify)
+    assert (unnamed.code, "--archives" in unnamed.err) == (7, True)
+    assert ckpt(*verify, "--archives", folder).code == 0
+    shutil.copytree(tmp_path / "kept", folder, dirs_exist_ok=True)
+    assert ckpt(*verify, "--archives", folder).code == 1
