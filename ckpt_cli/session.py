@@ -200,6 +200,11 @@ class Session:
 
             diagnostics.note(text)
 
+    def note_dry_run(self) -> None:
+        """Note that nothing was written, unless the plan is saved: a later note says where."""
+        if self.review is None or not self.review.is_saved:
+            self.note("dry run: nothing was written")
+
     def warn(self, text: str) -> None:
         """Print a warning on stderr, even with --quiet."""
         from ckpt_cli import diagnostics

@@ -85,7 +85,7 @@ def erase_values(
             session.review.see(_fact(session.review.header.seed, one, plan))
     if dry_run:
         _print(session, plans, None, dry_run=True)
-        session.note("dry run: nothing was written")
+        session.note_dry_run()
         return
     if not yes:
         if not session.output.machine:

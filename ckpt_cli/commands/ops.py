@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -26,6 +27,7 @@ from ckpt_cli.queries.operations import (
     newest_undo,
     operation_named,
     operations,
+    undo_of,
 )
 from ckpt_cli.render.operations import (
     CHAIN_COLUMNS,
@@ -168,8 +170,8 @@ def redo(
     else:
         found = operation_named(log, op, None)
         check_place(session, found)
-        if found.operation.action != UNDO and found.undone_by is not None:
-            found = operation_named(log, found.undone_by, None)
+        if found.operation.action != UNDO:
+            found = undo_of(log, found)
     undo_found(session, found, REDO, dry_run=dry_run, yes=yes)
 
 
@@ -199,8 +201,9 @@ def verify(
     """Check the chain of an audit file.
 
     Each line of the file names the SHA-256 of the line before. Prints the number of lines and the
-    hash of the last one; note it elsewhere, and give it with --head the next time: then lines
-    that were cut off or replaced since are found, too. The exit code is 1 if the chain is broken.
+    hash of the last one. Note this hash elsewhere, and give it with --head the next time: only then
+    is it found if the last line was changed, or if lines at the end were cut off. The exit code is
+    1 if the chain is broken.
 
     \b
       ckpt ops verify audit.ndjson
@@ -210,6 +213,8 @@ def verify(
     if path is None:
         raise UsageError("no audit file given", hint="ckpt ops verify FILE")
     known = None if head is None else head.lower()
+    if known is not None and not re.fullmatch("[0-9a-f]{64}", known):
+        raise UsageError("--head takes a whole hash: 64 hexadecimal digits")
     chain = verified(path, known)
     output = session.output
     is_missing = known is not None and not chain.has_known
@@ -221,3 +226,5 @@ def verify(
     )
     if chain.broken or is_missing:
         raise Exit(1)
+    if known is None:
+        session.note("only --head HASH, with a hash noted before, finds a changed or cut-off end")

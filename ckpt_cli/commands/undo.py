@@ -138,7 +138,7 @@ def _undo_values(
     if dry_run or not output.machine:
         show()
     if dry_run:
-        session.note("dry run: nothing was written")
+        session.note_dry_run()
         return
     write(
         session,

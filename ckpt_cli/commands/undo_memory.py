@@ -53,7 +53,7 @@ def undo_items(
     if dry_run or not (yes or output.machine):
         show()
     if dry_run:
-        session.note("dry run: nothing was written")
+        session.note_dry_run()
         return
     verb = "Undo" if action == UNDO else "Redo"
     if not yes:

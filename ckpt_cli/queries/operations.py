@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ckpt_backends.errors import Ambiguous, NotFound
+from ckpt_backends.errors import Ambiguous, NotFound, Refused
 from ckpt_cli.operations.journal import steps_of, steps_path
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.record import Operation
@@ -81,7 +81,7 @@ def newest_change(log: OperationLog, place: str) -> ListedOperation:
     for one in operations(log, place):
         if one.operation.action not in {UNDO, REDO} and one.undone_by is None:
             return one
-    raise NotFound("nothing to undo: no operation on this store is recorded", hint=_LIST)
+    raise NotFound("nothing to undo: no operation on this store is left", hint=_LIST)
 
 
 def newest_undo(log: OperationLog, place: str) -> ListedOperation:
@@ -89,21 +89,41 @@ def newest_undo(log: OperationLog, place: str) -> ListedOperation:
     for one in operations(log, place):
         if one.operation.action == UNDO and one.undone_by is None:
             return one
-    raise NotFound("nothing to redo: no undo on this store is recorded", hint=_LIST)
+    raise NotFound("nothing to redo: no undo on this store is left", hint=_LIST)
+
+
+def undo_of(log: OperationLog, one: ListedOperation) -> ListedOperation:
+    """Return the newest undo of an operation, or of some of its threads, that is not taken back.
+
+    Raises `Refused` if there is none: then a redo would undo it.
+    """
+    for later in operations(log, one.operation.place):
+        if later.operation.undoes == one.op and later.undone_by is None:
+            return later
+    raise Refused(
+        f"nothing to redo: operation {one.op} ({one.operation.action}) is not undone",
+        hint="`ckpt ops list --action undo` lists what can be redone",
+    )
 
 
 def changes_of_thread(log: OperationLog, place: str, thread_id: str) -> Iterator[ListedOperation]:
     """Yield the operations of a thread that are not undone and are no undo, the newest first.
 
-    An undo that rolled the thread back, because it was used since, counts as a rollback.
+    An undo or a redo that rolled the thread back, because it was used since, counts as a rollback.
     """
     for one in operations(log, place):
-        operation = one.operation
-        is_change = operation.action not in {UNDO, REDO}
-        if not is_change and not (operation.action == UNDO and operation.added):
-            continue
-        if one.undone_by is None and changed(log, operation, thread_id):
+        is_there = one.undone_by is None and _is_change(log, one.operation)
+        if is_there and changed(log, one.operation, thread_id):
             yield one
+
+
+def _is_change(log: OperationLog, one: Operation) -> bool:
+    if one.action not in {UNDO, REDO}:
+        return True
+    if one.action == UNDO or not one.added:
+        return bool(one.added)
+    # It added again what an undo removed, or rolled the thread back from what an undo added.
+    return any(undo.op == one.undoes and undo.added for undo in log.newest_first())
 
 
 def is_recorded(log: OperationLog, place: str, checkpoint_id: str) -> bool:

@@ -210,7 +210,8 @@ def chain_lines(path: Path, chain: Chain, width: int, *, is_missing: bool) -> It
     if chain.broken:
         yield from field("broken", f"line {chain.lines + 1}: {chain.broken}", width, "error")
     if is_missing:
-        yield from field("broken", "no line has the hash of --head", width, "error")
+        said = "no line has the hash of --head: lines were cut off or changed"
+        yield from field("broken", said, width, "error")
 
 
 def part_text(part: StepPart) -> str:
@@ -219,20 +220,17 @@ def part_text(part: StepPart) -> str:
         case AppliedChange(change):
             return _change_text(change)
         case RowsRemoved(planned):
-            what = "the thread" if planned.action == "remove" else "checkpoints"
-            numbers = [
-                counted(planned.checkpoints, "checkpoint"),
-                counted(planned.writes, "write"),
-            ]
-            return f"remove {what}: {', '.join(numbers)}"
+            what = "the thread: " if planned.action == "remove" else ""
+            checkpoints = counted(planned.checkpoints, "checkpoint")
+            return f"remove {what}{checkpoints}, {counted(planned.writes, 'write')}"
         case RowsRestored(bundle):
-            return f"restore the rows of '{bundle}'"
+            return f"restore from '{bundle}'"
         case RowsAdded():
             return "add rows from another store"
         case ItemsRemoved(items):
             return f"remove {counted(len(items), 'item')} of long-term memory"
         case ItemsRestored(bundle, _, number):
-            return f"restore {counted(number, 'item')} of long-term memory of '{bundle}'"
+            return f"restore {counted(number, 'item')} of long-term memory from '{bundle}'"
         case ItemsAdded(keys):
             return f"add {counted(len(keys), 'item')} to long-term memory"
         case ItemEdited(key):

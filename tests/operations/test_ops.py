@@ -198,3 +198,32 @@ def test_what_another_user_took_back_is_passed_over(
         done(store, "undo", TRIP)
     done(store, "undo", TRIP)
     assert rows_of(store) == first
+
+
+def test_redo_never_undoes(store: Path) -> None:
+    done(store, "rollback", TRIP, "--steps", "2")
+    (one,) = ops(store)
+    rolled_back = rows_of(store)
+    refused = ckpt("-s", store, "ops", "redo", one["op"], "--yes")
+    assert (refused.code, rows_of(store)) == (5, rolled_back)
+    assert "not undone" in refused.err
+    done(store, "ops", "undo")
+    done(store, "ops", "redo", one["op"])
+    assert rows_of(store) == rolled_back
+    assert ckpt("-s", store, "ops", "redo", ops(store)[0]["op"], "--yes").code == 5
+    assert rows_of(store) == rolled_back
+
+
+def test_the_rest_of_a_copy_is_undone_later(store: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target.db"
+    done(store, "copy", TRIP, REFUND, "--to", target, "--create")
+    (copy,) = ops(target)
+    done(target, "rollback", TRIP, "--steps", "2")
+    partly = ckpt("-s", target, "ops", "undo", copy["op"], "--yes")
+    assert partly.code == 7
+    assert f"ops undo {ops(target, '--action', 'rollback')[0]['op']}" in partly.err
+    done(target, "undo", TRIP)
+    done(target, "ops", "undo", copy["op"])
+    assert rows_of(target) == set()
+    (why_not,) = {one["why_not"] for one in ops(target) if one["undoes"] == copy["op"]}
+    assert "run the original command again" in why_not
