@@ -200,10 +200,10 @@ class Session:
 
             diagnostics.note(text)
 
-    def note_dry_run(self) -> None:
-        """Note that nothing was written, unless the plan is saved: a later note says where."""
+    def note_dry_run(self, done: str = "written") -> None:
+        """Note that nothing was done, unless the plan is saved: another note says where."""
         if self.review is None or not self.review.is_saved:
-            self.note("dry run: nothing was written")
+            self.note(f"dry run: nothing was {done}")
 
     def warn(self, text: str) -> None:
         """Print a warning on stderr, even with --quiet."""

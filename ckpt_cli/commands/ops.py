@@ -17,6 +17,7 @@ from ckpt_cli.operations.audit import verified
 from ckpt_cli.operations.journal import steps_of, steps_path
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of
+from ckpt_cli.operations.steps import OperationStep
 from ckpt_cli.operations.unfinished import unfinished
 from ckpt_cli.options import DryRun, Yes, argument, flag, option
 from ckpt_cli.queries.operations import (
@@ -101,8 +102,7 @@ def show(session: Session, op: Op) -> None:
     log = OperationLog.of_user()
     url = _settled_store(session)
     found = operation_named(log, op, None if url is None else place_of(url))
-    # The steps of an operation that cannot be taken back are not kept.
-    steps = list(steps_of(log, found.op)) if steps_path(log, found.op).exists() else []
+    steps = _steps_of(session, log, found.op)
     output = session.output
     words = session.names.words or ["-s", found.operation.store]
     output.document(
@@ -111,6 +111,17 @@ def show(session: Session, op: Op) -> None:
         rows=lambda: map(step_summary, steps),
         columns=STEP_COLUMNS,
     )
+
+
+def _steps_of(session: Session, log: OperationLog, op: str) -> list[OperationStep]:
+    """Return the steps of an operation; none if they are not kept, or damaged."""
+    if not steps_path(log, op).exists():
+        return []
+    try:
+        return list(steps_of(log, op))
+    except UsageError as error:
+        session.note(error.message)
+        return []
 
 
 @plannable("ops undo")

@@ -81,7 +81,8 @@ def newest_change(log: OperationLog, place: str) -> ListedOperation:
     for one in operations(log, place):
         if one.operation.action not in {UNDO, REDO} and one.undone_by is None:
             return one
-    raise NotFound("nothing to undo: no operation on this store is left", hint=_LIST)
+    why = "no operation on this store is recorded, or all are undone"
+    raise NotFound(f"nothing to undo: {why}", hint=_LIST)
 
 
 def newest_undo(log: OperationLog, place: str) -> ListedOperation:
@@ -89,7 +90,8 @@ def newest_undo(log: OperationLog, place: str) -> ListedOperation:
     for one in operations(log, place):
         if one.operation.action == UNDO and one.undone_by is None:
             return one
-    raise NotFound("nothing to redo: no undo on this store is left", hint=_LIST)
+    why = "no undo on this store is recorded, or all are redone"
+    raise NotFound(f"nothing to redo: {why}", hint=_LIST)
 
 
 def undo_of(log: OperationLog, one: ListedOperation) -> ListedOperation:

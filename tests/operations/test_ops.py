@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -227,3 +228,19 @@ def test_the_rest_of_a_copy_is_undone_later(store: Path, tmp_path: Path) -> None
     assert rows_of(target) == set()
     (why_not,) = {one["why_not"] for one in ops(target) if one["undoes"] == copy["op"]}
     assert "run the original command again" in why_not
+
+
+@pytest.mark.parametrize("steps", ["damaged", "lost"])
+def test_without_its_steps_a_rollback_is_undone_as_the_thread_tells(
+    store: Path, steps: str
+) -> None:
+    before = rows_of(store)
+    done(store, "rollback", TRIP, "--steps", "2")
+    (one,) = ops(store)
+    path = Path(os.environ["XDG_STATE_HOME"], "ckpt", "operations", "steps", f"{one['op']}.ndjson")
+    path.write_text("no JSON\n")
+    if steps == "lost":
+        path.unlink()
+    assert ckpt("-s", store, "ops", "show", one["op"]).code == 0
+    done(store, "undo", TRIP)
+    assert rows_of(store) == before
