@@ -28,6 +28,7 @@ from ckpt_cli.queries.operations import (
     newest_undo,
     operation_named,
     operations,
+    redacted,
     undo_of,
 )
 from ckpt_cli.render.operations import (
@@ -85,6 +86,8 @@ def list_(
     rows = list(islice(found, None if everything else limit + 1))
     more = not everything and len(rows) > limit
     shown = rows[:limit] if more else rows
+    if session.settings.get("redact"):
+        shown = list(map(redacted, shown))
     session.output.records(map(operation_record, shown), operation_columns(session.now))
     if not shown:
         session.note("no operation matches" if thread or action else "no operation is recorded")
@@ -102,6 +105,8 @@ def show(session: Session, op: Op) -> None:
     log = OperationLog.of_user()
     url = _settled_store(session)
     found = operation_named(log, op, None if url is None else place_of(url))
+    if session.settings.get("redact"):
+        found = redacted(found)
     steps = _steps_of(session, log, found.op)
     output = session.output
     words = session.names.words or ["-s", found.operation.store]

@@ -205,7 +205,7 @@ def _explain(session: Session, found: ListedOperation, refused: RefusedStep) -> 
     if refused.error.hint is None and (later := _later(found, refused)):
         words = session.names.words
         first = shell.command("ckpt", *words, "ops", "undo", ids=[later])
-        refused.error.hint = f"first: {first}"
+        refused.error.hint = f"undo the later operation first: `{first}`"
 
 
 def _later(found: ListedOperation, refused: RefusedStep) -> str | None:

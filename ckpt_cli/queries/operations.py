@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ckpt_backends.errors import Ambiguous, NotFound, Refused
 from ckpt_cli.operations.journal import steps_of, steps_path
@@ -36,6 +36,14 @@ class ListedOperation:
     def is_undoable(self) -> bool:
         """Whether it was not taken back, and its steps say how."""
         return not self.why_not
+
+
+def redacted(one: ListedOperation) -> ListedOperation:
+    """Return an operation without the texts that a person wrote."""
+    operation = one.operation
+    return replace(
+        one, operation=replace(operation, reason=None, command=f"ckpt {operation.action} ...")
+    )
 
 
 def operations(log: OperationLog, place: str | None = None) -> Iterator[ListedOperation]:

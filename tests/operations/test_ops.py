@@ -73,6 +73,14 @@ def test_show_names_what_was_added(store: Path) -> None:
     assert ckpt("ops", "show", "nothing").code == 3
 
 
+def test_a_reason_is_not_shown_with_redact(store: Path) -> None:
+    done(store, "rollback", TRIP, "--steps", "2", "--reason", "wrong hotel")
+    for words in (["-s", store], []):
+        shown = ckpt(*words, "--redact", "ops", "list", "-o", "json")
+        assert (shown.code, "wrong hotel" in shown.out) == (0, False)
+    assert "wrong hotel" not in ckpt("--redact", "ops", "show", ops(store)[0]["op"]).out
+
+
 def test_undo_and_redo_go_back_and_forth(store: Path) -> None:
     first = rows_of(store)
     done(store, "rollback", TRIP, "--steps", "2")
