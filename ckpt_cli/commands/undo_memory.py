@@ -59,6 +59,7 @@ def undo_items(
     if not yes:
         confirm(f"{verb} {named.action} {named.op}?")
     failed = [one.error for one in refused]
+    taken_back: list[PlannedStep] = []
     with session.recorder.operation(
         action, undoes=found.op, reason=named.reason if action == REDO else None
     ) as recording:
@@ -74,8 +75,12 @@ def undo_items(
                 failed.append(error)
             else:
                 recording.done()
+                taken_back.append(one)
     if yes or output.machine:
         show()
+    if number := sum(one.step.number for one in taken_back):
+        did = "undid" if action == UNDO else "redid"
+        session.note(f"{did} {named.action} {named.op}: {counted(number, 'item')}")
     _raise_failures(failed, len(planned))
 
 

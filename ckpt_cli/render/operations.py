@@ -36,6 +36,7 @@ from ckpt_cli.render.values.one_line import counted
 
 _SHOWN = 20
 """Maximum number of threads or steps that are shown as text."""
+_MEMORY = "memory"
 
 
 def operation_record(one: ListedOperation) -> dict[str, Any]:
@@ -120,10 +121,12 @@ def shown_lines(
     if operation.ended:
         yield from field("ended", operation.ended, width, "question")
     for step in islice(steps, _SHOWN):
-        name = "memory" if step.thread_id is None else step.thread_id
-        yield from field("thread", name, width, "head")
+        label = _MEMORY
+        if step.thread_id is not None:
+            label = ""
+            yield from field("thread", step.thread_id, width, "head")
         if step.done is not None:
-            yield from field("", part_text(step.done), width)
+            yield from field(label, part_text(step.done), width)
         for place in _checkpoints(step.done)[:_SHOWN]:
             yield from field("", place, width, "id")
         if isinstance(step.back, RowsRestored):
@@ -172,15 +175,18 @@ def undo_plan_lines(
 ) -> Iterator[StyledLine]:
     """Yield the plan that takes back an operation as text."""
     age = ago(now)(iso(operation.at))
-    number = counted(len(steps), "thread")
+    is_memory = any(step.step.thread_id is None for step in steps)
+    number = counted(sum(step.step.number for step in steps), "item" if is_memory else "thread")
     yield from field(action, f"{operation.action} {operation.op}, {age}, {number}", width, "head")
     for step in islice(steps, _SHOWN):
-        name = "memory" if step.step.thread_id is None else step.step.thread_id
-        yield from field("thread", name, width, "head")
+        label = _MEMORY
+        if step.step.thread_id is not None:
+            label = ""
+            yield from field("thread", step.step.thread_id, width, "head")
         if isinstance(step, RefusedStep):
             yield from field("refused", step.error.message, width, "error")
         else:
-            yield from field("", part_text(step.part), width)
+            yield from field(label, part_text(step.part), width)
     if len(steps) > _SHOWN:
         yield from field("", f"and {len(steps) - _SHOWN} more; -o json lists all", width)
 
