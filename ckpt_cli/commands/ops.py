@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
+from ckpt_backends import shell
 from ckpt_backends.errors import UsageError
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.commands.plan_out import plannable
@@ -199,8 +200,8 @@ def _settled_store(session: Session) -> StoreUrl | None:
         return names.store_url
     for one in unfinished(OperationLog.of_user()):
         session.note(
-            f"a run of ckpt ({one.action}) on {one.store} was stopped before it recorded what it"
-            " did; `ckpt -s STORE ops list` finds out"
+            f"a run of ckpt ({one.action}) was stopped before it recorded what it did;"
+            f" `{shell.command('ckpt', '-s', one.store, 'ops', 'list')}` finds out"
         )
     return None
 
