@@ -73,10 +73,10 @@ def undo_found(
     back, `StoreChanged` if all threads were used since, and `PartlyDone` if some were.
     """
     if not found.is_undoable:
-        raise Refused(
-            f"cannot {action} operation {found.op}: {found.why_not}",
-            hint="`ckpt ops list` lists earlier operations; `ckpt ops undo OP` takes back one",
-        )
+        hint = "`ckpt ops list` lists earlier operations; `ckpt ops undo OP` takes back one"
+        if action == REDO:
+            hint = f"`ckpt ops show {named_by(found, action).op}` shows the original command"
+        raise Refused(f"cannot {action} operation {found.op}: {found.why_not}", hint=hint)
     if not dry_run:
         refuse_copy(session.names.store_url)
     steps = steps_left(OperationLog.of_user(), found.op)

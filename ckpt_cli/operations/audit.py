@@ -41,7 +41,8 @@ class AuditFile:
                 pass
         except OSError as error:
             raise Refused(
-                f"{self._said(error)}; nothing was written", hint="run without --audit, or mend it"
+                f"{self._said(error)}; nothing was written",
+                hint="run without --audit, or give a file that can be written",
             ) from error
 
     def append(self, one: Operation) -> None:

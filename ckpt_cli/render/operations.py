@@ -227,8 +227,9 @@ def part_text(part: StepPart) -> str:
             return _change_text(change)
         case RowsRemoved(planned):
             what = "the thread: " if planned.action == "remove" else ""
-            checkpoints = counted(planned.checkpoints, "checkpoint")
-            return f"remove {what}{checkpoints}, {counted(planned.writes, 'write')}"
+            numbers = ((planned.checkpoints, "checkpoint"), (planned.writes, "write"))
+            said = ", ".join(counted(number, noun) for number, noun in numbers if number)
+            return f"remove {what}{said or 'orphaned rows'}"
         case RowsRestored(bundle):
             return f"restore from '{bundle}'"
         case RowsAdded():

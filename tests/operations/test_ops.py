@@ -236,6 +236,7 @@ def test_the_rest_of_a_copy_is_undone_later(store: Path, tmp_path: Path) -> None
     assert rows_of(target) == set()
     (why_not,) = {one["why_not"] for one in ops(target) if one["undoes"] == copy["op"]}
     assert "run the original command again" in why_not
+    assert f"ops show {copy['op']}" in ckpt("-s", target, "ops", "redo", "--yes").err
 
 
 @pytest.mark.parametrize("steps", ["damaged", "lost"])
