@@ -36,9 +36,12 @@ def undo_items(
     output = session.output
     planned = _planned(session, steps)
     if session.review is not None:
-        for one in planned:
-            session.review.see_step(one, None)
+        for each in planned:
+            session.review.see_step(each, None)
     refused = [one for one in planned if isinstance(one, RefusedStep)]
+    if action == REDO:
+        for one in refused:
+            one.of_redo()
     if len(refused) == len(planned):
         raise refused[0].error if refused else Refused(f"nothing of {found.op} is left")
 
@@ -63,19 +66,19 @@ def undo_items(
     with session.recorder.operation(
         action, undoes=found.op, reason=named.reason if action == REDO else None
     ) as recording:
-        for one in planned:
-            if isinstance(one, RefusedStep):
+        for each in planned:
+            if isinstance(each, RefusedStep):
                 continue
-            recording.intend([one.step.turned()])
+            recording.intend([each.step.turned()])
             try:
-                if not_erased := take_back_items(session.names.store_url, one.step):
+                if not_erased := take_back_items(session.names.store_url, each.step):
                     session.note(not_erased)
             except (StoreChanged, Refused) as error:
                 recording.failed(error)
                 failed.append(error)
             else:
                 recording.done()
-                taken_back.append(one)
+                taken_back.append(each)
     if yes or output.machine:
         show()
     if number := sum(one.step.number for one in taken_back):

@@ -154,9 +154,12 @@ def _undo_steps(
     planning = planned_steps(steps, session.store, session.rows)
     planned = list(progress(planning, total=len(steps), label="planning"))
     if session.review is not None:
-        for one in planned:
-            session.review.see_step(one, session.rows)
+        for each in planned:
+            session.review.see_step(each, session.rows)
     refused = [one for one in planned if isinstance(one, RefusedStep)]
+    if action == REDO:
+        for one in refused:
+            one.of_redo()
     if not planned:
         raise Refused(f"nothing of operation {found.op} is left to take back")
     if refused:

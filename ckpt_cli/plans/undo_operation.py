@@ -53,6 +53,10 @@ class RefusedStep:
     step: OperationStep
     error: CkptError
 
+    def of_redo(self) -> None:
+        """Say that the step cannot be redone: what takes back an undo is planned as an undo."""
+        self.error.message = self.error.message.replace("cannot undo:", "cannot redo:", 1)
+
 
 def planned_steps(
     steps: Iterable[OperationStep], store: Store, rows: Store

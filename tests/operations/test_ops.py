@@ -149,6 +149,15 @@ def test_undo_of_a_thread_takes_back_only_that_thread(store: Path, tmp_path: Pat
     assert rows_of(store) == before
 
 
+def test_a_redo_that_is_refused_says_so(store: Path, tmp_path: Path) -> None:
+    done(store, "threads", "delete", TRIP, "--archive", tmp_path / "archive")
+    done(store, "ops", "undo")
+    done(store, "fork", TRIP, "~1")
+    refused = ckpt("-s", store, "ops", "redo", "--yes")
+    assert refused.code == 6
+    assert f"cannot redo: thread '{TRIP}' was used since" in refused.err
+
+
 def test_a_deletion_without_an_archive_says_why_it_stays(store: Path) -> None:
     done(store, "threads", "delete", TRIP)
     (one,) = ops(store)
