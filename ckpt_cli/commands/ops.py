@@ -15,7 +15,7 @@ from ckpt_cli.commands.undo_operation import check_place, undo_found
 from ckpt_cli.ending import Exit
 from ckpt_cli.lazy import CommandRef
 from ckpt_cli.operations.audit import verified
-from ckpt_cli.operations.journal import steps_of, steps_path
+from ckpt_cli.operations.journal import has_steps, steps_of
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of
 from ckpt_cli.operations.steps import OperationStep
@@ -121,7 +121,7 @@ def show(session: Session, op: Op) -> None:
 
 def _steps_of(session: Session, log: OperationLog, op: str) -> list[OperationStep]:
     """Return the steps of an operation; none if they are not kept, or damaged."""
-    if not steps_path(log, op).exists():
+    if not has_steps(log, op):
         return []
     try:
         return list(steps_of(log, op))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ckpt_backends.errors import Ambiguous, NotFound, Refused
-from ckpt_cli.operations.journal import steps_of, steps_path
+from ckpt_cli.operations.journal import has_steps, steps_of
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.record import Operation
 from ckpt_cli.operations.steps import OperationStep
@@ -70,7 +70,7 @@ def _why_not(log: OperationLog, one: Operation, undone_by: str | None) -> str:
         return f"it was taken back by operation {undone_by}"
     if one.cannot_undo:
         return one.cannot_undo
-    return "" if steps_path(log, one.op).exists() else "its steps are not kept any more"
+    return "" if has_steps(log, one.op) else "its steps are not kept any more, or cannot be read"
 
 
 def operation_named(log: OperationLog, prefix: str, place: str | None) -> ListedOperation:
@@ -145,7 +145,7 @@ def changed(log: OperationLog, one: Operation, thread_id: str) -> bool:
     """Return whether an operation changed a thread."""
     if thread_id in one.threads:
         return True
-    if one.number <= len(one.threads) or not steps_path(log, one.op).exists():
+    if one.number <= len(one.threads) or not has_steps(log, one.op):
         return False
     return any(step.thread_id == thread_id for step in steps_of(log, one.op))
 

@@ -248,9 +248,9 @@ def test_the_rest_of_a_copy_is_undone_later(store: Path, tmp_path: Path) -> None
     assert f"ops show {copy['op']}" in ckpt("-s", target, "ops", "redo", "--yes").err
 
 
-@pytest.mark.parametrize("steps", ["damaged", "lost"])
+@pytest.mark.parametrize("steps", ["damaged", "lost", "hidden"])
 def test_without_its_steps_a_rollback_is_undone_as_the_thread_tells(
-    store: Path, steps: str
+    store: Path, steps: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = rows_of(store)
     done(store, "rollback", TRIP, "--steps", "2")
@@ -259,6 +259,15 @@ def test_without_its_steps_a_rollback_is_undone_as_the_thread_tells(
     path.write_text("no JSON\n")
     if steps == "lost":
         path.unlink()
+    if steps == "hidden":
+
+        def stat(of: Any, *words: Any, **named: Any) -> Any:
+            if os.fspath(of) == str(path):
+                raise PermissionError(13, "Permission denied", str(path))
+            return looked(of, *words, **named)
+
+        looked = os.stat
+        monkeypatch.setattr(os, "stat", stat)
     assert ckpt("-s", store, "ops", "show", one["op"]).code == 0
     done(store, "undo", TRIP)
     assert rows_of(store) == before
