@@ -11,7 +11,7 @@ from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.operations.record import Operation
 from ckpt_cli.operations.steps import OperationStep
 from ckpt_cli.plans.undo_memory import item_to_take_back
-from ckpt_cli.plans.undo_operation import PlannedStep, RefusedStep
+from ckpt_cli.plans.undo_operation import PlannedStep, RefusedStep, refused_steps
 from ckpt_cli.queries.operations import REDO, UNDO, ListedOperation
 from ckpt_cli.render.operations import UNDO_PLAN_COLUMNS, undo_plan_lines, undo_plan_record
 from ckpt_cli.render.values.one_line import counted
@@ -36,12 +36,9 @@ def undo_items(
     output = session.output
     planned = _planned(session, steps)
     if session.review is not None:
-        for each in planned:
-            session.review.see_step(each, None)
-    refused = [one for one in planned if isinstance(one, RefusedStep)]
-    if action == REDO:
-        for one in refused:
-            one.of_redo()
+        for one in planned:
+            session.review.see_step(one, None)
+    refused = refused_steps(planned, is_redo=action == REDO)
     if len(refused) == len(planned):
         raise refused[0].error if refused else Refused(f"nothing of {found.op} is left")
 
@@ -66,19 +63,19 @@ def undo_items(
     with session.recorder.operation(
         action, undoes=found.op, reason=named.reason if action == REDO else None
     ) as recording:
-        for each in planned:
-            if isinstance(each, RefusedStep):
+        for one in planned:
+            if isinstance(one, RefusedStep):
                 continue
-            recording.intend([each.step.turned()])
+            recording.intend([one.step.turned()])
             try:
-                if not_erased := take_back_items(session.names.store_url, each.step):
+                if not_erased := take_back_items(session.names.store_url, one.step):
                     session.note(not_erased)
             except (StoreChanged, Refused) as error:
                 recording.failed(error)
                 failed.append(error)
             else:
                 recording.done()
-                taken_back.append(each)
+                taken_back.append(one)
     if yes or output.machine:
         show()
     if number := sum(one.step.number for one in taken_back):

@@ -20,7 +20,7 @@ from ckpt_cli.operations.place import place_of
 from ckpt_cli.operations.record import Operation
 from ckpt_cli.operations.steps import AppliedChange, OperationStep
 from ckpt_cli.plans.undo import newest_added, plan_undo
-from ckpt_cli.plans.undo_operation import RefusedStep, planned_steps, turned_now
+from ckpt_cli.plans.undo_operation import RefusedStep, planned_steps, refused_steps, turned_now
 from ckpt_cli.queries.operations import (
     REDO,
     UNDO,
@@ -154,12 +154,9 @@ def _undo_steps(
     planning = planned_steps(steps, session.store, session.rows)
     planned = list(progress(planning, total=len(steps), label="planning"))
     if session.review is not None:
-        for each in planned:
-            session.review.see_step(each, session.rows)
-    refused = [one for one in planned if isinstance(one, RefusedStep)]
-    if action == REDO:
-        for one in refused:
-            one.of_redo()
+        for one in planned:
+            session.review.see_step(one, session.rows)
+    refused = refused_steps(planned, is_redo=action == REDO)
     if not planned:
         raise Refused(f"nothing of operation {found.op} is left to take back")
     if refused:

@@ -53,9 +53,16 @@ class RefusedStep:
     step: OperationStep
     error: CkptError
 
-    def of_redo(self) -> None:
-        """Say that the step cannot be redone: what takes back an undo is planned as an undo."""
-        self.error.message = self.error.message.replace("cannot undo:", "cannot redo:", 1)
+
+def refused_steps(
+    planned: Iterable[PlannedStep | RefusedStep], *, is_redo: bool
+) -> list[RefusedStep]:
+    """Return the steps that cannot be taken back. The errors of a redo are named after it."""
+    found = [one for one in planned if isinstance(one, RefusedStep)]
+    if is_redo:
+        for one in found:
+            one.error.message = one.error.message.replace("cannot undo:", "cannot redo:", 1)
+    return found
 
 
 def planned_steps(
