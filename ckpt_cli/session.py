@@ -173,14 +173,16 @@ class Session:
         # False, too, where this user may not look.
         if not os.path.isdir(running):
             return
+        from ckpt_backends import shell
         from ckpt_cli.operations.log import OperationLog
         from ckpt_cli.operations.place import place_of
         from ckpt_cli.operations.unfinished import unfinished
 
+        ask = shell.command("ckpt", *self.names.words, "ops", "list")
         for one in unfinished(OperationLog.of_user(), place_of(self.names.store_url)):
             self.note(
                 f"a run of ckpt ({one.action}) was stopped before it recorded what it did;"
-                " `ckpt ops list` finds out"
+                f" `{ask}` finds out"
             )
 
     def _observer(self) -> ScanObserver:
@@ -199,6 +201,11 @@ class Session:
             from ckpt_cli import diagnostics
 
             diagnostics.note(text)
+
+    def note_dry_run(self, done: str = "written") -> None:
+        """Note that nothing was done, unless the plan is saved: another note says where."""
+        if self.review is None or not self.review.is_saved:
+            self.note(f"dry run: nothing was {done}")
 
     def warn(self, text: str) -> None:
         """Print a warning on stderr, even with --quiet."""

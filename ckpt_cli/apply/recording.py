@@ -212,8 +212,9 @@ class Recording:
         if self._is_unsure:
             journal.leave()
             return
-        keep = self._can_undo and not self.planned.cannot_undo
-        why = "" if keep else self.planned.cannot_undo or "what it replaced was not kept"
+        why = self.planned.cannot_undo
+        if not why and not self._can_undo:
+            why = self.planned.why_not_kept
         done = replace(
             self.planned,
             threads=tuple(self._threads),
@@ -237,7 +238,7 @@ class Recording:
             journal.leave()
             self.note(f"{error.message}; the next run of ckpt appends operation {done.op}")
         else:
-            journal.close(keep=keep)
+            journal.close(keep=done.keeps_steps)
 
     def _count(self, steps: Iterable[OperationStep]) -> None:
         """Count steps that were carried out."""

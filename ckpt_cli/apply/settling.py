@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from ckpt_backends import shell
 from ckpt_backends.changes.bundle import check_bundle
 from ckpt_backends.changes.change import Change
 from ckpt_backends.changes.rows import compare
@@ -17,7 +18,7 @@ from ckpt_backends.url import StoreUrl
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval
 from ckpt_cli.operations.audit import AuditFile
 from ckpt_cli.operations.log import OperationLog
-from ckpt_cli.operations.memory_parts import MemoryPart
+from ckpt_cli.operations.memory_parts import ItemsAdded, ItemsRestored, MemoryPart
 from ckpt_cli.operations.place import place_of
 from ckpt_cli.operations.record import MOST_THREADS, Operation
 from ckpt_cli.operations.steps import (
@@ -32,6 +33,10 @@ from ckpt_cli.operations.unfinished import Claim, claims
 from ckpt_cli.plans.undo_memory import were_carried_out
 from ckpt_cli.plans.undo_operation import values_at
 
+_ADDING = (RowsAdded, RowsRestored, ItemsAdded, ItemsRestored)
+"""Steps of which only the end of the run records what takes them back."""
+_NAMED = 3
+"""Maximum number of threads in a command."""
 FOUND_LATER = "stopped; found by a later run"
 """Why such an operation ended."""
 
@@ -64,7 +69,7 @@ def _settled(claim: Claim, url: StoreUrl) -> Operation | None:
     for one in claim.log.newest_first():
         if one.op == claim.planned.op:
             _audited(audit, one)
-            claim.close(keep=not one.cannot_undo)
+            claim.close(keep=one.keeps_steps)
             return None
     steps = claim.steps()
     done = _carried_out(url, steps)
@@ -76,7 +81,7 @@ def _settled(claim: Claim, url: StoreUrl) -> Operation | None:
     found = _ended(claim.planned, list(done.values()))
     claim.log.append(found)
     _audited(audit, found)
-    claim.close(keep=not found.cannot_undo)
+    claim.close(keep=found.keeps_steps)
     return found
 
 
@@ -123,16 +128,29 @@ def _ended(planned: Operation, steps: list[OperationStep]) -> Operation:
         if isinstance(one.done, AppliedChange)
         for new in one.done.change.checkpoints
     ]
-    can_undo = not planned.cannot_undo and all(one.back is not None for one in steps)
-    why = "" if can_undo else planned.cannot_undo or "what it replaced was not kept"
     return replace(
         planned,
         threads=tuple(threads)[:MOST_THREADS],
         number=sum(one.number for one in steps),
         added=tuple(added)[:MOST_THREADS],
-        cannot_undo=why,
+        cannot_undo=planned.cannot_undo or _why_not(planned, steps, list(threads)),
         ended=FOUND_LATER,
     )
+
+
+def _why_not(planned: Operation, steps: Iterable[OperationStep], threads: Sequence[str]) -> str:
+    """Return why an operation cannot be taken back, and what to do instead; `''` if it can."""
+    lacking = [one for one in steps if one.back is None]
+    if not lacking:
+        return ""
+    if not all(isinstance(one.done, _ADDING) for one in lacking):
+        return planned.why_not_kept
+    killed = "it was killed before it recorded what it added"
+    if any(not isinstance(one.done, RowsAdded) or one.done.checkpoints for one in steps):
+        return killed
+    named = threads if len(threads) <= _NAMED else ["THREAD"]
+    remove = shell.command("ckpt", "-s", planned.store, "threads", "delete", ids=named)
+    return f"{killed}; to remove that: {remove}"
 
 
 def _names(one: Operation) -> str:

@@ -35,9 +35,11 @@ class UndoReport:
         if self.failed or self.left:
             number = len(self.failed) + self.left
             why = self.failed[0].error.message if self.failed else "stopped"
+            first = self.failed[0].error.hint if self.failed else None
+            again = "run the same command again for the rest"
             raise PartlyDone(
-                f"{number} of {number + len(self.done)} threads were not changed: {why}",
-                hint="run the same command again for the rest",
+                f"left {number} of {number + len(self.done)} threads unchanged: {why}",
+                hint=again if first is None else f"{first}; then {again}",
             )
 
 

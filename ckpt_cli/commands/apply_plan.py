@@ -55,7 +55,7 @@ def show_and_apply(
         session.review.see_change(plan.change, session.rows)
     output = session.output
     undo = ""
-    if plan.action != "undo" and plan.is_undoable:
+    if plan.action not in ("undo", "redo") and plan.is_undoable:
         undo = undo_command(session.names.words, plan.main.key.thread_id)
     carry_out = partial(
         write,
@@ -82,7 +82,7 @@ def show_and_apply(
             columns=plan_columns(),
         )
     if dry_run:
-        session.note("dry run: nothing was written")
+        session.note_dry_run()
         return
     if not yes:
         carry_out(yes=False)

@@ -18,6 +18,7 @@ from ckpt_cli.api.memories import memories_from
 from ckpt_cli.apply.purge import Archive, Pace, run_purge
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import confirm
+from ckpt_cli.commands.plan_out import note_saved
 from ckpt_cli.core.retention.purge_plan import PurgeReport
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
@@ -53,6 +54,8 @@ class RemovalTerms:
     """The long-term memory of the threads, where it was given."""
     key: SigningKey | None = None
     """Signs the archives."""
+    plan_out: Path | None = None
+    """Where the plan is saved instead."""
 
 
 def check_terms(session: Session, terms: RemovalTerms) -> None:
@@ -83,7 +86,10 @@ def show_and_remove(
             rows=lambda: plan_rows(plan.threads()),
             columns=purge_columns(),
         )
-        session.note("dry run: nothing was removed")
+        if terms.plan_out is None:
+            session.note_dry_run("removed")
+        else:
+            note_saved(session, terms.plan_out)
         return PurgeReport()
     report = PurgeReport()
     if plan.going:

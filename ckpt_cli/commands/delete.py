@@ -73,6 +73,7 @@ def delete(session: Session, options: ThreadDeleteOptions) -> None:
         yes=options.yes,
         memory=options.memory,
         key=key,
+        plan_out=options.plan_out,
     )
     check_terms(session, terms)
     given = [

@@ -96,7 +96,7 @@ def erase_person(session: Session, options: EraseOptions) -> None:
     if options.dry_run:
         report.add(plan.places())
         _print(session, report)
-        session.note("dry run: nothing was erased")
+        session.note_dry_run("erased")
         return
     if not (plan.is_empty or options.yes):
         _show_and_ask(session, plan, report)

@@ -95,7 +95,7 @@ def erase_values(
         _print(session, plans, None, dry_run=True)
         if left is not None:
             session.note(left.message)
-        session.note("dry run: nothing was written")
+        session.note_dry_run()
         return
     if not yes:
         if not session.output.machine:

@@ -55,7 +55,9 @@ def gc(
     before = session.now - parse_duration(grace)
     key = signing_key(sign_key, archive)
     is_shown = dry_run or plan_out is not None
-    terms = RemovalTerms(Pace(batch), archive, dry_run=is_shown, yes=yes, key=key)
+    terms = RemovalTerms(
+        Pace(batch), archive, dry_run=is_shown, yes=yes, key=key, plan_out=plan_out
+    )
     check_terms(session, terms)
     with TemporaryFolder() as folder:
         found = plan_gc(session.store, scopes, before)

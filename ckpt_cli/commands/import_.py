@@ -102,7 +102,7 @@ def import_(session: Session, options: ImportOptions) -> None:
     # Everything is written before anything is printed, so that a closed pipe stops nothing.
     session.output.records((_record(*one) for one in report.done), _COLUMNS)
     if options.dry_run:
-        session.note("dry run: nothing was written")
+        session.note_dry_run()
     report.raise_failures("bundles", "would not be" if options.dry_run else "were not")
     if report.expired:
         raise PartlyDone(

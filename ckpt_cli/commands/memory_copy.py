@@ -82,7 +82,7 @@ def copy(session: Session, options: MemoryCopyOptions) -> None:
         if options.dry_run or not session.output.machine:
             _print(session, planned)
         if options.dry_run:
-            session.note("dry run: nothing was written")
+            session.note_dry_run()
             _end(session, planned)
             return
     if not options.yes:

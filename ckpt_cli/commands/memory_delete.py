@@ -206,4 +206,4 @@ def _answer(
         columns=item_columns(now),
     )
     if dry_run:
-        session.note("dry run: nothing was removed")
+        session.note_dry_run("removed")

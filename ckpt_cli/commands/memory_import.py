@@ -83,7 +83,7 @@ def import_(
     found = [one.record for one in bundles]
     if dry_run:
         session.output.records(found, _columns("file", "rows", "namespaces"))
-        session.note("dry run: nothing was written")
+        session.note_dry_run()
         return
     check_allowed(info, write=write)
     if not yes:

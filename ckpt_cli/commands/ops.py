@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
+from ckpt_backends import shell
 from ckpt_backends.errors import UsageError
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.commands.plan_out import plannable
@@ -13,9 +15,10 @@ from ckpt_cli.commands.undo_operation import check_place, undo_found
 from ckpt_cli.ending import Exit
 from ckpt_cli.lazy import CommandRef
 from ckpt_cli.operations.audit import verified
-from ckpt_cli.operations.journal import steps_of, steps_path
+from ckpt_cli.operations.journal import has_steps, steps_of
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of
+from ckpt_cli.operations.steps import OperationStep
 from ckpt_cli.operations.unfinished import unfinished
 from ckpt_cli.options import DryRun, Yes, argument, flag, option
 from ckpt_cli.queries.operations import (
@@ -26,6 +29,8 @@ from ckpt_cli.queries.operations import (
     newest_undo,
     operation_named,
     operations,
+    redacted,
+    undo_of,
 )
 from ckpt_cli.render.operations import (
     CHAIN_COLUMNS,
@@ -82,6 +87,8 @@ def list_(
     rows = list(islice(found, None if everything else limit + 1))
     more = not everything and len(rows) > limit
     shown = rows[:limit] if more else rows
+    if session.settings.get("redact"):
+        shown = list(map(redacted, shown))
     session.output.records(map(operation_record, shown), operation_columns(session.now))
     if not shown:
         session.note("no operation matches" if thread or action else "no operation is recorded")
@@ -99,8 +106,9 @@ def show(session: Session, op: Op) -> None:
     log = OperationLog.of_user()
     url = _settled_store(session)
     found = operation_named(log, op, None if url is None else place_of(url))
-    # The steps of an operation that cannot be taken back are not kept.
-    steps = list(steps_of(log, found.op)) if steps_path(log, found.op).exists() else []
+    if session.settings.get("redact"):
+        found = redacted(found)
+    steps = _steps_of(session, log, found.op)
     output = session.output
     words = session.names.words or ["-s", found.operation.store]
     output.document(
@@ -109,6 +117,17 @@ def show(session: Session, op: Op) -> None:
         rows=lambda: map(step_summary, steps),
         columns=STEP_COLUMNS,
     )
+
+
+def _steps_of(session: Session, log: OperationLog, op: str) -> list[OperationStep]:
+    """Return the steps of an operation; none if they are not kept, or damaged."""
+    if not has_steps(log, op):
+        return []
+    try:
+        return list(steps_of(log, op))
+    except UsageError as error:
+        session.note(error.message)
+        return []
 
 
 @plannable("ops undo")
@@ -168,8 +187,8 @@ def redo(
     else:
         found = operation_named(log, op, None)
         check_place(session, found)
-        if found.operation.action != UNDO and found.undone_by is not None:
-            found = operation_named(log, found.undone_by, None)
+        if found.operation.action != UNDO:
+            found = undo_of(log, found)
     undo_found(session, found, REDO, dry_run=dry_run, yes=yes)
 
 
@@ -181,8 +200,8 @@ def _settled_store(session: Session) -> StoreUrl | None:
         return names.store_url
     for one in unfinished(OperationLog.of_user()):
         session.note(
-            f"a run of ckpt ({one.action}) on {one.store} was stopped before it recorded what it"
-            " did; `ckpt -s STORE ops list` finds out"
+            f"a run of ckpt ({one.action}) was stopped before it recorded what it did;"
+            f" `{shell.command('ckpt', '-s', one.store, 'ops', 'list')}` finds out"
         )
     return None
 
@@ -199,8 +218,9 @@ def verify(
     """Check the chain of an audit file.
 
     Each line of the file names the SHA-256 of the line before. Prints the number of lines and the
-    hash of the last one; note it elsewhere, and give it with --head the next time: then lines
-    that were cut off or replaced since are found, too. The exit code is 1 if the chain is broken.
+    hash of the last one. Note this hash elsewhere, and give it with --head the next time: only then
+    is it found if the last line was changed, or if lines at the end were cut off. The exit code is
+    1 if the chain is broken.
 
     \b
       ckpt ops verify audit.ndjson
@@ -210,6 +230,8 @@ def verify(
     if path is None:
         raise UsageError("no audit file given", hint="ckpt ops verify FILE")
     known = None if head is None else head.lower()
+    if known is not None and not re.fullmatch("[0-9a-f]{64}", known):
+        raise UsageError("--head takes a whole hash: 64 hexadecimal digits")
     chain = verified(path, known)
     output = session.output
     is_missing = known is not None and not chain.has_known
@@ -221,3 +243,5 @@ def verify(
     )
     if chain.broken or is_missing:
         raise Exit(1)
+    if known is None:
+        session.note("only --head HASH, with a hash noted before, finds a changed or cut-off end")

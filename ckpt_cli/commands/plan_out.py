@@ -135,7 +135,7 @@ def _save(
         except (PartlyDone, ReaderGone) as error:
             # The plan is complete before it is shown.
             ended = error
-    _note_saved(session, path)
+    note_saved(session, path)
     if ended is not None:
         raise ended
 
@@ -171,9 +171,7 @@ def saved_removal(
         options=_stored_options(given, without=_KEYS_OF_REMOVAL),
         again=tuple(_KEYS_OF_REMOVAL & given.keys()),
     )
-    found = write_plan(out, header, threads)
-    _note_saved(session, out)
-    return found
+    return write_plan(out, header, threads)
 
 
 def _stored_options(given: Mapping[str, Any], *, without: Iterable[str]) -> dict[str, Any]:
@@ -195,7 +193,7 @@ def _stored(value: Any) -> Any:
     return list(map(_stored, value)) if isinstance(value, list) else value
 
 
-def _note_saved(session: Session, path: Path) -> None:
+def note_saved(session: Session, path: Path) -> None:
     """Say how the plan is carried out."""
     again = shell.command("ckpt", *session.names.words, "apply", ids=[str(path)])
     session.note(f"wrote the plan to '{path}'; carry it out with `{again}`")

@@ -107,6 +107,7 @@ class PurgeOptions:
             self.yes,
             self.memory,
             signing_key(self.sign_key, self.archive),
+            self.plan_out,
         )
 
 

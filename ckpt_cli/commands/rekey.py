@@ -93,7 +93,7 @@ def rekey(session: Session, options: RekeyOptions) -> None:
         for thread_id in progress(ids, total=len(ids), label="reading"):
             report.add(planned_rekey(side, thread_id))
         _print(session, report)
-        session.note("dry run: nothing was written")
+        session.note_dry_run()
         return
     check_keys(side, progress(ids, total=len(ids), label="checking the key"))
     if not options.yes:

@@ -71,7 +71,9 @@ def repair_many(
         if dry_run or (outcomes and not yes and not session.output.machine):
             _show(session, outcomes, dry_run=dry_run)
         if dry_run:
-            session.note("dry run: nothing was written")
+            if not outcomes:
+                session.note("nothing to repair")
+            session.note_dry_run()
             return
         ids = [one for one in ids if one[0] in heads]
         if ids and not yes:

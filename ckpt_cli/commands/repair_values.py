@@ -123,7 +123,7 @@ def _store_again(
     if dry_run or not output.machine:
         show()
     if dry_run and found.rebuilt:
-        session.note("dry run: nothing was written")
+        session.note_dry_run()
     if found.rebuilt and not dry_run:
         if not yes:
             confirm(question)

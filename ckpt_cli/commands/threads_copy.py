@@ -61,4 +61,4 @@ def copy(
         columns=plain_columns(*record),
     )
     if dry_run:
-        session.note("dry run: nothing was written")
+        session.note_dry_run()

@@ -66,24 +66,29 @@ def undo(
                 op = None if recorded is None else recorded.op
                 _undo_values(session, stored, op, dry_run=dry_run, yes=yes)
                 return
-        if recorded is None or _has_newer(session, reader, recorded):
+        is_lost = recorded is not None and _has_lost_steps(reader, recorded)
+        if recorded is None or is_lost or _has_newer(session, reader, recorded):
             plan = plan_undo(reader, session.editable, session.now, force=force)
             question = f"Undo the last change of thread '{reader.thread_id}'?"
-            show_and_apply(session, plan, question, dry_run=dry_run, yes=yes)
+            undoes = recorded.op if is_lost and recorded is not None else None
+            show_and_apply(session, plan, question, dry_run=dry_run, yes=yes, undoes=undoes)
             return
     action = REDO if recorded.operation.action == UNDO else UNDO
     undo_found(session, recorded, action, thread=thread, force=force, dry_run=dry_run, yes=yes)
 
 
 def _recorded(session: Session, thread: str) -> ListedOperation | None:
-    """Return the newest recorded operation of a thread that is not undone."""
+    """Return the newest recorded operation of a thread that is not undone.
+
+    Without a log that can be read, the thread alone tells.
+    """
     try:
         log = OperationLog.of_user()
-    except UsageError:
-        return None  # no folder for it: the store alone tells
-    for one in changes_of_thread(log, place_of(session.names.store_url), thread):
-        if not one.is_undoable or _is_there(session, steps_left(log, one.op), thread):
-            return one
+        for one in changes_of_thread(log, place_of(session.names.store_url), thread):
+            if not one.is_undoable or _is_there(session, steps_left(log, one.op), thread):
+                return one
+    except UsageError as error:
+        session.note(f"{error.message}; what is undone is found in the thread itself")
     return None
 
 
@@ -104,6 +109,16 @@ def _is_there(session: Session, steps: Iterable[OperationStep], thread: str) -> 
 def _is_of_values(one: ListedOperation) -> bool:
     """Return whether an operation stored values of one thread, and added no checkpoint."""
     return one.operation.action == "repair" and not one.operation.added
+
+
+def _has_lost_steps(reader: ThreadReader, recorded: ListedOperation) -> bool:
+    """Return whether an operation added the newest checkpoint by `ckpt`, but its steps are gone."""
+    if recorded.is_undoable or not recorded.operation.added:
+        return False
+    try:
+        return newest_added(reader).key.checkpoint_id in recorded.operation.added
+    except NotFound:
+        return False
 
 
 def _has_newer(session: Session, reader: ThreadReader, recorded: ListedOperation) -> bool:
@@ -138,7 +153,7 @@ def _undo_values(
     if dry_run or not output.machine:
         show()
     if dry_run:
-        session.note("dry run: nothing was written")
+        session.note_dry_run()
         return
     write(
         session,

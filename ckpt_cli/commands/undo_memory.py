@@ -11,7 +11,7 @@ from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.operations.record import Operation
 from ckpt_cli.operations.steps import OperationStep
 from ckpt_cli.plans.undo_memory import item_to_take_back
-from ckpt_cli.plans.undo_operation import PlannedStep, RefusedStep
+from ckpt_cli.plans.undo_operation import PlannedStep, RefusedStep, refused_steps
 from ckpt_cli.queries.operations import REDO, UNDO, ListedOperation
 from ckpt_cli.render.operations import UNDO_PLAN_COLUMNS, undo_plan_lines, undo_plan_record
 from ckpt_cli.render.values.one_line import counted
@@ -38,7 +38,7 @@ def undo_items(
     if session.review is not None:
         for one in planned:
             session.review.see_step(one, None)
-    refused = [one for one in planned if isinstance(one, RefusedStep)]
+    refused = refused_steps(planned, is_redo=action == REDO)
     if len(refused) == len(planned):
         raise refused[0].error if refused else Refused(f"nothing of {found.op} is left")
 
@@ -53,12 +53,13 @@ def undo_items(
     if dry_run or not (yes or output.machine):
         show()
     if dry_run:
-        session.note("dry run: nothing was written")
+        session.note_dry_run()
         return
     verb = "Undo" if action == UNDO else "Redo"
     if not yes:
         confirm(f"{verb} {named.action} {named.op}?")
     failed = [one.error for one in refused]
+    taken_back: list[PlannedStep] = []
     with session.recorder.operation(
         action, undoes=found.op, reason=named.reason if action == REDO else None
     ) as recording:
@@ -74,8 +75,12 @@ def undo_items(
                 failed.append(error)
             else:
                 recording.done()
+                taken_back.append(one)
     if yes or output.machine:
         show()
+    if number := sum(one.step.number for one in taken_back):
+        did = "undid" if action == UNDO else "redid"
+        session.note(f"{did} {named.action} {named.op}: {counted(number, 'item')}")
     _raise_failures(failed, len(planned))
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from ckpt_backends import shell
-from ckpt_backends.errors import NotFound, Refused, UsageError
+from ckpt_backends.errors import NotFound, Refused, StoreChanged, UsageError
 from ckpt_cli.apply.undo_operation import stopped_by, take_back
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import confirm, show_and_apply
@@ -19,7 +20,7 @@ from ckpt_cli.operations.place import place_of
 from ckpt_cli.operations.record import Operation
 from ckpt_cli.operations.steps import AppliedChange, OperationStep
 from ckpt_cli.plans.undo import newest_added, plan_undo
-from ckpt_cli.plans.undo_operation import RefusedStep, planned_steps, turned_now
+from ckpt_cli.plans.undo_operation import RefusedStep, planned_steps, refused_steps, turned_now
 from ckpt_cli.queries.operations import (
     REDO,
     UNDO,
@@ -72,10 +73,10 @@ def undo_found(
     back, `StoreChanged` if all threads were used since, and `PartlyDone` if some were.
     """
     if not found.is_undoable:
-        raise Refused(
-            f"cannot {action} operation {found.op}: {found.why_not}",
-            hint="`ckpt ops list` names earlier operations; give the id of one",
-        )
+        hint = "`ckpt ops list` lists earlier operations; `ckpt ops undo OP` takes back one"
+        if action == REDO:
+            hint = f"`ckpt ops show {named_by(found, action).op}` shows the original command"
+        raise Refused(f"cannot {action} operation {found.op}: {found.why_not}", hint=hint)
     if not dry_run:
         refuse_copy(session.names.store_url)
     steps = steps_left(OperationLog.of_user(), found.op)
@@ -88,7 +89,10 @@ def undo_found(
         undo_items(session, found, named, action, steps, dry_run=dry_run, yes=yes)
         return
     if len(steps) == 1 and (reader := _newest_of(session, steps[0])) is not None:
-        _undo_newest(session, found, reader, steps[0], force=force, dry_run=dry_run, yes=yes)
+        is_redo = action == REDO
+        _undo_newest(
+            session, found, reader, steps[0], is_redo=is_redo, force=force, dry_run=dry_run, yes=yes
+        )
         return
     _undo_steps(session, found, action, steps, dry_run=dry_run, yes=yes)
 
@@ -111,18 +115,23 @@ def _undo_newest(
     reader: ThreadReader,
     step: OperationStep,
     *,
+    is_redo: bool,
     force: bool,
     dry_run: bool,
     yes: bool,
 ) -> None:
     """Take back the newest change of a thread, by a rollback if it was used since."""
     plan = plan_undo(reader, session.editable, session.now, force=force)
+    question = f"Undo the last change of thread '{reader.thread_id}'?"
+    if is_redo:
+        plan = replace(plan, action="redo")
+        question = f"Take back the undo of thread '{reader.thread_id}'?"
     back = step.back.change.removed if isinstance(step.back, AppliedChange) else None
     is_removal = (plan.change.removed or {}).keys() == (back or {}).keys()
     show_and_apply(
         session,
         plan,
-        f"Undo the last change of thread '{reader.thread_id}'?",
+        question,
         dry_run=dry_run,
         yes=yes,
         undoes=found.op,
@@ -147,9 +156,13 @@ def _undo_steps(
     if session.review is not None:
         for one in planned:
             session.review.see_step(one, session.rows)
-    refused = [one for one in planned if isinstance(one, RefusedStep)]
+    refused = refused_steps(planned, is_redo=action == REDO)
+    if not planned:
+        raise Refused(f"nothing of operation {found.op} is left to take back")
+    if refused:
+        _explain(session, found, refused[0])
     if len(refused) == len(planned):
-        raise _explained(session, found, refused)
+        raise refused[0].error
     named = named_by(found, action)
 
     def show() -> None:
@@ -163,7 +176,7 @@ def _undo_steps(
     if dry_run or not (yes or output.machine):
         show()
     if dry_run:
-        session.note("dry run: nothing was written")
+        session.note_dry_run()
         return
     if not yes:
         verb = "Undo" if action == UNDO else "Redo"
@@ -187,25 +200,24 @@ def _undo_steps(
     report.raise_failures()
 
 
-def _explained(
-    session: Session, found: ListedOperation, refused: Sequence[RefusedStep]
-) -> Exception:
-    """Return the error of an operation of which nothing can be taken back."""
-    if not refused:
-        return Refused(f"nothing of operation {found.op} is left to take back")
-    error = refused[0].error
-    if error.hint is None and (later := _later(found, refused[0].step.thread_id, error.message)):
+def _explain(session: Session, found: ListedOperation, refused: RefusedStep) -> None:
+    """Add to the error of a step which operation has to be undone first, if there is one."""
+    if refused.error.hint is None and (later := _later(found, refused)):
         words = session.names.words
-        error.hint = f"first: {shell.command('ckpt', *words, 'ops', 'undo', ids=[later])}"
-    return error
+        first = shell.command("ckpt", *words, "ops", "undo", ids=[later])
+        refused.error.hint = f"undo the later operation first: `{first}`"
 
 
-def _later(found: ListedOperation, thread_id: str | None, said: str) -> str | None:
-    """Return the later operation that added what an error names."""
+def _later(found: ListedOperation, refused: RefusedStep) -> str | None:
+    """Return the later operation that added what an error names, or that used the thread."""
+    said, is_used = refused.error.message, isinstance(refused.error, StoreChanged)
     for one in operations(OperationLog.of_user(), found.operation.place):
         if one.op == found.op:
             return None
-        is_of_thread = one.undone_by is None and thread_id in one.operation.threads
-        if is_of_thread and any(added in said for added in one.operation.added):
+        operation = one.operation
+        if one.undone_by is not None or refused.step.thread_id not in operation.threads:
+            continue
+        is_user = is_used and (operation.action not in {UNDO, REDO} or bool(operation.added))
+        if is_user or any(added in said for added in operation.added):
             return one.op
     return None

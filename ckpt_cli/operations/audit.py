@@ -23,6 +23,8 @@ from ckpt_cli.operations.record import Operation, to_record
 
 FIRST = "0" * 64
 """`prev` of the first line."""
+_NOT_FIRST = "it is not the first line of an audit file"
+_NOT_NEXT = "it does not follow from the line before"
 _BLOCK = 1 << 16
 
 
@@ -39,7 +41,8 @@ class AuditFile:
                 pass
         except OSError as error:
             raise Refused(
-                f"{self._said(error)}; nothing was written", hint="run without --audit, or mend it"
+                f"{self._said(error)}; nothing was written",
+                hint="run without --audit, or give a file that can be written",
             ) from error
 
     def append(self, one: Operation) -> None:
@@ -109,7 +112,7 @@ def verified(path: Path, known: str | None = None) -> Chain:
                 if found is None:
                     torn.append(number + 1)
                 elif found != prev:
-                    broken = "it does not follow from the line before"
+                    broken = _NOT_NEXT if number else _NOT_FIRST
                     return Chain(number, prev, broken, tuple(torn), has_known)
                 number, prev = number + 1, sha256(line).hexdigest()
                 has_known |= prev == known

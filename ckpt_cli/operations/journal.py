@@ -92,6 +92,11 @@ def steps_path(log: OperationLog, op: str) -> Path:
     return log.folder / "steps" / f"{op}.ndjson"
 
 
+def has_steps(log: OperationLog, op: str) -> bool:
+    """Return whether the steps of an operation are kept, and may be looked for."""
+    return os.path.exists(steps_path(log, op))
+
+
 def steps_of(log: OperationLog, op: str) -> Iterator[OperationStep]:
     """Yield the steps that an operation carried out, in their order.
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from ckpt_backends.errors import UsageError
+from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.files.atomic_write import make_private_folder, sync_folder, writing
 from ckpt_backends.files.regular_file import open_regular
 from ckpt_cli.config.trust import state_folder
@@ -56,7 +56,10 @@ class OperationLog:
             raise unwritable(self.folder, error) from error
 
     def newest_first(self) -> Iterator[Operation]:
-        """Yield all operations, the newest first. Damaged lines are skipped."""
+        """Yield all operations, the newest first. Damaged lines are skipped.
+
+        Raises `UsageError` if the log cannot be read.
+        """
         for path in self._files():
             yield from _operations_in(path)
 
@@ -103,12 +106,23 @@ class OperationLog:
 
 
 def _operations_in(path: Path) -> Iterator[Operation]:
-    """Yield the operations of one file, the newest first."""
-    with suppress(FileNotFoundError), open_regular(path) as file:
-        check_owner(path, file)
-        for line in reversed(file.read().split(b"\n")):
-            with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                yield from_record(json.loads(line))
+    """Yield the operations of one file, the newest first. Raises `UsageError`."""
+    try:
+        with open_regular(path) as file:
+            check_owner(path, file)
+            lines = file.read().split(b"\n")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(
+            f"cannot read '{path}': {reason}", hint="export XDG_STATE_HOME=FOLDER"
+        ) from error
+    except StoreUnavailable as error:
+        raise UsageError(error.message, hint="export XDG_STATE_HOME=FOLDER") from error
+    for line in reversed(lines):
+        with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            yield from_record(json.loads(line))
 
 
 def check_owner(path: Path, file: IO[bytes]) -> None:

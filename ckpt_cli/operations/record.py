@@ -48,6 +48,18 @@ class Operation:
     ended: str = ""
     """Why it stopped early, or that it was found by a later run; `''` if it ended as planned."""
 
+    @property
+    def keeps_steps(self) -> bool:
+        """Whether its steps are kept: to take it back, or to know what an undo left to do."""
+        return not self.cannot_undo or self.undoes is not None
+
+    @property
+    def why_not_kept(self) -> str:
+        """Why it cannot be taken back if its steps do not say how."""
+        if self.undoes is not None:
+            return "what it removed was not kept; run the original command again"
+        return "what it replaced was not kept"
+
 
 def to_record(one: Operation) -> dict[str, Any]:
     """Return an operation as a line of the log."""

@@ -46,6 +46,8 @@ class PlanReview(ABC):
     """
 
     header: PlanHeader
+    is_saved = False
+    """Whether the plan is saved, and not applied."""
 
     @abstractmethod
     def see(self, fact: Mapping[str, Any]) -> None:
@@ -85,6 +87,8 @@ class PlanReview(ABC):
 
 class FactWriter(PlanReview):
     """Writes the facts of a plan that is saved."""
+
+    is_saved = True
 
     def __init__(self, file: BinaryIO, header: PlanHeader) -> None:
         self.header = header

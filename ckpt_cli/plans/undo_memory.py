@@ -30,18 +30,25 @@ def item_to_take_back(memory: MemoryStore, step: OperationStep) -> Item | None:
         case ItemsRemoved(items):
             found = _found(memory, [one.key for one in items])
             for one in items:
-                check_unchanged(one, found.get(one.key))
+                try:
+                    check_unchanged(one, found.get(one.key))
+                except StoreChanged as error:
+                    raise _used(one.key) from error
         case ItemsRestored() as part:
             recorded_archive(part)
         case ItemEdited(key):
             item = _found(memory, [key]).get(key)
             fields = step.done.fields if isinstance(step.done, ItemEdited) else {}
             if item is None or not _has_fields(item, fields):
-                raise StoreChanged(f"cannot undo: item '{format_key(key)}' was used since")
+                raise _used(key)
             return item
         case _:
             raise Refused("cannot undo: what it replaced was not kept")
     return None
+
+
+def _used(key: ItemKey) -> StoreChanged:
+    return StoreChanged(f"cannot undo: item '{format_key(key)}' was used since")
 
 
 def recorded_archive(part: ItemsRestored) -> Bundle:

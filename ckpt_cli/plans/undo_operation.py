@@ -54,6 +54,17 @@ class RefusedStep:
     error: CkptError
 
 
+def refused_steps(
+    planned: Iterable[PlannedStep | RefusedStep], *, is_redo: bool
+) -> list[RefusedStep]:
+    """Return the steps that cannot be taken back. The errors of a redo are named after it."""
+    found = [one for one in planned if isinstance(one, RefusedStep)]
+    if is_redo:
+        for one in found:
+            one.error.message = one.error.message.replace("cannot undo:", "cannot redo:", 1)
+    return found
+
+
 def planned_steps(
     steps: Iterable[OperationStep], store: Store, rows: Store
 ) -> Iterator[PlannedStep | RefusedStep]:

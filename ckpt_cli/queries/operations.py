@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ckpt_backends.errors import Ambiguous, NotFound
-from ckpt_cli.operations.journal import steps_of, steps_path
+from ckpt_backends.errors import Ambiguous, NotFound, Refused
+from ckpt_cli.operations.journal import has_steps, steps_of
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.record import Operation
 from ckpt_cli.operations.steps import OperationStep
@@ -38,6 +38,14 @@ class ListedOperation:
         return not self.why_not
 
 
+def redacted(one: ListedOperation) -> ListedOperation:
+    """Return an operation without the texts that a person wrote."""
+    operation = one.operation
+    return replace(
+        one, operation=replace(operation, reason=None, command=f"ckpt {operation.action} ...")
+    )
+
+
 def operations(log: OperationLog, place: str | None = None) -> Iterator[ListedOperation]:
     """Yield the operations of one store, or of all, the newest first.
 
@@ -62,7 +70,7 @@ def _why_not(log: OperationLog, one: Operation, undone_by: str | None) -> str:
         return f"it was taken back by operation {undone_by}"
     if one.cannot_undo:
         return one.cannot_undo
-    return "" if steps_path(log, one.op).exists() else "its steps are not kept any more"
+    return "" if has_steps(log, one.op) else "its steps are not kept any more, or cannot be read"
 
 
 def operation_named(log: OperationLog, prefix: str, place: str | None) -> ListedOperation:
@@ -81,7 +89,8 @@ def newest_change(log: OperationLog, place: str) -> ListedOperation:
     for one in operations(log, place):
         if one.operation.action not in {UNDO, REDO} and one.undone_by is None:
             return one
-    raise NotFound("nothing to undo: no operation on this store is recorded", hint=_LIST)
+    why = "no operation on this store is recorded, or all are undone"
+    raise NotFound(f"nothing to undo: {why}", hint=_LIST)
 
 
 def newest_undo(log: OperationLog, place: str) -> ListedOperation:
@@ -89,21 +98,42 @@ def newest_undo(log: OperationLog, place: str) -> ListedOperation:
     for one in operations(log, place):
         if one.operation.action == UNDO and one.undone_by is None:
             return one
-    raise NotFound("nothing to redo: no undo on this store is recorded", hint=_LIST)
+    why = "no undo on this store is recorded, or all are redone"
+    raise NotFound(f"nothing to redo: {why}", hint=_LIST)
+
+
+def undo_of(log: OperationLog, one: ListedOperation) -> ListedOperation:
+    """Return the newest undo of an operation, or of some of its threads, that is not taken back.
+
+    Raises `Refused` if there is none: then a redo would undo it.
+    """
+    for later in operations(log, one.operation.place):
+        if later.operation.undoes == one.op and later.undone_by is None:
+            return later
+    raise Refused(
+        f"nothing to redo: operation {one.op} ({one.operation.action}) is not undone",
+        hint="`ckpt ops list --action undo` lists what can be redone",
+    )
 
 
 def changes_of_thread(log: OperationLog, place: str, thread_id: str) -> Iterator[ListedOperation]:
     """Yield the operations of a thread that are not undone and are no undo, the newest first.
 
-    An undo that rolled the thread back, because it was used since, counts as a rollback.
+    An undo or a redo that rolled the thread back, because it was used since, counts as a rollback.
     """
     for one in operations(log, place):
-        operation = one.operation
-        is_change = operation.action not in {UNDO, REDO}
-        if not is_change and not (operation.action == UNDO and operation.added):
-            continue
-        if one.undone_by is None and changed(log, operation, thread_id):
+        is_there = one.undone_by is None and _is_change(log, one.operation)
+        if is_there and changed(log, one.operation, thread_id):
             yield one
+
+
+def _is_change(log: OperationLog, one: Operation) -> bool:
+    if one.action not in {UNDO, REDO}:
+        return True
+    if one.action == UNDO or not one.added:
+        return bool(one.added)
+    # It added again what an undo removed, or rolled the thread back from what an undo added.
+    return any(undo.op == one.undoes and undo.added for undo in log.newest_first())
 
 
 def is_recorded(log: OperationLog, place: str, checkpoint_id: str) -> bool:
@@ -115,7 +145,7 @@ def changed(log: OperationLog, one: Operation, thread_id: str) -> bool:
     """Return whether an operation changed a thread."""
     if thread_id in one.threads:
         return True
-    if one.number <= len(one.threads) or not steps_path(log, one.op).exists():
+    if one.number <= len(one.threads) or not has_steps(log, one.op):
         return False
     return any(step.thread_id == thread_id for step in steps_of(log, one.op))
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -55,11 +54,11 @@ class ThreadOperations:
             if not log.folder.is_dir():
                 return []
             from ckpt_cli.operations.place import place_of
-            from ckpt_cli.queries.operations import changed, operations
+            from ckpt_cli.queries.operations import changed, operations, redacted
 
             for one in operations(log, place_of(self._opening.url)):
                 if changed(log, one.operation, self._thread_id):
-                    found.append(self._redacted(one) if self._opening.redact else one)
+                    found.append(redacted(one) if self._opening.redact else one)
         return found
 
     @property
@@ -67,9 +66,6 @@ class ThreadOperations:
         """The operation that made the thread as a copy of another one; it names no checkpoints."""
         made = (one for one in self.newest_first if one.operation.action in _COPIES)
         return next(made, None)
-
-    def _redacted(self, one: ListedOperation) -> ListedOperation:
-        return replace(one, operation=replace(one.operation, reason=None))
 
     @cached_property
     def _adding(self) -> Mapping[str, ListedOperation]:

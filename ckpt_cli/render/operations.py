@@ -36,6 +36,7 @@ from ckpt_cli.render.values.one_line import counted
 
 _SHOWN = 20
 """Maximum number of threads or steps that are shown as text."""
+_MEMORY = "memory"
 
 
 def operation_record(one: ListedOperation) -> dict[str, Any]:
@@ -120,10 +121,12 @@ def shown_lines(
     if operation.ended:
         yield from field("ended", operation.ended, width, "question")
     for step in islice(steps, _SHOWN):
-        name = "memory" if step.thread_id is None else step.thread_id
-        yield from field("thread", name, width, "head")
+        label = _MEMORY
+        if step.thread_id is not None:
+            label = ""
+            yield from field("thread", step.thread_id, width, "head")
         if step.done is not None:
-            yield from field("", part_text(step.done), width)
+            yield from field(label, part_text(step.done), width)
         for place in _checkpoints(step.done)[:_SHOWN]:
             yield from field("", place, width, "id")
         if isinstance(step.back, RowsRestored):
@@ -172,15 +175,18 @@ def undo_plan_lines(
 ) -> Iterator[StyledLine]:
     """Yield the plan that takes back an operation as text."""
     age = ago(now)(iso(operation.at))
-    number = counted(len(steps), "thread")
+    is_memory = any(step.step.thread_id is None for step in steps)
+    number = counted(sum(step.step.number for step in steps), "item" if is_memory else "thread")
     yield from field(action, f"{operation.action} {operation.op}, {age}, {number}", width, "head")
     for step in islice(steps, _SHOWN):
-        name = "memory" if step.step.thread_id is None else step.step.thread_id
-        yield from field("thread", name, width, "head")
+        label = _MEMORY
+        if step.step.thread_id is not None:
+            label = ""
+            yield from field("thread", step.step.thread_id, width, "head")
         if isinstance(step, RefusedStep):
             yield from field("refused", step.error.message, width, "error")
         else:
-            yield from field("", part_text(step.part), width)
+            yield from field(label, part_text(step.part), width)
     if len(steps) > _SHOWN:
         yield from field("", f"and {len(steps) - _SHOWN} more; -o json lists all", width)
 
@@ -210,7 +216,8 @@ def chain_lines(path: Path, chain: Chain, width: int, *, is_missing: bool) -> It
     if chain.broken:
         yield from field("broken", f"line {chain.lines + 1}: {chain.broken}", width, "error")
     if is_missing:
-        yield from field("broken", "no line has the hash of --head", width, "error")
+        said = "no line has the hash of --head: lines were cut off or changed"
+        yield from field("broken", said, width, "error")
 
 
 def part_text(part: StepPart) -> str:
@@ -219,20 +226,18 @@ def part_text(part: StepPart) -> str:
         case AppliedChange(change):
             return _change_text(change)
         case RowsRemoved(planned):
-            what = "the thread" if planned.action == "remove" else "checkpoints"
-            numbers = [
-                counted(planned.checkpoints, "checkpoint"),
-                counted(planned.writes, "write"),
-            ]
-            return f"remove {what}: {', '.join(numbers)}"
+            what = "the thread: " if planned.action == "remove" else ""
+            numbers = ((planned.checkpoints, "checkpoint"), (planned.writes, "write"))
+            said = ", ".join(counted(number, noun) for number, noun in numbers if number)
+            return f"remove {what}{said or 'orphaned rows'}"
         case RowsRestored(bundle):
-            return f"restore the rows of '{bundle}'"
+            return f"restore from '{bundle}'"
         case RowsAdded():
             return "add rows from another store"
         case ItemsRemoved(items):
             return f"remove {counted(len(items), 'item')} of long-term memory"
         case ItemsRestored(bundle, _, number):
-            return f"restore {counted(number, 'item')} of long-term memory of '{bundle}'"
+            return f"restore {counted(number, 'item')} of long-term memory from '{bundle}'"
         case ItemsAdded(keys):
             return f"add {counted(len(keys), 'item')} to long-term memory"
         case ItemEdited(key):

@@ -143,6 +143,7 @@ def done_lines(plan: CheckpointPlan, undo: str) -> Iterator[StyledLine]:
         "rollback": "rolled back",
         "fork": "forked",
         "undo": "undid the last change of",
+        "redo": "took back the undo of",
         "repair": "repaired",
     }
     if plan.head is None:

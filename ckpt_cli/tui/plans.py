@@ -35,10 +35,10 @@ from ckpt_cli.plans.repair_values import plan_value_repair
 from ckpt_cli.plans.repair_writes import plan_write_repair
 from ckpt_cli.plans.rollback import plan_rollback
 from ckpt_cli.plans.root_branch import RollbackOptions
-from ckpt_cli.plans.undo import plan_undo
+from ckpt_cli.plans.undo import newest_added, plan_undo
 from ckpt_cli.plans.undo_operation import PlannedStep, planned_step
 from ckpt_cli.plans.undo_values import plan_values_undo, record_repair
-from ckpt_cli.queries.operations import UNDO
+from ckpt_cli.queries.operations import REDO, UNDO
 from ckpt_cli.queries.threads import Selection
 from ckpt_cli.render.operations import part_text
 from ckpt_cli.render.plan import done_lines, plan_lines
@@ -160,8 +160,9 @@ class Planner:
                 return Proposal(lambda _: texts, stored.change, None, done, UNDO, op)
             plan = plan_undo(reader, rows, self._now(), force=False)
         found = _proposal(plan)
-        if recorded is not None and recorded.is_undone_by(plan.change):
-            found = replace(found, undoes=recorded.op)
+        if recorded is not None and recorded.has_added(newest_added(reader).key):
+            action = REDO if recorded.action == UNDO else UNDO
+            found = replace(found, action=action, undoes=recorded.op)
         return found
 
     def repair(

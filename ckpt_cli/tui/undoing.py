@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from ckpt_backends.changes.change import Change
 from ckpt_backends.errors import UsageError
+from ckpt_backends.model import CheckpointKey
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of
@@ -41,11 +41,10 @@ class RecordedStep:
         done = self.step.done
         return isinstance(done, AppliedChange) and not done.change.added
 
-    def is_undone_by(self, change: Change) -> bool:
-        """Return whether a change takes it back."""
+    def has_added(self, key: CheckpointKey) -> bool:
+        """Return whether it added a checkpoint."""
         done = self.step.done
-        removed = change.removed or {}
-        return isinstance(done, AppliedChange) and set(done.change.added) == removed.keys()
+        return isinstance(done, AppliedChange) and key in done.change.added
 
 
 def newest_of_thread(url: StoreUrl, thread_id: str) -> RecordedStep | None:

@@ -62,7 +62,9 @@ def test_a_known_hash_finds_lines_that_were_cut_off(audit: Path) -> None:
     head = ckpt("ops", "verify", audit, "-o", "json").json["head"]
     assert ckpt("ops", "verify", audit, "--head", head).code == 0
     audit.write_bytes(b"".join(kept.splitlines(keepends=True)[:2]))
-    assert ckpt("ops", "verify", audit).code == 0
+    unnoticed = ckpt("ops", "verify", audit)
+    assert unnoticed.code == 0
+    assert "only --head HASH" in unnoticed.err
     assert ckpt("ops", "verify", audit, "--head", head).code == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,14 @@ def test_show_names_what_was_added(store: Path) -> None:
     assert ckpt("ops", "show", "nothing").code == 3
 
 
+def test_a_reason_is_not_shown_with_redact(store: Path) -> None:
+    done(store, "rollback", TRIP, "--steps", "2", "--reason", "wrong hotel")
+    for words in (["-s", store], []):
+        shown = ckpt(*words, "--redact", "ops", "list", "-o", "json")
+        assert (shown.code, "wrong hotel" in shown.out) == (0, False)
+    assert "wrong hotel" not in ckpt("--redact", "ops", "show", ops(store)[0]["op"]).out
+
+
 def test_undo_and_redo_go_back_and_forth(store: Path) -> None:
     first = rows_of(store)
     done(store, "rollback", TRIP, "--steps", "2")
@@ -140,6 +149,15 @@ def test_undo_of_a_thread_takes_back_only_that_thread(store: Path, tmp_path: Pat
     assert rows_of(store) == before
 
 
+def test_a_redo_that_is_refused_says_so(store: Path, tmp_path: Path) -> None:
+    done(store, "threads", "delete", TRIP, "--archive", tmp_path / "archive")
+    done(store, "ops", "undo")
+    done(store, "fork", TRIP, "~1")
+    refused = ckpt("-s", store, "ops", "redo", "--yes")
+    assert refused.code == 6
+    assert f"cannot redo: thread '{TRIP}' was used since" in refused.err
+
+
 def test_a_deletion_without_an_archive_says_why_it_stays(store: Path) -> None:
     done(store, "threads", "delete", TRIP)
     (one,) = ops(store)
@@ -198,3 +216,58 @@ def test_what_another_user_took_back_is_passed_over(
         done(store, "undo", TRIP)
     done(store, "undo", TRIP)
     assert rows_of(store) == first
+
+
+def test_redo_never_undoes(store: Path) -> None:
+    done(store, "rollback", TRIP, "--steps", "2")
+    (one,) = ops(store)
+    rolled_back = rows_of(store)
+    refused = ckpt("-s", store, "ops", "redo", one["op"], "--yes")
+    assert (refused.code, rows_of(store)) == (5, rolled_back)
+    assert "not undone" in refused.err
+    done(store, "ops", "undo")
+    done(store, "ops", "redo", one["op"])
+    assert rows_of(store) == rolled_back
+    assert ckpt("-s", store, "ops", "redo", ops(store)[0]["op"], "--yes").code == 5
+    assert rows_of(store) == rolled_back
+
+
+def test_the_rest_of_a_copy_is_undone_later(store: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target.db"
+    done(store, "copy", TRIP, REFUND, "--to", target, "--create")
+    (copy,) = ops(target)
+    done(target, "rollback", TRIP, "--steps", "2")
+    partly = ckpt("-s", target, "ops", "undo", copy["op"], "--yes")
+    assert partly.code == 7
+    assert f"ops undo {ops(target, '--action', 'rollback')[0]['op']}" in partly.err
+    done(target, "undo", TRIP)
+    done(target, "ops", "undo", copy["op"])
+    assert rows_of(target) == set()
+    (why_not,) = {one["why_not"] for one in ops(target) if one["undoes"] == copy["op"]}
+    assert "run the original command again" in why_not
+    assert f"ops show {copy['op']}" in ckpt("-s", target, "ops", "redo", "--yes").err
+
+
+@pytest.mark.parametrize("steps", ["damaged", "lost", "hidden"])
+def test_without_its_steps_a_rollback_is_undone_as_the_thread_tells(
+    store: Path, steps: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = rows_of(store)
+    done(store, "rollback", TRIP, "--steps", "2")
+    (one,) = ops(store)
+    path = Path(os.environ["XDG_STATE_HOME"], "ckpt", "operations", "steps", f"{one['op']}.ndjson")
+    path.write_text("no JSON\n")
+    if steps == "lost":
+        path.unlink()
+    if steps == "hidden":
+
+        def stat(of: Any, *words: Any, **named: Any) -> Any:
+            if os.fspath(of) == str(path):
+                raise PermissionError(13, "Permission denied", str(path))
+            return looked(of, *words, **named)
+
+        looked = os.stat
+        monkeypatch.setattr(os, "stat", stat)
+    assert ckpt("-s", store, "ops", "show", one["op"]).code == 0
+    done(store, "undo", TRIP)
+    assert rows_of(store) == before

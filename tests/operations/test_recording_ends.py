@@ -177,6 +177,20 @@ CHANGES = {
 }
 
 
+def test_a_killed_copy_says_how_what_it_added_is_removed(sample: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target.db"
+    copied = ckpt("-s", sample, "copy", REFUND, "--to", target, "--create", "--yes")
+    assert copied.code == 0, copied.err
+    (kept,) = (state() / "steps").iterdir()
+    lines = kept.read_bytes().splitlines(keepends=True)
+    # The outcome is the second step; a killed run has only the intended one.
+    (state() / "running" / kept.name).write_bytes(b"".join(lines[:2]))
+    (state() / "log.ndjson").unlink()
+    (one,) = recorded(target)
+    assert one["why_not"].startswith("it was killed before it recorded what it added")
+    assert one["why_not"].endswith(f"ckpt -s {target} threads delete {REFUND}")
+
+
 @pytest.fixture
 def folder(sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -199,6 +213,7 @@ def test_a_change_is_carried_out_where_it_cannot_be_recorded(folder: Path, name:
     assert done.code == 0, done.err
     assert done.err.count("`ckpt ops` will not know this change") == 1
     assert (stored(folder / "store.db"), stored(folder / "other.db")) != before
+    assert ckpt("-s", "store.db", "ops", "list").code == 2
 
 
 @pytest.mark.parametrize("name", CHANGES)

@@ -55,6 +55,7 @@ def save(store: Path, plan: Path, words: Words) -> None:
     answer = ckpt("-s", store, *words, "--plan-out", plan)
     assert answer.code == 0, answer.err
     assert f"apply {plan}" in answer.err
+    assert "dry run" not in answer.err
     assert rows(store) == before
     assert plan.stat().st_mode & 0o777 == 0o600
 

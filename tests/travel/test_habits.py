@@ -134,6 +134,18 @@ def test_as_node_leaves_out_where_the_caller_wanted_to_go(store: Path) -> None:
         assert graph.get_state(config("t")).values["log"] == ["in", "a", "upd"]
 
 
+def test_a_redo_is_not_redone_though_the_agent_went_on_before_the_undo(store: Path) -> None:
+    assert ckpt("-s", store, "rollback", "t", "--steps", "1", "--yes").code == 0
+    with agent(store) as graph:
+        graph.invoke(None, config("t"))
+    assert ckpt("-s", store, "undo", "t", "--yes").code == 0
+    redo = ckpt("-s", store, "ops", "redo", "--yes", "-o", "json").json
+    newest, undo, _ = ckpt("-s", store, "ops", "list", "-o", "json").json
+    assert redo["action"] == newest["action"] == "redo"
+    assert redo["undoes"] == newest["undoes"] == undo["op"]
+    assert ckpt("-s", store, "ops", "redo", "--yes").code == 3
+
+
 @pytest.mark.parametrize(
     "thread_id",
     ["a\nb", "-dash", *later("tab\there", "it's", "\u202eevil", "é$x`")],

@@ -92,9 +92,17 @@ def test_a_thread_is_rolled_back_resumed_and_the_change_undone(store: Store) -> 
         await seat.press("r")
         assert seat.sees("2 branches", "interrupted")
         assert set(before) < set(store.history(STUCK))
+        # The undo rolls back, because the graph went on.
+        await seat.press("U", "y")
+        await seat.until(lambda: f"undid the last change of {STUCK}: head is now " in seat.said)
 
     sit(store.url, work, kind=WritingApp)
-    assert [(one["action"], one["threads"]) for one in recorded()] == [("rollback", [STUCK])]
+    undo, rollback = recorded()
+    assert [(one["action"], one["threads"]) for one in (undo, rollback)] == [
+        ("undo", [STUCK]),
+        ("rollback", [STUCK]),
+    ]
+    assert rollback["undone_by"] == undo["op"]
 
 
 @pytest.mark.engines

@@ -45,7 +45,7 @@ class CheckpointPlan:
     It can be applied once: afterwards the thread differs from what `change` expects.
     """
 
-    action: Literal["rollback", "fork", "undo", "repair"]
+    action: Literal["rollback", "fork", "undo", "redo", "repair"]
     main: TouchedCheckpoint
     """The checkpoint in the root namespace."""
     before: CheckpointKey
