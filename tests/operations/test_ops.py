@@ -75,7 +75,8 @@ def test_show_names_what_was_added(store: Path) -> None:
 
 def test_a_reason_is_not_shown_with_redact(store: Path) -> None:
     done(store, "rollback", TRIP, "--steps", "2", "--reason", "wrong hotel")
-    for words in (["-s", store], []):
+    in_store: list[str | Path] = ["-s", store]
+    for words in (in_store, []):
         shown = ckpt(*words, "--redact", "ops", "list", "-o", "json")
         assert (shown.code, "wrong hotel" in shown.out) == (0, False)
     assert "wrong hotel" not in ckpt("--redact", "ops", "show", ops(store)[0]["op"]).out
