@@ -219,7 +219,7 @@ class ThreadHandle:
         """Return the disk usage, as `ckpt du THREAD` prints it; `top` limits each listing."""
         from ckpt_cli.api.disk_usage import disk_usage
 
-        return disk_usage(self.reader.store, self.id, top, watch)
+        return disk_usage(self.reader.store, [self.id], top, watch)
 
     def du_by(
         self, by: By, *, top: int | None = None, watch: Watcher = unwatched
@@ -230,7 +230,7 @@ class ThreadHandle:
         """
         from ckpt_cli.api.disk_usage import disk_usage_by
 
-        return disk_usage_by(self.reader.store, self.id, by, top, watch)
+        return disk_usage_by(self.reader.store, [self.id], by, top, watch)
 
     def replay(
         self, reducers: Mapping[str, str] | None = None, *, ns: str | None = None

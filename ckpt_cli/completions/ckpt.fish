@@ -24,7 +24,7 @@ function __ckpt_read
                     set -g __ckpt_ended 1
                 case '* --*=*'
                     __ckpt_keep (string split -m 1 = -- $word)
-                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* --audit' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --memory' '* --plan-out' '* --from' '* --archive' '* --sign-key' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' 'interrupts --where' '* --older-than' '* --last' 'grep --where' '* --jobs' '* --lines' '* --interval' '* --refresh' '* --thread' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --trusted-key' 'replay --where' 'doctor --where' '* --grace' 'secrets --where' 'stats --where' '* --top' '* --steps' '* --to-last' '* --reason' '* --append' 'fork --replace' '* --as-node' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' '* --new-key-file' '* --receipt' '* --action' '* --head' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --subject' 'erase --where' '* --value' '* --values-from' '* --archives' 'erase --verify' '* --format' 'copy --where' 'rekey --where' '* --by'
+                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* --audit' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --memory' '* --plan-out' '* --from' 'threads delete --where' '* --archive' '* --sign-key' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' 'interrupts --where' '* --older-than' '* --last' 'grep --where' '* --jobs' '* --lines' '* --interval' '* --refresh' '* --thread' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --trusted-key' 'replay --where' 'doctor --where' '* --grace' 'secrets --where' 'stats --where' '* --top' '* --steps' '* --to-last' '* --reason' '* --append' 'fork --replace' '* --as-node' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' '* --new-key-file' '* --receipt' '* --action' '* --head' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --subject' 'erase --where' '* --value' '* --values-from' '* --archives' 'erase --verify' 'export --where' '* --format' 'copy --where' 'rekey --where' 'du --where' '* --by'
                     set want $word
             end
         else if test -z "$__ckpt_cmd"
@@ -91,7 +91,7 @@ complete -c ckpt -n '__ckpt_at "threads" 0' -a show -d 'Show what is wrong with 
 complete -c ckpt -n '__ckpt_at "threads show" 0' -a '(__ckpt_ask thread argument)'
 complete -c ckpt -n '__ckpt_at "threads" 0' -a copy -d 'Copy a thread with all its history.'
 complete -c ckpt -n '__ckpt_at "threads copy" 0' -a '(__ckpt_ask thread argument)'
-complete -c ckpt -n '__ckpt_at "threads" 0' -a delete -d 'Remove threads by id, whatever their status.'
+complete -c ckpt -n '__ckpt_at "threads" 0' -a delete -d 'Remove threads, whatever their status.'
 complete -c ckpt -n '__ckpt_at "threads delete" 0 9999' -a '(__ckpt_ask thread argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a show -d 'Show the state at a checkpoint, or the tree of a thread.'
 complete -c ckpt -n '__ckpt_at "show" 0' -a '(__ckpt_ask target argument)'
@@ -172,7 +172,6 @@ complete -c ckpt -n '__ckpt_at "" 0' -a gc -d 'Delete orphaned rows.'
 complete -c ckpt -n '__ckpt_at "" 0' -a erase -d 'Erase threads, or a person, with all that was made from them.'
 complete -c ckpt -n '__ckpt_at "erase" 0 9999' -a '(__ckpt_ask thread argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a export -d 'Write threads to archive files, or as JSON.'
-complete -c ckpt -n '__ckpt_at "export" 0 9999' -a '(__ckpt_ask thread argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a import -d 'Restore archived threads, into a store of any layout.'
 complete -c ckpt -n '__ckpt_at "import" 0 9999' -F
 complete -c ckpt -n '__ckpt_at "" 0' -a copy -d 'Copy threads to another store, of any layout.'
@@ -219,7 +218,8 @@ complete -c ckpt -n '__ckpt_in "threads copy"' -l plan-out -r -F -d 'Save the pl
 complete -c ckpt -n '__ckpt_in "threads copy"' -l dry-run -d 'Show the plan; write nothing.'
 complete -c ckpt -n '__ckpt_in "threads copy"' -l yes -d 'Do not ask for confirmation.'
 complete -c ckpt -n '__ckpt_in "threads delete"' -l from -r -F -d 'Also read ids from FILE, one per line; - is stdin.'
-complete -c ckpt -n '__ckpt_in "threads delete"' -l match -x -d 'Also thread ids matching GLOB.'
+complete -c ckpt -n '__ckpt_in "threads delete"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
+complete -c ckpt -n '__ckpt_in "threads delete"' -l where -x -d 'Only threads that match FILTER, such as \'status = error\'; repeatable.'
 complete -c ckpt -n '__ckpt_in "threads delete"' -l archive -r -F -d 'Archive each thread in DIR before removing it.'
 complete -c ckpt -n '__ckpt_in "threads delete"' -l sign-key -r -F -d 'Sign archives with this Ed25519 private key.'
 complete -c ckpt -n '__ckpt_in "threads delete"' -l memory -r -a '(__ckpt_ask store)' -F -d 'Long-term memory of these threads. [default: from the profile or DeerFlow]'
@@ -487,6 +487,9 @@ complete -c ckpt -n '__ckpt_in "erase"' -l no-mentions -d 'Do not search other t
 complete -c ckpt -n '__ckpt_in "erase"' -l plan-out -r -F -d 'Save the plan in FILE for `ckpt apply`; write nothing else.'
 complete -c ckpt -n '__ckpt_in "erase"' -l dry-run -d 'Show the plan; write nothing.'
 complete -c ckpt -n '__ckpt_in "erase"' -l yes -d 'Do not ask for confirmation.'
+complete -c ckpt -n '__ckpt_in "export"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
+complete -c ckpt -n '__ckpt_in "export"' -l where -x -d 'Only threads that match FILTER, such as \'status = error\'; repeatable.'
+complete -c ckpt -n '__ckpt_in "export"' -l all -d 'Export all threads.'
 complete -c ckpt -n '__ckpt_in "export"' -l format -x -a 'bundle jsonl' -d 'File format: bundle or jsonl.'
 complete -c ckpt -n '__ckpt_in "export"' -l to -r -F -d 'Write one file per thread to DIR. [default: bundle: ., jsonl: stdout]'
 complete -c ckpt -n '__ckpt_in "export"' -l sign-key -r -F -d 'Sign archives with this Ed25519 private key.'
@@ -520,6 +523,8 @@ complete -c ckpt -n '__ckpt_in "rekey"' -l vacuum -d 'Remove old values from unu
 complete -c ckpt -n '__ckpt_in "rekey"' -l plan-out -r -F -d 'Save the plan in FILE for `ckpt apply`; write nothing else.'
 complete -c ckpt -n '__ckpt_in "rekey"' -l dry-run -d 'Show the plan; write nothing.'
 complete -c ckpt -n '__ckpt_in "rekey"' -l yes -d 'Do not ask for confirmation.'
+complete -c ckpt -n '__ckpt_in "du"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
+complete -c ckpt -n '__ckpt_in "du"' -l where -x -d 'Only threads that match FILTER, such as \'status = error\'; repeatable.'
 complete -c ckpt -n '__ckpt_in "du"' -l by -x -a 'thread channel ns type table' -d 'Group by thread, channel, ns, type or table.'
 complete -c ckpt -n '__ckpt_in "du"' -l top -x -d 'Show the N largest.'
 complete -c ckpt -n '__ckpt_in "stores"' -l layouts -d 'List the layouts that ckpt can open, with what each supports.'
