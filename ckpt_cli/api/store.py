@@ -12,6 +12,7 @@ from ckpt_backends.model import StoreInfo, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.api.checkpoint import CheckpointHandle
+from ckpt_cli.api.incidents import IncidentAnswers
 from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text
 from ckpt_cli.api.texts import texts
 from ckpt_cli.api.thread import ThreadHandle
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from ckpt_cli.threads.target import NamedThread, Target
 
 
-class StoreHandle(Closing):
+class StoreHandle(IncidentAnswers, Closing):
     """A store that is open for reading. `ckpt_cli.open` returns one.
 
     Threads and checkpoints that it returns read when they are asked, so use them before the store

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime, tzinfo
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ckpt_backends import shell
 from ckpt_backends.model import Status
+from ckpt_cli.core.tasks.error_kinds import first_line
 from ckpt_cli.core.tasks.status import has_failed
 from ckpt_cli.core.tasks.step_nodes import (
     HANDLED,
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 _QUESTION = 1000
 """Maximum width of a question."""
-
-_LINE_END = re.compile(r"\n|(?<!\\)\\n")
 
 
 _MEANINGS: dict[Status, str] = {
@@ -250,9 +248,3 @@ def _resume(asked: Sequence[Question], *, is_javascript: bool) -> str:
     answers = ", ".join(f'"{one}": ...' for one in ids)
     answer = "..." if None in ids else f"{{{answers}}}"
     return f"new Command({{resume: {answer}}})" if is_javascript else f"Command(resume={answer})"
-
-
-def first_line(text: str) -> str:
-    """Return the first line of an error, which may be a `repr` with escaped line ends."""
-    first = _LINE_END.split(text.strip(), maxsplit=1)[0]
-    return first if first == text.strip() else f"{first} …"
