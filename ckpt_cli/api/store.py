@@ -157,12 +157,14 @@ class StoreHandle(IncidentAnswers, Closing):
         details: bool = True,
         sizes: bool = False,
         first_messages: bool = False,
+        titles: bool = False,
         watch: Watcher = unwatched,
     ) -> Iterator[Answer[ListedThread]]:
         """Yield what `ckpt threads list` prints of each thread; the options are those of `threads`.
 
         `skip` leaves out the first threads. Without `details`, heads are read only if a filter
-        needs them. `sizes` adds the stored bytes, `first_messages` the first message by a human.
+        needs them. `sizes` adds the stored bytes, `first_messages` the first message by a human,
+        `titles` its first line, which ids that say nothing always have.
         """
         from ckpt_cli.api.listing import selection, sort_key
         from ckpt_cli.queries.threads import list_threads
@@ -183,6 +185,7 @@ class StoreHandle(IncidentAnswers, Closing):
             details=details,
             sizes=sizes,
             first_messages=first_messages,
+            titles=titles,
             skip=skip,
             limit=limit,
             now=self._around.now,
