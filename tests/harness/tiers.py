@@ -20,8 +20,7 @@ FAST = frozenset(
 DISTINCT = frozenset({"sqlite", "postgres-shallow"})
 """One layout of each kind of answer: all layouts with history, or all shallow ones, answer alike.
 
-`test_same.py` shows that they do, so commands are run on the others with `-m slow` only. With
-`-m engines`, the shallow one has the threads of `VALUES`.
+`test_same.py` shows that they do, so commands are run on the others with `-m slow` only.
 """
 VALUED = frozenset({"postgres", "mysql", "redis"})
 """The layouts whose savers store the types of values in different ways."""
@@ -106,9 +105,7 @@ def _tiers(kind: type[Harness], *, distinct: bool) -> Iterator[tuple[frozenset[s
     if kind.name == "sqlite":
         yield None, "fast"
     elif distinct and not kind.values_only:
-        if kind.name in DISTINCT:
-            yield VALUES, "engines"
-        yield None, "slow"
+        yield None, "engines" if kind.name in DISTINCT else "slow"
     else:
         few = FEWEST.get(kind.name, FEW_SCENARIOS) & (kind.only_scenarios or FEW_SCENARIOS)
         yield few, "fast" if kind.name in FAST else "engines"
