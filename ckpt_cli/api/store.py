@@ -12,6 +12,7 @@ from ckpt_backends.model import StoreInfo, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.api.checkpoint import CheckpointHandle
+from ckpt_cli.api.incidents import IncidentAnswers
 from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text
 from ckpt_cli.api.texts import texts
 from ckpt_cli.api.thread import ThreadHandle
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from ckpt_cli.threads.target import NamedThread, Target
 
 
-class StoreHandle(Closing):
+class StoreHandle(IncidentAnswers, Closing):
     """A store that is open for reading. `ckpt_cli.open` returns one.
 
     Threads and checkpoints that it returns read when they are asked, so use them before the store
@@ -156,12 +157,14 @@ class StoreHandle(Closing):
         details: bool = True,
         sizes: bool = False,
         first_messages: bool = False,
+        titles: bool = False,
         watch: Watcher = unwatched,
     ) -> Iterator[Answer[ListedThread]]:
         """Yield what `ckpt threads list` prints of each thread; the options are those of `threads`.
 
         `skip` leaves out the first threads. Without `details`, heads are read only if a filter
-        needs them. `sizes` adds the stored bytes, `first_messages` the first message by a human.
+        needs them. `sizes` adds the stored bytes, `first_messages` the first message by a human,
+        `titles` its first line, which ids that say nothing always have.
         """
         from ckpt_cli.api.listing import selection, sort_key
         from ckpt_cli.queries.threads import list_threads
@@ -182,6 +185,7 @@ class StoreHandle(Closing):
             details=details,
             sizes=sizes,
             first_messages=first_messages,
+            titles=titles,
             skip=skip,
             limit=limit,
             now=self._around.now,

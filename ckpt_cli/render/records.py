@@ -96,6 +96,11 @@ def thread_record(row: ListedThread) -> dict[str, Any]:
     record["next"] = _names(row.details.next)
     if row.details.error is not None:
         record["error"] = row.details.error
+    if row.details.question is not None:
+        record["question"] = to_json(row.details.question.value)
+        record["asked_by"] = list(asked_by(row.details.question))
+    if isinstance(row.details.title, str):
+        record["title"] = row.details.title
     if row.details.bytes is not None:
         record["bytes"] = row.details.bytes
     if row.details.expires_at is not None:

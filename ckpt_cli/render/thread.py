@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
 
 from ckpt_backends import shell
+from ckpt_backends.codec import from_json
 from ckpt_backends.model import Status
+from ckpt_cli.core.tasks.error_kinds import first_line
 from ckpt_cli.core.tasks.status import has_failed
 from ckpt_cli.core.tasks.step_nodes import (
     HANDLED,
@@ -28,8 +29,8 @@ from ckpt_cli.render.status import (
 )
 from ckpt_cli.render.terminal.fields import command_field, field
 from ckpt_cli.render.terminal.safe_text import short_ns
-from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
-from ckpt_cli.render.terminal.table import Column, table_lines
+from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
+from ckpt_cli.render.terminal.table import Column, Record, table_lines
 from ckpt_cli.render.terminal.units import age, ago, left, size, step_number, when
 from ckpt_cli.render.values.one_line import counted, summary
 
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 
 _QUESTION = 1000
 """Maximum width of a question."""
-
-_LINE_END = re.compile(r"\n|(?<!\\)\\n")
+_WHY = 200
+"""Maximum width of a question in a list."""
 
 
 _MEANINGS: dict[Status, str] = {
@@ -60,21 +61,22 @@ def thread_columns(
     now: datetime,
     *,
     details: bool,
-    long: bool = False,
+    wide: bool = False,
     sizes: bool = True,
     first_message: bool = False,
     expires: bool = False,
 ) -> Sequence[Column]:
     """Return the columns of `threads list`; those of the head only if `details` were read.
 
-    `long` adds the error of each thread, `sizes` its size, and `expires` its expiry.
+    `sizes` adds the size of each thread, and `expires` its expiry. With `wide`, errors and
+    questions get more room.
     """
     columns = [
         Column("THREAD", "thread_id", style="head"),
         Column("ACTIVE", "last_at", ago(now), style="time", right=True, drop=1),
-        Column("STEP", "step", right=True, drop=4),
-        Column("CHECKPOINTS", "checkpoints", right=True, drop=5),
-        Column("NAMESPACES", "namespaces", right=True, drop=6),
+        Column("STEP", "step", right=True, drop=6),
+        Column("CHECKPOINTS", "checkpoints", right=True, drop=7),
+        Column("NAMESPACES", "namespaces", right=True, drop=8),
         Column("FIRST", "first_at", table=False),
         Column("HEAD", "head", table=False),
     ]
@@ -83,18 +85,30 @@ def thread_columns(
     if details:
         columns[1:1] = [
             Column("STATUS", "status", table=False),
-            Column("STATUS", "conditions", ", ".join, style=marks_style, cut=True),
-            Column("NEXT", "next", counted_names, style="node", cut=True, drop=2),
+            Column("STATUS", "conditions", ", ".join, style=marks_style, cut=True, least=14),
+            Column("NEXT", "next", counted_names, style="node", cut=True, drop=4),
+            Column("WHY", "", cut=True, least=28 if wide else 16, drop=2, combine=_why),
+            Column("ERROR", "error", table=False),
+            Column("QUESTION", "question", table=False),
+            Column("TITLE", "title", cut=True, least=20, drop=3),
         ]
         if sizes:
-            columns += [Column("SIZE", "bytes", size, right=True, drop=3)]
+            columns += [Column("SIZE", "bytes", size, right=True, drop=5)]
         columns += [Column("SOURCE", "source", table=False)]
-    if long:
-        error = Column("ERROR", "error", first_line, style="error", cut=True, least=30, drop=1)
-        columns += [error]
     if first_message:
         columns += [Column("FIRST MESSAGE", "first_message", cut=True)]
     return columns
+
+
+def _why(record: Record) -> Span:
+    """Return the error or else the question for which a thread waits, on one line."""
+    error = record.get("error")
+    if error is not None:
+        return first_line(error), "error"
+    if "question" not in record:
+        return "", "plain"
+    asked = summary(from_json(record["question"]), _WHY)
+    return f"{path_text(tuple(record['asked_by']))}: {asked}", "question"
 
 
 def namespace_columns() -> Sequence[Column]:
@@ -250,9 +264,3 @@ def _resume(asked: Sequence[Question], *, is_javascript: bool) -> str:
     answers = ", ".join(f'"{one}": ...' for one in ids)
     answer = "..." if None in ids else f"{{{answers}}}"
     return f"new Command({{resume: {answer}}})" if is_javascript else f"Command(resume={answer})"
-
-
-def first_line(text: str) -> str:
-    """Return the first line of an error, which may be a `repr` with escaped line ends."""
-    first = _LINE_END.split(text.strip(), maxsplit=1)[0]
-    return first if first == text.strip() else f"{first} …"
