@@ -86,6 +86,9 @@ COMMANDS = {
     "copy": CommandRef("copy:copy", "Copy threads to another store, of any layout.", MOVE),
     "rekey": CommandRef("rekey:rekey", "Encrypt threads with another key, or decrypt them.", MOVE),
     "du": CommandRef("du:du", "Show disk usage by thread, channel and type.", STORES),
+    "metrics": CommandRef(
+        "metrics:metrics", "Print metrics of the store for a monitoring system.", STORES
+    ),
     "stores": CommandRef("stores:stores", "List stores with their layout, size and saver.", STORES),
     "trust": CommandRef(
         "trust:trust_", "Show what a configuration file would do, and trust it.", STORES

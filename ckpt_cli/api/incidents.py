@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from ckpt_backends.protocol import Store
 from ckpt_cli.api.answer import Answer, AnswerList
-from ckpt_cli.api.surroundings import Surroundings, When
+from ckpt_cli.api.surroundings import Surroundings, When, time_of
 from ckpt_cli.api.watch import Watcher, unwatched
 
 if TYPE_CHECKING:
     from ckpt_cli.queries.error_groups import FailureGroup
     from ckpt_cli.queries.errors import Failure
+    from ckpt_cli.queries.metrics import StoreMetrics
 
 
 class IncidentAnswers:
@@ -66,3 +67,24 @@ class IncidentAnswers:
             threads, match=match, where=where, since=since, history=history, watch=watch
         )
         return counted_failures(found, by)
+
+    def metrics(
+        self,
+        *,
+        since: When | None = None,
+        heads: bool = True,
+        watch: Watcher = unwatched,
+    ) -> Answer[StoreMetrics]:
+        """Return numbers for a monitoring system, as `ckpt metrics -o json` prints them.
+
+        `since` is an age such as `2h`, or a time: tasks that failed earlier are not counted.
+        Without `heads`, threads are not counted by status, and no head is read for that.
+        Raises `UsageError`.
+        """
+        from ckpt_cli.queries.metrics import measure
+        from ckpt_cli.render.metrics import metrics_record
+
+        store = self._store
+        after = time_of(self._around, since)
+        found = measure(store, watch(store.threads()), since=after, heads=heads)
+        return Answer(found, metrics_record)

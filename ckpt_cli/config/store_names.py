@@ -52,6 +52,14 @@ class StoreNames:
         return [] if name is None else ["-s", printable(name)]
 
     @property
+    def label(self) -> str:
+        """What the store of this run is called, without a password: a profile, a file or a URL."""
+        from ckpt_backends.url import printable
+
+        name = self.store_name or self.profiles.default
+        return printable(self.store_url.raw if name is None else name)
+
+    @property
     def is_named_by_caller(self) -> bool:
         """Whether the caller named the store, not `CKPT_STORE` or a configuration."""
         return "store" in self._settings

@@ -145,6 +145,7 @@ LINES: dict[str, list[list[str]]] = {
         ["values", f"{THREAD}@{FIRST}", "--dry-run"],
         ["values", THREAD, "--reducer", "notes=append", "--dry-run"],
     ],
+    "metrics": [[], ["--fast"], ["--since", "5y"]],
     "stores": [[]],
     "demo": [],
 }
