@@ -18,6 +18,7 @@ from ckpt_backends.model import Status, Thread, ThreadSize
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.redact import redact, redact_metadata, redact_text
 from ckpt_cli.core.refs import tips
+from ckpt_cli.core.support_matrix import limit
 from ckpt_cli.queries.listed_threads import (
     ListedThread,
     with_details,
@@ -223,6 +224,8 @@ class Summary:
     """How long the head remains usable; None if nothing of it expires."""
     plaintext: bool = False
     """The head is stored unencrypted, in a thread with encrypted checkpoints."""
+    rolls_back: bool = False
+    """Whether `ckpt rollback` works on the layout."""
     operations: Sequence[ListedOperation] = ()
     """The newest recorded operations of `ckpt` on the thread, newest first."""
 
@@ -251,6 +254,7 @@ def summarize(reader: ThreadReader, operations: ThreadOperations) -> Summary:
         in_namespaces=tuple(_namespace(reader, ns) for ns in reader.namespaces),
         lifetime=None if head is None else lifetime(reader, head.key),
         plaintext=head is not None and reader.is_plaintext(head),
+        rolls_back=limit("rollback", reader.capabilities) is None,
         operations=operations.newest_first[:NEWEST],
     )
 

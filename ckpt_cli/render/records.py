@@ -234,6 +234,8 @@ def picked_rows(found: Sequence[Selected]) -> list[dict[str, Any]]:
 
 def summary_record(found: Summary) -> dict[str, Any]:
     """Return one thread of `threads show`."""
+    from ckpt_cli.render.resume import resume_record
+
     record = thread_record(found.row)
     if found.head is not None:
         record |= {
@@ -241,6 +243,7 @@ def summary_record(found: Summary) -> dict[str, Any]:
             for key, value in moment_record(found.head, []).items()
             if key in {"next", "next_paths", "waiting", "interrupts", "tasks"}
         }
+        record["resume"] = resume_record(found.head)
     record["writes"] = found.size.writes
     record["in_namespaces"] = [asdict(ns) for ns in found.in_namespaces]
     if found.operations:

@@ -11,7 +11,6 @@ from ckpt_backends import shell
 from ckpt_backends.codec import from_json
 from ckpt_backends.model import Status
 from ckpt_cli.core.tasks.error_kinds import first_line
-from ckpt_cli.core.tasks.status import has_failed
 from ckpt_cli.core.tasks.step_nodes import (
     HANDLED,
     RETRIED,
@@ -20,6 +19,7 @@ from ckpt_cli.core.tasks.step_nodes import (
     next_paths,
     path_text,
 )
+from ckpt_cli.render.resume import config_lines, resume_lines
 from ckpt_cli.render.status import (
     STATUS_STYLES,
     counted_names,
@@ -35,7 +35,6 @@ from ckpt_cli.render.terminal.units import age, ago, left, size, step_number, wh
 from ckpt_cli.render.values.one_line import counted, summary
 
 if TYPE_CHECKING:
-    from ckpt_cli.core.tasks.tasks import Question
     from ckpt_cli.queries.threads import Summary
     from ckpt_cli.threads.checkpoint import Moment
     from ckpt_cli.threads.expiry import Lifetime
@@ -132,6 +131,8 @@ def summary_lines(
         yield from status_lines(details.conditions, width)
     if found.head is not None:
         yield from head_lines(found.head, width)
+        yield from config_lines(found.head)
+        yield from _rollback_lines(found, words, width)
     yield from lifetime_lines(found.lifetime, now, zone, width)
     if found.plaintext:
         yield from field("warning", f"the head is {PLAINTEXT}", width, "error")
@@ -147,6 +148,20 @@ def summary_lines(
     yield from _operation_lines(found, words, now, width)
     yield line("")
     yield from table_lines(map(asdict, found.in_namespaces), namespace_columns(), width)
+
+
+def _rollback_lines(found: Summary, words: Sequence[str], width: int) -> Iterator[StyledLine]:
+    """Yield the command that goes back to before a failed step, where `ckpt` can roll back."""
+    details = found.row.details
+    if details is None or Status.ERROR not in details.conditions or not found.rolls_back:
+        return
+    command = shell.command(
+        "ckpt", *words, "rollback", "--last-good", ids=[found.row.thread.thread_id]
+    )
+    yield command_field("or", command)
+    yield from field(
+        "", "goes back to before the failed step; all of its tasks run again", width, "dim"
+    )
 
 
 def _operation_lines(
@@ -227,40 +242,3 @@ def _next_words(moment: Moment) -> str:
         return f"unknown: {_NOT_STORED if problem is None else 'the checkpoint cannot be read'}"
     text = next_node_names(next_paths(step))
     return f"{text}  (assumed: {_NOT_STORED})" if step.assumed else text
-
-
-def resume_lines(head: Moment, width: int) -> Iterator[StyledLine]:
-    """Yield the call that resumes a thread from its head, and what it does."""
-    step = head.step
-    is_javascript = head.body.is_javascript
-    runs = (*step.tasks, *step.others)
-    asked = [one for run in runs for one in run.questions if not one.answered]
-    retried = [run.node for run in runs if has_failed(run)]
-    failed = "the failed task"
-    if None not in retried:
-        failed = counted_names([node for node in retried if node is not None])
-    given = "null" if is_javascript else "None"
-    if Status.INTERRUPTED in head.conditions:
-        given = _resume(asked, is_javascript=is_javascript)
-        does = "answers " + ("the question" if len(asked) == 1 else f"the {len(asked)} questions")
-        does += f" and runs {failed} again" if retried else ""
-    elif Status.ERROR in head.conditions:
-        does = f"runs {failed} again"
-    elif step.next == ():
-        given, does = "{...}", "starts a new run with a new input"
-    elif step.next is None:
-        return
-    else:
-        nodes = counted_names(step.waiting or step.next)
-        does = f"runs {nodes}; first make sure that no run is in progress"
-    call = f"graph.invoke({given}, config)"
-    yield from field("resume", f"await {call}" if is_javascript else call, width)
-    yield from field("", does, width, "dim")
-
-
-def _resume(asked: Sequence[Question], *, is_javascript: bool) -> str:
-    """Return the command that answers questions, with `...` for each answer."""
-    ids = [one.interrupt_id for one in asked]
-    answers = ", ".join(f'"{one}": ...' for one in ids)
-    answer = "..." if None in ids else f"{{{answers}}}"
-    return f"new Command({{resume: {answer}}})" if is_javascript else f"Command(resume={answer})"

@@ -102,7 +102,7 @@ def inner_crash(world: World) -> StateGraph[Any]:
     return _nested(_nested(crashed(world), "inner"))
 
 
-def _parallel(**nodes: Callable[[Log], dict[str, Any]]) -> StateGraph[Any]:
+def _parallel(**nodes: Any) -> StateGraph[Any]:
     graph = StateGraph(Log)
     for name, node in nodes.items():
         graph.add_node(name, node).add_edge(START, name)
