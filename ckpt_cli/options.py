@@ -154,6 +154,9 @@ Channels = Annotated[
 ]
 Jobs = Annotated[int, option("N", "Use N processes.", "--jobs", min=1, max=64)]
 ExitCode = Annotated[bool, flag("Exit with 1 if anything is found.", "--exit-code")]
+Summary = Annotated[
+    bool, flag("Print one line with the numbers, for a chat or a cron job.", "--summary")
+]
 Memory = Annotated[
     str | None,
     option(

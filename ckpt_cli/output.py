@@ -167,6 +167,13 @@ class Output:
         else:
             self._page(folded(text(), self.width))
 
+    def summary(self, record: Record) -> None:
+        """Print a record as JSON, or only its field `summary`, without colour."""
+        if self.machine:
+            self.document(lambda: record, tuple)
+        else:
+            self._print([str(record["summary"])])
+
     def lines(self, rows: Iterable[Record]) -> None:
         """Print each record as a line of JSON, in any format."""
         self._print(map(_json_line, rows))

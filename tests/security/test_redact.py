@@ -101,7 +101,13 @@ LINES: dict[str, list[list[str]]] = {
     ],
     "stats": [[], [THREAD], ["--since", "5y", "--jobs", "2"]],
     "interrupts": [[], [THREAD]],
-    "errors": [[], [THREAD], ["--history"], *(["--by", one] for one in ("error", "node"))],
+    "errors": [
+        [],
+        [THREAD],
+        ["--history"],
+        ["--summary"],
+        *(["--by", one] for one in ("error", "node")),
+    ],
     "messages": [
         *([target, *more] for target in TARGETS for more in ([], ["--full"], ["--stat"])),
         [THREAD, "--channel", "notes"],
