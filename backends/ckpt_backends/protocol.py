@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypedDict
+from typing import TYPE_CHECKING, Protocol
 
 from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.closing import Closing
@@ -37,46 +36,6 @@ if TYPE_CHECKING:
     from ckpt_backends.erasing.stored import RowRewrite
     from ckpt_backends.scan_observer import ScanObserver
     from ckpt_backends.transfer.parts import Arrival, PartRewrite
-
-
-class CheckpointOptions(TypedDict, total=False):
-    """The keyword arguments of `Store.checkpoints`, for a method that passes them on."""
-
-    checkpoint_ns: str | None
-    checkpoint_ids: Collection[str] | None
-    body: bool
-    metadata: bool
-    values: bool | Collection[str]
-
-
-class WriteOptions(TypedDict, total=False):
-    """The keyword arguments of `Store.writes`, for a method that passes them on."""
-
-    checkpoint_ns: str | None
-    checkpoint_ids: Collection[str] | None
-    channels: Collection[str] | None
-    values: bool | Collection[str]
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointQuery:
-    """What `Store.checkpoints` was asked for, with its defaults."""
-
-    checkpoint_ns: str | None = None
-    checkpoint_ids: Collection[str] | None = None
-    body: bool = False
-    metadata: bool = False
-    values: bool | Collection[str] = False
-
-
-@dataclass(frozen=True, slots=True)
-class WriteQuery:
-    """What `Store.writes` was asked for, with its defaults."""
-
-    checkpoint_ns: str | None = None
-    checkpoint_ids: Collection[str] | None = None
-    channels: Collection[str] | None = None
-    values: bool | Collection[str] = False
 
 
 class Store(Closing, Protocol):

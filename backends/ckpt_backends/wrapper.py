@@ -19,11 +19,8 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.protocol import (
-    CheckpointOptions,
-    Store,
-    WriteOptions,
-)
+from ckpt_backends.protocol import Store
+from ckpt_backends.read_options import CheckpointOptions, WriteOptions
 from ckpt_backends.scan_observer import ScanObserver
 
 

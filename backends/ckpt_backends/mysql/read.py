@@ -22,7 +22,7 @@ from ckpt_backends.mysql.database import MySQLDatabase
 from ckpt_backends.mysql.fetch import AT_ONCE, Fetcher
 from ckpt_backends.mysql.layout import MySQLLayout, literal
 from ckpt_backends.mysql.values import SMALL, read_blobs
-from ckpt_backends.protocol import CheckpointQuery
+from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.servers.answer_types import STORE, checked
 from ckpt_backends.sql.blob_tables import json_bytes, typed
 from ckpt_backends.sql.queries import (

@@ -24,7 +24,7 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
+from ckpt_backends.read_options import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
 from ckpt_backends.sql.blob_tables import typed
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.queries import (

@@ -14,7 +14,7 @@ from typing import Any
 from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Checkpoint, CheckpointKey, Fault
-from ckpt_backends.protocol import CheckpointQuery
+from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.sql.blob_tables import typed
 from ckpt_backends.sql.queries import RowQuery, SqlTable, SqlTables
 from ckpt_backends.sql.row_changes import in_chunks
