@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ckpt_backends.changes.rows import Restored, Row
     from ckpt_backends.erasing.stored import RowRewrite
     from ckpt_backends.scan_observer import ScanObserver
+    from ckpt_backends.thread_bounds import ThreadBounds
     from ckpt_backends.transfer.parts import Arrival, PartRewrite
 
 
@@ -70,6 +71,14 @@ class Store(Closing, Protocol):
         """All threads, the one with the newest checkpoint first. Reads the index only.
 
         Threads of equal age are ordered by id. Returns at most `limit` threads if it is given.
+        """
+        ...
+
+    def threads_within(self, bounds: ThreadBounds) -> Iterator[Thread]:
+        """The threads within these bounds, in the order of `threads`.
+
+        The engine compares what it can with its keys. Reads no value, and of writes only those of
+        heads, if `head_channels` are given.
         """
         ...
 
