@@ -54,7 +54,7 @@ def query_within(
     each of them has a write on one of the `head_channels`.
     """
     keys = _keys_within(database, bounds)
-    if keys is None:
+    if keys is None or bounds.head_channels == frozenset():
         return None
     listed = grouped(keys[0])
     values = {**listed.values, **keys[1]}

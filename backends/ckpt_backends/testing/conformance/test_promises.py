@@ -77,9 +77,9 @@ def some_bounds(threads: Sequence[Thread]) -> Iterator[ThreadBounds]:
     yield ThreadBounds(since=middle.last_at, until=middle.last_at, ids=frozenset(ids[1:]))
     yield ThreadBounds(since=datetime(1, 1, 1, tzinfo=UTC), until=datetime(9999, 1, 1, tzinfo=UTC))
     yield ThreadBounds(users=frozenset({"nobody", *filter(None, [middle.user])}))
-    for channels in ({"__interrupt__"}, {"__interrupt__", "__error__"}, {"no such"}):
-        yield ThreadBounds(head_channels=frozenset(channels))
     both = frozenset({"__interrupt__", "__error__"})
+    for channels in (both, frozenset({"__interrupt__"}), frozenset({"no such"}), frozenset[str]()):
+        yield ThreadBounds(head_channels=channels)
     yield ThreadBounds(head_channels=both, until=middle.last_at, prefix=middle.thread_id[:1])
     yield ThreadBounds(head_channels=both, ids=frozenset(ids[::2]))
 
