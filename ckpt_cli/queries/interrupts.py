@@ -17,6 +17,9 @@ from ckpt_cli.threads.nested_nodes import called
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
+HEAD_CHANNELS = frozenset({INTERRUPT})
+"""Channels on one of which a thread with an open question has a write at its head."""
+
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
