@@ -15,14 +15,23 @@ from ckpt_backends.model import Status
 from ckpt_backends.thread_bounds import ALL_THREADS, ThreadBounds
 from ckpt_cli.core.filters.expressions import And, Condition, Filter, Not, Or
 from ckpt_cli.core.filters.fields import FIELDS, Operator
-from ckpt_cli.core.filters.operands import read_operand
+from ckpt_cli.core.filters.operands import EPOCH, read_operand
 from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT
 
 NO_THREAD = ThreadBounds(ids=frozenset())
 _CHANNELS = {Status.ERROR: ERROR, Status.INTERRUPTED: INTERRUPT}
 """By condition of a thread, the channel of the writes at its head that cause it."""
 _ROUNDING = timedelta(seconds=1)
-"""More than a duration may differ from the same duration as a float."""
+"""More than a length of time may differ from its seconds as a float."""
+_BEFORE = {Operator.LESS, Operator.AT_MOST}
+_AFTER = {Operator.GREATER, Operator.AT_LEAST}
+_OPPOSITES = {
+    Operator.LESS: Operator.GREATER,
+    Operator.AT_MOST: Operator.AT_LEAST,
+    Operator.GREATER: Operator.LESS,
+    Operator.AT_LEAST: Operator.AT_MOST,
+}
+"""Orders of moments by the orders of the time since then."""
 
 
 def bounds_of(expression: Filter, now: datetime) -> ThreadBounds:
@@ -85,27 +94,34 @@ def _bounds(expression: Filter, now: datetime, *, holds: bool) -> ThreadBounds:
             join = both if isinstance(expression, And) is holds else either
             return reduce(join, (_bounds(part, now, holds=holds) for part in parts))
         case Condition():
-            return _of_condition(expression, now, holds=holds)
+            try:
+                return _of_condition(expression, now, holds=holds)
+            except OverflowError:  # a time before the year 1, or after 9999
+                return ALL_THREADS
 
 
 def _of_condition(condition: Condition, now: datetime, *, holds: bool) -> ThreadBounds:
-    operator = condition.operator
+    operator, may_be_null = condition.operator, _may_be_null(condition)
     if operator is Operator.UNEQUAL:
         operator, holds = Operator.EQUAL, not holds
-    if not holds:  # It may also be unknown, which no bound admits.
+    name, is_equal = condition.field.name, operator in {Operator.EQUAL, Operator.IN}
+    if name == "error" and may_be_null is not holds:  # then it is not null
+        return ThreadBounds(head_channels=frozenset({ERROR})) if holds or is_equal else ALL_THREADS
+    if not holds:  # It may also be null, which no bound admits.
         return ALL_THREADS
-    is_equal = operator in {Operator.EQUAL, Operator.IN}
-    match condition.field.name:
+    match name:
         case "thread" if is_equal:
             return ThreadBounds(ids=frozenset(_texts(condition)))
         case "thread" if operator is Operator.LIKE:
             return _like(condition.operands[0].text)
-        case "user" if is_equal and not _may_be_null(condition):
+        case "user" if is_equal and not may_be_null:
             return ThreadBounds(users=frozenset(_texts(condition)))
         case "status" if is_equal:
             return _with_status(_texts(condition))
-        case "idle" if not _may_be_null(condition):
-            return _idle(condition, operator, now)
+        case "idle" if not may_be_null:
+            return _between([now - one for one in _lengths(condition)], _OPPOSITES.get(operator))
+        case "last_at" if not may_be_null:
+            return _between([EPOCH + one for one in _lengths(condition)], operator)
     return ALL_THREADS
 
 
@@ -139,17 +155,16 @@ def _with_status(wanted: Sequence[str]) -> ThreadBounds:
     return ThreadBounds(head_channels=frozenset(filter(None, channels)))
 
 
-def _idle(condition: Condition, operator: Operator, now: datetime) -> ThreadBounds:
+def _lengths(condition: Condition) -> list[timedelta]:
+    """Return the numbers that the operands mean, as seconds."""
     kind = FIELDS[condition.field.name].kind
     found = (read_operand(one, kind).number for one in condition.operands)
-    seconds = [number for number in found if number is not None]
-    try:
-        longest = now - timedelta(seconds=max(seconds)) - _ROUNDING
-        shortest = now - timedelta(seconds=min(seconds)) + _ROUNDING
-    except OverflowError:  # before the year 1
-        return ALL_THREADS
-    if operator in {Operator.LESS, Operator.AT_MOST}:
-        return ThreadBounds(since=longest)
-    if operator in {Operator.GREATER, Operator.AT_LEAST}:
-        return ThreadBounds(until=shortest)
-    return ThreadBounds(since=longest, until=shortest)
+    return [timedelta(seconds=number) for number in found if number is not None]
+
+
+def _between(moments: Sequence[datetime], operator: Operator | None) -> ThreadBounds:
+    """Return bounds for the time of the newest checkpoint, compared with some moments."""
+    first, last = min(moments) - _ROUNDING, max(moments) + _ROUNDING
+    return ThreadBounds(
+        since=None if operator in _BEFORE else first, until=None if operator in _AFTER else last
+    )

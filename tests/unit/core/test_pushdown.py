@@ -16,6 +16,7 @@ from ckpt_backends.thread_bounds import ALL_THREADS, ThreadBounds
 from ckpt_cli.core.filters.evaluate import decision
 from ckpt_cli.core.filters.expressions import And, Condition, Field, Filter, Not, Operand, Or
 from ckpt_cli.core.filters.fields import FIELDS, Operator
+from ckpt_cli.core.filters.operands import EPOCH, SECOND
 from ckpt_cli.core.filters.parse import parse_filter
 from ckpt_cli.core.filters.pushdown import bounds_of
 from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT
@@ -25,6 +26,7 @@ from ckpt_cli.queries.threads import Selection, matching
 NOW = datetime(2026, 4, 7, 12, tzinfo=UTC)
 TEXTS = ["", "a", "ab", "abc", "b", "a%", "a_c", "é", "\ud800", "null"]
 CHANNELS = {Status.ERROR: ERROR, Status.INTERRUPTED: INTERRUPT}
+TIMES = ["2026-04-07T12:00:00+00:00", "2026-04-07T11:58:30+00:00", "0001-01-01T00:00:00+00:00"]
 DURATIONS = ["0s", "1s", "90s", "2h", "7d", "4000w", "200000w"]
 
 
@@ -47,6 +49,11 @@ class Known:
             case "idle":
                 at = self.thread.last_at
                 return (None if at is None else (NOW - at).total_seconds(),)
+            case "last_at":
+                at = self.thread.last_at
+                return (None if at is None else (at - EPOCH) / SECOND,)
+            case "error":
+                return ("abc" if Status.ERROR in self.conditions else None,)
         return (None,)
 
 
@@ -64,13 +71,19 @@ def known(draw: st.DrawFn) -> Known:
 
 
 def operands(name: str) -> st.SearchStrategy[Operand]:
-    texts = {"status": [*Status], "idle": DURATIONS, "step": ["1", "-1"]}.get(name, TEXTS)
+    texts = {
+        "status": [*Status],
+        "idle": DURATIONS,
+        "last_at": TIMES,
+        "step": ["1", "-1"],
+    }.get(name, TEXTS)
     return st.builds(Operand, st.sampled_from(texts), st.booleans())
 
 
 @st.composite
 def conditions(draw: st.DrawFn) -> Condition:
-    name = draw(st.sampled_from(["thread", "thread", "user", "status", "status", "idle", "step"]))
+    names = ["thread", "thread", "user", "status", "status", "error", "idle", "last_at", "step"]
+    name = draw(st.sampled_from(names))
     operator = draw(st.sampled_from(FIELDS[name].operators))
     if operator is Operator.LIKE:
         patterns = ["%", "a%", "a_%", "ab", r"a\%", "\\", "_", "a%c", "%c"]
@@ -117,9 +130,6 @@ def ago(**length: float) -> datetime:
     return NOW - timedelta(**length)
 
 
-SECOND = timedelta(seconds=1)
-
-
 @pytest.mark.parametrize(
     ("text", "bounds"),
     [
@@ -138,6 +148,13 @@ SECOND = timedelta(seconds=1)
         ),
         ("idle < 1h or idle < 2h", ThreadBounds(since=ago(hours=2) - SECOND)),
         ("not idle < 1h", ALL_THREADS),
+        ("idle = 200000w", ALL_THREADS),
+        ("last_at >= 2026-04-07T12:00:00Z", ThreadBounds(since=NOW - SECOND)),
+        ("last_at < 2026-04-07T12:00:00Z", ThreadBounds(until=NOW + SECOND)),
+        ("error != null", ThreadBounds(head_channels=frozenset({ERROR}))),
+        ("error like '%timeout%'", ThreadBounds(head_channels=frozenset({ERROR}))),
+        ("error not like '%timeout%'", ALL_THREADS),
+        ("error = null", ALL_THREADS),
         ("status = error", ThreadBounds(head_channels=frozenset({ERROR}))),
         (
             "status = error or status = interrupted",
