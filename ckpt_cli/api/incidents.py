@@ -39,11 +39,12 @@ class IncidentAnswers:
         `threads`. `since` is an age such as `2h`, or a time. Raises `NotFound` or `UsageError`.
         """
         from ckpt_cli.api.failed_tasks import failed_tasks
-        from ckpt_cli.api.listing import chosen_threads
+        from ckpt_cli.api.listing import threads_with_head_writes
+        from ckpt_cli.queries.errors import HEAD_CHANNELS
 
-        chosen = chosen_threads(self._store, self._around, threads, match, where)
-        found = watch(self._store.threads() if chosen is None else chosen)
-        return failed_tasks(self._store, self._around, found, since, history=history)
+        store, around, channels = self._store, self._around, None if history else HEAD_CHANNELS
+        chosen = threads_with_head_writes(store, around, channels, threads, match, where, watch)
+        return failed_tasks(store, around, chosen, since, history=history)
 
     def errors_by(
         self,

@@ -206,11 +206,15 @@ class StoreHandle(IncidentAnswers, NeighbourAnswers, Closing):
         `threads`. `older_than` is an age such as `2h`, or a time. Raises `NotFound` or
         `UsageError`.
         """
-        from ckpt_cli.queries.interrupts import open_questions
+        from ckpt_cli.api.listing import threads_with_head_writes
+        from ckpt_cli.queries.interrupts import HEAD_CHANNELS, open_questions
         from ckpt_cli.render.records import interrupt_record
 
-        before = time_of(self._around, older_than)
-        found = open_questions(self._store, self._selected(threads, match, where, watch), before)
+        store, around = self._store, self._around
+        chosen = threads_with_head_writes(
+            store, around, HEAD_CHANNELS, threads, match, where, watch
+        )
+        found = open_questions(store, chosen, time_of(around, older_than))
         return (Answer(one, interrupt_record) for one in found)
 
     def grep(
