@@ -11,7 +11,7 @@ from ckpt_backends.checkpoint_ids import step_of, time_of
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Write
 from ckpt_cli.core.state import read_metadata, source_from, step_from
 from ckpt_cli.core.tasks.attribution import ERROR_SOURCE
-from ckpt_cli.core.tasks.step_nodes import ran, ran_here
+from ckpt_cli.core.tasks.step_nodes import finished, ran, ran_here
 from ckpt_cli.core.tasks.task_ids import UPDATE_PATH, is_call, pulled_node
 from ckpt_cli.core.tasks.tasks import CONTROL, ERROR, INTERRUPT
 from ckpt_cli.core.timeline.assemble import ThreadSteps
@@ -27,6 +27,8 @@ _SMALL = 300
 _LONG = 10.0
 """Seconds; the bodies of longer steps are read, to see whether a run began in them."""
 _AT_ONCE = 200
+_STEPS = 1 << 14
+"""Number of steps that an id tells apart."""
 _RESUMED = "__interrupt__"
 """The node under which a body records what a resumed run had seen."""
 
@@ -63,16 +65,16 @@ def read_steps(reader: ThreadReader, *, whole: bool) -> ThreadSteps:
     metadata = _metadata(reader, index, tasks)
     number = sum(map(len, index.values()))
     found = {
-        ns: [
+        ns: _numbered(
             _timed(reader, one, tasks, metadata.get((ns, one.key.checkpoint_id)))
             for one in checkpoints
-        ]
+        )
         for ns, checkpoints in index.items()
     }
-    for ns, checkpoints in found.items():
-        unclear = _unclear(checkpoints, everything=whole and number <= _SMALL)
-        if unclear and not reader.is_values_only:
-            found[ns] = _looked_at(reader, ns, checkpoints, unclear)
+    if not reader.is_values_only:
+        everything = whole and number <= _SMALL
+        for ns, checkpoints in found.items():
+            found[ns] = _looked_at(reader, checkpoints, tasks, everything=everything)
     return ThreadSteps(found, _calls(found, tasks, metadata))
 
 
@@ -174,6 +176,18 @@ def _timed(
     )
 
 
+def _numbered(checkpoints: Iterable[TimedCheckpoint]) -> list[TimedCheckpoint]:
+    """Return checkpoints with whole step numbers: an id holds only the last 14 bits."""
+    found: dict[str, TimedCheckpoint] = {}
+    for one in checkpoints:
+        parent = found.get(one.parent_checkpoint_id or "")
+        if parent is not None and parent.step is not None and one.step is not None:
+            wraps = round((parent.step + 1 - one.step) / _STEPS)
+            one = replace(one, step=one.step + wraps * _STEPS) if wraps else one
+        found[one.checkpoint_id] = one
+    return list(found.values())
+
+
 def _ran(source: str | None, tasks: _Tasks) -> tuple[str, ...] | None:
     """Return the nodes of the tasks that made a checkpoint; None unless the keys name them all."""
     if not ran_here(source):
@@ -183,15 +197,45 @@ def _ran(source: str | None, tasks: _Tasks) -> tuple[str, ...] | None:
     return nodes if nodes and len(nodes) == len(runs) else None
 
 
-def _unclear(checkpoints: Collection[TimedCheckpoint], *, everything: bool) -> set[str]:
-    """Return the checkpoints whose bodies tell more about the steps that made them."""
-    if everything:
-        return {one.checkpoint_id for one in checkpoints}
-    steps = timed_steps(list(checkpoints))
+def _looked_at(
+    reader: ThreadReader,
+    checkpoints: list[TimedCheckpoint],
+    tasks: Mapping[Key, _Tasks],
+    *,
+    everything: bool,
+) -> list[TimedCheckpoint]:
+    """Return the checkpoints of a namespace, with what the bodies of some of them tell."""
+    known = {one.checkpoint_id: one for one in checkpoints}
+    ns = checkpoints[0].checkpoint_ns
+    unclear = {*known} if everything else _unclear(checkpoints, tasks)
+    nameless = {one.checkpoint_id for one in checkpoints if one.nodes is None}
+    parents = {known[one].parent_checkpoint_id or "" for one in unclear | nameless}
+    moments = _bodies(reader, ns, {*unclear, *(parents & known.keys())})
+    for checkpoint_id in unclear | nameless:
+        one = known[checkpoint_id]
+        before = moments.get(one.parent_checkpoint_id or "")
+        seen = moments.get(checkpoint_id)
+        if seen is not None:
+            one = replace(one, source=seen.source or one.source, step=seen.number)
+        if before is not None and ran_here(one.source):
+            one = _made_by(one, before, seen)
+        known[checkpoint_id] = one
+    return list(known.values())
+
+
+def _unclear(checkpoints: list[TimedCheckpoint], tasks: Mapping[Key, _Tasks]) -> set[str]:
+    """Return the checkpoints whose own bodies are needed.
+
+    These are the ones made by a step that stored nothing or long after their parent: a run may
+    have begun there.
+    """
+    steps = timed_steps(checkpoints)
     return {
         one.checkpoint_id
         for one in checkpoints
-        if (one.nodes is None and one.parent_checkpoint_id is not None)
+        if (
+            one.nodes is None and not tasks.get((one.checkpoint_ns, one.parent_checkpoint_id or ""))
+        )
         or (
             steps[one.checkpoint_id].kind == "run"
             and (steps[one.checkpoint_id].seconds or 0.0) > _LONG
@@ -199,24 +243,15 @@ def _unclear(checkpoints: Collection[TimedCheckpoint], *, everything: bool) -> s
     }
 
 
-def _looked_at(
-    reader: ThreadReader, ns: str, checkpoints: Iterable[TimedCheckpoint], unclear: Collection[str]
-) -> list[TimedCheckpoint]:
-    """Return the checkpoints, with what the bodies of some of them and of their parents tell."""
-    known = {one.checkpoint_id: one for one in checkpoints}
-    parents = {known[one].parent_checkpoint_id or "" for one in unclear}
-    moments = _bodies(reader, ns, {*unclear, *(parents & known.keys())})
-    for checkpoint_id in unclear & moments.keys():
-        one = known[checkpoint_id]
-        seen = moments[checkpoint_id]
-        before = moments.get(one.parent_checkpoint_id or "")
-        read = replace(one, source=seen.source or one.source, step=seen.number)
-        if ran_here(read.source) and before is not None:
-            resumed = seen.body.seen.get(_RESUMED) != before.body.seen.get(_RESUMED)
-            nodes = ran(before.step, before.body.seen, seen.body.seen)
-            read = replace(read, nodes=nodes, resumed=resumed)
-        known[checkpoint_id] = read
-    return list(known.values())
+def _made_by(one: TimedCheckpoint, before: Moment, seen: Moment | None) -> TimedCheckpoint:
+    """Return a checkpoint with the nodes that made it, and whether a run began at its parent."""
+    if seen is None:
+        return replace(one, nodes=finished(before.step))
+    return replace(
+        one,
+        nodes=ran(before.step, before.body.seen, seen.body.seen),
+        resumed=seen.body.seen.get(_RESUMED) != before.body.seen.get(_RESUMED),
+    )
 
 
 def _bodies(reader: ThreadReader, ns: str, ids: Collection[str]) -> dict[str, Moment]:

@@ -77,6 +77,15 @@ class Timeline:
         return sum(one.waiting_seconds for one in self.steps if not one.depth)
 
     @property
+    def running_seconds(self) -> float:
+        """How long nodes ran, as far as known."""
+        return sum(
+            (one.seconds or 0.0) - one.waiting_seconds
+            for one in self.steps
+            if one.kind != "idle" and not one.depth
+        )
+
+    @property
     def idle_seconds(self) -> float:
         """How long nothing ran and no question waited, or a run had failed."""
         return sum(one.seconds or 0.0 for one in self.steps if one.kind == "idle" and not one.depth)
@@ -136,17 +145,13 @@ class ThreadSteps:
             for one in steps.values():
                 yield self._opened(one, 0)[0] if one.kind == "human" else one
 
-    def _opened(
-        self, step: TimedStep, depth: int
-    ) -> tuple[TimedStep, list[TimedStep], list[Span]]:
+    def _opened(self, step: TimedStep, depth: int) -> tuple[TimedStep, list[TimedStep], list[Span]]:
         """Return a step, the steps inside, and when people were waited for in it."""
         inside: list[TimedStep] = []
         waits: list[Span] = []
         answered: set[str] = set()
         if depth < DEEPEST and step.parent_checkpoint_id is not None:
-            calls = self._calls(
-                step.checkpoint_ns, step.parent_checkpoint_id, step.nodes or ()
-            )
+            calls = self._calls(step.checkpoint_ns, step.parent_checkpoint_id, step.nodes or ())
             for ns in calls:
                 for one in self._stretch(ns, step.started_at, step.ended_at):
                     nested, deeper, asked = self._opened(

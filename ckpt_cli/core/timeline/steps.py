@@ -135,9 +135,7 @@ def _step(
     )
 
 
-def _cause(
-    one: TimedCheckpoint, parent: TimedCheckpoint | None, *, is_first: bool
-) -> Cause | None:
+def _cause(one: TimedCheckpoint, parent: TimedCheckpoint | None, *, is_first: bool) -> Cause | None:
     if not ran_here(one.source):
         return "input" if one.source == "input" else "update" if one.source == "update" else "fork"
     if parent is None:
