@@ -181,10 +181,10 @@ def _numbered(checkpoints: Iterable[TimedCheckpoint]) -> list[TimedCheckpoint]:
     found: dict[str, TimedCheckpoint] = {}
     for one in checkpoints:
         parent = found.get(one.parent_checkpoint_id or "")
+        found[one.checkpoint_id] = one
         if parent is not None and parent.step is not None and one.step is not None:
             wraps = round((parent.step + 1 - one.step) / _STEPS)
-            one = replace(one, step=one.step + wraps * _STEPS) if wraps else one
-        found[one.checkpoint_id] = one
+            found[one.checkpoint_id] = replace(one, step=one.step + wraps * _STEPS)
     return list(found.values())
 
 
@@ -230,17 +230,14 @@ def _unclear(checkpoints: list[TimedCheckpoint], tasks: Mapping[Key, _Tasks]) ->
     have begun there.
     """
     steps = timed_steps(checkpoints)
-    return {
-        one.checkpoint_id
-        for one in checkpoints
-        if (
-            one.nodes is None and not tasks.get((one.checkpoint_ns, one.parent_checkpoint_id or ""))
-        )
-        or (
-            steps[one.checkpoint_id].kind == "run"
-            and (steps[one.checkpoint_id].seconds or 0.0) > _LONG
-        )
-    }
+    found = set()
+    for one in checkpoints:
+        step = steps[one.checkpoint_id]
+        stored = tasks.get((one.checkpoint_ns, one.parent_checkpoint_id or ""))
+        is_long = step.kind == "run" and (step.seconds or 0.0) > _LONG
+        if is_long or (one.nodes is None and not stored):
+            found.add(one.checkpoint_id)
+    return found
 
 
 def _made_by(one: TimedCheckpoint, before: Moment, seen: Moment | None) -> TimedCheckpoint:

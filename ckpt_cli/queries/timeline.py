@@ -7,6 +7,7 @@ from datetime import datetime
 from ckpt_backends.model import Status
 from ckpt_cli.core.tasks.step_nodes import next_paths, path_text
 from ckpt_cli.core.timeline.assemble import OpenStep, Timeline, node_times
+from ckpt_cli.core.timeline.steps import Kind
 from ckpt_cli.queries.step_times import read_steps
 from ckpt_cli.threads.thread import ThreadReader
 
@@ -60,6 +61,6 @@ def _open(reader: ThreadReader, checkpoint_ns: str, checkpoint_id: str) -> OpenS
     if head.status not in {Status.INTERRUPTED, Status.PENDING, Status.ERROR}:
         return None
     asked = Status.INTERRUPTED in head.conditions
-    kinds = "human" if asked else "idle" if head.status is Status.ERROR else "run"
+    kind: Kind = "human" if asked else "idle" if head.status is Status.ERROR else "run"
     nodes = tuple(map(path_text, next_paths(head.step) or ()))
-    return OpenStep(kinds, nodes, head.at)
+    return OpenStep(kind, nodes, head.at)

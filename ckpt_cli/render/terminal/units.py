@@ -49,7 +49,9 @@ def left(now: datetime) -> Callable[[str], str]:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration in at most two units: `85ms`, `1.2s`, `38s`, `3m 05s`, `2h 10m`, `4d 03h`."""
+    """Return a duration in one or two units: `85ms`, `1.2s`, `38s`, `3m 05s`, `4d 03h`."""
+    if seconds < 0.00995:
+        return f"{seconds * 1000:.1f}ms"
     if seconds < 0.9995:
         return f"{seconds * 1000:.0f}ms"
     if seconds < 9.95:
