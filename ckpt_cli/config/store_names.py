@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ckpt_cli.config.profiles import Profile, Profiles
     from ckpt_cli.core.filters.terms import FilterAlias
     from ckpt_cli.core.secrets.ignored import IgnoredSecrets
+    from ckpt_cli.core.usage.prices import PriceList
 
 COPY = "copy"
 """The URL parameter that stands for --copy, in the declarations of backends that can do that."""
@@ -137,6 +138,17 @@ class StoreNames:
         rules = profile.erase_rules
         folders = (beside(self.profiles.source, one) for one in rules.archives)
         return replace(rules, archives=tuple(folders))
+
+    @property
+    def prices(self) -> PriceList:
+        """What the tokens of models cost, from the profile of this run's store, or its file.
+
+        Prices only compute, so the file need not be trusted.
+        """
+        from ckpt_cli.core.usage.prices import PriceList
+
+        own = None if self.profile is None else self.profile.prices
+        return own or self.profiles.prices or PriceList()
 
     @property
     def filters(self) -> Mapping[str, str]:
