@@ -47,6 +47,9 @@ COMMANDS = {
     "messages": CommandRef("messages:messages", "Print the conversation of a thread.", INSPECT),
     "grep": CommandRef("grep:grep", "Search threads for a text.", INSPECT),
     "blame": CommandRef("blame:blame", "Show which step and task set a value.", INSPECT),
+    "bisect": CommandRef(
+        "bisect:bisect", "Find the first checkpoint where a condition holds.", INSPECT
+    ),
     "tail": CommandRef(
         "tail:tail", "Print new checkpoints of a thread as they are saved.", INSPECT
     ),
