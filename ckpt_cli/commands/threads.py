@@ -12,7 +12,7 @@ from ckpt_backends.model import Status
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
 from ckpt_cli.lazy import CommandRef
-from ckpt_cli.options import ExitCode, Match, Memory, argument, flag, option, takes
+from ckpt_cli.options import ExitCode, Match, Memory, Where, argument, flag, option, takes
 from ckpt_cli.queries.threads import (
     SORTS,
 )
@@ -45,14 +45,7 @@ class ThreadListOptions:
         option("STATUS", f"Only threads that are {', '.join(Status)}; repeatable."),
     ] = None
     match: Match = None
-    where: Annotated[
-        list[str] | None,
-        option(
-            "FILTER",
-            "Only threads that match FILTER, such as 'idle > 2h and metadata.user = anna';"
-            " repeatable.",
-        ),
-    ] = None
+    where: Where = None
     user: Annotated[
         str | None, option("NAME", "Only threads of this user, in stores that record users.")
     ] = None

@@ -33,12 +33,23 @@ class FieldKind(Enum):
     """A part of the metadata or of the state: text, a number, true, false or null."""
 
 
+class ReadFrom(Enum):
+    """What must be read of a thread to know a field, cheapest first."""
+
+    INDEX = "index"
+    HEAD = "head"
+    SIZE = "size"
+    STATE = "state"
+    """The state at the head, and so the head, too."""
+
+
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
     """One field, as users see it."""
 
     kind: FieldKind
     summary: str
+    source: ReadFrom = ReadFrom.INDEX
 
     @property
     def has_path(self) -> bool:
@@ -61,17 +72,19 @@ _OPERATORS: Mapping[FieldKind, tuple[Operator, ...]] = {
 
 FIELDS: Mapping[str, FieldSpec] = {
     "thread": FieldSpec(FieldKind.TEXT, "thread id"),
-    "status": FieldSpec(FieldKind.STATUS, "any of the conditions of the thread"),
-    "next": FieldSpec(FieldKind.TEXT, "any of the nodes that run next"),
-    "source": FieldSpec(FieldKind.TEXT, "how the head was made: input, loop, update, fork"),
-    "step": FieldSpec(FieldKind.NUMBER, "step of the head"),
+    "status": FieldSpec(FieldKind.STATUS, "any of the conditions of the thread", ReadFrom.HEAD),
+    "next": FieldSpec(FieldKind.TEXT, "any of the nodes that run next", ReadFrom.HEAD),
+    "source": FieldSpec(
+        FieldKind.TEXT, "how the head was made: input, loop, update, fork", ReadFrom.HEAD
+    ),
+    "step": FieldSpec(FieldKind.NUMBER, "step of the head", ReadFrom.HEAD),
     "age": FieldSpec(FieldKind.DURATION, "time since the oldest checkpoint"),
     "idle": FieldSpec(FieldKind.DURATION, "time since the newest checkpoint"),
     "checkpoints": FieldSpec(FieldKind.NUMBER, "number of checkpoints"),
-    "bytes": FieldSpec(FieldKind.SIZE, "stored size of the thread"),
+    "bytes": FieldSpec(FieldKind.SIZE, "stored size of the thread", ReadFrom.SIZE),
     "user": FieldSpec(FieldKind.TEXT, "user of the thread, in stores that record users"),
-    "metadata": FieldSpec(FieldKind.VALUE, "metadata of the head"),
-    "values": FieldSpec(FieldKind.VALUE, "state at the head"),
+    "metadata": FieldSpec(FieldKind.VALUE, "metadata of the head", ReadFrom.HEAD),
+    "values": FieldSpec(FieldKind.VALUE, "state at the head", ReadFrom.STATE),
 }
 """In the order in which they are listed to users."""
 METADATA, VALUES = "metadata", "values"

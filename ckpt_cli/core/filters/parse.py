@@ -57,28 +57,6 @@ def parse_filter(text: str) -> Filter:
     return _shorthand(text) or _built(_parsed(text), text, _DEEPEST)
 
 
-def parse_metadata_filter(text: str) -> Filter:
-    """Return the filter for `metadata.KEY=VALUE` or `KEY=VALUE`; all after `=` is the value.
-
-    Raises `UsageError` if it has another form.
-    """
-    name, equals, wanted = text.partition("=")
-    path = tuple(name.removeprefix(f"{METADATA}.").split("."))
-    if name != name.strip():  # else a filter of `threads list` would silently find nothing
-        raise UsageError(
-            f"cannot filter by '{text}': this command takes KEY=VALUE without blanks around '='",
-            hint="only `ckpt threads list --where` takes filters such as 'status = error'",
-        )
-    if not equals or not all(path):
-        raise UsageError(
-            f"cannot filter by '{text}': no KEY=VALUE",
-            hint="write it as metadata.KEY=VALUE, such as metadata.user_id=42",
-        )
-    # A purge by this form must not mean all threads without the key.
-    operand = Operand(wanted, quoted=wanted == "null")
-    return Condition(Field(METADATA, path), Operator.EQUAL, (operand,))
-
-
 def _shorthand(text: str) -> Filter | None:
     """Return the filter for `KEY=VALUE`, unless KEY is a field; None for any other text."""
     found = _SHORTHAND.fullmatch(text)

@@ -28,7 +28,7 @@ from ckpt_cli.core.filters.expressions import (
 )
 from ckpt_cli.core.filters.fields import FIELDS, FieldKind, Operator
 from ckpt_cli.core.filters.lookup import values_at
-from ckpt_cli.core.filters.parse import parse_filter, parse_metadata_filter
+from ckpt_cli.core.filters.parse import parse_filter
 from ckpt_cli.core.values.paths import All, Step
 from tests.support import ROOT
 
@@ -221,18 +221,6 @@ def test_each_field_has_its_kind_of_operand(
     field: str, text: str, value: Value, answer: bool
 ) -> None:
     assert holds(text, value, field=field) is answer
-
-
-def test_the_form_of_other_commands_keeps_its_meaning() -> None:
-    def fits(text: str, value: Value) -> bool | None:
-        return decision(parse_metadata_filter(text))(lambda _: (value,))
-
-    assert fits("user=Anna Smith", "Anna Smith")
-    assert fits("metadata.tags=[1, 2]", [1, 2])
-    assert fits("flag=true", True)
-    assert not fits("user=null", None)
-    with pytest.raises(UsageError, match="no KEY=VALUE"):
-        parse_metadata_filter("user")
 
 
 def test_a_path_finds_values() -> None:
