@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.answer import Answer
+from ckpt_cli.api.filters import filter_of
 from ckpt_cli.api.surroundings import Surroundings, When, time_of
 from ckpt_cli.api.watch import Watcher
 from ckpt_cli.queries.bisect import Bisection, BisectOptions, Test, bisect, bisect_by_test
-from ckpt_cli.queries.selection import parse_filters
 from ckpt_cli.queries.stats import Range
 from ckpt_cli.render.bisect import bisect_record
 from ckpt_cli.threads.target import Target
@@ -27,7 +27,7 @@ def bisected(
     since, until = within
     times = Range(time_of(around, since), time_of(around, until))
     options = BisectOptions(times, binary, watch)
-    wanted = parse_filters([] if condition is None else [condition])
+    wanted = filter_of(around, condition)
     if wanted is not None and test is None:
         return Answer(bisect(target, wanted, options), bisect_record)
     if wanted is None and test is not None:
