@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.interrupts import Waiting
     from ckpt_cli.queries.listed_threads import ListedThread
     from ckpt_cli.queries.sessions import Joined
+    from ckpt_cli.queries.store_tail import Movement
     from ckpt_cli.threads.target import NamedThread, Target
 
 
@@ -384,6 +386,28 @@ class StoreHandle(Closing):
         from ckpt_cli.api.sessions import session_beside
 
         return session_beside(self._around, lambda: self._store, name)
+
+    def tail(
+        self,
+        lines: int = 5,
+        *,
+        match: str | None = None,
+        where: str | Sequence[str] = (),
+        all_ns: bool = False,
+        interval: float | None = None,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> Iterator[Answer[Movement]]:
+        """Yield the last checkpoints of all threads, then what happens, without an end.
+
+        The records are those of `ckpt tail` without THREAD. A thread is chosen as in `threads`,
+        each time it moves. Looks every `interval` seconds, which `wait` waits. A lost connection is
+        opened again.
+        """
+        from ckpt_cli.api.following import follow_store
+
+        return follow_store(
+            self._store, self._around, lines, match, where, interval, wait, all_ns=all_ns
+        )
 
     def _selected(
         self,
