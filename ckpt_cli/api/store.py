@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ckpt_backends.closing import Closing
@@ -13,6 +11,8 @@ from ckpt_backends.model import StoreInfo, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.api.checkpoint import CheckpointHandle
+from ckpt_cli.api.incidents import IncidentAnswers
+from ckpt_cli.api.neighbours import NeighbourAnswers
 from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text
 from ckpt_cli.api.texts import texts
 from ckpt_cli.api.thread import ThreadHandle
@@ -23,7 +23,6 @@ from ckpt_cli.threads.trigger_inference import TriggerInference
 
 if TYPE_CHECKING:
     from ckpt_cli.api.doctor import Examination
-    from ckpt_cli.api.memory import MemoryHandle
     from ckpt_cli.api.search import SearchHits
     from ckpt_cli.api.secrets import SecretSearch
     from ckpt_cli.core.replay.report import ReplayReport
@@ -31,12 +30,10 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.disk_usage import By, Survey
     from ckpt_cli.queries.interrupts import Waiting
     from ckpt_cli.queries.listed_threads import ListedThread
-    from ckpt_cli.queries.sessions import Joined
-    from ckpt_cli.queries.store_tail import Movement
     from ckpt_cli.threads.target import NamedThread, Target
 
 
-class StoreHandle(Closing):
+class StoreHandle(IncidentAnswers, NeighbourAnswers, Closing):
     """A store that is open for reading. `ckpt_cli.open` returns one.
 
     Threads and checkpoints that it returns read when they are asked, so use them before the store
@@ -158,12 +155,14 @@ class StoreHandle(Closing):
         details: bool = True,
         sizes: bool = False,
         first_messages: bool = False,
+        titles: bool = False,
         watch: Watcher = unwatched,
     ) -> Iterator[Answer[ListedThread]]:
         """Yield what `ckpt threads list` prints of each thread; the options are those of `threads`.
 
         `skip` leaves out the first threads. Without `details`, heads are read only if a filter
-        needs them. `sizes` adds the stored bytes, `first_messages` the first message by a human.
+        needs them. `sizes` adds the stored bytes, `first_messages` the first message by a human,
+        `titles` its first line, which ids that say nothing always have.
         """
         from ckpt_cli.api.listing import selection, sort_key
         from ckpt_cli.queries.threads import list_threads
@@ -184,6 +183,7 @@ class StoreHandle(Closing):
             details=details,
             sizes=sizes,
             first_messages=first_messages,
+            titles=titles,
             skip=skip,
             limit=limit,
             now=self._around.now,
@@ -358,56 +358,6 @@ class StoreHandle(Closing):
         chosen = chosen_threads(store, around, threads, match, where, watch)
         seen = watch if chosen is None else unwatched
         return secret_search(store, around, chosen, memory, texts(ignore), jobs, seen)
-
-    @cached_property
-    def memory(self) -> MemoryHandle:
-        """The long-term memory in the same place. Raises `UnknownLayout` or `Unsupported`."""
-        from ckpt_cli.api.memory import opened_memory
-
-        return opened_memory(self._around)
-
-    def sessions(
-        self, *, thread: str | None = None, user: str | None = None
-    ) -> list[Answer[Joined]]:
-        """Return the sessions of an application, as `ckpt sessions list` prints them.
-
-        `thread` and `user` choose those of a thread or user. Raises `Unsupported` if applications
-        store no sessions in such a store.
-        """
-        from ckpt_cli.api.sessions import sessions_beside
-
-        return sessions_beside(self._around, lambda: self._store, thread=thread, user=user)
-
-    def session(self, name: str) -> Answer[Joined]:
-        """Return a session by its id, `USER:ID` or its key, as `ckpt sessions show` prints it.
-
-        Raises `NotFound`, `Ambiguous` or `Unsupported`.
-        """
-        from ckpt_cli.api.sessions import session_beside
-
-        return session_beside(self._around, lambda: self._store, name)
-
-    def tail(
-        self,
-        lines: int = 5,
-        *,
-        match: str | None = None,
-        where: str | Sequence[str] = (),
-        all_ns: bool = False,
-        interval: float | None = None,
-        wait: Callable[[float], None] = time.sleep,
-    ) -> Iterator[Answer[Movement]]:
-        """Yield the last checkpoints of all threads, then what happens, without an end.
-
-        The records are those of `ckpt tail` without THREAD. A thread is chosen as in `threads`,
-        each time it moves. Looks every `interval` seconds, which `wait` waits. A lost connection is
-        opened again.
-        """
-        from ckpt_cli.api.following import follow_store
-
-        return follow_store(
-            self._store, self._around, lines, match, where, interval, wait, all_ns=all_ns
-        )
 
     def _selected(
         self,
