@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ckpt_cli.api.surroundings import Surroundings
@@ -13,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def filter_of(
-    around: Surroundings,  # noqa: ARG001
-    where: str | Iterable[str] | None,
+    around: Surroundings, where: str | Iterable[str] | None, *, acts: bool = False
 ) -> Filter | None:
     """Return the filter that these texts describe together; None if there are none.
 
-    Raises `ParseError`.
+    With `acts`, what matches will be changed: then aliases need a trusted configuration. Raises
+    `ParseError`.
     """
     written = texts(where)
     if not written:
@@ -26,5 +27,8 @@ def filter_of(
     # Imported late, because most commands get no filter.
     from ckpt_cli.core.filters.expressions import all_of
     from ckpt_cli.core.filters.parse import parse_filter
+    from ckpt_cli.core.filters.terms import FilterTerms
 
-    return all_of(map(parse_filter, written))
+    alias = partial(around.names.filter_alias, acts=acts)
+    terms = FilterTerms(alias, around.now, around.zone)
+    return all_of(parse_filter(text, terms) for text in written)

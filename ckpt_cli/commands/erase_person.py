@@ -131,7 +131,7 @@ def _request(session: Session, options: EraseOptions) -> ErasureRequest:
         tuple(options.threads or ()),
         None if options.subject is None else parse_subject(options.subject, rules.subject),
         rules.subject,
-        filter_of(session, options.where),
+        filter_of(session, options.where, acts=True),
         options.match,
         rules.memory,
         tuple(_memories(session, options.memory)),

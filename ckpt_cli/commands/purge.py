@@ -79,7 +79,7 @@ class PurgeOptions:
             Selection(
                 match=self.match,
                 status=frozenset(map(parse_status, self.status or ())),
-                where=filter_of(session, self.where),
+                where=filter_of(session, self.where, acts=True),
             ),
             _oldest(session, self.older_than, expired=self.expired),
             tuple(self.protect or ()),

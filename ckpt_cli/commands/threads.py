@@ -76,9 +76,10 @@ def list_(session: Session, options: ThreadListOptions) -> None:
     `ckpt threads show THREAD` shows all errors and questions.
 
     FILTER, in quotes, compares fields with values; and, or, not and brackets join comparisons.
-    Fields: thread, status, next, source, step, age, idle, checkpoints, bytes, user, metadata.KEY,
-    values.KEY. Operators: =, !=, <, <=, >, >=, in (A, B), like 'test-%', ~ 'REGEX'. age and idle
-    are durations (2h, 7d), bytes a size (10MiB). If KEY is no field, KEY=VALUE means metadata.KEY.
+    Fields: thread, status, next, error, source, step, age, idle, first_at, last_at, checkpoints,
+    bytes, user, metadata.KEY, values.KEY. Operators: =, !=, <, <=, >, >=, in (A, B), like
+    'test-%', ~ 'REGEX'. age and idle are durations (2h, 7d), bytes a size (10MiB). @NAME is a
+    filter of the configuration. docs/filters.md has all about filters.
 
     \b
       ckpt -s agent.db threads list

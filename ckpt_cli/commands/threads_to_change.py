@@ -23,5 +23,5 @@ def threads_to_change(
     Shows progress while heads are read. Raises what `filtered_threads` and `filter_of` raise.
     """
     watch = partial(progress, total=None, label="choosing threads")
-    wanted = filter_of(session, where)
+    wanted = filter_of(session, where, acts=True)
     return filtered_threads(session.store, names or (), match, wanted, session.now, watch)

@@ -15,6 +15,7 @@ from ckpt_cli.core.filters.evaluate import decision
 from ckpt_cli.core.filters.expressions import Field, Filter, fields_in, sources_of
 from ckpt_cli.core.filters.fields import VALUES, ReadFrom
 from ckpt_cli.core.filters.lookup import values_at
+from ckpt_cli.core.filters.operands import EPOCH, SECOND
 from ckpt_cli.queries.listed_threads import (
     Details,
     ListedThread,
@@ -53,6 +54,10 @@ class _Candidate:
                 return (self._since(self.thread.first_at),)
             case "idle":
                 return (self._since(self.thread.last_at),)
+            case "first_at":
+                return (_seconds(self.thread.first_at),)
+            case "last_at":
+                return (_seconds(self.thread.last_at),)
             case "bytes":
                 return None if self.bytes is None else (self.bytes,)
             case "values":
@@ -65,12 +70,18 @@ class _Candidate:
         return None if moment is None else (self.now - moment).total_seconds()
 
 
+def _seconds(moment: datetime | None) -> float | None:
+    return None if moment is None else (moment - EPOCH) / SECOND
+
+
 def _in_head(details: Details, field: Field) -> Sequence[Value]:
     match field.name:
         case "status":
             return details.conditions
         case "next":
             return details.next or ()
+        case "error":
+            return (details.error,)
     if details.head is None:
         return ()
     match field.name:
