@@ -51,8 +51,11 @@ COMMANDS = {
     "timeline": CommandRef(
         "timeline:timeline", "Show how long each step of a thread took.", INSPECT
     ),
+    "bisect": CommandRef(
+        "bisect:bisect", "Find the first checkpoint where a condition holds.", INSPECT
+    ),
     "tail": CommandRef(
-        "tail:tail", "Print new checkpoints of a thread as they are saved.", INSPECT
+        "tail:tail", "Print new checkpoints as they are saved, of all threads or one.", INSPECT
     ),
     "tui": CommandRef(
         "tui:tui", "Browse threads, checkpoints and long-term memory in the terminal.", INSPECT

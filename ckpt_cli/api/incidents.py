@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ckpt_backends.protocol import Store
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.error_groups import FailureGroup
     from ckpt_cli.queries.errors import Failure
     from ckpt_cli.queries.metrics import StoreMetrics
+    from ckpt_cli.queries.store_tail import Movement
 
 
 class IncidentAnswers:
@@ -89,3 +91,25 @@ class IncidentAnswers:
         after = time_of(self._around, since)
         found = measure(store, watch(store.threads()), since=after, heads=heads)
         return Answer(found, metrics_record)
+
+    def tail(
+        self,
+        lines: int = 5,
+        *,
+        match: str | None = None,
+        where: str | Sequence[str] = (),
+        all_ns: bool = False,
+        interval: float | None = None,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> Iterator[Answer[Movement]]:
+        """Yield the last checkpoints of all threads, then what happens, without an end.
+
+        The records are those of `ckpt tail` without THREAD. A thread is chosen as in `threads`,
+        each time it moves. Looks every `interval` seconds, which `wait` waits. A lost connection is
+        opened again.
+        """
+        from ckpt_cli.api.following import follow_store
+
+        return follow_store(
+            self._store, self._around, lines, match, where, interval, wait, all_ns=all_ns
+        )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ckpt_cli.core.replay.report import ReplayReport
     from ckpt_cli.core.timeline.assemble import Timeline
     from ckpt_cli.core.write_counts import WriteCounts
+    from ckpt_cli.queries.bisect import Bisection, Test
     from ckpt_cli.queries.disk_usage import By, Survey
     from ckpt_cli.queries.doctor.terms import ThreadReport
     from ckpt_cli.queries.errors import Failure
@@ -302,6 +303,32 @@ class ThreadHandle:
                 yield Answer(one, entry_record)
             wait(interval)
             entries = found.new()
+
+    def bisect(
+        self,
+        condition: str | None = None,
+        ref: str | None = None,
+        *,
+        test: Test | None = None,
+        ns: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        binary: bool = False,
+        watch: Watcher = unwatched,
+    ) -> Answer[Bisection]:
+        """Find the first checkpoint where a condition holds, as `ckpt bisect` prints it.
+
+        `condition` is a filter about a checkpoint, such as `values.plan = null`. In place of it,
+        `test` is a function of a `Candidate`, whose `values` are the state; it returns whether the
+        condition holds, or None to skip the checkpoint. The checkpoints are those that lead to
+        `ref`, by default to the head. `checkpoint_id` is None if it holds nowhere. Raises
+        `NotFound`, `Ambiguous` or `UsageError`.
+        """
+        from ckpt_cli.api.bisecting import bisected
+
+        found = self.at(ref, ns=ns).target
+        within = (since, until)
+        return bisected(found, self.around, condition, test, within, watch, binary=binary)
 
     def export(self) -> Iterator[dict[str, Any]]:
         """Yield all checkpoints with state and writes: by namespace, oldest first.
