@@ -19,7 +19,7 @@ import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command
 
-from ckpt_cli.commands import repair_many
+from ckpt_cli.commands import change_many
 from tests.repair.test_writes import Two
 from tests.support import CommandResult, ckpt
 
@@ -149,36 +149,35 @@ def test_a_thread_that_moves_while_it_is_repaired_is_skipped(
     two: Two, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def after_planning(act: Callable[[], None]) -> None:
-        plain = repair_many._carried_out
+        plain = change_many._carried_out
 
         def late(one: Any, *others: Any) -> Any:
             if one.thread_id == "b":
                 act()
             return plain(one, *others)
 
-        monkeypatch.setattr(repair_many, "_carried_out", late)
+        monkeypatch.setattr(change_many, "_carried_out", late)
 
     after_planning(lambda: two.graph.invoke(Command(resume="no"), config("b")))
     answer = repair(path, "--all", "--yes")
     assert answer.code == 7
     assert {name: one["state"] for name, one in found(answer).items()} == {
         "a": "repaired",
-        "b": "skipped",
         "c": "repaired",
     }
-    assert "agent" in found(answer)["b"]["reason"]
+    assert "skipped 'b': an agent changed it meanwhile" in answer.err
 
 
 def test_an_interrupt_finishes_the_thread_in_hand(
     two: Two, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = repair_many._carried_out
+    plain = change_many._carried_out
 
     def interrupted(*words: Any) -> Any:
         signal.raise_signal(signal.SIGINT)
         return plain(*words)
 
-    monkeypatch.setattr(repair_many, "_carried_out", interrupted)
+    monkeypatch.setattr(change_many, "_carried_out", interrupted)
     before = heads(path)
     answer = repair(path, "--all", "--yes")
     assert answer.code == 130
