@@ -24,7 +24,7 @@ function __ckpt_read
                     set -g __ckpt_ended 1
                 case '* --*=*'
                     __ckpt_keep (string split -m 1 = -- $word)
-                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* --audit' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --memory' '* --plan-out' '* --from' '* --archive' '* --sign-key' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' 'grep --where' '* --jobs' '* --lines' '* --interval' '* --refresh' '* --thread' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --trusted-key' 'replay --where' 'doctor --where' '* --grace' 'secrets --where' 'stats --where' '* --top' '* --steps' '* --to-last' '* --reason' '* --append' 'fork --replace' '* --as-node' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' '* --new-key-file' '* --receipt' '* --action' '* --head' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --subject' 'erase --where' '* --value' '* --values-from' '* --archives' 'erase --verify' '* --format' 'copy --where' 'rekey --where' '* --by'
+                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* --audit' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --memory' '* --plan-out' '* --from' '* --archive' '* --sign-key' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' 'grep --where' '* --jobs' '* --lines' '* --interval' '* --refresh' '* --thread' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --trusted-key' 'replay --where' 'doctor --where' '* --grace' 'secrets --where' 'stats --where' '* --top' 'rollback --where' '* --steps' '* --to-last' '* --reason' 'fork --where' '* --append' 'fork --replace' '* --as-node' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' '* --new-key-file' '* --receipt' '* --action' '* --head' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --subject' 'erase --where' '* --value' '* --values-from' '* --archives' 'erase --verify' '* --format' 'copy --where' 'rekey --where' '* --by'
                     set want $word
             end
         else if test -z "$__ckpt_cmd"
@@ -143,9 +143,11 @@ complete -c ckpt -n '__ckpt_at "stats" 0' -a '(__ckpt_ask thread argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a rollback -d 'Roll a thread back to an earlier checkpoint.'
 complete -c ckpt -n '__ckpt_at "rollback" 0' -a '(__ckpt_ask target argument)'
 complete -c ckpt -n '__ckpt_at "rollback" 1' -a '(__ckpt_ask ref argument)'
+complete -c ckpt -n '__ckpt_at "rollback" 2 9999' -a '(__ckpt_ask target argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a fork -d 'Fork a branch or a new thread from a checkpoint.'
 complete -c ckpt -n '__ckpt_at "fork" 0' -a '(__ckpt_ask target argument)'
 complete -c ckpt -n '__ckpt_at "fork" 1' -a '(__ckpt_ask ref argument)'
+complete -c ckpt -n '__ckpt_at "fork" 2 9999' -a '(__ckpt_ask target argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a repair -d 'Mend messages, values or answers.'
 complete -c ckpt -n '__ckpt_at "repair" 0' -a messages -d 'Answer tool calls that have no result.'
 complete -c ckpt -n '__ckpt_at "repair messages" 0 9999' -a '(__ckpt_ask target argument)'
@@ -363,6 +365,8 @@ complete -c ckpt -n '__ckpt_in "stats"' -l since -x -d 'Only checkpoints from TI
 complete -c ckpt -n '__ckpt_in "stats"' -l until -x -d 'Only checkpoints up to TIME.'
 complete -c ckpt -n '__ckpt_in "stats"' -l top -x -d 'Show the N largest.'
 complete -c ckpt -n '__ckpt_in "stats"' -l jobs -x -d 'Use N processes.'
+complete -c ckpt -n '__ckpt_in "rollback"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
+complete -c ckpt -n '__ckpt_in "rollback"' -l where -x -d 'Only threads with this metadata at the head; repeatable.'
 complete -c ckpt -n '__ckpt_in "rollback"' -l at -x -a '(__ckpt_ask ref)' -d 'Checkpoint; use it if the thread id contains \'@\'.'
 complete -c ckpt -n '__ckpt_in "rollback"' -l steps -x -d 'Go N steps back.'
 complete -c ckpt -n '__ckpt_in "rollback"' -l to-last -x -a 'error interrupted pending done unknown' -d 'Newest earlier checkpoint with this status.'
@@ -375,7 +379,9 @@ complete -c ckpt -n '__ckpt_in "rollback"' -l force -d 'Proceed even if the newe
 complete -c ckpt -n '__ckpt_in "rollback"' -l plan-out -r -F -d 'Save the plan in FILE for `ckpt apply`; write nothing else.'
 complete -c ckpt -n '__ckpt_in "rollback"' -l dry-run -d 'Show the plan; write nothing.'
 complete -c ckpt -n '__ckpt_in "rollback"' -l yes -d 'Do not ask for confirmation.'
-complete -c ckpt -n '__ckpt_in "fork"' -l to -x -d 'Fork to a new thread with the id NEW.'
+complete -c ckpt -n '__ckpt_in "fork"' -l to -x -d 'Fork to a new thread with the id NEW, such as \'{thread}-retry\'.'
+complete -c ckpt -n '__ckpt_in "fork"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
+complete -c ckpt -n '__ckpt_in "fork"' -l where -x -d 'Only threads with this metadata at the head; repeatable.'
 complete -c ckpt -n '__ckpt_in "fork"' -l at -x -a '(__ckpt_ask ref)' -d 'Checkpoint; use it if the thread id contains \'@\'.'
 complete -c ckpt -n '__ckpt_in "fork"' -l as-of -x -d 'The head at TIME, such as 2h, yesterday or 2026-04-07.'
 complete -c ckpt -n '__ckpt_in "fork"' -l set -x -d 'Merge a value with the channel\'s reducer; repeatable.'

@@ -17,13 +17,15 @@ from ckpt_cli.core.forking.thread_change import ChangeOutcome, ResumePoint, Thre
 from ckpt_cli.plans.fork_to_thread import open_questions, plan_fork_to_thread
 from ckpt_cli.plans.rollback import plan_rollback
 from ckpt_cli.plans.rollback_target import TargetOptions, chosen_from, has_failed_step
-from ckpt_cli.plans.root_branch import RollbackOptions, configurable, heads_of
+from ckpt_cli.plans.root_branch import RollbackOptions, configurable, heads_of, is_busy
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.target import NamedThread
 from ckpt_cli.threads.thread import ThreadReader
 
-_BEFORE = "ckpt put it back before, and nothing ran since"
-_CUT_SHORT = "its last run was cut short: the head is the input of the step to run"
+_PUT_BACK = "ckpt put it back before, and nothing ran since"
+_FORKED = "ckpt forked it before, and nothing ran since"
+_CUT_SHORT = "its run was cut short before this step ended"
+_BUSY = "its newest checkpoint is a few seconds old: an agent may be running it"
 PLACE = "{thread}"
 """What stands for the thread id in the id of a new thread, such as `{thread}-retry`."""
 
@@ -60,9 +62,9 @@ class ManyRollbacks:
             if self.to is not None:
                 return self._fork(reader, head, checkpoint_id, self.to)
             if _is_unused_copy(head):
-                return _ready(head, configurable(head.key), _BEFORE)
+                return _ready(head, configurable(head.key), _PUT_BACK)
             if self.target.last_good and not has_failed_step(head):
-                return _cut_short(head)
+                return _cut_short(head, is_busy=is_busy(reader, self.now))
             target = checkpoint_id or self._chosen(reader)
             plan = plan_rollback(reader, self.rows, target, self.now, self.options)
         except (NotFound, UsageError) as error:
@@ -89,7 +91,7 @@ class ManyRollbacks:
             if target == head.key.checkpoint_id:
                 # As in the plan of a fork of the head.
                 del at["checkpoint_id"]
-            return _ready(there, at, "forked before, and nothing ran since", reader.thread_id)
+            return _ready(there, at, _FORKED, reader.thread_id)
         plan = plan_fork_to_thread(reader, self.rows, target, new_id, self.options)
         return ThreadChange(reader.thread_id, plan.change, heads_of(reader), plan=plan)
 
@@ -98,7 +100,7 @@ def _no_note(_: str) -> None:
     """Say nothing: there would be a note for each thread."""
 
 
-def _cut_short(head: Moment) -> ChangeOutcome | None:
+def _cut_short(head: Moment, *, is_busy: bool) -> ChangeOutcome | None:
     """Return where a thread is resumed whose run ended without an error; None if it is done, or
     waits for an answer.
     """
@@ -107,7 +109,7 @@ def _cut_short(head: Moment) -> ChangeOutcome | None:
     at = configurable(head.key)
     # With an id, LangGraph would run again what has finished in this step.
     del at["checkpoint_id"]
-    return _ready(head, at, _CUT_SHORT)
+    return _ready(head, at, _BUSY if is_busy else _CUT_SHORT)
 
 
 def _ready(

@@ -170,7 +170,8 @@ def outcome_lines(
         yield line("")
     for note, number in notes.items():
         yield from field("note", f"{counted(number, 'thread')}: {note}", width, "question")
-    yield from _resume_lines(outcomes)
+    if not any(one.state == "planned" for one in outcomes):
+        yield from _resume_lines(outcomes)
     yield line("")
     yield line(count_text(outcomes, words))
     if op is not None:
