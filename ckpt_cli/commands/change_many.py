@@ -289,8 +289,9 @@ def _conclude(outcomes: Sequence[ChangeOutcome], stopped: str) -> None:
             raise PartlyDone("some values could not be restored")
         return
     said = f"skipped {counted(len(skipped), 'thread')}"
+    has_moved = any(one.is_moved for one in skipped)
+    hint = "run the same command again" if has_moved else None
     if is_done:
-        raise PartlyDone(said, hint="run the same command again")
-    if any(one.is_moved for one in skipped):
-        raise StoreChanged(f"{said}: nothing was written", hint="run the same command again")
-    raise Refused(f"{said}: nothing was written")
+        raise PartlyDone(said, hint=hint)
+    error = StoreChanged if has_moved else Refused
+    raise error(f"{said}: nothing was written", hint=hint)
