@@ -82,7 +82,8 @@ def check(killer: Runner, place: Place, words: list[str], point: int) -> str:
 def kills(killer: Runner, place: Place, name: str, number: int) -> set[str]:
     words = [*COMMANDS[name], "--yes", "-o", "ndjson"]
     points = killer.points(["-s", str(place.renewed()), *words], place.environment)
-    late = range(points // 2, points)
+    # Most of the points are before anything is written.
+    late = range(0 if number > 3 else points // 2, points)
     chosen = random.Random(name).sample(late, min(number, len(late)))
     return {check(killer, place, words, point) for point in chosen}
 
