@@ -129,6 +129,9 @@ Thread = Annotated[str, argument("THREAD[@REF]", "Thread id, optionally with a c
 OptionalThread = Annotated[
     str | None, argument("[THREAD[@REF]]", "Thread id, optionally with a checkpoint.")
 ]
+MoreThreads = Annotated[
+    list[str] | None, argument("[THREAD[@REF]]...", "More threads; then each word is a thread.")
+]
 At = Annotated[
     str | None, option("REF", "Checkpoint; use it if the thread id contains '@'.", "--at")
 ]

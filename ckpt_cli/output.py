@@ -85,6 +85,11 @@ class Output:
         return self._chosen == "json"
 
     @property
+    def streams(self) -> bool:
+        """Whether each record is printed as a line of JSON."""
+        return self._chosen == "ndjson"
+
+    @property
     def machine(self) -> bool:
         """Whether the answer is JSON."""
         return self._chosen in {"json", "ndjson"}

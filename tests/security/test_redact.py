@@ -130,6 +130,8 @@ LINES: dict[str, list[list[str]]] = {
         [THREAD, FIRST, "--dry-run"],
         [THREAD, "nothing", "--dry-run"],
         [f"{THREAD}@{HEAD}", "--dry-run", "--root-only"],
+        ["--match", "*", "--last-good", "--dry-run"],
+        ["--match", "*", "--at", FIRST, "--dry-run"],
     ],
     "fork": [
         [THREAD, FIRST, "--dry-run"],
@@ -137,6 +139,8 @@ LINES: dict[str, list[list[str]]] = {
         [THREAD, HEAD, "--append", 'messages={"role": "user", "content": "x"}', "--dry-run"],
         [THREAD, HEAD, "--to", "new", "--dry-run"],
         [THREAD, OLD, "--to", "new", "--dry-run"],
+        ["--match", "*", "--to", "{thread}-new", "--dry-run"],
+        ["--match", "*", "--at", FIRST, "--append", 'messages="x"', "--dry-run"],
     ],
     "undo": [[THREAD, "--dry-run"]],
     "apply": [[PLAN, "--dry-run"], ["nothing.ndjson"]],
