@@ -50,6 +50,9 @@ COMMANDS = {
     "tail": CommandRef(
         "tail:tail", "Print new checkpoints of a thread as they are saved.", INSPECT
     ),
+    "report": CommandRef(
+        "report:report", "Write an HTML page about a thread, for a ticket.", INSPECT
+    ),
     "tui": CommandRef(
         "tui:tui", "Browse threads, checkpoints and long-term memory in the terminal.", INSPECT
     ),
