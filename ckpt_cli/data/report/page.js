@@ -310,6 +310,9 @@
     for (const one of unfolded) one.open = false;
   });
 
+  // For the console of the browser: `ckpt.state(3)`.
+  window.ckpt = { checkpoints, state: (place) => stateAt(place) && Object.fromEntries(stateAt(place)) };
+
   $("stepper").hidden = false;
   show(start);
 })();

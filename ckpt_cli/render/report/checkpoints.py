@@ -29,7 +29,7 @@ from ckpt_cli.render.report.state_changes import (
     whole,
 )
 from ckpt_cli.render.status import counted_names, next_node_names
-from ckpt_cli.render.terminal.safe_text import safe_json, safe_text, short_ns
+from ckpt_cli.render.terminal.safe_text import safe_json, safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.tree.lines import has_zones
 from ckpt_cli.render.values.diff import diff_text
@@ -169,7 +169,7 @@ def _facts(
     return {
         "id": key.checkpoint_id,
         "ref": refs.get(key.checkpoint_id) or key.checkpoint_id[-8:],
-        "ns": short_ns(key.checkpoint_ns),
+        "ns": key.checkpoint_ns,
         "parent": keys.get((key.checkpoint_ns, parent_id or "")),
         "parent_ref": None if parent_id is None else refs.get(parent_id) or parent_id[-8:],
         "step": moment.number,
