@@ -47,6 +47,9 @@ COMMANDS = {
     "messages": CommandRef("messages:messages", "Print the conversation of a thread.", INSPECT),
     "grep": CommandRef("grep:grep", "Search threads for a text.", INSPECT),
     "blame": CommandRef("blame:blame", "Show which step and task set a value.", INSPECT),
+    "timeline": CommandRef(
+        "timeline:timeline", "Show how long each step of a thread took.", INSPECT
+    ),
     "tail": CommandRef(
         "tail:tail", "Print new checkpoints of a thread as they are saved.", INSPECT
     ),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.errors import NotFound
 from ckpt_cli.api.answer import Answer, AnswerList
+from ckpt_cli.api.surroundings import When, time_of
 from ckpt_cli.api.texts import texts
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.threads.target import Target
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ckpt_cli.api.surroundings import When
     from ckpt_cli.api.thread import ThreadHandle
     from ckpt_cli.core.replay.report import ReplayReport
+    from ckpt_cli.core.timeline.assemble import Timeline
     from ckpt_cli.core.values.paths import Selected
     from ckpt_cli.queries.blame import Blame
     from ckpt_cli.queries.diff import Comparison
@@ -239,6 +241,22 @@ class CheckpointHandle:
     def transitions(self, reducers: Mapping[str, str] | None = None) -> AnswerList[JudgedThread]:
         """Return the same for each channel of each of these steps, as `ckpt replay` prints it."""
         return self._replayed(reducers).transitions()
+
+    def timeline(self, *, since: When | None = None, last: int | None = None) -> Answer[Timeline]:
+        """Return how long the steps took that led to it, as `ckpt timeline` prints it.
+
+        `since` leaves out steps that ended before, by an age such as `2h` or a time; `last` keeps
+        only this number of steps. Raises `UsageError`.
+        """
+        from ckpt_cli.queries.timeline import timeline
+        from ckpt_cli.render.timeline import timeline_record
+
+        after = time_of(self.thread.around, since)
+        target = self.target
+        found = timeline(
+            target.reader, target.checkpoint_ns, target.checkpoint_id, since=after, last=last
+        )
+        return Answer(found, timeline_record)
 
     def blame(self, path: str) -> Answer[Blame]:
         """Return which step and task set a value, such as `plan` or `messages[-1].content`."""

@@ -194,19 +194,21 @@ class StoreHandle(Closing):
         threads: str | Iterable[str] | None = None,
         *,
         match: str | None = None,
+        where: str | Sequence[str] = (),
         older_than: When | None = None,
         watch: Watcher = unwatched,
     ) -> Iterator[Answer[Waiting]]:
         """Yield the questions that wait for an answer, as `ckpt interrupts` prints them.
 
-        `threads` are ids, by default all; `match` is a pattern for ids. `older_than` is an age
-        such as `2h`, or a time. Raises `NotFound` or `UsageError`.
+        `threads` are ids, by default all; `match` is a pattern for ids, `where` is a filter as in
+        `threads`. `older_than` is an age such as `2h`, or a time. Raises `NotFound` or
+        `UsageError`.
         """
         from ckpt_cli.queries.interrupts import open_questions
         from ckpt_cli.render.records import interrupt_record
 
         before = time_of(self._around, older_than)
-        found = open_questions(self._store, watch(self._selected(threads, match)), before)
+        found = open_questions(self._store, self._selected(threads, match, where, watch), before)
         return (Answer(one, interrupt_record) for one in found)
 
     def grep(
@@ -228,14 +230,14 @@ class StoreHandle(Closing):
 
         Yields what `ckpt grep` prints. The attribute `missed` of the result tells what could not
         be searched. `threads` are ids, by default all; `match` is a pattern for ids, `where` is
-        `metadata.KEY=VALUE` at the head. `jobs` is the number of processes; a script that starts
-        several needs `if __name__ == "__main__":`. Raises `NotFound` or `UsageError`.
+        a filter as in `threads`. `jobs` is the number of processes; a script that starts several
+        needs `if __name__ == "__main__":`. Raises `NotFound` or `UsageError`.
         """
         from ckpt_cli.api.search import start_search
         from ckpt_cli.queries.grep import GrepQuery
 
         wanted = GrepQuery(pattern, fixed, ignore_case, tuple(texts(channels)), ns, head_only)
-        chosen = watch(self._selected(threads, match, where))
+        chosen = self._selected(threads, match, where, watch)
         return start_search(self._store, self._around.opening, chosen, wanted, jobs)
 
     def stats(
@@ -260,8 +262,8 @@ class StoreHandle(Closing):
 
         around, found = self._around, WriteCounts()
         within = Range(time_of(around, since), time_of(around, until))
-        ids = (one.thread_id for one in self._selected(threads, match, where))
-        for one in threads_stats(self._store, around.opening, watch(ids), within, jobs):
+        ids = (one.thread_id for one in self._selected(threads, match, where, watch))
+        for one in threads_stats(self._store, around.opening, ids, within, jobs):
             found.add(one)
         return Answer(found, stats_record)
 
@@ -299,7 +301,8 @@ class StoreHandle(Closing):
         """
         from ckpt_cli.api.replaying import replay_several
 
-        ids = [one.thread_id for one in self._selected(threads, match, where)]
+        chosen = self._selected(threads, match, where, watch if where else unwatched)
+        ids = [one.thread_id for one in chosen]
         return replay_several(self._store, self._around, ids, reducers, jobs, watch)
 
     def doctor(
@@ -324,8 +327,10 @@ class StoreHandle(Closing):
         from ckpt_cli.api.doctor import examination
         from ckpt_cli.api.listing import chosen_threads
 
-        chosen = chosen_threads(self._store, self._around, threads, match, where)
-        return examination(self._store, self._around, chosen, grace, deep, types, jobs, watch)
+        store, around = self._store, self._around
+        chosen = chosen_threads(store, around, threads, match, where, watch)
+        seen = watch if chosen is None else unwatched
+        return examination(store, around, chosen, grace, deep, types, jobs, seen)
 
     def secrets(
         self,
@@ -348,8 +353,9 @@ class StoreHandle(Closing):
         from ckpt_cli.api.secrets import secret_search
 
         store, around = self._store, self._around
-        chosen = chosen_threads(store, around, threads, match, where)
-        return secret_search(store, around, chosen, memory, texts(ignore), jobs, watch)
+        chosen = chosen_threads(store, around, threads, match, where, watch)
+        seen = watch if chosen is None else unwatched
+        return secret_search(store, around, chosen, memory, texts(ignore), jobs, seen)
 
     @cached_property
     def memory(self) -> MemoryHandle:
@@ -384,13 +390,12 @@ class StoreHandle(Closing):
         threads: str | Iterable[str] | None,
         match: str | None = None,
         where: str | Sequence[str] = (),
+        watch: Watcher = unwatched,
     ) -> Iterator[Thread]:
-        from ckpt_cli.queries.selection import selected_threads
+        from ckpt_cli.api.listing import chosen_threads
 
-        names = texts(threads)
-        if threads is not None and not names:  # an empty selection is not all threads
-            return iter(())
-        return selected_threads(self._store, names, match, texts(where))
+        chosen = chosen_threads(self._store, self._around, threads, match, where, watch)
+        return iter(watch(self._store.threads())) if chosen is None else chosen
 
     def __repr__(self) -> str:
         info = self.info

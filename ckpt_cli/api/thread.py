@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ckpt_cli.api.replaying import JudgedThread
     from ckpt_cli.api.search import SearchHits
     from ckpt_cli.core.replay.report import ReplayReport
+    from ckpt_cli.core.timeline.assemble import Timeline
     from ckpt_cli.core.write_counts import WriteCounts
     from ckpt_cli.queries.disk_usage import By, Survey
     from ckpt_cli.queries.doctor.terms import ThreadReport
@@ -196,6 +197,13 @@ class ThreadHandle:
         wanted = GrepQuery(pattern, fixed, ignore_case, tuple(texts(channels)), ns, head_only)
         reader = self.reader
         return start_search(reader.store, self.around.opening, [reader.thread], wanted)
+
+    def timeline(self, *, since: When | None = None, last: int | None = None) -> Answer[Timeline]:
+        """Return how long each step took, as `ckpt timeline THREAD` prints it.
+
+        The arguments are those of `CheckpointHandle.timeline`. Raises `NotFound` or `UsageError`.
+        """
+        return self.head.timeline(since=since, last=last)
 
     def stats(
         self,

@@ -12,7 +12,7 @@ from ckpt_backends.model import Status
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
 from ckpt_cli.lazy import CommandRef
-from ckpt_cli.options import ExitCode, Match, Memory, argument, flag, option, takes
+from ckpt_cli.options import ExitCode, Match, Memory, Where, argument, flag, option, takes
 from ckpt_cli.queries.threads import (
     SORTS,
 )
@@ -45,14 +45,7 @@ class ThreadListOptions:
         option("STATUS", f"Only threads that are {', '.join(Status)}; repeatable."),
     ] = None
     match: Match = None
-    where: Annotated[
-        list[str] | None,
-        option(
-            "FILTER",
-            "Only threads that match FILTER, such as 'idle > 2h and metadata.user = anna';"
-            " repeatable.",
-        ),
-    ] = None
+    where: Where = None
     user: Annotated[
         str | None, option("NAME", "Only threads of this user, in stores that record users.")
     ] = None
@@ -77,9 +70,10 @@ def list_(session: Session, options: ThreadListOptions) -> None:
     `ckpt threads show THREAD` shows errors and questions.
 
     FILTER, in quotes, compares fields with values; and, or, not and brackets join comparisons.
-    Fields: thread, status, next, source, step, age, idle, checkpoints, bytes, user, metadata.KEY,
-    values.KEY. Operators: =, !=, <, <=, >, >=, in (A, B), like 'test-%', ~ 'REGEX'. age and idle
-    are durations (2h, 7d), bytes a size (10MiB). If KEY is no field, KEY=VALUE means metadata.KEY.
+    Fields: thread, status, next, error, source, step, age, idle, first_at, last_at, checkpoints,
+    bytes, user, metadata.KEY, values.KEY. Operators: =, !=, <, <=, >, >=, in (A, B), like
+    'test-%', ~ 'REGEX'. age and idle are durations (2h, 7d), bytes a size (10MiB). @NAME is a
+    filter of the configuration. docs/filters.md has all about filters.
 
     \b
       ckpt -s agent.db threads list
