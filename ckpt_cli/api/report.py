@@ -57,7 +57,7 @@ def report(found: CheckpointHandle, *, all_ns: bool, since: When | None, last: i
         ns=found.ns,
         checkpoint_id=found.id,
         conversation=_conversation(found.target),
-        timeline=None,
+        timeline=found.timeline(since=since, last=last),
         info=reader.store.describe(),
         words=around.names.words,
         left_out=_left_out(chosen),

@@ -46,7 +46,7 @@ class ReportParts:
     ns: str
     checkpoint_id: str
     conversation: Conversation | None
-    timeline: Mapping[str, Any] | None
+    timeline: Mapping[str, Any]
     """As `ckpt timeline -o json` prints it."""
     info: StoreInfo
     words: Sequence[str]
@@ -79,9 +79,7 @@ def report_page(parts: ReportParts) -> ReportPage:
     main = add(body, "main")
     sections.add_problem(main, parts.summary)
     _add_checkpoints(main, parts.tree)
-    hidden_steps = 0
-    if parts.timeline is not None:
-        hidden_steps = add_timeline(main, parts.timeline, parts.zone)
+    hidden_steps = add_timeline(main, parts.timeline, parts.zone)
     hidden = sections.add_conversation(main, parts.conversation, parts.ref)
     sections.add_errors(main, parts.checkpoints.failures)
     thread_id = parts.summary.row.thread.thread_id
