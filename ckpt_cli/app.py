@@ -57,6 +57,9 @@ COMMANDS = {
     "tail": CommandRef(
         "tail:tail", "Print new checkpoints as they are saved, of all threads or one.", INSPECT
     ),
+    "report": CommandRef(
+        "report:report", "Write an HTML page about a thread, for a ticket.", INSPECT
+    ),
     "tui": CommandRef(
         "tui:tui", "Browse threads, checkpoints and long-term memory in the terminal.", INSPECT
     ),

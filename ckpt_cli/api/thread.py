@@ -254,6 +254,13 @@ class ThreadHandle:
 
         return disk_usage_by(self.reader.store, self.id, by, top, watch)
 
+    def report(self, *, all_ns: bool = False, since: When | None = None, last: int = 200) -> str:
+        """Return the HTML page of `ckpt report`, opened at the head.
+
+        The arguments are those of `CheckpointHandle.report`.
+        """
+        return self.head.report(all_ns=all_ns, since=since, last=last)
+
     def replay(
         self, reducers: Mapping[str, str] | None = None, *, ns: str | None = None
     ) -> Answer[ReplayReport]:

@@ -162,7 +162,7 @@ _ckpt_answer() {
             "threads show") kind="words:--memory" ;;
             "threads copy") kind="words:--plan-out --dry-run --yes" ;;
             "threads delete") kind="words:--from --match --archive --sign-key --memory --plan-out --dry-run --yes" ;;
-            show) kind="words:--at --ns --as-of --channel --path --writes --metadata --raw --where --tree --unfold --all-ns --mermaid --ascii" ;;
+            show) kind="words:--at --ns --as-of --channel --path --writes --metadata --raw --where --tree --unfold --all-ns --mermaid --svg --ascii" ;;
             history) kind="words:--ns --all-ns -n --limit --messages" ;;
             diff) kind="words:--ns --channel --stat --writes --reducer --exit-code" ;;
             interrupts) kind="words:--match --where --older-than --exit-code" ;;
@@ -173,6 +173,7 @@ _ckpt_answer() {
             timeline) kind="words:--at --ns --as-of --since --last --ascii" ;;
             bisect) kind="words:--exec --binary --since --until --at --ns" ;;
             tail) kind="words:-n --lines --match --where --ns --all-ns --interval" ;;
+            report) kind="words:--at --ns --all-ns --since --last" ;;
             tui) kind="words:--refresh --write" ;;
             "sessions list") kind="words:--thread --user" ;;
             "memory list") kind="words:--flat -n --limit --all --match --since --until --expired --no-expired --category --min-confidence --source --duplicates --orphans --threads" ;;
@@ -213,7 +214,7 @@ _ckpt_answer() {
         esac
         kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --redact --audit --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
     elif [[ -z $cmd ]]; then
-        kind="words:threads show history diff interrupts errors messages grep blame timeline bisect tail tui sessions memory replay doctor secrets stats rollback fork repair undo apply ops purge gc erase export import copy rekey du metrics stores trust completion demo"
+        kind="words:threads show history diff interrupts errors messages grep blame timeline bisect tail report tui sessions memory replay doctor secrets stats rollback fork repair undo apply ops purge gc erase export import copy rekey du metrics stores trust completion demo"
     else
         case "$cmd:$place" in
             "threads:0") kind="words:list show copy delete" ;;
@@ -239,6 +240,7 @@ _ckpt_answer() {
             "timeline:0") kind="target" ;;
             "bisect:0") kind="target" ;;
             "tail:0") kind="thread" ;;
+            "report:0") kind="target" ;;
             "sessions show:0") kind="session" ;;
             "memory list:0") kind="namespace" ;;
             "memory show:0") kind="item" ;;
