@@ -241,7 +241,7 @@ class ThreadHandle:
         """Return the disk usage, as `ckpt du THREAD` prints it; `top` limits each listing."""
         from ckpt_cli.api.disk_usage import disk_usage
 
-        return disk_usage(self.reader.store, self.id, top, watch)
+        return disk_usage(self.reader.store, [self.id], top, watch)
 
     def du_by(
         self, by: By, *, top: int | None = None, watch: Watcher = unwatched
@@ -252,7 +252,7 @@ class ThreadHandle:
         """
         from ckpt_cli.api.disk_usage import disk_usage_by
 
-        return disk_usage_by(self.reader.store, self.id, by, top, watch)
+        return disk_usage_by(self.reader.store, [self.id], by, top, watch)
 
     def report(self, *, all_ns: bool = False, since: When | None = None, last: int = 200) -> str:
         """Return the HTML page of `ckpt report`, opened at the head.

@@ -32,7 +32,7 @@ COMMANDS = {
     "list": CommandRef("threads:list_", "List threads, newest first."),
     "show": CommandRef("threads:show", "Show what is wrong with a thread, and how to resume it."),
     "copy": CommandRef("threads_copy:copy", "Copy a thread with all its history."),
-    "delete": CommandRef("delete:delete", "Remove threads by id, whatever their status."),
+    "delete": CommandRef("delete:delete", "Remove threads, whatever their status."),
 }
 
 
@@ -97,11 +97,9 @@ def list_(session: Session, options: ThreadListOptions) -> None:
     that a person said, for ids that say nothing, such as a UUID; with --long, for all.
     `ckpt threads show THREAD` shows all errors and questions.
 
-    FILTER, in quotes, compares fields with values; and, or, not and brackets join comparisons.
-    Fields: thread, status, next, error, source, step, age, idle, first_at, last_at, checkpoints,
-    bytes, user, metadata.KEY, values.KEY. Operators: =, !=, <, <=, >, >=, in (A, B), like
-    'test-%', ~ 'REGEX'. age and idle are durations (2h, 7d), bytes a size (10MiB). @NAME is a
-    filter of the configuration. docs/filters.md has all about filters.
+    FILTER, in quotes, compares fields with values: thread, status, next, error, source, step, age,
+    idle, first_at, last_at, checkpoints, bytes, user, metadata.KEY, values.KEY. @NAME is a filter
+    of the configuration. docs/filters.md describes the operators and values.
 
     \b
       ckpt -s agent.db threads list

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,7 +38,8 @@ def trust_(
 
     A ckpt.toml or pyproject.toml in this folder or above it may come from somebody else. Until
     you trust it, its profiles can only open local stores in its folder. They cannot read
-    environment variables, name a server, or set copy, retention, audit or erase.
+    environment variables, name a server, or set copy, retention, audit or erase. Its filters
+    cannot choose what a command changes.
 
     Records the path and the SHA-256 of the contents, so a changed file must be trusted again.
     Files of --config and your own configuration need no trust.
@@ -97,6 +98,7 @@ def _trust(session: Session, path: Path) -> None:
         "sha256": contents.sha256,
         "status": "trusted",
         "default": profiles.default and printable_written(profiles.default),
+        "filters": dict(profiles.filters),
         "profiles": rows,
     }
     output = session.output
@@ -129,6 +131,18 @@ def _rows(profiles: Profiles) -> Iterator[dict[str, Any]]:
             "settings": {},
             "default": True,
         }
+    if profiles.filters:
+        yield {
+            "name": "",
+            "url": "",
+            "variables": [],
+            "settings": _filters(profiles.filters),
+            "default": False,
+        }
+
+
+def _filters(aliases: Mapping[str, str]) -> dict[str, str]:
+    return {f"filters.{name}": text for name, text in aliases.items()}
 
 
 def _settings(profile: Profile) -> dict[str, str]:
@@ -142,4 +156,5 @@ def _settings(profile: Profile) -> dict[str, str]:
         **{name: printable_written(text) for name, text in others.items() if text},
         **{f"reducers.{channel}": name for channel, name in profile.reducers.items()},
         **{f"erase.{name}": text for name, text in erase.items()},
+        **_filters(profile.filters),
     }

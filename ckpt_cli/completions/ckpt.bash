@@ -91,7 +91,7 @@ _ckpt_answer() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*|*" --namespace="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --memory"|*" --plan-out"|*" --from"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|"interrupts --where"|*" --older-than"|"errors --where"|*" --by"|*" --last"|"grep --where"|*" --jobs"|*" --exec"|*" --lines"|"tail --where"|*" --interval"|*" --refresh"|*" --thread"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"secrets --where"|"stats --where"|*" --top"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --archives"|"erase --verify"|*" --format"|"copy --where"|"rekey --where"|*" --out") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --memory"|*" --plan-out"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|"interrupts --where"|*" --older-than"|"errors --where"|*" --by"|*" --last"|"grep --where"|*" --jobs"|*" --exec"|*" --lines"|"tail --where"|*" --refresh"|*" --thread"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"secrets --where"|"stats --where"|*" --top"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --archives"|"erase --verify"|"export --where"|*" --format"|"copy --where"|"rekey --where"|"du --where"|*" --out") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -158,10 +158,10 @@ _ckpt_answer() {
         esac
     elif [[ -z $ended && $cur == -* ]]; then
         case $cmd in
-            "threads list") kind="words:-n --limit --all --long --sort --since --until --status --match --where --user --first-message --page --exit-code" ;;
+            "threads list") kind="words:-n --limit --all --long --sort --since --until --status --match --where --user --first-message --page --watch --interval --exit-code" ;;
             "threads show") kind="words:--memory" ;;
             "threads copy") kind="words:--plan-out --dry-run --yes" ;;
-            "threads delete") kind="words:--from --match --archive --sign-key --memory --plan-out --dry-run --yes" ;;
+            "threads delete") kind="words:--from --match --where --archive --sign-key --memory --plan-out --dry-run --yes" ;;
             show) kind="words:--at --ns --as-of --channel --path --writes --metadata --raw --where --tree --unfold --all-ns --mermaid --svg --ascii" ;;
             history) kind="words:--ns --all-ns -n --limit --messages" ;;
             diff) kind="words:--ns --channel --stat --writes --reducer --exit-code" ;;
@@ -202,11 +202,11 @@ _ckpt_answer() {
             purge) kind="words:--older-than --expired --match --where --status --keep-last --keep-within --keep-tips --protect --include-interrupted --include-pending --include-error --archive --sign-key --plan-out --plan --max-duration --batch --sleep --vacuum --memory --summary --dry-run --yes" ;;
             gc) kind="words:--scope --grace --archive --sign-key --plan-out --batch --dry-run --yes" ;;
             erase) kind="words:--subject --where --match --value --values-from --ns --memory --archives --rewrite --receipt --verify --no-mentions --plan-out --dry-run --yes" ;;
-            export) kind="words:--format --to --sign-key" ;;
+            export) kind="words:--match --where --all --format --to --sign-key" ;;
             import) kind="words:--to --create --trusted-key --allow-pickle --plan-out --dry-run --yes" ;;
             copy) kind="words:--to --match --where --all --create --replace --new-key-file --encrypt --decrypt --jobs --plan-out --dry-run --yes" ;;
             rekey) kind="words:--match --where --all --new-key-file --encrypt --decrypt --vacuum --plan-out --dry-run --yes" ;;
-            du) kind="words:--by --top" ;;
+            du) kind="words:--match --where --by --top" ;;
             metrics) kind="words:--since --fast --out" ;;
             stores) kind="words:--layouts" ;;
             trust) kind="words:--list --remove" ;;
@@ -267,7 +267,6 @@ _ckpt_answer() {
             "ops redo:0") kind="op" ;;
             "ops verify:0") kind="file" ;;
             "erase:"*) kind="thread" ;;
-            "export:"*) kind="thread" ;;
             "import:"*) kind="file" ;;
             "du:0") kind="thread" ;;
             "trust:0") kind="file" ;;
