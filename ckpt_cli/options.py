@@ -129,6 +129,9 @@ Thread = Annotated[str, argument("THREAD[@REF]", "Thread id, optionally with a c
 OptionalThread = Annotated[
     str | None, argument("[THREAD[@REF]]", "Thread id, optionally with a checkpoint.")
 ]
+MoreThreads = Annotated[
+    list[str] | None, argument("[THREAD[@REF]]...", "More threads; then each word is a thread.")
+]
 At = Annotated[
     str | None, option("REF", "Checkpoint; use it if the thread id contains '@'.", "--at")
 ]
@@ -144,18 +147,19 @@ Match = Annotated[
 Where = Annotated[
     list[str] | None,
     option(
-        "metadata.KEY=VALUE", "Only threads with this metadata at the head; repeatable.", "--where"
+        "FILTER",
+        "Only threads that match FILTER, such as 'status = error'; repeatable.",
+        "--where",
     ),
-]
-Filter = Annotated[
-    list[str] | None,
-    option("FILTER", "Only threads that match, such as 'status = error'; repeatable.", "--where"),
 ]
 Channels = Annotated[
     list[str] | None, option("CHANNEL", "Only this channel; repeatable.", "--channel")
 ]
 Jobs = Annotated[int, option("N", "Use N processes.", "--jobs", min=1, max=64)]
 ExitCode = Annotated[bool, flag("Exit with 1 if anything is found.", "--exit-code")]
+Summary = Annotated[
+    bool, flag("Print one line with the numbers, for a chat or a cron job.", "--summary")
+]
 Memory = Annotated[
     str | None,
     option(

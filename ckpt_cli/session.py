@@ -43,6 +43,10 @@ class Session:
         """Start time of this run, in UTC; of a run that applies a plan, when that was made."""
         return datetime.now(UTC)
 
+    def restart_clock(self) -> None:
+        """Take the current time as the start of this run: its answer is printed anew."""
+        self.__dict__.pop("now", None)
+
     @cached_property
     def zone(self) -> tzinfo:
         """Time zone of all times that this run prints or reads."""

@@ -9,9 +9,10 @@ from ckpt_backends.closing import Closing
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import StoreInfo, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.api.answer import Answer, AnswerList
+from ckpt_cli.api.answer import Answer
 from ckpt_cli.api.checkpoint import CheckpointHandle
 from ckpt_cli.api.incidents import IncidentAnswers
+from ckpt_cli.api.measuring import DiskUsageMethods
 from ckpt_cli.api.neighbours import NeighbourAnswers
 from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text
 from ckpt_cli.api.texts import texts
@@ -27,13 +28,12 @@ if TYPE_CHECKING:
     from ckpt_cli.api.secrets import SecretSearch
     from ckpt_cli.core.replay.report import ReplayReport
     from ckpt_cli.core.write_counts import WriteCounts
-    from ckpt_cli.queries.disk_usage import By, Survey
     from ckpt_cli.queries.interrupts import Waiting
     from ckpt_cli.queries.listed_threads import ListedThread
     from ckpt_cli.threads.target import NamedThread, Target
 
 
-class StoreHandle(IncidentAnswers, NeighbourAnswers, Closing):
+class StoreHandle(IncidentAnswers, NeighbourAnswers, DiskUsageMethods, Closing):
     """A store that is open for reading. `ckpt_cli.open` returns one.
 
     Threads and checkpoints that it returns read when they are asked, so use them before the store
@@ -196,19 +196,25 @@ class StoreHandle(IncidentAnswers, NeighbourAnswers, Closing):
         threads: str | Iterable[str] | None = None,
         *,
         match: str | None = None,
+        where: str | Sequence[str] = (),
         older_than: When | None = None,
         watch: Watcher = unwatched,
     ) -> Iterator[Answer[Waiting]]:
         """Yield the questions that wait for an answer, as `ckpt interrupts` prints them.
 
-        `threads` are ids, by default all; `match` is a pattern for ids. `older_than` is an age
-        such as `2h`, or a time. Raises `NotFound` or `UsageError`.
+        `threads` are ids, by default all; `match` is a pattern for ids, `where` is a filter as in
+        `threads`. `older_than` is an age such as `2h`, or a time. Raises `NotFound` or
+        `UsageError`.
         """
-        from ckpt_cli.queries.interrupts import open_questions
+        from ckpt_cli.api.listing import threads_with_head_writes
+        from ckpt_cli.queries.interrupts import HEAD_CHANNELS, open_questions
         from ckpt_cli.render.records import interrupt_record
 
-        before = time_of(self._around, older_than)
-        found = open_questions(self._store, watch(self._selected(threads, match)), before)
+        store, around = self._store, self._around
+        chosen = threads_with_head_writes(
+            store, around, HEAD_CHANNELS, threads, match, where, watch
+        )
+        found = open_questions(store, chosen, time_of(around, older_than))
         return (Answer(one, interrupt_record) for one in found)
 
     def grep(
@@ -230,14 +236,14 @@ class StoreHandle(IncidentAnswers, NeighbourAnswers, Closing):
 
         Yields what `ckpt grep` prints. The attribute `missed` of the result tells what could not
         be searched. `threads` are ids, by default all; `match` is a pattern for ids, `where` is
-        `metadata.KEY=VALUE` at the head. `jobs` is the number of processes; a script that starts
-        several needs `if __name__ == "__main__":`. Raises `NotFound` or `UsageError`.
+        a filter as in `threads`. `jobs` is the number of processes; a script that starts several
+        needs `if __name__ == "__main__":`. Raises `NotFound` or `UsageError`.
         """
         from ckpt_cli.api.search import start_search
         from ckpt_cli.queries.grep import GrepQuery
 
         wanted = GrepQuery(pattern, fixed, ignore_case, tuple(texts(channels)), ns, head_only)
-        chosen = watch(self._selected(threads, match, where))
+        chosen = self._selected(threads, match, where, watch)
         return start_search(self._store, self._around.opening, chosen, wanted, jobs)
 
     def stats(
@@ -262,27 +268,10 @@ class StoreHandle(IncidentAnswers, NeighbourAnswers, Closing):
 
         around, found = self._around, WriteCounts()
         within = Range(time_of(around, since), time_of(around, until))
-        ids = (one.thread_id for one in self._selected(threads, match, where))
-        for one in threads_stats(self._store, around.opening, watch(ids), within, jobs):
+        ids = (one.thread_id for one in self._selected(threads, match, where, watch))
+        for one in threads_stats(self._store, around.opening, ids, within, jobs):
             found.add(one)
         return Answer(found, stats_record)
-
-    def du(self, *, top: int | None = None, watch: Watcher = unwatched) -> Answer[Survey]:
-        """Return the disk usage, as `ckpt du` prints it; `top` limits each listing."""
-        from ckpt_cli.api.disk_usage import disk_usage
-
-        return disk_usage(self._store, None, top, watch)
-
-    def du_by(
-        self, by: By, *, top: int | None = None, watch: Watcher = unwatched
-    ) -> AnswerList[Survey]:
-        """Return the largest threads, channels and so on, as `ckpt du --by` prints them.
-
-        `by` is `thread`, `channel`, `ns`, `type` or `table`. Raises `UsageError` for another.
-        """
-        from ckpt_cli.api.disk_usage import disk_usage_by
-
-        return disk_usage_by(self._store, None, by, top, watch)
 
     def replay_all(
         self,
@@ -301,7 +290,8 @@ class StoreHandle(IncidentAnswers, NeighbourAnswers, Closing):
         """
         from ckpt_cli.api.replaying import replay_several
 
-        ids = [one.thread_id for one in self._selected(threads, match, where)]
+        chosen = self._selected(threads, match, where, watch if where else unwatched)
+        ids = [one.thread_id for one in chosen]
         return replay_several(self._store, self._around, ids, reducers, jobs, watch)
 
     def doctor(
@@ -326,8 +316,10 @@ class StoreHandle(IncidentAnswers, NeighbourAnswers, Closing):
         from ckpt_cli.api.doctor import examination
         from ckpt_cli.api.listing import chosen_threads
 
-        chosen = chosen_threads(self._store, self._around, threads, match, where)
-        return examination(self._store, self._around, chosen, grace, deep, types, jobs, watch)
+        store, around = self._store, self._around
+        chosen = chosen_threads(store, around, threads, match, where, watch)
+        seen = watch if chosen is None else unwatched
+        return examination(store, around, chosen, grace, deep, types, jobs, seen)
 
     def secrets(
         self,
@@ -350,21 +342,21 @@ class StoreHandle(IncidentAnswers, NeighbourAnswers, Closing):
         from ckpt_cli.api.secrets import secret_search
 
         store, around = self._store, self._around
-        chosen = chosen_threads(store, around, threads, match, where)
-        return secret_search(store, around, chosen, memory, texts(ignore), jobs, watch)
+        chosen = chosen_threads(store, around, threads, match, where, watch)
+        seen = watch if chosen is None else unwatched
+        return secret_search(store, around, chosen, memory, texts(ignore), jobs, seen)
 
     def _selected(
         self,
         threads: str | Iterable[str] | None,
         match: str | None = None,
         where: str | Sequence[str] = (),
+        watch: Watcher = unwatched,
     ) -> Iterator[Thread]:
-        from ckpt_cli.queries.selection import selected_threads
+        from ckpt_cli.api.listing import chosen_threads
 
-        names = texts(threads)
-        if threads is not None and not names:  # an empty selection is not all threads
-            return iter(())
-        return selected_threads(self._store, names, match, texts(where))
+        chosen = chosen_threads(self._store, self._around, threads, match, where, watch)
+        return iter(watch(self._store.threads())) if chosen is None else chosen
 
     def __repr__(self) -> str:
         info = self.info

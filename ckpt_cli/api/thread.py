@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from ckpt_cli.api.replaying import JudgedThread
     from ckpt_cli.api.search import SearchHits
     from ckpt_cli.core.replay.report import ReplayReport
+    from ckpt_cli.core.timeline.assemble import Timeline
     from ckpt_cli.core.write_counts import WriteCounts
+    from ckpt_cli.queries.bisect import Bisection, Test
     from ckpt_cli.queries.disk_usage import By, Survey
     from ckpt_cli.queries.doctor.terms import ThreadReport
     from ckpt_cli.queries.errors import Failure
@@ -210,6 +212,13 @@ class ThreadHandle:
         reader = self.reader
         return start_search(reader.store, self.around.opening, [reader.thread], wanted)
 
+    def timeline(self, *, since: When | None = None, last: int | None = None) -> Answer[Timeline]:
+        """Return how long each step took, as `ckpt timeline THREAD` prints it.
+
+        The arguments are those of `CheckpointHandle.timeline`. Raises `NotFound` or `UsageError`.
+        """
+        return self.head.timeline(since=since, last=last)
+
     def stats(
         self,
         *,
@@ -232,7 +241,7 @@ class ThreadHandle:
         """Return the disk usage, as `ckpt du THREAD` prints it; `top` limits each listing."""
         from ckpt_cli.api.disk_usage import disk_usage
 
-        return disk_usage(self.reader.store, self.id, top, watch)
+        return disk_usage(self.reader.store, [self.id], top, watch)
 
     def du_by(
         self, by: By, *, top: int | None = None, watch: Watcher = unwatched
@@ -243,7 +252,14 @@ class ThreadHandle:
         """
         from ckpt_cli.api.disk_usage import disk_usage_by
 
-        return disk_usage_by(self.reader.store, self.id, by, top, watch)
+        return disk_usage_by(self.reader.store, [self.id], by, top, watch)
+
+    def report(self, *, all_ns: bool = False, since: When | None = None, last: int = 200) -> str:
+        """Return the HTML page of `ckpt report`, opened at the head.
+
+        The arguments are those of `CheckpointHandle.report`.
+        """
+        return self.head.report(all_ns=all_ns, since=since, last=last)
 
     def replay(
         self, reducers: Mapping[str, str] | None = None, *, ns: str | None = None
@@ -294,6 +310,32 @@ class ThreadHandle:
                 yield Answer(one, entry_record)
             wait(interval)
             entries = found.new()
+
+    def bisect(
+        self,
+        condition: str | None = None,
+        ref: str | None = None,
+        *,
+        test: Test | None = None,
+        ns: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        binary: bool = False,
+        watch: Watcher = unwatched,
+    ) -> Answer[Bisection]:
+        """Find the first checkpoint where a condition holds, as `ckpt bisect` prints it.
+
+        `condition` is a filter about a checkpoint, such as `values.plan = null`. In place of it,
+        `test` is a function of a `Candidate`, whose `values` are the state; it returns whether the
+        condition holds, or None to skip the checkpoint. The checkpoints are those that lead to
+        `ref`, by default to the head. `checkpoint_id` is None if it holds nowhere. Raises
+        `NotFound`, `Ambiguous` or `UsageError`.
+        """
+        from ckpt_cli.api.bisecting import bisected
+
+        found = self.at(ref, ns=ns).target
+        within = (since, until)
+        return bisected(found, self.around, condition, test, within, watch, binary=binary)
 
     def export(self) -> Iterator[dict[str, Any]]:
         """Yield all checkpoints with state and writes: by namespace, oldest first.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,7 +39,8 @@ def trust_(
 
     A ckpt.toml or pyproject.toml in this folder or above it may come from somebody else. Until
     you trust it, its profiles can only open local stores in its folder. They cannot read
-    environment variables, name a server, or set copy, retention, audit or erase.
+    environment variables, name a server, or set copy, retention, audit or erase. Its filters
+    cannot choose what a command changes.
 
     The server that a langgraph.json or .env in this folder names is used if no store is given and
     none lies in the folder, but only if you trust that file.
@@ -94,14 +95,17 @@ def _trust(session: Session, path: Path) -> None:
         profiles = parse(path, table)
         rows = list(_rows(profiles))
         default = profiles.default and printable_written(profiles.default)
+        filters = dict(profiles.filters)
     else:
         server = _server_of(path)
-        rows, default = [_row("", server.url.raw, [server.key], is_default=True)], str(server.url)
+        rows = [_row("", server.url.raw, [server.key], is_default=True)]
+        default, filters = str(server.url), {}
     record = {
         "path": str(path),
         "sha256": contents.sha256,
         "status": "trusted",
         "default": default,
+        "filters": filters,
         "profiles": rows,
     }
     output = session.output
@@ -151,6 +155,12 @@ def _rows(profiles: Profiles) -> Iterator[dict[str, Any]]:
         # A file or URL without a profile.
         names = list(dict.fromkeys(VARIABLE.findall(profiles.default)))
         yield _row("", profiles.default, names, is_default=True)
+    if profiles.filters:
+        yield {**_row("", "", [], is_default=False), "settings": _filters(profiles.filters)}
+
+
+def _filters(aliases: Mapping[str, str]) -> dict[str, str]:
+    return {f"filters.{name}": text for name, text in aliases.items()}
 
 
 def _settings(profile: Profile) -> dict[str, str]:
@@ -164,4 +174,5 @@ def _settings(profile: Profile) -> dict[str, str]:
         **{name: printable_written(text) for name, text in others.items() if text},
         **{f"reducers.{channel}": name for channel, name in profile.reducers.items()},
         **{f"erase.{name}": text for name, text in erase.items()},
+        **_filters(profile.filters),
     }

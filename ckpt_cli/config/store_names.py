@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from ckpt_cli.config.discovered_store import StoreHere
     from ckpt_cli.config.erase_rules import EraseRules
     from ckpt_cli.config.profiles import Profile, Profiles
+    from ckpt_cli.core.filters.terms import FilterAlias
     from ckpt_cli.core.secrets.ignored import IgnoredSecrets
+    from ckpt_cli.core.usage.prices import PriceList
 
 COPY = "copy"
 """The URL parameter that stands for --copy, in the declarations of backends that can do that."""
@@ -62,6 +64,14 @@ class StoreNames:
         if self._found is not None:
             return list(self._found.words)
         return [] if name is None else ["-s", printable(name)]
+
+    @property
+    def label(self) -> str:
+        """What the store of this run is called, without a password: a profile, a file or a URL."""
+        from ckpt_backends.url import printable
+
+        name = self.store_name or self.profiles.default
+        return printable(self.store_url.raw if name is None else name)
 
     @cached_property
     def store_url(self) -> StoreUrl:
@@ -170,6 +180,41 @@ class StoreNames:
         rules = profile.erase_rules
         folders = (beside(self.profiles.source, one) for one in rules.archives)
         return replace(rules, archives=tuple(folders))
+
+    @property
+    def prices(self) -> PriceList:
+        """What the tokens of models cost, from the profile of this run's store, or its file.
+
+        Prices only compute, so the file need not be trusted.
+        """
+        from ckpt_cli.core.usage.prices import PriceList
+
+        own = None if self.profile is None else self.profile.prices
+        return own or self.profiles.prices or PriceList()
+
+    @property
+    def filters(self) -> Mapping[str, str]:
+        """The aliases of filters, from the file and from the profile of this run's store."""
+        own = {} if self.profile is None else self.profile.filters
+        return {**self.profiles.filters, **own}
+
+    def filter_alias(self, name: str, *, acts: bool) -> FilterAlias:
+        """Return the filter with a name; `acts` is true if a change depends on it.
+
+        Raises `UsageError` if there is none, or if its file must be trusted first.
+        """
+        from ckpt_cli.config.profiles import refusal
+        from ckpt_cli.core.filters.terms import FilterAlias, no_alias
+
+        known = self.filters
+        if name not in known:
+            if not known:
+                return no_alias(name)
+            names = ", ".join(f"@{one}" for one in known)
+            raise UsageError(f"no filter '@{name}'", hint=f"use {names}")
+        if acts and self.profiles.distrust is not None:
+            raise refusal(self.profiles, f"'@{name}' for a change", "defines it")
+        return FilterAlias(known[name], str(self.profiles.source))
 
     @property
     def audit(self) -> Path | None:
