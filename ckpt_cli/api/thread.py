@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     from ckpt_cli.api.replaying import JudgedThread
     from ckpt_cli.api.search import SearchHits
     from ckpt_cli.core.replay.report import ReplayReport
+    from ckpt_cli.core.timeline.assemble import Timeline
     from ckpt_cli.core.write_counts import WriteCounts
+    from ckpt_cli.queries.bisect import Bisection, Test
     from ckpt_cli.queries.disk_usage import By, Survey
     from ckpt_cli.queries.doctor.terms import ThreadReport
+    from ckpt_cli.queries.errors import Failure
     from ckpt_cli.queries.history import Entry
     from ckpt_cli.queries.interrupts import Waiting
     from ckpt_cli.queries.threads import Summary
@@ -175,6 +178,18 @@ class ThreadHandle:
         found = open_questions(self.reader.store, [self.reader.thread], None)
         return (Answer(one, interrupt_record) for one in found)
 
+    def errors(
+        self, *, since: When | None = None, history: bool = False
+    ) -> Iterator[Answer[Failure]]:
+        """Yield the failed tasks for whose retry the thread waits, as `ckpt errors` prints them.
+
+        With `history`, yields all whose error is stored. `since` is an age such as `2h`, or a time.
+        """
+        from ckpt_cli.api.failed_tasks import failed_tasks
+
+        reader = self.reader
+        return failed_tasks(reader.store, self.around, [reader.thread], since, history=history)
+
     def grep(
         self,
         pattern: str,
@@ -196,6 +211,13 @@ class ThreadHandle:
         wanted = GrepQuery(pattern, fixed, ignore_case, tuple(texts(channels)), ns, head_only)
         reader = self.reader
         return start_search(reader.store, self.around.opening, [reader.thread], wanted)
+
+    def timeline(self, *, since: When | None = None, last: int | None = None) -> Answer[Timeline]:
+        """Return how long each step took, as `ckpt timeline THREAD` prints it.
+
+        The arguments are those of `CheckpointHandle.timeline`. Raises `NotFound` or `UsageError`.
+        """
+        return self.head.timeline(since=since, last=last)
 
     def stats(
         self,
@@ -231,6 +253,13 @@ class ThreadHandle:
         from ckpt_cli.api.disk_usage import disk_usage_by
 
         return disk_usage_by(self.reader.store, [self.id], by, top, watch)
+
+    def report(self, *, all_ns: bool = False, since: When | None = None, last: int = 200) -> str:
+        """Return the HTML page of `ckpt report`, opened at the head.
+
+        The arguments are those of `CheckpointHandle.report`.
+        """
+        return self.head.report(all_ns=all_ns, since=since, last=last)
 
     def replay(
         self, reducers: Mapping[str, str] | None = None, *, ns: str | None = None
@@ -281,6 +310,32 @@ class ThreadHandle:
                 yield Answer(one, entry_record)
             wait(interval)
             entries = found.new()
+
+    def bisect(
+        self,
+        condition: str | None = None,
+        ref: str | None = None,
+        *,
+        test: Test | None = None,
+        ns: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        binary: bool = False,
+        watch: Watcher = unwatched,
+    ) -> Answer[Bisection]:
+        """Find the first checkpoint where a condition holds, as `ckpt bisect` prints it.
+
+        `condition` is a filter about a checkpoint, such as `values.plan = null`. In place of it,
+        `test` is a function of a `Candidate`, whose `values` are the state; it returns whether the
+        condition holds, or None to skip the checkpoint. The checkpoints are those that lead to
+        `ref`, by default to the head. `checkpoint_id` is None if it holds nowhere. Raises
+        `NotFound`, `Ambiguous` or `UsageError`.
+        """
+        from ckpt_cli.api.bisecting import bisected
+
+        found = self.at(ref, ns=ns).target
+        within = (since, until)
+        return bisected(found, self.around, condition, test, within, watch, binary=binary)
 
     def export(self) -> Iterator[dict[str, Any]]:
         """Yield all checkpoints with state and writes: by namespace, oldest first.

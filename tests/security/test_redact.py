@@ -101,6 +101,13 @@ LINES: dict[str, list[list[str]]] = {
     ],
     "stats": [[], [THREAD], ["--since", "5y", "--jobs", "2"]],
     "interrupts": [[], [THREAD]],
+    "errors": [
+        [],
+        [THREAD],
+        ["--history"],
+        ["--summary"],
+        *(["--by", one] for one in ("error", "node")),
+    ],
     "messages": [
         *([target, *more] for target in TARGETS for more in ([], ["--full"], ["--stat"])),
         [THREAD, "--channel", "notes"],
@@ -123,6 +130,8 @@ LINES: dict[str, list[list[str]]] = {
         [THREAD, FIRST, "--dry-run"],
         [THREAD, "nothing", "--dry-run"],
         [f"{THREAD}@{HEAD}", "--dry-run", "--root-only"],
+        ["--match", "*", "--last-good", "--dry-run"],
+        ["--match", "*", "--at", FIRST, "--dry-run"],
     ],
     "fork": [
         [THREAD, FIRST, "--dry-run"],
@@ -130,6 +139,8 @@ LINES: dict[str, list[list[str]]] = {
         [THREAD, HEAD, "--append", 'messages={"role": "user", "content": "x"}', "--dry-run"],
         [THREAD, HEAD, "--to", "new", "--dry-run"],
         [THREAD, OLD, "--to", "new", "--dry-run"],
+        ["--match", "*", "--to", "{thread}-new", "--dry-run"],
+        ["--match", "*", "--at", FIRST, "--append", 'messages="x"', "--dry-run"],
     ],
     "undo": [[THREAD, "--dry-run"]],
     "apply": [[PLAN, "--dry-run"], ["nothing.ndjson"]],
@@ -144,6 +155,7 @@ LINES: dict[str, list[list[str]]] = {
         ["values", f"{THREAD}@{FIRST}", "--dry-run"],
         ["values", THREAD, "--reducer", "notes=append", "--dry-run"],
     ],
+    "metrics": [[], ["--fast"], ["--since", "5y"]],
     "stores": [[]],
     "demo": [],
 }
