@@ -11,7 +11,7 @@ from ckpt_cli.api.watch import unwatched
 from ckpt_cli.core.support_matrix import limit
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
-from ckpt_cli.options import ExitCode, Filter, Match, argument, flag, option, takes
+from ckpt_cli.options import ExitCode, Match, Where, argument, flag, option, takes
 from ckpt_cli.queries.error_groups import GROUPINGS, grouping
 from ckpt_cli.render.errors import failure_columns, group_columns
 from ckpt_cli.session import Session
@@ -25,7 +25,7 @@ class ErrorOptions:
         list[str] | None, argument("[THREAD]...", "Thread ids; all threads if none is given.")
     ] = None
     match: Match = None
-    where: Filter = None
+    where: Where = None
     since: Annotated[
         str | None, option("TIME", "Only tasks that failed since TIME: 2h, 2026-04-07.")
     ] = None

@@ -1,12 +1,12 @@
 """Prices of tokens, from the tables `[prices]` and `[stores.NAME.prices]`.
 
-    [prices]
-    currency = "EUR"
+[prices]
+currency = "EUR"
 
-    [prices."gpt-4o*"]
-    input = 2.5
-    output = 10
-    cache_read = 1.25
+[prices."gpt-4o*"]
+input = 2.5
+output = 10
+cache_read = 1.25
 """
 
 from __future__ import annotations

@@ -70,4 +70,3 @@ def counts_of(message: Message) -> TokenCounts | None:
 
 def _number(value: Value) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
