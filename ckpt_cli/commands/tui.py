@@ -49,6 +49,8 @@ def tui(
         raise UsageError(
             "--write cannot be combined with --copy or --redact", hint="leave them out"
         )
+    if write:
+        session.changes_store()
     try:
         application = _writing() if write else _reading()
     except ModuleNotFoundError as error:
