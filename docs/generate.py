@@ -1,10 +1,9 @@
 """Writes all that the documents quote from the program.
 
-That is docs/cli.md, the console blocks in README.md, docs/tour.md and docs/incidents.md, the matrix in
-docs/stores.md, the codes and their matrix in docs/doctor.md, the keys in docs/tui.md, and the matrices in
-docs/copy.md. Run it after a change of
-an option or of printed text: `python docs/generate.py`. A test compares each of them with what the
-program prints.
+That is docs/cli.md, the console blocks in README.md, docs/tour.md and docs/incidents.md, the matrix
+in docs/stores.md, the codes and their matrix in docs/doctor.md, the keys in docs/tui.md, and the
+matrices in docs/copy.md. Run it after a change of an option or of printed text:
+`python docs/generate.py`. A test compares each of them with what the program prints.
 """
 
 from __future__ import annotations
