@@ -126,6 +126,7 @@ _ckpt_answer() {
             *" --audit") kind="file" ;;
             *" --sort") kind="words:last first id checkpoints namespaces step bytes" ;;
             *" --status") kind="words:error interrupted pending done unknown empty" ;;
+            *" --where") kind="filter" ;;
             *" --memory") kind="store" ;;
             *" --plan-out") kind="file" ;;
             *" --from") kind="file" ;;
@@ -148,6 +149,7 @@ _ckpt_answer() {
             *" --receipt") kind="file" ;;
             *" --plan") kind="file" ;;
             *" --scope") kind="words:blobs writes calls all" ;;
+            *" --subject") kind="filter" ;;
             *" --values-from") kind="file" ;;
             *" --archives") kind="file" ;;
             *" --format") kind="words:bundle jsonl" ;;
