@@ -44,6 +44,7 @@ COMMANDS = {
     "interrupts": CommandRef(
         "interrupts:interrupts", "List the questions that wait for an answer.", INSPECT
     ),
+    "errors": CommandRef("errors:errors", "List the tasks that failed.", INSPECT),
     "messages": CommandRef("messages:messages", "Print the conversation of a thread.", INSPECT),
     "grep": CommandRef("grep:grep", "Search threads for a text.", INSPECT),
     "blame": CommandRef("blame:blame", "Show which step and task set a value.", INSPECT),

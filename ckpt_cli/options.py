@@ -147,12 +147,10 @@ Match = Annotated[
 Where = Annotated[
     list[str] | None,
     option(
-        "metadata.KEY=VALUE", "Only threads with this metadata at the head; repeatable.", "--where"
+        "FILTER",
+        "Only threads that match FILTER, such as 'status = error'; repeatable.",
+        "--where",
     ),
-]
-Filter = Annotated[
-    list[str] | None,
-    option("FILTER", "Only threads that match, such as 'status = error'; repeatable.", "--where"),
 ]
 Channels = Annotated[
     list[str] | None, option("CHANNEL", "Only this channel; repeatable.", "--channel")

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
+from ckpt_cli.api.filters import filter_of
 from ckpt_cli.api.surroundings import Surroundings, When, time_of
 from ckpt_cli.api.texts import texts
-from ckpt_cli.queries.selection import filtered_threads, parse_filters
+from ckpt_cli.api.watch import Watcher, unwatched
+from ckpt_cli.queries.selection import filtered_threads
 from ckpt_cli.queries.threads import SORTS, Selection, Sort, parse_status
 
 
@@ -30,7 +32,7 @@ def selection(
         until=time_of(around, until),
         status=frozenset(map(parse_status, texts(status))),
         user=user,
-        where=parse_filters(texts(where)),
+        where=filter_of(around, where),
     )
 
 
@@ -48,14 +50,32 @@ def chosen_threads(
     threads: str | Iterable[str] | None,
     match: str | None,
     where: str | Sequence[str],
+    watch: Watcher = unwatched,
 ) -> Iterator[Thread] | None:
     """Return the threads with these ids, or else those that match a pattern and a filter.
 
-    Returns None without any condition.
+    Returns None without any condition. `watch` gets each thread that is looked at.
+    """
+    if threads is None and match is None and not where:
+        return None
+    return threads_with_head_writes(store, around, None, threads, match, where, watch)
+
+
+def threads_with_head_writes(
+    store: Store,
+    around: Surroundings,
+    channels: frozenset[str] | None,
+    threads: str | Iterable[str] | None,
+    match: str | None,
+    where: str | Sequence[str],
+    watch: Watcher = unwatched,
+) -> Iterator[Thread]:
+    """Return the same threads, by default all.
+
+    With `channels`, threads that were not named must have a write on one of these at their head.
     """
     names = texts(threads)
     if threads is not None and not names:  # an empty selection is not all threads
         return iter(())
-    if threads is None and match is None and not where:
-        return None
-    return filtered_threads(store, names, match, texts(where), around.now)
+    condition = filter_of(around, where)
+    return filtered_threads(store, names, match, condition, around.now, watch, channels)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ckpt_backends.closing import Closing
@@ -12,6 +11,8 @@ from ckpt_backends.model import StoreInfo, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.api.checkpoint import CheckpointHandle
+from ckpt_cli.api.incidents import IncidentAnswers
+from ckpt_cli.api.neighbours import NeighbourAnswers
 from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text
 from ckpt_cli.api.texts import texts
 from ckpt_cli.api.thread import ThreadHandle
@@ -22,7 +23,6 @@ from ckpt_cli.threads.trigger_inference import TriggerInference
 
 if TYPE_CHECKING:
     from ckpt_cli.api.doctor import Examination
-    from ckpt_cli.api.memory import MemoryHandle
     from ckpt_cli.api.search import SearchHits
     from ckpt_cli.api.secrets import SecretSearch
     from ckpt_cli.core.replay.report import ReplayReport
@@ -30,11 +30,10 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.disk_usage import By, Survey
     from ckpt_cli.queries.interrupts import Waiting
     from ckpt_cli.queries.listed_threads import ListedThread
-    from ckpt_cli.queries.sessions import Joined
     from ckpt_cli.threads.target import NamedThread, Target
 
 
-class StoreHandle(Closing):
+class StoreHandle(IncidentAnswers, NeighbourAnswers, Closing):
     """A store that is open for reading. `ckpt_cli.open` returns one.
 
     Threads and checkpoints that it returns read when they are asked, so use them before the store
@@ -156,12 +155,14 @@ class StoreHandle(Closing):
         details: bool = True,
         sizes: bool = False,
         first_messages: bool = False,
+        titles: bool = False,
         watch: Watcher = unwatched,
     ) -> Iterator[Answer[ListedThread]]:
         """Yield what `ckpt threads list` prints of each thread; the options are those of `threads`.
 
         `skip` leaves out the first threads. Without `details`, heads are read only if a filter
-        needs them. `sizes` adds the stored bytes, `first_messages` the first message by a human.
+        needs them. `sizes` adds the stored bytes, `first_messages` the first message by a human,
+        `titles` its first line, which ids that say nothing always have.
         """
         from ckpt_cli.api.listing import selection, sort_key
         from ckpt_cli.queries.threads import list_threads
@@ -182,6 +183,7 @@ class StoreHandle(Closing):
             details=details,
             sizes=sizes,
             first_messages=first_messages,
+            titles=titles,
             skip=skip,
             limit=limit,
             now=self._around.now,
@@ -194,19 +196,25 @@ class StoreHandle(Closing):
         threads: str | Iterable[str] | None = None,
         *,
         match: str | None = None,
+        where: str | Sequence[str] = (),
         older_than: When | None = None,
         watch: Watcher = unwatched,
     ) -> Iterator[Answer[Waiting]]:
         """Yield the questions that wait for an answer, as `ckpt interrupts` prints them.
 
-        `threads` are ids, by default all; `match` is a pattern for ids. `older_than` is an age
-        such as `2h`, or a time. Raises `NotFound` or `UsageError`.
+        `threads` are ids, by default all; `match` is a pattern for ids, `where` is a filter as in
+        `threads`. `older_than` is an age such as `2h`, or a time. Raises `NotFound` or
+        `UsageError`.
         """
-        from ckpt_cli.queries.interrupts import open_questions
+        from ckpt_cli.api.listing import threads_with_head_writes
+        from ckpt_cli.queries.interrupts import HEAD_CHANNELS, open_questions
         from ckpt_cli.render.records import interrupt_record
 
-        before = time_of(self._around, older_than)
-        found = open_questions(self._store, watch(self._selected(threads, match)), before)
+        store, around = self._store, self._around
+        chosen = threads_with_head_writes(
+            store, around, HEAD_CHANNELS, threads, match, where, watch
+        )
+        found = open_questions(store, chosen, time_of(around, older_than))
         return (Answer(one, interrupt_record) for one in found)
 
     def grep(
@@ -228,14 +236,14 @@ class StoreHandle(Closing):
 
         Yields what `ckpt grep` prints. The attribute `missed` of the result tells what could not
         be searched. `threads` are ids, by default all; `match` is a pattern for ids, `where` is
-        `metadata.KEY=VALUE` at the head. `jobs` is the number of processes; a script that starts
-        several needs `if __name__ == "__main__":`. Raises `NotFound` or `UsageError`.
+        a filter as in `threads`. `jobs` is the number of processes; a script that starts several
+        needs `if __name__ == "__main__":`. Raises `NotFound` or `UsageError`.
         """
         from ckpt_cli.api.search import start_search
         from ckpt_cli.queries.grep import GrepQuery
 
         wanted = GrepQuery(pattern, fixed, ignore_case, tuple(texts(channels)), ns, head_only)
-        chosen = watch(self._selected(threads, match, where))
+        chosen = self._selected(threads, match, where, watch)
         return start_search(self._store, self._around.opening, chosen, wanted, jobs)
 
     def stats(
@@ -260,8 +268,8 @@ class StoreHandle(Closing):
 
         around, found = self._around, WriteCounts()
         within = Range(time_of(around, since), time_of(around, until))
-        ids = (one.thread_id for one in self._selected(threads, match, where))
-        for one in threads_stats(self._store, around.opening, watch(ids), within, jobs):
+        ids = (one.thread_id for one in self._selected(threads, match, where, watch))
+        for one in threads_stats(self._store, around.opening, ids, within, jobs):
             found.add(one)
         return Answer(found, stats_record)
 
@@ -299,7 +307,8 @@ class StoreHandle(Closing):
         """
         from ckpt_cli.api.replaying import replay_several
 
-        ids = [one.thread_id for one in self._selected(threads, match, where)]
+        chosen = self._selected(threads, match, where, watch if where else unwatched)
+        ids = [one.thread_id for one in chosen]
         return replay_several(self._store, self._around, ids, reducers, jobs, watch)
 
     def doctor(
@@ -324,8 +333,10 @@ class StoreHandle(Closing):
         from ckpt_cli.api.doctor import examination
         from ckpt_cli.api.listing import chosen_threads
 
-        chosen = chosen_threads(self._store, self._around, threads, match, where)
-        return examination(self._store, self._around, chosen, grace, deep, types, jobs, watch)
+        store, around = self._store, self._around
+        chosen = chosen_threads(store, around, threads, match, where, watch)
+        seen = watch if chosen is None else unwatched
+        return examination(store, around, chosen, grace, deep, types, jobs, seen)
 
     def secrets(
         self,
@@ -348,49 +359,21 @@ class StoreHandle(Closing):
         from ckpt_cli.api.secrets import secret_search
 
         store, around = self._store, self._around
-        chosen = chosen_threads(store, around, threads, match, where)
-        return secret_search(store, around, chosen, memory, texts(ignore), jobs, watch)
-
-    @cached_property
-    def memory(self) -> MemoryHandle:
-        """The long-term memory in the same place. Raises `UnknownLayout` or `Unsupported`."""
-        from ckpt_cli.api.memory import opened_memory
-
-        return opened_memory(self._around)
-
-    def sessions(
-        self, *, thread: str | None = None, user: str | None = None
-    ) -> list[Answer[Joined]]:
-        """Return the sessions of an application, as `ckpt sessions list` prints them.
-
-        `thread` and `user` choose those of a thread or user. Raises `Unsupported` if applications
-        store no sessions in such a store.
-        """
-        from ckpt_cli.api.sessions import sessions_beside
-
-        return sessions_beside(self._around, lambda: self._store, thread=thread, user=user)
-
-    def session(self, name: str) -> Answer[Joined]:
-        """Return a session by its id, `USER:ID` or its key, as `ckpt sessions show` prints it.
-
-        Raises `NotFound`, `Ambiguous` or `Unsupported`.
-        """
-        from ckpt_cli.api.sessions import session_beside
-
-        return session_beside(self._around, lambda: self._store, name)
+        chosen = chosen_threads(store, around, threads, match, where, watch)
+        seen = watch if chosen is None else unwatched
+        return secret_search(store, around, chosen, memory, texts(ignore), jobs, seen)
 
     def _selected(
         self,
         threads: str | Iterable[str] | None,
         match: str | None = None,
         where: str | Sequence[str] = (),
+        watch: Watcher = unwatched,
     ) -> Iterator[Thread]:
-        from ckpt_cli.queries.selection import selected_threads
+        from ckpt_cli.api.listing import chosen_threads
 
-        names = texts(threads)
-        if threads is not None and not names:  # an empty selection is not all threads
-            return iter(())
-        return selected_threads(self._store, names, match, texts(where))
+        chosen = chosen_threads(self._store, self._around, threads, match, where, watch)
+        return iter(watch(self._store.threads())) if chosen is None else chosen
 
     def __repr__(self) -> str:
         info = self.info

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ckpt_cli.core.write_counts import WriteCounts
     from ckpt_cli.queries.disk_usage import By, Survey
     from ckpt_cli.queries.doctor.terms import ThreadReport
+    from ckpt_cli.queries.errors import Failure
     from ckpt_cli.queries.history import Entry
     from ckpt_cli.queries.interrupts import Waiting
     from ckpt_cli.queries.threads import Summary
@@ -174,6 +175,18 @@ class ThreadHandle:
 
         found = open_questions(self.reader.store, [self.reader.thread], None)
         return (Answer(one, interrupt_record) for one in found)
+
+    def errors(
+        self, *, since: When | None = None, history: bool = False
+    ) -> Iterator[Answer[Failure]]:
+        """Yield the failed tasks for whose retry the thread waits, as `ckpt errors` prints them.
+
+        With `history`, yields all whose error is stored. `since` is an age such as `2h`, or a time.
+        """
+        from ckpt_cli.api.failed_tasks import failed_tasks
+
+        reader = self.reader
+        return failed_tasks(reader.store, self.around, [reader.thread], since, history=history)
 
     def grep(
         self,

@@ -16,13 +16,13 @@ from ckpt_cli.apply.copy_threads import copy_threads, plan_threads
 from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.keys import Decrypt, Encrypt, NewKeyFile, keys_of
 from ckpt_cli.commands.plan_out import plannable
+from ckpt_cli.commands.threads_to_change import threads_to_change
 from ckpt_cli.core.copying.outcomes import CopyReport
 from ckpt_cli.diagnostics import ByteBar, progress, shows_progress
 from ckpt_cli.ending import Ended
-from ckpt_cli.options import DryRun, Filter, Jobs, Match, Yes, argument, flag, option, takes
+from ckpt_cli.options import DryRun, Jobs, Match, Where, Yes, argument, flag, option, takes
 from ckpt_cli.plans.plan_review import PlanReview
 from ckpt_cli.queries.language import language_of
-from ckpt_cli.queries.selection import filtered_threads
 from ckpt_cli.render.copy import copy_lines, copy_record
 from ckpt_cli.render.terminal.table import plain_columns
 from ckpt_cli.render.values.one_line import counted
@@ -38,7 +38,7 @@ class CopyOptions:
     threads: Annotated[list[str] | None, argument("[THREAD...]", "Threads to copy.")] = None
     to: Annotated[str, option("STORE", "Copy to this file, URL or profile.", "--to")] = ""
     match: Match = None
-    where: Filter = None
+    where: Where = None
     everything: Annotated[bool, flag("Copy all threads.", "--all")] = False
     create: Annotated[bool, flag("Make the target if nothing is there.", "--create")] = False
     replace: Annotated[
@@ -85,9 +85,7 @@ def copy(session: Session, options: CopyOptions) -> None:
     """
     options.check()
     keys = keys_of(session, options.new_key_file, encrypt=options.encrypt, decrypt=options.decrypt)
-    threads = filtered_threads(
-        session.store, options.threads or (), options.match, options.where or (), session.now
-    )
+    threads = threads_to_change(session, options.threads, options.match, options.where)
     ids = [one.thread_id for one in threads]
     language = language_of(session.store, ids[0]) if ids else None
     terms = CopyTerms(

@@ -12,7 +12,7 @@ from ckpt_cli.api.doctor import Examination
 from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
-from ckpt_cli.options import Filter, Jobs, Match, argument, flag, option, takes
+from ckpt_cli.options import Jobs, Match, Where, argument, flag, option, takes
 from ckpt_cli.render.doctor import (
     RECORD_COLUMNS,
     finding_columns,
@@ -37,7 +37,7 @@ class DoctorOptions:
         list[str] | None, argument("[THREAD]...", "Threads to check. [default: all]")
     ] = None
     match: Match = None
-    where: Filter = None
+    where: Where = None
     deep: Annotated[bool, flag("Decode every value and replay every step.")] = False
     types: Annotated[
         bool, flag("Read every value, and list the classes that LANGGRAPH_STRICT_MSGPACK blocks.")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.options import DryRun, Filter, Match, Memory, Namespace, Yes, argument, flag, option
+from ckpt_cli.options import DryRun, Match, Memory, Namespace, Where, Yes, argument, flag, option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class EraseOptions:
     subject: Annotated[
         str | None, option("FILTER", "Erase a person: a filter, or a word for the profile.")
     ] = None
-    where: Filter = None
+    where: Where = None
     match: Match = None
     value: Annotated[
         list[str] | None,

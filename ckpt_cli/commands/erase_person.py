@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ckpt_backends.errors import PartlyDone
 from ckpt_cli import __version__
+from ckpt_cli.api.filters import filter_of
 from ckpt_cli.apply.erase import ErasureRun
 from ckpt_cli.apply.erase_receipt import check_receipt_path, write_receipt
 from ckpt_cli.apply.stopping import collected_signals
@@ -31,7 +32,6 @@ from ckpt_cli.plans.erase import ErasurePlan
 from ckpt_cli.plans.erase_everything import ErasureRequest, plan_everything
 from ckpt_cli.plans.erase_facts import erasure_facts
 from ckpt_cli.queries.memory_location import MemoryPlace, memory_place
-from ckpt_cli.queries.selection import parse_filters
 from ckpt_cli.render.erase import (
     erasure_lines,
     erasure_question,
@@ -131,7 +131,7 @@ def _request(session: Session, options: EraseOptions) -> ErasureRequest:
         tuple(options.threads or ()),
         None if options.subject is None else parse_subject(options.subject, rules.subject),
         rules.subject,
-        parse_filters(options.where or ()),
+        filter_of(session, options.where, acts=True),
         options.match,
         rules.memory,
         tuple(_memories(session, options.memory)),

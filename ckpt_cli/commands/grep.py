@@ -8,12 +8,12 @@ from itertools import islice
 from typing import Annotated
 
 from ckpt_backends.errors import NotFound, PartlyDone
+from ckpt_cli.api.listing import chosen_threads
 from ckpt_cli.core.search.patterns import FASTER, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
 from ckpt_cli.options import Channels, Jobs, Match, Where, argument, flag, option, takes
 from ckpt_cli.queries.replay_all import check_channels
-from ckpt_cli.queries.selection import selected_threads
 from ckpt_cli.render.grep import hit_columns, table_record
 from ckpt_cli.session import Session
 
@@ -89,8 +89,8 @@ def grep(session: Session, options: GrepOptions) -> None:
 def _check_names(session: Session, options: GrepOptions) -> None:
     """Raise `NotFound` for an unknown namespace, and note unknown channels."""
     store = session.store
-    chosen = selected_threads(store, options.threads or (), options.match, options.where or ())
-    ids = [one.thread_id for one in chosen]
+    chosen = chosen_threads(store, session, options.threads, options.match, options.where or ())
+    ids = [one.thread_id for one in (store.threads() if chosen is None else chosen)]
     ns = options.ns
     if ns is not None and ids and not any(ns in store.namespaces(one) for one in ids):
         raise NotFound(f"no namespace '{ns}' in these threads")

@@ -8,7 +8,7 @@ from typing import Annotated
 from ckpt_cli.api.watch import unwatched
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
-from ckpt_cli.options import ExitCode, Match, argument, option
+from ckpt_cli.options import ExitCode, Match, Where, argument, option
 from ckpt_cli.render.history import interrupt_columns
 from ckpt_cli.session import Session
 
@@ -19,6 +19,7 @@ def interrupts(
         list[str] | None, argument("[THREAD]...", "Thread ids; all threads if none is given.")
     ] = None,
     match: Match = None,
+    where: Where = None,
     older_than: Annotated[
         str | None, option("AGE", "Only questions older than AGE: 2h, 30d or a date.")
     ] = None,
@@ -34,10 +35,12 @@ def interrupts(
       ckpt -s agent.db interrupts
       ckpt -s agent.db interrupts user-42 user-43
       ckpt -s agent.db interrupts --match 'user-*' --older-than 1d --exit-code
+      ckpt -s agent.db interrupts --where 'metadata.tenant = acme'
     """
     found = session.handle.interrupts(
         threads or None,
         match=match,
+        where=where or (),
         older_than=older_than,
         watch=unwatched if threads else partial(progress, total=None, label="reading heads"),
     )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from ckpt_backends.errors import UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_backends.model import Status
+from ckpt_cli.api.filters import filter_of
 from ckpt_cli.apply.purge import Pace
 from ckpt_cli.commands.apply_removal import RemovalTerms, check_terms, show_and_remove
 from ckpt_cli.commands.plan_out import PlanOut, removes, saved_removal
@@ -21,7 +23,6 @@ from ckpt_cli.options import DryRun, Match, Memory, Where, Yes, flag, option, ta
 from ckpt_cli.plans.plan_file import read_plan
 from ckpt_cli.plans.purge import Policy, plan_purge
 from ckpt_cli.plans.saved_plan import check_place
-from ckpt_cli.queries.selection import parse_metadata_filters
 from ckpt_cli.queries.threads import Selection, parse_status
 from ckpt_cli.session import Session
 
@@ -78,7 +79,7 @@ class PurgeOptions:
             Selection(
                 match=self.match,
                 status=frozenset(map(parse_status, self.status or ())),
-                where=parse_metadata_filters(self.where or ()),
+                where=filter_of(session, self.where, acts=True),
             ),
             _oldest(session, self.older_than, expired=self.expired),
             tuple(self.protect or ()),
@@ -145,10 +146,10 @@ def purge(session: Session, options: PurgeOptions) -> None:
             check_place(options.plan, found.saved.header.store, session.names.store_url)
             found.saved.header.check_layout(options.plan, session.store.describe().layout)
         else:
-            planned = plan_purge(session.store, policy, session.now)
-            seen = progress(planned, total=None, label="planning")
+            watch = partial(progress, total=None, label="planning")
+            planned = plan_purge(session.store, policy, session.now, watch)
             found = saved_removal(
-                session, "purge", options.plan_out, folder, seen, options.of_removal
+                session, "purge", options.plan_out, folder, planned, options.of_removal
             )
         show_and_remove(session, found, terms, "purge")
 

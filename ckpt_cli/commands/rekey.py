@@ -14,13 +14,13 @@ from ckpt_cli.apply.writable import refuse_copy, writable_store
 from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.keys import Decrypt, Encrypt, NewKeyFile, keys_of
 from ckpt_cli.commands.plan_out import plannable
+from ckpt_cli.commands.threads_to_change import threads_to_change
 from ckpt_cli.core.rekeying import RekeyReport
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Ended
-from ckpt_cli.options import DryRun, Filter, Match, Yes, argument, flag, takes
+from ckpt_cli.options import DryRun, Match, Where, Yes, argument, flag, takes
 from ckpt_cli.plans.rekey import RekeySide, check_keys, planned_rekey, rekey_side
 from ckpt_cli.queries.language import language_of
-from ckpt_cli.queries.selection import filtered_threads
 from ckpt_cli.render.rekey import rekey_columns, rekey_lines, rekey_record, rekey_rows
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
@@ -34,7 +34,7 @@ class RekeyOptions:
 
     threads: Annotated[list[str] | None, argument("[THREAD...]", "Threads to rekey.")] = None
     match: Match = None
-    where: Filter = None
+    where: Where = None
     everything: Annotated[bool, flag("Rekey all threads.", "--all")] = False
     new_key_file: NewKeyFile = None
     encrypt: Encrypt = False
@@ -81,9 +81,7 @@ def rekey(session: Session, options: RekeyOptions) -> None:
     keys = keys_of(session, options.new_key_file, encrypt=options.encrypt, decrypt=options.decrypt)
     assert keys is not None  # noqa: S101 - the options were checked
     side = rekey_side(session.rows, language_of(session.store) or Language.PYTHON, keys)
-    threads = filtered_threads(
-        session.store, options.threads or (), options.match, options.where or (), session.now
-    )
+    threads = threads_to_change(session, options.threads, options.match, options.where)
     ids = [one.thread_id for one in threads]
     if session.review is not None:
         for thread_id in progress(ids, total=len(ids), label="reading"):

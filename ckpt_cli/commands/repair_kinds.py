@@ -19,10 +19,10 @@ from ckpt_cli.core.replay.repair_plan import Repair
 from ckpt_cli.options import (
     At,
     DryRun,
-    Filter,
     Force,
     Match,
     Reason,
+    Where,
     Yes,
     argument,
     flag,
@@ -49,7 +49,7 @@ class RepairOptions:
     ] = None
     at: At = None
     match: Match = None
-    where: Filter = None
+    where: Where = None
     everything: Annotated[bool, flag("Repair all threads that need it.", "--all")] = False
     reason: Reason = None
     force: Force = False

@@ -10,7 +10,7 @@ from ckpt_backends.errors import NotFound, PartlyDone
 from ckpt_cli.api.secrets import SecretSearch, without_secrets
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
-from ckpt_cli.options import Filter, Jobs, Match, Memory, argument, flag, takes
+from ckpt_cli.options import Jobs, Match, Memory, Where, argument, flag, takes
 from ckpt_cli.render.secrets import (
     SECRET_RECORD_COLUMNS,
     found_text,
@@ -33,7 +33,7 @@ class SecretsOptions:
         argument("[THREAD]...", "Threads to search. [default: all, and long-term memory]"),
     ] = None
     match: Match = None
-    where: Filter = None
+    where: Where = None
     memory: Memory = None
     kinds: Annotated[bool, flag("List the kinds of secrets that can be found.")] = False
     jobs: Jobs = 1

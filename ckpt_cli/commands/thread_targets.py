@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.queries.selection import filtered_threads
+from ckpt_cli.commands.threads_to_change import threads_to_change
 from ckpt_cli.session import Session
 from ckpt_cli.threads.target import TargetArguments, find_checkpoint
 from ckpt_cli.threads.thread import ThreadReader
@@ -75,7 +75,7 @@ class ThreadTargets:
                         hint="name each thread once",
                     )
             return named
-        threads = filtered_threads(session.store, (), self.match, self.where, session.now)
+        threads = threads_to_change(session, (), self.match, self.where)
         return [(one.thread_id, None) for one in threads]
 
     def _named(self, session: Session, name: str) -> tuple[ThreadReader, str | None]:

@@ -12,7 +12,7 @@ from ckpt_backends.model import Status
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
 from ckpt_cli.lazy import CommandRef
-from ckpt_cli.options import ExitCode, Match, Memory, argument, flag, option, takes
+from ckpt_cli.options import ExitCode, Match, Memory, Where, argument, flag, option, takes
 from ckpt_cli.queries.threads import (
     SORTS,
 )
@@ -28,13 +28,17 @@ COMMANDS = {
 }
 
 
+_WIDE = 100
+"""Columns of a terminal from which an error gets more room than the size of its thread."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadListOptions:
     """The options of `ckpt threads list`."""
 
     limit: Annotated[int, option("N", "Show at most N.", "-n", "--limit", min=1)] = 50
     everything: Annotated[bool, flag("Show all threads, without their status.", "--all")] = False
-    long: Annotated[bool, flag("Show status, size and error, also with --all.")] = False
+    long: Annotated[bool, flag("Show status, error, title and size, also with --all.")] = False
     sort: Annotated[str, option("KEY", f"Sort by {', '.join(SORTS)}.")] = "last"
     since: Annotated[
         str | None, option("TIME", "Only threads active since TIME: 2h, 2026-04-07.")
@@ -45,14 +49,7 @@ class ThreadListOptions:
         option("STATUS", f"Only threads that are {', '.join(Status)}; repeatable."),
     ] = None
     match: Match = None
-    where: Annotated[
-        list[str] | None,
-        option(
-            "FILTER",
-            "Only threads that match FILTER, such as 'idle > 2h and metadata.user = anna';"
-            " repeatable.",
-        ),
-    ] = None
+    where: Where = None
     user: Annotated[
         str | None, option("NAME", "Only threads of this user, in stores that record users.")
     ] = None
@@ -74,12 +71,15 @@ def list_(session: Session, options: ThreadListOptions) -> None:
     STATUS: error (a task failed), interrupted (a question waits for an answer), pending (a run is
     in progress, or stopped before it finished), done, unknown, or empty. A thread can be
     both error and interrupted; --status finds it by either. NEXT lists the nodes that run next.
-    `ckpt threads show THREAD` shows errors and questions.
+    WHY is the error of a failed task, or else the question that waits. TITLE is the first line
+    that a person said, for ids that say nothing, such as a UUID; with --long, for all.
+    `ckpt threads show THREAD` shows all errors and questions.
 
     FILTER, in quotes, compares fields with values; and, or, not and brackets join comparisons.
-    Fields: thread, status, next, source, step, age, idle, checkpoints, bytes, user, metadata.KEY,
-    values.KEY. Operators: =, !=, <, <=, >, >=, in (A, B), like 'test-%', ~ 'REGEX'. age and idle
-    are durations (2h, 7d), bytes a size (10MiB). If KEY is no field, KEY=VALUE means metadata.KEY.
+    Fields: thread, status, next, error, source, step, age, idle, first_at, last_at, checkpoints,
+    bytes, user, metadata.KEY, values.KEY. Operators: =, !=, <, <=, >, >=, in (A, B), like
+    'test-%', ~ 'REGEX'. age and idle are durations (2h, 7d), bytes a size (10MiB). @NAME is a
+    filter of the configuration. docs/filters.md has all about filters.
 
     \b
       ckpt -s agent.db threads list
@@ -106,6 +106,7 @@ def list_(session: Session, options: ThreadListOptions) -> None:
         details=details,
         sizes=sizes,
         first_messages=options.first_message,
+        titles=options.long,
         watch=partial(progress, total=None, label="reading heads"),
     )
     more = False
@@ -115,7 +116,7 @@ def list_(session: Session, options: ThreadListOptions) -> None:
     columns = thread_columns(
         session.now,
         details=details,
-        long=options.long,
+        wide=session.output.width >= _WIDE,
         sizes=sizes,
         first_message=options.first_message,
         expires=details and session.store.keys_expire,
@@ -124,7 +125,7 @@ def list_(session: Session, options: ThreadListOptions) -> None:
     if not counted:
         session.note(_why_none(options))
     elif options.everything and not details and session.output.terminal:
-        session.note("--long also shows status, size and error")
+        session.note("--long also shows status, error, title and size")
     elif more:
         session.note(f"showing the first {options.limit}; -n N or --all for more")
     if options.exit_code and counted:

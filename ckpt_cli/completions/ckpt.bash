@@ -91,7 +91,7 @@ _ckpt_answer() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*|*" --namespace="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --memory"|*" --plan-out"|*" --from"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|*" --older-than"|*" --last"|"grep --where"|*" --jobs"|*" --lines"|*" --interval"|*" --refresh"|*" --thread"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"secrets --where"|"stats --where"|*" --top"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --archives"|"erase --verify"|*" --format"|"copy --where"|"rekey --where"|*" --by") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --memory"|*" --plan-out"|*" --from"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|"interrupts --where"|*" --older-than"|"errors --where"|*" --by"|*" --last"|"grep --where"|*" --jobs"|*" --lines"|*" --interval"|*" --refresh"|*" --thread"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"secrets --where"|"stats --where"|*" --top"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --archives"|"erase --verify"|*" --format"|"copy --where"|"rekey --where") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -134,6 +134,7 @@ _ckpt_answer() {
             *" --at") kind="ref" ;;
             *" --ns") kind="ns" ;;
             *" --channel") kind="channel" ;;
+            *" --by") kind="words:thread channel ns type table" ;;
             *" --thread") kind="thread" ;;
             *" --source") kind="thread" ;;
             *" --threads") kind="store" ;;
@@ -153,7 +154,6 @@ _ckpt_answer() {
             "export --to") kind="file" ;;
             "import --to") kind="store" ;;
             "copy --to") kind="store" ;;
-            *" --by") kind="words:thread channel ns type table" ;;
         esac
     elif [[ -z $ended && $cur == -* ]]; then
         case $cmd in
@@ -164,7 +164,8 @@ _ckpt_answer() {
             show) kind="words:--at --ns --as-of --channel --path --writes --metadata --raw --where --tree --unfold --all-ns --mermaid --ascii" ;;
             history) kind="words:--ns --all-ns -n --limit --messages" ;;
             diff) kind="words:--ns --channel --stat --writes --reducer --exit-code" ;;
-            interrupts) kind="words:--match --older-than --exit-code" ;;
+            interrupts) kind="words:--match --where --older-than --exit-code" ;;
+            errors) kind="words:--match --where --since --history --by -n --limit --exit-code" ;;
             messages) kind="words:--at --ns --channel --last --full --stat" ;;
             grep) kind="words:-i --ignore-case -F --fixed-strings --match --where --channel --ns --head-only -n --limit --jobs" ;;
             blame) kind="words:--at --ns" ;;
@@ -208,7 +209,7 @@ _ckpt_answer() {
         esac
         kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --redact --audit --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
     elif [[ -z $cmd ]]; then
-        kind="words:threads show history diff interrupts messages grep blame tail tui sessions memory replay doctor secrets stats rollback fork repair undo apply ops purge gc erase export import copy rekey du stores trust completion demo"
+        kind="words:threads show history diff interrupts errors messages grep blame tail tui sessions memory replay doctor secrets stats rollback fork repair undo apply ops purge gc erase export import copy rekey du stores trust completion demo"
     else
         case "$cmd:$place" in
             "threads:0") kind="words:list show copy delete" ;;
@@ -226,6 +227,7 @@ _ckpt_answer() {
             "diff:1") kind="ref" ;;
             "diff:2") kind="ref" ;;
             "interrupts:"*) kind="thread" ;;
+            "errors:"*) kind="thread" ;;
             "messages:0") kind="target" ;;
             "grep:"[!0]*) kind="thread" ;;
             "blame:0") kind="target" ;;

@@ -2,6 +2,9 @@
 
     default = "prod"
 
+    [filters]
+    stuck = "status in (error, pending) and idle > 1h"
+
     [stores.prod]
     url = "postgresql://reader:${PGPASSWORD}@db/agents"
     retention = "90d"
@@ -38,14 +41,18 @@ from ckpt_backends.url import VARIABLE, StoreUrl, is_almost_url, parse_url, prin
 from ckpt_cli.config import trust
 from ckpt_cli.config.confined import needs_trust
 from ckpt_cli.config.erase_rules import EraseRules, parse_erase_rules
+from ckpt_cli.config.filter_aliases import parse_aliases
 
 if TYPE_CHECKING:
     from ckpt_cli.core.secrets.ignored import IgnoredSecrets
 
-_TOP = frozenset({"default", "stores"})
+_TOP = frozenset({"default", "stores", "filters"})
 """Keys of the file."""
 _OWN = frozenset(
-    {"url", "reducers", "retention", "audit", "threads", "memory", "doctor", "secrets", "erase"}
+    {
+        *("url", "reducers", "retention", "audit", "threads", "memory", "doctor", "secrets"),
+        *("erase", "filters"),
+    }
 )
 """Keys of a profile. Any other key is a parameter of its URL, which the backend accepts or
 rejects.
@@ -89,6 +96,8 @@ class Profile:
     """What `ckpt secrets` leaves out."""
     erase_rules: EraseRules | None = None
     """Where `ckpt erase` finds what belongs to a person."""
+    filters: Mapping[str, str] = field(default_factory=dict)
+    """The aliases of filters for this store; they win over those of the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +109,8 @@ class Profiles:
     stores: Mapping[str, Profile]
     distrust: str | None = None
     """Why the file is not trusted: then its profiles may only open local stores beside it."""
+    filters: Mapping[str, str] = field(default_factory=dict)
+    """The aliases of filters for all stores."""
 
 
 def load_profiles(chosen: str | None, folder: Path) -> Profiles:
@@ -254,7 +265,7 @@ def parse(path: Path, table: object, distrust: str | None = None) -> Profiles:
         raise UsageError(f"cannot read '{path}': [tool.ckpt] is not a table")
     for key in sorted(set(table) - _TOP):
         hint = _did_you_mean(key, _TOP)
-        if (own := _closest(key, _OWN)) is not None:
+        if (own := _closest(key, _OWN - _TOP)) is not None:
             hint = f"did you mean '{own}'? it belongs in a table [stores.NAME]"
         raise UsageError(f"unknown key '{key}' in '{path}'", hint=hint)
     stores = table.get("stores", {})
@@ -265,7 +276,8 @@ def parse(path: Path, table: object, distrust: str | None = None) -> Profiles:
             hint='write default = "NAME" and a table [stores.NAME] for each store',
         )
     found = {name: _profile(path, name, it) for name, it in stores.items()}
-    return Profiles(path, default, found, distrust)
+    filters = parse_aliases(table.get("filters", {}), "filters", f"'{path}'")
+    return Profiles(path, default, found, distrust, filters)
 
 
 def _profile(path: Path, name: str, table: object) -> Profile:
@@ -295,6 +307,7 @@ def _profile(path: Path, name: str, table: object) -> Profile:
         _ignored_codes(name, where, table.get("doctor", {})),
         _ignored_secrets(name, where, table.get("secrets", {})),
         parse_erase_rules(name, where, table.get("erase")),
+        parse_aliases(table.get("filters", {}), f"stores.{name}.filters", where),
     )
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ckpt_backends.url import StoreUrl
     from ckpt_cli.config.erase_rules import EraseRules
     from ckpt_cli.config.profiles import Profile, Profiles
+    from ckpt_cli.core.filters.terms import FilterAlias
     from ckpt_cli.core.secrets.ignored import IgnoredSecrets
 
 COPY = "copy"
@@ -128,6 +129,30 @@ class StoreNames:
         rules = profile.erase_rules
         folders = (beside(self.profiles.source, one) for one in rules.archives)
         return replace(rules, archives=tuple(folders))
+
+    @property
+    def filters(self) -> Mapping[str, str]:
+        """The aliases of filters, from the file and from the profile of this run's store."""
+        own = {} if self.profile is None else self.profile.filters
+        return {**self.profiles.filters, **own}
+
+    def filter_alias(self, name: str, *, acts: bool) -> FilterAlias:
+        """Return the filter with a name; `acts` is true if a change depends on it.
+
+        Raises `UsageError` if there is none, or if its file must be trusted first.
+        """
+        from ckpt_cli.config.profiles import refusal
+        from ckpt_cli.core.filters.terms import FilterAlias, no_alias
+
+        known = self.filters
+        if name not in known:
+            if not known:
+                return no_alias(name)
+            names = ", ".join(f"@{one}" for one in known)
+            raise UsageError(f"no filter '@{name}'", hint=f"use {names}")
+        if acts and self.profiles.distrust is not None:
+            raise refusal(self.profiles, f"'@{name}' for a change", "defines it")
+        return FilterAlias(known[name], str(self.profiles.source))
 
     @property
     def audit(self) -> Path | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +12,6 @@ from pathlib import Path
 from ckpt_backends.app_sessions import AppSession
 from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
 from ckpt_backends.memory.protocol import MemoryStore, Namespace
-from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import StoreUrl
@@ -35,10 +34,9 @@ from ckpt_cli.plans.erase_archives import ArchiveSearch, archive_folders, plan_f
 from ckpt_cli.plans.erase_mentions import bounded, mentions_in_memory, mentions_in_threads
 from ckpt_cli.plans.erase_state import plan_state
 from ckpt_cli.queries.memory_location import MemoryPlace
-from ckpt_cli.queries.threads import Selection, list_threads
+from ckpt_cli.queries.selection import Watch, selected_threads
+from ckpt_cli.queries.threads import Selection
 from ckpt_cli.threads.opening import Opening
-
-Watch = Callable[[Iterable[Thread]], Iterable[Thread]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +96,8 @@ def plan_everything(
     plan = ErasurePlan(url, store.describe().url, scope)
     if request.is_by_filter:
         chosen = Selection(match=request.match, where=request.filter)
-        rows = list_threads(store, chosen, sizes=False, now=now, watch=watch)
-        scope.threads.update(row.thread.thread_id for row in rows)
+        threads = selected_threads(store, chosen, now, watch)
+        scope.threads.update(one.thread_id for one in threads)
     sessions = _sessions(url, plan.unread)
     scope.threads.update(
         one.thread_id

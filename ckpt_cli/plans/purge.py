@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -27,7 +27,8 @@ from ckpt_cli.core.retention.purge_plan import NOT_FOUND, PlannedRemoval
 from ckpt_cli.core.state import read_body
 from ckpt_cli.core.tasks.triggers import SENDS
 from ckpt_cli.queries.references import named_blobs, root_of, sizes_of_blobs
-from ckpt_cli.queries.threads import Selection, list_threads
+from ckpt_cli.queries.selection import Watch, selected_threads
+from ckpt_cli.queries.threads import Selection
 from ckpt_cli.threads.checkpoint import moment_time, unreadable
 from ckpt_cli.threads.heads import head_keys, read_heads, some_at_once
 from ckpt_cli.threads.thread import ThreadReader
@@ -77,15 +78,14 @@ def plan_purge(
     store: Store,
     policy: Policy,
     now: datetime,
-    watch: Callable[[Iterable[Thread]], Iterable[Thread]] = iter,
+    watch: Watch = iter,
 ) -> Iterator[PlannedRemoval]:
     """Yield the plan for each thread that the policy selects, newest first.
 
     A thread from which nothing is removed is left out, unless a rule keeps it.
     """
     inference = TriggerInference(store)
-    rows = list_threads(store, policy.selection, sizes=False, watch=watch)
-    threads = (row.thread for row in rows)
+    threads = selected_threads(store, policy.selection, now, watch)
     chosen = (thread for thread in threads if not _is_young(thread, policy))
     for some in some_at_once(chosen):
         held = _held(store, some, policy, inference) if policy.reads_heads else {}

@@ -12,9 +12,10 @@ from ckpt_backends.errors import NotFound
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.filters.evaluate import decision
-from ckpt_cli.core.filters.expressions import Field, Filter, fields_in
-from ckpt_cli.core.filters.fields import VALUES
+from ckpt_cli.core.filters.expressions import Field, Filter, fields_in, sources_of
+from ckpt_cli.core.filters.fields import VALUES, ReadFrom
 from ckpt_cli.core.filters.lookup import values_at
+from ckpt_cli.core.filters.operands import EPOCH, SECOND
 from ckpt_cli.queries.listed_threads import (
     Details,
     ListedThread,
@@ -27,9 +28,6 @@ from ckpt_cli.threads.heads import some_at_once
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
-
-_OF_HEAD = frozenset({"status", "next", "source", "step", "metadata", VALUES})
-_OF_SIZE = frozenset({"bytes"})
 
 
 @dataclass(slots=True)
@@ -56,6 +54,10 @@ class _Candidate:
                 return (self._since(self.thread.first_at),)
             case "idle":
                 return (self._since(self.thread.last_at),)
+            case "first_at":
+                return (_seconds(self.thread.first_at),)
+            case "last_at":
+                return (_seconds(self.thread.last_at),)
             case "bytes":
                 return None if self.bytes is None else (self.bytes,)
             case "values":
@@ -68,12 +70,18 @@ class _Candidate:
         return None if moment is None else (self.now - moment).total_seconds()
 
 
+def _seconds(moment: datetime | None) -> float | None:
+    return None if moment is None else (moment - EPOCH) / SECOND
+
+
 def _in_head(details: Details, field: Field) -> Sequence[Value]:
     match field.name:
         case "status":
             return details.conditions
         case "next":
             return details.next or ()
+        case "error":
+            return (details.error,)
     if details.head is None:
         return ()
     match field.name:
@@ -109,19 +117,18 @@ class ThreadChooser:
         self._inference = inference
         self._now = now
         self._decide = decision(wanted)
-        fields = list(fields_in(wanted))
-        self._names = frozenset(field.name for field in fields)
-        self._channels = _channels([field for field in fields if field.name == VALUES])
+        self._sources = sources_of(wanted)
+        self._channels = _channels([one for one in fields_in(wanted) if one.name == VALUES])
 
     @property
     def needs_heads(self) -> bool:
         """Whether the index and the sizes alone may not decide."""
-        return not self._names.isdisjoint(_OF_HEAD)
+        return not self._sources.isdisjoint({ReadFrom.HEAD, ReadFrom.STATE})
 
     @property
     def needs_index_only(self) -> bool:
         """Whether the index alone decides."""
-        return self._names.isdisjoint(_OF_HEAD | _OF_SIZE)
+        return self._sources <= {ReadFrom.INDEX}
 
     def may_match(self, thread: Thread) -> bool:
         """Return whether a thread matches, as far as the index shows."""
@@ -133,9 +140,9 @@ class ThreadChooser:
             candidates = [_Candidate(thread, self._now) for thread in some]
             if self.needs_heads:
                 self._read_heads(self._undecided(candidates))
-            if not self._names.isdisjoint(_OF_SIZE):
+            if ReadFrom.SIZE in self._sources:
                 self._read_sizes(self._undecided(candidates))
-            if VALUES in self._names:
+            if ReadFrom.STATE in self._sources:
                 for one in self._undecided(candidates):
                     one.state = self._state(one)
             for one in candidates:

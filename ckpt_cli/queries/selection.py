@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Thread
@@ -16,62 +16,57 @@ if TYPE_CHECKING:
     from ckpt_cli.core.filters.expressions import Filter
 
 
-def selected_threads(
-    store: Store, names: Sequence[str], match: str | None, where: Sequence[str]
-) -> Iterator[Thread]:
-    """Return the threads with these names; without names, all threads that match.
-
-    Raises `NotFound` for an unknown name, and `UsageError` if both names and conditions are given.
-    """
-    if names:
-        return _named(store, names, match, where)
-    wanted = Selection(match=match, where=parse_metadata_filters(where))
-    return (row.thread for row in list_threads(store, wanted, sizes=False))
+Watch: TypeAlias = Callable[[Iterable[Thread]], Iterable[Thread]]
+"""Gets each thread that is returned, or whose head must be read first, to show progress."""
 
 
 def filtered_threads(
-    store: Store, names: Sequence[str], match: str | None, where: Sequence[str], now: datetime
+    store: Store,
+    names: Sequence[str],
+    match: str | None,
+    where: Filter | None,
+    now: datetime,
+    watch: Watch = iter,
+    head_channels: frozenset[str] | None = None,
 ) -> Iterator[Thread]:
-    """Return the same; `where` may be any filter, with ages as of `now`."""
-    if names:
-        return _named(store, names, match, where)
-    wanted = Selection(match=match, where=parse_filters(where))
-    return (row.thread for row in list_threads(store, wanted, sizes=False, now=now))
+    """Return the threads with these names; without names, all threads that match.
 
-
-def _named(
-    store: Store, names: Sequence[str], match: str | None, where: Sequence[str]
-) -> Iterator[Thread]:
-    if match is not None or where:
-        raise UsageError(
-            "THREAD cannot be combined with --match or --where",
-            hint="leave out THREAD or these options",
-        )
-    return iter([find_thread(store, name, _ignore).thread for name in dict.fromkeys(names)])
-
-
-def parse_filters(texts: Sequence[str]) -> Filter | None:
-    """Return the filter that these texts describe together; None if there are none.
-
-    Raises `ParseError`.
+    With `head_channels`, threads without a name must have a write on one of these channels at
+    their head. Ages are measured at `now`. Raises `NotFound` for an unknown name, and `UsageError`
+    if both names and conditions are given.
     """
-    if not texts:
-        return None
-    # Imported late, because most commands get no filter.
-    from ckpt_cli.core.filters.expressions import all_of
-    from ckpt_cli.core.filters.parse import parse_filter
+    if names:
+        if match is not None or where is not None:
+            raise UsageError(
+                "THREAD cannot be combined with --match or --where",
+                hint="leave out THREAD or these options",
+            )
+        named = [find_thread(store, name, _ignore).thread for name in dict.fromkeys(names)]
+        return iter(watch(named))
+    return selected_threads(
+        store, Selection(match=match, where=where, head_channels=head_channels), now, watch
+    )
 
-    return all_of(map(parse_filter, texts))
+
+def selected_threads(
+    store: Store, wanted: Selection, now: datetime, watch: Watch = iter
+) -> Iterator[Thread]:
+    """Return the threads that a selection describes, newest first, with ages as of `now`."""
+    condition = wanted.filter
+    if condition is None or _is_in_index(condition):
+        rows = list_threads(store, wanted, sizes=False, now=now)
+        return iter(watch(row.thread for row in rows))
+    rows = list_threads(store, wanted, sizes=False, now=now, watch=watch)
+    return (row.thread for row in rows)
 
 
-def parse_metadata_filters(texts: Sequence[str]) -> Filter | None:
-    """Return the same for texts of the form `metadata.KEY=VALUE`. Raises `UsageError`."""
-    if not texts:
-        return None
-    from ckpt_cli.core.filters.expressions import all_of
-    from ckpt_cli.core.filters.parse import parse_metadata_filter
+def _is_in_index(where: Filter) -> bool:
+    """Return whether the index of a store alone decides."""
+    # Imported late, like all about filters: most commands get none.
+    from ckpt_cli.core.filters.expressions import sources_of
+    from ckpt_cli.core.filters.fields import ReadFrom
 
-    return all_of(map(parse_metadata_filter, texts))
+    return sources_of(where) <= {ReadFrom.INDEX}
 
 
 def _ignore(_: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import pytest
 
 import ckpt_cli
+from ckpt_backends.errors import ParseError
 from ckpt_cli import Answer, AnswerList, CheckpointHandle, StoreHandle, ThreadHandle
 from tests.support import FIXTURES, SAMPLE, ckpt, copy_store
 
@@ -185,6 +186,8 @@ def test_a_handle_raises_at_once_what_the_command_reports(
     said = {"error": error.code, "message": error.message, "exit_code": error.exit_code}
     if error.hint is not None:
         said["hint"] = error.hint
+    if isinstance(error, ParseError):
+        said["position"] = error.position
     assert json.loads(printed.err) == said
 
 

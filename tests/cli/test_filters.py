@@ -15,7 +15,7 @@ import pytest
 from ckpt_backends.model import Checkpoint, CheckpointKey, Thread, ThreadSize
 from ckpt_backends.registry import open_store
 from ckpt_backends.wrapper import WrappedStore
-from ckpt_cli.queries.selection import parse_filters
+from ckpt_cli.core.filters.parse import parse_filter
 from ckpt_cli.queries.threads import Selection, list_threads
 from tests.security.corpus import HOSTILE_ID, Row, build_store, ordinary_body
 from tests.support import FIXTURES, ckpt
@@ -97,7 +97,7 @@ def test_ages_are_measured_from_the_oldest_and_the_newest_checkpoint(sample: Pat
         assert 0.1 < length < 10
 
         def found(text: str, now: datetime) -> bool:
-            wanted = Selection(match="trip-*", where=parse_filters([text]))
+            wanted = Selection(match="trip-*", where=parse_filter(text))
             return any(True for _ in list_threads(store, wanted, now=now))
 
         hour_after = thread.last_at + timedelta(hours=1)
@@ -141,13 +141,17 @@ class CountingStore(WrappedStore):
         ("not (checkpoints <= 16 or status = error)", {"heads": 2}),
         ("thread = nobody and values.hotel = x", {}),
         ("bytes > 20KiB", {"sizes": 8}),
-        ("bytes > 20KiB and status = error", {"heads": 8, "sizes": 1}),
+        ("bytes > 20KiB and source = update", {"heads": 8, "sizes": 1}),
+        ("status = error", {"heads": 1}),
+        ("status in (error, interrupted) and thread != nobody", {"heads": 2}),
+        ("not (status != interrupted or step < 0)", {"heads": 1}),
+        ("status = error or step < 0", {"heads": 8}),
         ("checkpoints > 16 and step > 10 and bytes > 0", {"heads": 2, "sizes": 1}),
     ],
 )
 def test_only_what_decides_is_read(sample: Path, text: str, counts: dict[str, int]) -> None:
     with CountingStore(sample) as store:
-        wanted = Selection(where=parse_filters([text]))
+        wanted = Selection(where=parse_filter(text))
         list(list_threads(store, wanted, sizes=False))
         assert dict(store.counts) == counts
 
@@ -161,7 +165,7 @@ def test_threads_that_the_index_excludes_are_not_even_grouped(sample: Path) -> N
             yield thread
 
     with open_store(str(sample)) as store:
-        wanted = Selection(where=parse_filters(["checkpoints > 16 and status = error"]))
+        wanted = Selection(where=parse_filter("checkpoints > 16 and source = update"))
         assert list(list_threads(store, wanted, watch=watch)) == []
     assert set(seen) == {"trip-to-kyoto", "research-agent"}
 

@@ -101,6 +101,7 @@ LINES: dict[str, list[list[str]]] = {
     ],
     "stats": [[], [THREAD], ["--since", "5y", "--jobs", "2"]],
     "interrupts": [[], [THREAD]],
+    "errors": [[], [THREAD], ["--history"], *(["--by", one] for one in ("error", "node"))],
     "messages": [
         *([target, *more] for target in TARGETS for more in ([], ["--full"], ["--stat"])),
         [THREAD, "--channel", "notes"],

@@ -16,7 +16,7 @@ from ckpt_cli.core.filters.fields import Operator
 Facts = Callable[[Field], Sequence[Value] | None]
 """Returns the values of a field, none if it is missing; None if it was not read yet.
 
-Durations are in seconds.
+Durations are in seconds, times in seconds since 1970.
 """
 Decision = Callable[[Facts], bool | None]
 """Returns whether a thread matches; None if that depends on what was not read yet."""

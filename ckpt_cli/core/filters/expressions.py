@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ckpt_cli.core.filters.fields import Operator
+from ckpt_cli.core.filters.fields import FIELDS, Operator, ReadFrom
 from ckpt_cli.core.values.paths import All, Path
 
 RESERVED = ("and", "or", "not", "in", "like")
@@ -98,6 +98,11 @@ def fields_in(expression: Filter) -> Iterator[Field]:
         yield expression.field
     for part in parts_of(expression):
         yield from fields_in(part)
+
+
+def sources_of(expression: Filter) -> frozenset[ReadFrom]:
+    """Return what must be read of a thread to decide about it."""
+    return frozenset(FIELDS[field.name].source for field in fields_in(expression))
 
 
 def format_filter(expression: Filter) -> str:

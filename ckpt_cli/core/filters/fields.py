@@ -29,8 +29,19 @@ class FieldKind(Enum):
     NUMBER = "a number"
     SIZE = "a size"
     DURATION = "a duration"
+    TIME = "a time"
     VALUE = "a value"
     """A part of the metadata or of the state: text, a number, true, false or null."""
+
+
+class ReadFrom(Enum):
+    """What must be read of a thread to know a field, cheapest first."""
+
+    INDEX = "index"
+    HEAD = "head"
+    SIZE = "size"
+    STATE = "state"
+    """The state at the head, and so the head, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +50,7 @@ class FieldSpec:
 
     kind: FieldKind
     summary: str
+    source: ReadFrom = ReadFrom.INDEX
 
     @property
     def has_path(self) -> bool:
@@ -61,20 +73,50 @@ _OPERATORS: Mapping[FieldKind, tuple[Operator, ...]] = {
 
 FIELDS: Mapping[str, FieldSpec] = {
     "thread": FieldSpec(FieldKind.TEXT, "thread id"),
-    "status": FieldSpec(FieldKind.STATUS, "any of the conditions of the thread"),
-    "next": FieldSpec(FieldKind.TEXT, "any of the nodes that run next"),
-    "source": FieldSpec(FieldKind.TEXT, "how the head was made: input, loop, update, fork"),
-    "step": FieldSpec(FieldKind.NUMBER, "step of the head"),
+    "status": FieldSpec(FieldKind.STATUS, "any of the conditions of the thread", ReadFrom.HEAD),
+    "next": FieldSpec(FieldKind.TEXT, "any of the nodes that run next", ReadFrom.HEAD),
+    "error": FieldSpec(FieldKind.TEXT, "error that blocks the thread", ReadFrom.HEAD),
+    "source": FieldSpec(
+        FieldKind.TEXT, "how the head was made: input, loop, update, fork", ReadFrom.HEAD
+    ),
+    "step": FieldSpec(FieldKind.NUMBER, "step of the head", ReadFrom.HEAD),
     "age": FieldSpec(FieldKind.DURATION, "time since the oldest checkpoint"),
     "idle": FieldSpec(FieldKind.DURATION, "time since the newest checkpoint"),
+    "first_at": FieldSpec(FieldKind.TIME, "time of the oldest checkpoint"),
+    "last_at": FieldSpec(FieldKind.TIME, "time of the newest checkpoint"),
     "checkpoints": FieldSpec(FieldKind.NUMBER, "number of checkpoints"),
-    "bytes": FieldSpec(FieldKind.SIZE, "stored size of the thread"),
+    "bytes": FieldSpec(FieldKind.SIZE, "stored size of the thread", ReadFrom.SIZE),
     "user": FieldSpec(FieldKind.TEXT, "user of the thread, in stores that record users"),
-    "metadata": FieldSpec(FieldKind.VALUE, "metadata of the head"),
-    "values": FieldSpec(FieldKind.VALUE, "state at the head"),
+    "metadata": FieldSpec(FieldKind.VALUE, "metadata of the head", ReadFrom.HEAD),
+    "values": FieldSpec(FieldKind.VALUE, "state at the head", ReadFrom.STATE),
 }
 """In the order in which they are listed to users."""
 METADATA, VALUES = "metadata", "values"
+
+
+_MEANT: Mapping[str, str] = {
+    **dict.fromkeys(("id", "thread_id", "name"), "thread"),
+    **dict.fromkeys(("created", "created_at", "started", "first"), "first_at"),
+    **dict.fromkeys(("updated", "updated_at", "modified", "last", "ts", "time"), "last_at"),
+    **dict.fromkeys(("state", "conditions"), "status"),
+    **dict.fromkeys(("size",), "bytes"),
+    **dict.fromkeys(("node", "nodes"), "next"),
+    **dict.fromkeys(("channel", "channels", "value", "messages"), "values.CHANNEL"),
+    **dict.fromkeys(("errors", "exception", "failed"), "error"),
+    **dict.fromkeys(("user_id", "owner", "tenant"), "metadata.KEY"),
+}
+"""What people may write for a field."""
+
+
+def nearest_field(name: str) -> str | None:
+    """Return the field that is probably meant by a name that is none; None if unknown."""
+    written = name.lower()
+    if written in _MEANT:
+        return _MEANT[written]
+    # Takes 3 ms, and is needed for a hint only.
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(written, FIELDS, n=1)), None)
 
 
 def field_names() -> str:

@@ -6,6 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ckpt_cli.core.filters.expressions import KEY_PART, WORD, WORD_END
+from ckpt_cli.core.filters.terms import ALIAS_NAME
 
 if TYPE_CHECKING:
     from lark import Lark
@@ -16,6 +17,7 @@ _GRAMMAR = rf"""
 ?either: both (_OR both)*
 ?both: single (_AND single)*
 ?single: condition
+    | ALIAS -> alias
     | NOT single -> negation
     | _LPAR either _RPAR
 condition: FIELD OPERATOR value
@@ -23,7 +25,8 @@ condition: FIELD OPERATOR value
     | FIELD NOT? IN _LPAR value (_COMMA value)* _RPAR
 ?value: WORD | STRING
 
-FIELD: /{KEY_PART}(?:\.{KEY_PART}|\.\"(?:[^\"\\]|\\.)*\"|\.?{_BRACKETS})*/s
+ALIAS.2: /@{ALIAS_NAME}/
+FIELD: /(?!@){KEY_PART}(?:\.{KEY_PART}|\.\"(?:[^\"\\]|\\.)*\"|\.?{_BRACKETS})*/s
 OPERATOR: /[=<>!~]+/
 WORD: /{WORD}/
 STRING: /\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'/s
@@ -41,7 +44,8 @@ LIKE.2: /like{WORD_END}/i
 
 @cache
 def grammar() -> Lark:
-    """Return the parser; its trees have the rules `either`, `both`, `negation` and `condition`."""
+    """Return the parser; its trees have the rules `either`, `both`, `negation`, `alias` and
+    `condition`."""
     # Takes 40 ms, so it is imported only if there is a filter.
     from lark import Lark
 

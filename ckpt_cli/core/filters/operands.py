@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Status
@@ -12,6 +13,7 @@ from ckpt_cli.core.filters.expressions import Operand
 from ckpt_cli.core.filters.fields import FieldKind
 from ckpt_cli.core.times import parse_duration
 
+EPOCH, SECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(seconds=1)
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?P<rest>\.\d+)?(?P<power>[eE][+-]?\d{1,3})?", re.ASCII)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([a-z]*)", re.ASCII | re.IGNORECASE)
 _UNITS: Mapping[str, int] = {
@@ -70,6 +72,12 @@ def _duration(operand: Operand) -> Wanted:
     return Wanted(number=parse_duration(operand.text).total_seconds())
 
 
+def _time(operand: Operand) -> Wanted:
+    """Read the form to which `parse_filter` brings all times: ISO 8601 with a time zone."""
+    moment = datetime.fromisoformat(operand.text)
+    return Wanted(number=(moment - EPOCH) / SECOND)
+
+
 def _status(operand: Operand) -> Wanted:
     if operand.text not in set(Status):
         hint = f"use one of {', '.join(Status)}"
@@ -83,6 +91,7 @@ _READERS: Mapping[FieldKind, Callable[[Operand], Wanted]] = {
     FieldKind.NUMBER: _only_number,
     FieldKind.SIZE: _size,
     FieldKind.DURATION: _duration,
+    FieldKind.TIME: _time,
     FieldKind.STATUS: _status,
 }
 

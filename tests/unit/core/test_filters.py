@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import assume, given
@@ -28,7 +30,8 @@ from ckpt_cli.core.filters.expressions import (
 )
 from ckpt_cli.core.filters.fields import FIELDS, FieldKind, Operator
 from ckpt_cli.core.filters.lookup import values_at
-from ckpt_cli.core.filters.parse import parse_filter, parse_metadata_filter
+from ckpt_cli.core.filters.parse import parse_filter
+from ckpt_cli.core.filters.terms import FilterAlias, FilterTerms
 from ckpt_cli.core.values.paths import All, Step
 from tests.support import ROOT
 
@@ -66,6 +69,10 @@ def holds(text: str, *values: Value, field: str = "metadata.x") -> bool:
         ("metadata.empty=", 'metadata.empty = ""'),
         ("notable=1", "metadata.notable = 1"),
         ("((((thread = x))))", "thread = x"),
+        ("user = @anna", "user = @anna"),
+        ("last_at > '2026-11-01 10:00'", "last_at > 2026-11-01T10:00:00+00:00"),
+        ("first_at <= 2026-11-01T10:00+02:00", "first_at <= 2026-11-01T08:00:00+00:00"),
+        ("last_at = null", "last_at = null"),
     ],
 )
 def test_a_filter_is_read(text: str, printed: str | None) -> None:
@@ -93,6 +100,14 @@ def test_a_filter_is_read(text: str, printed: str | None) -> None:
         ("user is null", "expected an operator after 'user'", "is null"),
         ("user = 'a", "a quote is not closed", "'a"),
         ("user == a", "no operator '=='", "== a"),
+        ("last_at > soon", "'soon' is not a time", "soon"),
+        ("last_at ~ 2026", "last_at has no '~'", "~ 2026"),
+        ("last_at < null", "null has no '<'", "null"),
+        ("user_id=null", "null is ambiguous in KEY=VALUE", "null"),
+        ("metadata.a.b=null", "null is ambiguous in KEY=VALUE", "null"),
+        ("status=error and @", "expected a field after 'and'", "@"),
+        ("@stuck", "no filter '@stuck'", "@stuck"),
+        ("@stuck=1", "expected 'and' or 'or' after '@stuck'", "=1"),
         ("usr = a", "no field 'usr'", "usr = a"),
         ("user.name = a", "user has no parts", "user.name = a"),
         ("metadata = a", "metadata needs a key", "metadata = a"),
@@ -223,18 +238,6 @@ def test_each_field_has_its_kind_of_operand(
     assert holds(text, value, field=field) is answer
 
 
-def test_the_form_of_other_commands_keeps_its_meaning() -> None:
-    def fits(text: str, value: Value) -> bool | None:
-        return decision(parse_metadata_filter(text))(lambda _: (value,))
-
-    assert fits("user=Anna Smith", "Anna Smith")
-    assert fits("metadata.tags=[1, 2]", [1, 2])
-    assert fits("flag=true", True)
-    assert not fits("user=null", None)
-    with pytest.raises(UsageError, match="no KEY=VALUE"):
-        parse_metadata_filter("user")
-
-
 def test_a_path_finds_values() -> None:
     root: dict[str, Value] = {
         "a.b": 1,
@@ -269,10 +272,115 @@ def test_the_document_has_all_fields_and_operators_and_its_filters_are_read() ->
     assert named == list(FIELDS)
     rows = "".join(re.findall(r"^\|(.*?)\|", operators, re.M))
     assert {one for one in Operator if re.search(rf"`{one}[ `]", rows)} == set(Operator)
-    examples = re.findall(r"--where '(.+?)'(?= --where|$)", text, re.M)
-    assert len(examples) == 9
-    for example in examples:
-        parse_filter(example)
+    examples = re.findall(r"ckpt -s .*? --where '(.+?)'", text)
+    named = tomllib.loads(re.findall(r"```toml\n(.*?)```", text, re.S)[0])["filters"]
+    terms = FilterTerms(lambda name: FilterAlias(named[name]))
+    assert len(examples) == 13
+    for example in (*examples, *(f"@{name}" for name in named)):
+        parse_filter(example, terms)
+
+
+# Aliases and times ---------------------------------------------------------------------------
+
+ALIASES = {
+    "stuck": "status in (error, pending) and idle > 1h",
+    "anna": "user_id=anna",
+    "old-or-anna": "idle > 1h or @anna",
+    "bad": "idle > 1h and usr = anna",
+    "worse": "user = x and not @bad",
+    "a": "not @b",
+    "b": "user = x or @c",
+    "c": "@a",
+    "doubled": "@anna or @anna",
+    **{f"x{n}": f"@x{n - 1} and @x{n - 1}" for n in range(1, 12)},
+    "x0": "user = a",
+    **{f"deep{n}": f"not @deep{n - 1}" for n in range(1, 60)},
+    "deep0": "user = a",
+}
+
+
+def alias(name: str) -> FilterAlias:
+    if name not in ALIASES:
+        raise UsageError(f"no filter '@{name}'", hint="use others")
+    return FilterAlias(ALIASES[name], "ckpt.toml")
+
+
+TERMS = FilterTerms(alias, datetime(2026, 4, 7, 10, tzinfo=UTC), timezone(timedelta(hours=2)))
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("@stuck", "status in (error, pending) and idle > 1h"),
+        ("@stuck and user=x", "(status in (error, pending) and idle > 1h) and user = x"),
+        ("not @old-or-anna", "not (idle > 1h or metadata.user_id = anna)"),
+        ("(@anna)or @anna", "metadata.user_id = anna or metadata.user_id = anna"),
+        ("@doubled", "metadata.user_id = anna or metadata.user_id = anna"),
+    ],
+)
+def test_an_alias_stands_for_its_filter(text: str, printed: str) -> None:
+    found = parse_filter(text, TERMS)
+    assert format_filter(found) == printed
+    assert parse_filter(printed) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "place"),
+    [
+        ("user = a and @bad", "@bad in 'ckpt.toml': no field 'usr'", ("bad", "usr = anna")),
+        ("@worse", "@bad in 'ckpt.toml': no field 'usr'", ("bad", "usr = anna")),
+        ("idle > 1h or @gone", "the filter: no filter '@gone'", (None, "@gone")),
+        ("@a", "@c in 'ckpt.toml': aliases form a cycle: @a -> @b -> @c -> @a", ("c", "@a")),
+        ("user = z or @b", "@a in 'ckpt.toml': aliases form a cycle: @b -> @c -> @a", ("a", "@b")),
+        ("@x11", "@x0 in 'ckpt.toml': it has more than 1,000 comparisons", ("x0", "user = a")),
+        ("@deep59", "@deep35 in 'ckpt.toml': it is nested too deep", None),
+    ],
+)
+def test_a_wrong_alias_is_named_with_its_place(
+    text: str, problem: str, place: tuple[str | None, str] | None
+) -> None:
+    with pytest.raises(ParseError) as raised:
+        parse_filter(text, TERMS)
+    error = raised.value
+    assert error.message.startswith(f"cannot read {problem}")
+    if place is not None:
+        name, at = place
+        assert error.text == (text if name is None else ALIASES[name])
+        assert error.text[error.position :] == at
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("last_at > 2h", "last_at > 2026-04-07T08:00:00+00:00"),
+        ("first_at >= yesterday", "first_at >= 2026-04-05T22:00:00+00:00"),
+        ("last_at < 2026-04-07", "last_at < 2026-04-06T22:00:00+00:00"),
+        ("last_at < 2026-04-07T10:00Z", "last_at < 2026-04-07T10:00:00+00:00"),
+    ],
+)
+def test_times_are_read_with_the_clock_and_the_zone(text: str, printed: str) -> None:
+    found = parse_filter(text, TERMS)
+    assert format_filter(found) == printed
+    assert parse_filter(printed) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("Status", "status"),
+        ("statuses", "status"),
+        ("thread_id", "thread"),
+        ("created_at", "first_at"),
+        ("messages", "values.CHANNEL"),
+        ("user_id", "metadata.KEY"),
+        ("qqq", None),
+    ],
+)
+def test_an_unknown_field_is_answered_with_the_nearest(name: str, meant: str | None) -> None:
+    with pytest.raises(ParseError) as raised:
+        parse_filter(f"{name} = a")
+    hint = raised.value.hint or ""
+    assert hint.startswith("fields: " if meant is None else f"did you mean {meant}? fields: ")
 
 
 # Generated filters ---------------------------------------------------------------------------
@@ -281,6 +389,7 @@ NAMES = st.sampled_from(["x", "user id", "a.b", "größe", "0", "and", '"', "\\"
 STEPS: st.SearchStrategy[Step] = NAMES | st.integers(-2, 9) | st.just(All.ALL)
 TEXTS = st.sampled_from(["", "a", "ab", "b", "42", "error", "loop", "null", "a%", "ünï"])
 WORDS = st.sampled_from(["a", "ab", "42", "-1.5", "true", "null", "a=b", "%", "größe", "[1]"])
+TIMES = {"1970-01-01T00:00:00+00:00": 0, "1970-01-01T00:00:02.500000+00:00": 2.5}
 VALUES: st.SearchStrategy[Value] = (
     st.none() | st.booleans() | st.integers(-2, 43) | st.floats() | TEXTS | st.just(UNREAD)
 )
@@ -293,6 +402,7 @@ OPERANDS: Mapping[FieldKind, st.SearchStrategy[Operand]] = {
     FieldKind.NUMBER: st.sampled_from(["0", "3", "-1", "1.5", "1e1"]).map(Operand),
     FieldKind.SIZE: st.sampled_from(["0", "1KiB", "1.5kB", "2MB"]).map(Operand),
     FieldKind.DURATION: st.sampled_from(["0s", "90m", "1d12h"]).map(Operand),
+    FieldKind.TIME: st.sampled_from(sorted(TIMES)).map(Operand),
 }
 REGEXES = st.sampled_from(["a", "^a", "b$", "[a-c]+", ".", ""]).map(lambda p: Operand(p, True))
 
@@ -395,6 +505,8 @@ def readings(operand: Operand, kind: FieldKind) -> list[Value]:
         return [{"0": 0, "1KiB": 1024, "1.5kB": 1500, "2MB": 2_000_000}[text]]
     if kind is FieldKind.DURATION:
         return [{"0s": 0, "90m": 5400, "1d12h": 129600}[text]]
+    if kind is FieldKind.TIME:
+        return [TIMES[text]]
     if kind is FieldKind.NUMBER:
         return [float(text)]
     if kind is FieldKind.VALUE and not operand.quoted:
