@@ -13,6 +13,7 @@ from typing import Any
 import click
 import pytest
 
+import ckpt_cli
 from ckpt_cli.app import root
 from tests.support import CommandResult, ckpt
 
@@ -149,3 +150,40 @@ def test_a_stranger_does_not_choose_what_is_changed(folder: Path, command: str) 
     assert f"`ckpt trust {folder}/ckpt.toml`" in error["hint"]
     assert ckpt("trust").code == 0
     assert run(command, "@chosen").code == 0
+
+
+def test_a_profile_has_its_own_filters_and_pyproject_has_some_too(folder: Path) -> None:
+    Path("ckpt.toml").unlink()
+    Path("pyproject.toml").write_text(
+        '[tool.ckpt.filters]\nours = "thread = nobody"\nall-ours = "@ours and status = done"\n'
+        '[tool.ckpt.stores.kyoto]\nurl = "sample.db"\nfilters.ours = "user_id=mara"\n'
+    )
+
+    def listed(store: str) -> object:
+        return ids(ckpt("-s", store, "-o", "json", "threads", "list", "--where", "@all-ours"))
+
+    assert (listed("kyoto"), listed("sample.db")) == ({"trip-to-kyoto"}, set())
+    trusted = ckpt("trust", "-o", "json").json
+    assert trusted["filters"]["ours"] == "thread = nobody"
+    assert trusted["profiles"][0]["settings"] == {"filters.ours": "user_id=mara"}
+    assert "@ours and status = done" in ckpt("trust").out
+
+
+def test_an_unknown_alias_is_answered_with_the_known_ones(folder: Path) -> None:
+    answer = ckpt("-s", "sample.db", "threads", "list", "--where", "idle > 1h or @stuk")
+    assert answer.code == 2
+    assert answer.err.splitlines() == [
+        "ckpt: cannot read the filter: no filter '@stuk'",
+        "  idle > 1h or @stuk",
+        "               ^",
+        "hint: use @chosen, @asks, @wrong",
+    ]
+
+
+def test_python_code_uses_the_aliases_of_the_configuration(folder: Path) -> None:
+    with ckpt_cli.open("sample.db", config="ckpt.toml") as store:
+        assert {one.id for one in store.threads("@chosen")} == CHOSEN
+        assert {row["thread_id"] for row in store.interrupts(where="@chosen")} == {"refund-4711"}
+        assert store.du(where="@chosen and bytes > 20KiB")["chosen"] == 2
+        with pytest.raises(ckpt_cli.CkptError, match="no field 'usr'"):
+            store.threads("@wrong")

@@ -99,7 +99,16 @@ LINES: dict[str, list[list[str]]] = {
         ["--all", "--verify"],
         [THREAD, "--verify", "--reducer", "notes=dict_merge"],
     ],
-    "stats": [[], [THREAD], ["--since", "5y", "--jobs", "2"]],
+    "stats": [
+        [],
+        [THREAD],
+        ["--since", "5y", "--jobs", "2"],
+        ["--time"],
+        [THREAD, "--time"],
+        ["--tokens"],
+        [THREAD, "--tokens", "--by", "model,node,thread,day"],
+    ],
+    "timeline": [*([target] for target in TARGETS), [THREAD, "--ascii"]],
     "interrupts": [[], [THREAD]],
     "errors": [
         [],
