@@ -199,9 +199,9 @@ class Output:
         self._stream.flush()
         self._stream.buffer.write(data)
 
-    def verbatim(self, text: str) -> None:
-        """Print a text that no store holds as it is, in any format."""
-        self._write([text])
+    def verbatim(self, *texts: str) -> None:
+        """Print texts that are safe as they are, in any format."""
+        self._write(texts)
 
     def _paint(self, lines: Iterable[StyledLine]) -> Iterator[str]:
         return map(_painted if self._color else _unpainted, lines)
