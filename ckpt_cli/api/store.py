@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import StoreInfo, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.api.answer import Answer, AnswerList
+from ckpt_cli.api.answer import Answer
 from ckpt_cli.api.checkpoint import CheckpointHandle
+from ckpt_cli.api.incidents import IncidentAnswers
+from ckpt_cli.api.measures import MeasureAnswers
+from ckpt_cli.api.measuring import DiskUsageMethods
+from ckpt_cli.api.neighbours import NeighbourAnswers
 from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text
 from ckpt_cli.api.texts import texts
 from ckpt_cli.api.thread import ThreadHandle
@@ -22,19 +25,16 @@ from ckpt_cli.threads.trigger_inference import TriggerInference
 
 if TYPE_CHECKING:
     from ckpt_cli.api.doctor import Examination
-    from ckpt_cli.api.memory import MemoryHandle
     from ckpt_cli.api.search import SearchHits
     from ckpt_cli.api.secrets import SecretSearch
     from ckpt_cli.core.replay.report import ReplayReport
     from ckpt_cli.core.write_counts import WriteCounts
-    from ckpt_cli.queries.disk_usage import By, Survey
     from ckpt_cli.queries.interrupts import Waiting
     from ckpt_cli.queries.listed_threads import ListedThread
-    from ckpt_cli.queries.sessions import Joined
     from ckpt_cli.threads.target import NamedThread, Target
 
 
-class StoreHandle(Closing):
+class StoreHandle(IncidentAnswers, MeasureAnswers, DiskUsageMethods, NeighbourAnswers, Closing):
     """A store that is open for reading. `ckpt_cli.open` returns one.
 
     Threads and checkpoints that it returns read when they are asked, so use them before the store
@@ -156,12 +156,14 @@ class StoreHandle(Closing):
         details: bool = True,
         sizes: bool = False,
         first_messages: bool = False,
+        titles: bool = False,
         watch: Watcher = unwatched,
     ) -> Iterator[Answer[ListedThread]]:
         """Yield what `ckpt threads list` prints of each thread; the options are those of `threads`.
 
         `skip` leaves out the first threads. Without `details`, heads are read only if a filter
-        needs them. `sizes` adds the stored bytes, `first_messages` the first message by a human.
+        needs them. `sizes` adds the stored bytes, `first_messages` the first message by a human,
+        `titles` its first line, which ids that say nothing always have.
         """
         from ckpt_cli.api.listing import selection, sort_key
         from ckpt_cli.queries.threads import list_threads
@@ -182,6 +184,7 @@ class StoreHandle(Closing):
             details=details,
             sizes=sizes,
             first_messages=first_messages,
+            titles=titles,
             skip=skip,
             limit=limit,
             now=self._around.now,
@@ -204,11 +207,15 @@ class StoreHandle(Closing):
         `threads`. `older_than` is an age such as `2h`, or a time. Raises `NotFound` or
         `UsageError`.
         """
-        from ckpt_cli.queries.interrupts import open_questions
+        from ckpt_cli.api.listing import threads_with_head_writes
+        from ckpt_cli.queries.interrupts import HEAD_CHANNELS, open_questions
         from ckpt_cli.render.records import interrupt_record
 
-        before = time_of(self._around, older_than)
-        found = open_questions(self._store, self._selected(threads, match, where, watch), before)
+        store, around = self._store, self._around
+        chosen = threads_with_head_writes(
+            store, around, HEAD_CHANNELS, threads, match, where, watch
+        )
+        found = open_questions(store, chosen, time_of(around, older_than))
         return (Answer(one, interrupt_record) for one in found)
 
     def grep(
@@ -266,23 +273,6 @@ class StoreHandle(Closing):
         for one in threads_stats(self._store, around.opening, ids, within, jobs):
             found.add(one)
         return Answer(found, stats_record)
-
-    def du(self, *, top: int | None = None, watch: Watcher = unwatched) -> Answer[Survey]:
-        """Return the disk usage, as `ckpt du` prints it; `top` limits each listing."""
-        from ckpt_cli.api.disk_usage import disk_usage
-
-        return disk_usage(self._store, None, top, watch)
-
-    def du_by(
-        self, by: By, *, top: int | None = None, watch: Watcher = unwatched
-    ) -> AnswerList[Survey]:
-        """Return the largest threads, channels and so on, as `ckpt du --by` prints them.
-
-        `by` is `thread`, `channel`, `ns`, `type` or `table`. Raises `UsageError` for another.
-        """
-        from ckpt_cli.api.disk_usage import disk_usage_by
-
-        return disk_usage_by(self._store, None, by, top, watch)
 
     def replay_all(
         self,
@@ -356,34 +346,6 @@ class StoreHandle(Closing):
         chosen = chosen_threads(store, around, threads, match, where, watch)
         seen = watch if chosen is None else unwatched
         return secret_search(store, around, chosen, memory, texts(ignore), jobs, seen)
-
-    @cached_property
-    def memory(self) -> MemoryHandle:
-        """The long-term memory in the same place. Raises `UnknownLayout` or `Unsupported`."""
-        from ckpt_cli.api.memory import opened_memory
-
-        return opened_memory(self._around)
-
-    def sessions(
-        self, *, thread: str | None = None, user: str | None = None
-    ) -> list[Answer[Joined]]:
-        """Return the sessions of an application, as `ckpt sessions list` prints them.
-
-        `thread` and `user` choose those of a thread or user. Raises `Unsupported` if applications
-        store no sessions in such a store.
-        """
-        from ckpt_cli.api.sessions import sessions_beside
-
-        return sessions_beside(self._around, lambda: self._store, thread=thread, user=user)
-
-    def session(self, name: str) -> Answer[Joined]:
-        """Return a session by its id, `USER:ID` or its key, as `ckpt sessions show` prints it.
-
-        Raises `NotFound`, `Ambiguous` or `Unsupported`.
-        """
-        from ckpt_cli.api.sessions import session_beside
-
-        return session_beside(self._around, lambda: self._store, name)
 
     def _selected(
         self,

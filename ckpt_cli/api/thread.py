@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.errors import UsageError
@@ -24,11 +25,15 @@ if TYPE_CHECKING:
     from ckpt_cli.api.search import SearchHits
     from ckpt_cli.core.replay.report import ReplayReport
     from ckpt_cli.core.timeline.assemble import Timeline
+    from ckpt_cli.core.usage.sums import UsageSums
     from ckpt_cli.core.write_counts import WriteCounts
+    from ckpt_cli.queries.bisect import Bisection, Test
     from ckpt_cli.queries.disk_usage import By, Survey
     from ckpt_cli.queries.doctor.terms import ThreadReport
+    from ckpt_cli.queries.errors import Failure
     from ckpt_cli.queries.history import Entry
     from ckpt_cli.queries.interrupts import Waiting
+    from ckpt_cli.queries.node_times import NodeTimes
     from ckpt_cli.queries.threads import Summary
     from ckpt_cli.queries.tree import Tree
     from ckpt_cli.render.terminal.styled_text import StyledLine
@@ -176,6 +181,18 @@ class ThreadHandle:
         found = open_questions(self.reader.store, [self.reader.thread], None)
         return (Answer(one, interrupt_record) for one in found)
 
+    def errors(
+        self, *, since: When | None = None, history: bool = False
+    ) -> Iterator[Answer[Failure]]:
+        """Yield the failed tasks for whose retry the thread waits, as `ckpt errors` prints them.
+
+        With `history`, yields all whose error is stored. `since` is an age such as `2h`, or a time.
+        """
+        from ckpt_cli.api.failed_tasks import failed_tasks
+
+        reader = self.reader
+        return failed_tasks(reader.store, self.around, [reader.thread], since, history=history)
+
     def grep(
         self,
         pattern: str,
@@ -223,11 +240,53 @@ class ThreadHandle:
         within = Range(time_of(self.around, since), time_of(self.around, until))
         return Answer(thread_stats(self.reader, within, self._namespace(ns)), stats_record)
 
+    def node_times(
+        self,
+        *,
+        ns: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+    ) -> Answer[NodeTimes]:
+        """Return how long each node took, as `ckpt stats THREAD --time` prints it.
+
+        The arguments are those of `stats`. Raises `NotFound`, `Ambiguous` or `UsageError`.
+        """
+        from ckpt_cli.queries.node_times import thread_node_times
+        from ckpt_cli.queries.stats import Range
+        from ckpt_cli.render.node_times import node_times_record
+
+        within = Range(time_of(self.around, since), time_of(self.around, until))
+        found = thread_node_times(self.reader, within, self._namespace(ns))
+        return Answer(found, node_times_record)
+
+    def tokens(
+        self,
+        *,
+        by: str | Sequence[str] = "model",
+        ns: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+    ) -> Answer[UsageSums]:
+        """Return how many tokens its messages cost, as `ckpt stats THREAD --tokens` prints it.
+
+        `by` is one or several of `model`, `node`, `thread` and `day`. The other arguments are
+        those of `stats`. Raises `NotFound`, `Ambiguous` or `UsageError`.
+        """
+        from ckpt_cli.core.usage.sums import parse_groupings
+        from ckpt_cli.queries.stats import Range
+        from ckpt_cli.queries.token_usage import UsageQuery, thread_usage
+        from ckpt_cli.render.usage import usage_record
+
+        within = Range(time_of(self.around, since), time_of(self.around, until))
+        wanted = UsageQuery(parse_groupings(texts(by)), within, self.around.zone)
+        found = thread_usage(self.reader, wanted, self._namespace(ns))
+        return Answer(found, partial(usage_record, prices=self.around.names.prices))
+
     def du(self, *, top: int | None = None, watch: Watcher = unwatched) -> Answer[Survey]:
         """Return the disk usage, as `ckpt du THREAD` prints it; `top` limits each listing."""
         from ckpt_cli.api.disk_usage import disk_usage
 
-        return disk_usage(self.reader.store, self.id, top, watch)
+        return disk_usage(self.reader.store, [self.id], top, watch)
 
     def du_by(
         self, by: By, *, top: int | None = None, watch: Watcher = unwatched
@@ -238,7 +297,7 @@ class ThreadHandle:
         """
         from ckpt_cli.api.disk_usage import disk_usage_by
 
-        return disk_usage_by(self.reader.store, self.id, by, top, watch)
+        return disk_usage_by(self.reader.store, [self.id], by, top, watch)
 
     def report(self, *, all_ns: bool = False, since: When | None = None, last: int = 200) -> str:
         """Return the HTML page of `ckpt report`, opened at the head.
@@ -296,6 +355,32 @@ class ThreadHandle:
                 yield Answer(one, entry_record)
             wait(interval)
             entries = found.new()
+
+    def bisect(
+        self,
+        condition: str | None = None,
+        ref: str | None = None,
+        *,
+        test: Test | None = None,
+        ns: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        binary: bool = False,
+        watch: Watcher = unwatched,
+    ) -> Answer[Bisection]:
+        """Find the first checkpoint where a condition holds, as `ckpt bisect` prints it.
+
+        `condition` is a filter about a checkpoint, such as `values.plan = null`. In place of it,
+        `test` is a function of a `Candidate`, whose `values` are the state; it returns whether the
+        condition holds, or None to skip the checkpoint. The checkpoints are those that lead to
+        `ref`, by default to the head. `checkpoint_id` is None if it holds nowhere. Raises
+        `NotFound`, `Ambiguous` or `UsageError`.
+        """
+        from ckpt_cli.api.bisecting import bisected
+
+        found = self.at(ref, ns=ns).target
+        within = (since, until)
+        return bisected(found, self.around, condition, test, within, watch, binary=binary)
 
     def export(self) -> Iterator[dict[str, Any]]:
         """Yield all checkpoints with state and writes: by namespace, oldest first.

@@ -82,6 +82,7 @@ LIMITS: Mapping[str, tuple[Limit, ...]] = {
     "tail": (_NEWEST,),
     "du": (),
     "interrupts": (_NO_WRITES,),
+    "errors": (_NO_WRITES,),
     "stats": (_NO_WRITES,),
     "diff --writes": (_ONE, _NO_WRITES, _SHOWN),
     "replay": (_ONE, _NO_WRITES, _SHOWN),

@@ -6,14 +6,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from ckpt_backends.codec.values import Value
-from ckpt_backends.model import Status, Thread
+from ckpt_backends.codec.values import Cut, Value
+from ckpt_backends.model import CheckpointKey, Status, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.tasks.step_nodes import failures
+from ckpt_cli.core.conversation.title import MESSAGES, says_nothing, title_of
+from ckpt_cli.core.state import read_body
+from ckpt_cli.core.tasks.status import blocking_failures
+from ckpt_cli.core.tasks.tasks import Question
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.expiry import expires_at
 from ckpt_cli.threads.heads import read_heads, some_at_once
 from ckpt_cli.threads.trigger_inference import TriggerInference
+
+_LARGE = 256 * 1024
+"""Bytes of messages, stored apart from their checkpoint, that are not read for a title."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,10 @@ class Details:
     """The nodes that run next; None if not known."""
     error: str | None = None
     """The error of the first task that failed, and was neither retried nor handled."""
+    question: Question | None = None
+    """The first question that waits for an answer."""
+    title: str | Cut | None = None
+    """The first thing that a person said; a `Cut` if the messages were not read."""
 
     @property
     def status(self) -> Status:
@@ -104,12 +114,50 @@ def details_of(store: Store, thread: Thread, head: Moment | None) -> Details:
         # An id that is not text can only be listed.
         without = Status.EMPTY if thread.head is None else Status.UNKNOWN
         return Details((without,), None, None)
-    failed = [run for run in failures(head.step) if not (run.finished or run.handled)]
+    runs = (*head.step.tasks, *head.step.others)
+    questions = (one for run in runs for one in run.questions if not one.answered)
     return Details(
         head.conditions,
         Head(head.number, head.source, head.checkpoint.parent_checkpoint_id, head.metadata),
         None,
         expires_at(store, head.key),
         head.step.next,
-        next((f"{run.node or '?'}: {run.error}" for run in failed), None),
+        next((f"{run.node or '?'}: {run.error}" for run in blocking_failures(head.step)), None),
+        next(questions, None),
+        title_of(head.body.values),
     )
+
+
+def with_titles(
+    store: Store, rows: Iterable[ListedThread], *, every: bool
+) -> Iterator[ListedThread]:
+    """Yield the same threads with titles: all, or only those with an id that says nothing.
+
+    Messages that are stored apart are read here, unless they are large.
+    """
+    for some in some_at_once(rows):
+        unread: list[CheckpointKey] = []
+        for row in some:
+            thread, title = row.thread, row.details.title if row.details else None
+            wanted = every or says_nothing(thread.thread_id)
+            if wanted and isinstance(title, Cut) and title.size <= _LARGE and thread.head:
+                unread.append(CheckpointKey(thread.thread_id, "", thread.head))
+        read = _titles_at(store, unread)
+        for row in some:
+            yield _titled(row, read.get(row.thread.thread_id), every=every)
+
+
+def _titles_at(store: Store, keys: Sequence[CheckpointKey]) -> dict[str, str | Cut | None]:
+    if not keys:
+        return {}
+    found = store.checkpoints_at(keys, body=True, values=[MESSAGES])
+    return {one.key.thread_id: title_of(read_body(one).values) for one in found}
+
+
+def _titled(row: ListedThread, read: str | Cut | None, *, every: bool) -> ListedThread:
+    """Return the thread with its title as text, or without one."""
+    if row.details is None:
+        return row
+    title = read or row.details.title
+    is_shown = isinstance(title, str) and (every or says_nothing(row.thread.thread_id))
+    return replace(row, details=replace(row.details, title=title if is_shown else None))

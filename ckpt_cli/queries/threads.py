@@ -16,9 +16,16 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unreadable, UsageError
 from ckpt_backends.model import Status, Thread, ThreadSize
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.redact import redact_metadata, redact_text
+from ckpt_backends.thread_bounds import ALL_THREADS
+from ckpt_cli.core.redact import redact, redact_metadata, redact_text
 from ckpt_cli.core.refs import tips
-from ckpt_cli.queries.listed_threads import ListedThread, with_details, with_sizes
+from ckpt_cli.queries.listed_threads import (
+    ListedThread,
+    with_details,
+    with_sizes,
+    with_titles,
+)
+from ckpt_cli.queries.selection_bounds import bounds_of_selection
 from ckpt_cli.queries.thread_operations import NEWEST, ThreadOperations
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
@@ -51,6 +58,8 @@ class Selection:
     user: str | None = None
     """The owner of the thread, in layouts that store one."""
     where: Filter | None = None
+    head_channels: frozenset[str] | None = None
+    """A write on one of these channels must be stored with the thread's root head."""
 
     @property
     def filter(self) -> Filter | None:
@@ -82,6 +91,7 @@ def list_threads(
     details: bool = False,
     sizes: bool = True,
     first_messages: bool = False,
+    titles: bool = False,
     skip: int = 0,
     limit: int | None = None,
     now: datetime | None = None,
@@ -92,13 +102,16 @@ def list_threads(
     The first `skip` are left out; then at most `limit` are returned. Details include the thread's
     size unless `sizes` is false; if heads decide which threads are listed, all come with details.
     Ages are measured at `now`. `watch` gets each thread before more than the index is read, to show
-    progress.
+    progress. Details include titles of threads with an id that says nothing; with `titles`, of all.
     """
     as_stored = wanted == Selection() and sort == "last"
     most = skip + limit if as_stored and limit is not None else None
     inference = TriggerInference(store)
+    now = now or datetime.now(UTC)
     chooser = _chooser(store, wanted, inference, now)
-    threads: Iterable[Thread] = matching(store.threads(limit=most), wanted)
+    bounds = bounds_of_selection(wanted, now)
+    listed = store.threads(limit=most) if bounds == ALL_THREADS else store.threads_within(bounds)
+    threads: Iterable[Thread] = matching(listed, wanted)
     if chooser is not None:
         threads = filter(chooser.may_match, threads)
     by_head = sort in {"step", "bytes"}
@@ -113,7 +126,7 @@ def list_threads(
         rows = iter(sorted(rows, key=lambda row: _order(row, sort)))
     rows = islice(rows, skip, None if limit is None else skip + limit)
     if details or by_head or (chooser is not None and chooser.needs_heads):
-        rows = with_details(store, rows, inference)
+        rows = with_titles(store, with_details(store, rows, inference), every=titles)
         if sizes:
             rows = with_sizes(store, rows)
     for row in rows:
@@ -124,14 +137,14 @@ def list_threads(
 
 
 def _chooser(
-    store: Store, wanted: Selection, inference: TriggerInference, now: datetime | None
+    store: Store, wanted: Selection, inference: TriggerInference, now: datetime
 ) -> ThreadChooser | None:
     condition = wanted.filter
     if condition is None:
         return None
     from ckpt_cli.queries.filtered_threads import ThreadChooser
 
-    return ThreadChooser(store, condition, inference, now or datetime.now(UTC))
+    return ThreadChooser(store, condition, inference, now)
 
 
 def first_message(store: Store, thread: Thread) -> str | None:
@@ -159,11 +172,18 @@ def _as_text(content: Value) -> str | None:
 
 
 def _shown(store: Store, row: ListedThread) -> ListedThread:
-    if not redaction.is_redacted(store) or row.details is None or row.details.head is None:
+    details = row.details
+    if not redaction.is_redacted(store) or details is None or details.head is None:
         return row
-    head = replace(row.details.head, metadata=redact_metadata(row.details.head.metadata))
-    error = None if row.details.error is None else redact_text(row.details.error)
-    return replace(row, details=replace(row.details, head=head, error=error))
+    head = replace(details.head, metadata=redact_metadata(details.head.metadata))
+    error = None if details.error is None else redact_text(details.error)
+    asked, title = details.question, details.title
+    question = None if asked is None else replace(asked, value=redact(asked.value))
+    hidden = redact_text(title) if isinstance(title, str) else None
+    return replace(
+        row,
+        details=replace(details, head=head, error=error, question=question, title=hidden),
+    )
 
 
 def matching(threads: Iterable[Thread], wanted: Selection) -> Iterator[Thread]:
@@ -210,6 +230,8 @@ class Summary:
     """How long the head remains usable; None if nothing of it expires."""
     plaintext: bool = False
     """The head is stored unencrypted, in a thread with encrypted checkpoints."""
+    rolls_back: bool = False
+    """Whether `ckpt rollback` works on the layout."""
     operations: Sequence[ListedOperation] = ()
     """The newest recorded operations of `ckpt` on the thread, newest first."""
 
@@ -227,6 +249,8 @@ class NamespaceSummary:
 
 def summarize(reader: ThreadReader, operations: ThreadOperations) -> Summary:
     """Return everything that the index and the head show about a thread."""
+    from ckpt_cli.core.support_matrix import limit  # late: lists do not need it
+
     store = reader.store
     head = None if reader.thread.head is None else reader.moment("", reader.thread.head)
     listed = with_details(store, [ListedThread(reader.thread)], TriggerInference(store))
@@ -238,6 +262,7 @@ def summarize(reader: ThreadReader, operations: ThreadOperations) -> Summary:
         in_namespaces=tuple(_namespace(reader, ns) for ns in reader.namespaces),
         lifetime=None if head is None else lifetime(reader, head.key),
         plaintext=head is not None and reader.is_plaintext(head),
+        rolls_back=limit("rollback", reader.capabilities) is None,
         operations=operations.newest_first[:NEWEST],
     )
 

@@ -96,6 +96,11 @@ def thread_record(row: ListedThread) -> dict[str, Any]:
     record["next"] = _names(row.details.next)
     if row.details.error is not None:
         record["error"] = row.details.error
+    if row.details.question is not None:
+        record["question"] = to_json(row.details.question.value)
+        record["asked_by"] = list(asked_by(row.details.question))
+    if isinstance(row.details.title, str):
+        record["title"] = row.details.title
     if row.details.bytes is not None:
         record["bytes"] = row.details.bytes
     if row.details.expires_at is not None:
@@ -229,6 +234,8 @@ def picked_rows(found: Sequence[Selected]) -> list[dict[str, Any]]:
 
 def summary_record(found: Summary) -> dict[str, Any]:
     """Return one thread of `threads show`."""
+    from ckpt_cli.render.resume import resume_record
+
     record = thread_record(found.row)
     if found.head is not None:
         record |= {
@@ -236,6 +243,7 @@ def summary_record(found: Summary) -> dict[str, Any]:
             for key, value in moment_record(found.head, []).items()
             if key in {"next", "next_paths", "waiting", "interrupts", "tasks"}
         }
+        record["resume"] = resume_record(found.head)
     record["writes"] = found.size.writes
     record["in_namespaces"] = [asdict(ns) for ns in found.in_namespaces]
     if found.operations:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
 
 from ckpt_backends import shell
+from ckpt_backends.codec import from_json
 from ckpt_backends.model import Status
-from ckpt_cli.core.tasks.status import has_failed
+from ckpt_cli.core.tasks.error_kinds import first_line
 from ckpt_cli.core.tasks.step_nodes import (
     HANDLED,
     RETRIED,
@@ -28,21 +28,20 @@ from ckpt_cli.render.status import (
 )
 from ckpt_cli.render.terminal.fields import command_field, field
 from ckpt_cli.render.terminal.safe_text import short_ns
-from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
-from ckpt_cli.render.terminal.table import Column, table_lines
+from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
+from ckpt_cli.render.terminal.table import Column, Record, table_lines
 from ckpt_cli.render.terminal.units import age, ago, left, size, step_number, when
 from ckpt_cli.render.values.one_line import counted, summary
 
 if TYPE_CHECKING:
-    from ckpt_cli.core.tasks.tasks import Question
     from ckpt_cli.queries.threads import Summary
     from ckpt_cli.threads.checkpoint import Moment
     from ckpt_cli.threads.expiry import Lifetime
 
 _QUESTION = 1000
 """Maximum width of a question."""
-
-_LINE_END = re.compile(r"\n|(?<!\\)\\n")
+_WHY = 200
+"""Maximum width of a question in a list."""
 
 
 _MEANINGS: dict[Status, str] = {
@@ -60,21 +59,22 @@ def thread_columns(
     now: datetime,
     *,
     details: bool,
-    long: bool = False,
+    wide: bool = False,
     sizes: bool = True,
     first_message: bool = False,
     expires: bool = False,
 ) -> Sequence[Column]:
     """Return the columns of `threads list`; those of the head only if `details` were read.
 
-    `long` adds the error of each thread, `sizes` its size, and `expires` its expiry.
+    `sizes` adds the size of each thread, and `expires` its expiry. With `wide`, errors and
+    questions get more room.
     """
     columns = [
         Column("THREAD", "thread_id", style="head"),
         Column("ACTIVE", "last_at", ago(now), style="time", right=True, drop=1),
-        Column("STEP", "step", right=True, drop=4),
-        Column("CHECKPOINTS", "checkpoints", right=True, drop=5),
-        Column("NAMESPACES", "namespaces", right=True, drop=6),
+        Column("STEP", "step", right=True, drop=6),
+        Column("CHECKPOINTS", "checkpoints", right=True, drop=7),
+        Column("NAMESPACES", "namespaces", right=True, drop=8),
         Column("FIRST", "first_at", table=False),
         Column("HEAD", "head", table=False),
     ]
@@ -83,18 +83,30 @@ def thread_columns(
     if details:
         columns[1:1] = [
             Column("STATUS", "status", table=False),
-            Column("STATUS", "conditions", ", ".join, style=marks_style, cut=True),
-            Column("NEXT", "next", counted_names, style="node", cut=True, drop=2),
+            Column("STATUS", "conditions", ", ".join, style=marks_style, cut=True, least=14),
+            Column("NEXT", "next", counted_names, style="node", cut=True, drop=4),
+            Column("WHY", "", cut=True, least=28 if wide else 16, drop=2, combine=_why),
+            Column("ERROR", "error", table=False),
+            Column("QUESTION", "question", table=False),
+            Column("TITLE", "title", cut=True, least=20, drop=3),
         ]
         if sizes:
-            columns += [Column("SIZE", "bytes", size, right=True, drop=3)]
+            columns += [Column("SIZE", "bytes", size, right=True, drop=5)]
         columns += [Column("SOURCE", "source", table=False)]
-    if long:
-        error = Column("ERROR", "error", first_line, style="error", cut=True, least=30, drop=1)
-        columns += [error]
     if first_message:
         columns += [Column("FIRST MESSAGE", "first_message", cut=True)]
     return columns
+
+
+def _why(record: Record) -> Span:
+    """Return the error or else the question for which a thread waits, on one line."""
+    error = record.get("error")
+    if error is not None:
+        return first_line(error), "error"
+    if "question" not in record:
+        return "", "plain"
+    asked = summary(from_json(record["question"]), _WHY)
+    return f"{path_text(tuple(record['asked_by']))}: {asked}", "question"
 
 
 def namespace_columns() -> Sequence[Column]:
@@ -112,12 +124,16 @@ def summary_lines(
     found: Summary, words: Sequence[str], now: datetime, zone: tzinfo, width: int
 ) -> Iterator[StyledLine]:
     """Yield one thread as text; `words` are the options that name its store."""
+    from ckpt_cli.render.resume import config_lines  # late: lists do not need it
+
     thread, details = found.row.thread, found.row.details
     yield from field("thread", thread.thread_id, width, "head")
     if details is not None:
         yield from status_lines(details.conditions, width)
     if found.head is not None:
         yield from head_lines(found.head, width)
+        yield from config_lines(found.head)
+        yield from _rollback_lines(found, words, width)
     yield from lifetime_lines(found.lifetime, now, zone, width)
     if found.plaintext:
         yield from field("warning", f"the head is {PLAINTEXT}", width, "error")
@@ -133,6 +149,20 @@ def summary_lines(
     yield from _operation_lines(found, words, now, width)
     yield line("")
     yield from table_lines(map(asdict, found.in_namespaces), namespace_columns(), width)
+
+
+def _rollback_lines(found: Summary, words: Sequence[str], width: int) -> Iterator[StyledLine]:
+    """Yield the command that goes back to before a failed step, where `ckpt` can roll back."""
+    details = found.row.details
+    if details is None or Status.ERROR not in details.conditions or not found.rolls_back:
+        return
+    command = shell.command(
+        "ckpt", *words, "rollback", "--last-good", ids=[found.row.thread.thread_id]
+    )
+    yield command_field("or", command)
+    yield from field(
+        "", "goes back to before the failed step; all of its tasks run again", width, "dim"
+    )
 
 
 def _operation_lines(
@@ -185,6 +215,8 @@ def step_lines(moment: Moment, width: int, *, live: bool) -> Iterator[StyledLine
 
     `live`: it is the head, so tasks may still be waiting.
     """
+    from ckpt_cli.render.resume import resume_lines
+
     step = moment.step
     yield from field("next", _next_words(moment), width)
     if live and step.waiting != step.next:
@@ -213,46 +245,3 @@ def _next_words(moment: Moment) -> str:
         return f"unknown: {_NOT_STORED if problem is None else 'the checkpoint cannot be read'}"
     text = next_node_names(next_paths(step))
     return f"{text}  (assumed: {_NOT_STORED})" if step.assumed else text
-
-
-def resume_lines(head: Moment, width: int) -> Iterator[StyledLine]:
-    """Yield the call that resumes a thread from its head, and what it does."""
-    step = head.step
-    is_javascript = head.body.is_javascript
-    runs = (*step.tasks, *step.others)
-    asked = [one for run in runs for one in run.questions if not one.answered]
-    retried = [run.node for run in runs if has_failed(run)]
-    failed = "the failed task"
-    if None not in retried:
-        failed = counted_names([node for node in retried if node is not None])
-    given = "null" if is_javascript else "None"
-    if Status.INTERRUPTED in head.conditions:
-        given = _resume(asked, is_javascript=is_javascript)
-        does = "answers " + ("the question" if len(asked) == 1 else f"the {len(asked)} questions")
-        does += f" and runs {failed} again" if retried else ""
-    elif Status.ERROR in head.conditions:
-        does = f"runs {failed} again"
-    elif step.next == ():
-        given, does = "{...}", "starts a new run with a new input"
-    elif step.next is None:
-        return
-    else:
-        nodes = counted_names(step.waiting or step.next)
-        does = f"runs {nodes}; first make sure that no run is in progress"
-    call = f"graph.invoke({given}, config)"
-    yield from field("resume", f"await {call}" if is_javascript else call, width)
-    yield from field("", does, width, "dim")
-
-
-def _resume(asked: Sequence[Question], *, is_javascript: bool) -> str:
-    """Return the command that answers questions, with `...` for each answer."""
-    ids = [one.interrupt_id for one in asked]
-    answers = ", ".join(f'"{one}": ...' for one in ids)
-    answer = "..." if None in ids else f"{{{answers}}}"
-    return f"new Command({{resume: {answer}}})" if is_javascript else f"Command(resume={answer})"
-
-
-def first_line(text: str) -> str:
-    """Return the first line of an error, which may be a `repr` with escaped line ends."""
-    first = _LINE_END.split(text.strip(), maxsplit=1)[0]
-    return first if first == text.strip() else f"{first} …"

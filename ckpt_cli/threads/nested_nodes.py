@@ -36,6 +36,8 @@ def called(
     reader: ThreadReader, key: CheckpointKey, task_id: str | None, node: str | None
 ) -> Iterator[str]:
     """Yield the namespaces of the subgraphs that a task called, stateful ones included."""
+    if key.checkpoint_ns.count("|") >= _DEEPEST:
+        return
     outer = f"{key.checkpoint_ns}|" if key.checkpoint_ns else ""
     call = f"{outer}{node}:{task_id}"
     known = reader.known_namespaces
@@ -47,7 +49,7 @@ def called(
 
 
 def _located(reader: ThreadReader, key: CheckpointKey, task: Task) -> Task:
-    if task.node is None or key.checkpoint_ns.count("|") >= _DEEPEST:
+    if task.node is None:
         return task
     if not task.questions and task.error is None:
         return task

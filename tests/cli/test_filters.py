@@ -141,7 +141,11 @@ class CountingStore(WrappedStore):
         ("not (checkpoints <= 16 or status = error)", {"heads": 2}),
         ("thread = nobody and values.hotel = x", {}),
         ("bytes > 20KiB", {"sizes": 8}),
-        ("bytes > 20KiB and status = error", {"heads": 8, "sizes": 1}),
+        ("bytes > 20KiB and source = update", {"heads": 8, "sizes": 1}),
+        ("status = error", {"heads": 1}),
+        ("status in (error, interrupted) and thread != nobody", {"heads": 2}),
+        ("not (status != interrupted or step < 0)", {"heads": 1}),
+        ("status = error or step < 0", {"heads": 8}),
         ("checkpoints > 16 and step > 10 and bytes > 0", {"heads": 2, "sizes": 1}),
     ],
 )
@@ -161,7 +165,7 @@ def test_threads_that_the_index_excludes_are_not_even_grouped(sample: Path) -> N
             yield thread
 
     with open_store(str(sample)) as store:
-        wanted = Selection(where=parse_filter("checkpoints > 16 and status = error"))
+        wanted = Selection(where=parse_filter("checkpoints > 16 and source = update"))
         assert list(list_threads(store, wanted, watch=watch)) == []
     assert set(seen) == {"trip-to-kyoto", "research-agent"}
 

@@ -189,10 +189,10 @@ def hashes(hostile: Hostile) -> list[str]:
 
 @pytest.mark.engines
 @pytest.mark.parametrize("words", EVERY_ROW, ids=" ".join)
-def test_every_row_is_shown_or_named(hostile: Hostile, words: list[str]) -> None:
-    """Each row in one of the forms; the slow cases show it in all."""
+def test_half_of_the_rows_are_shown_or_named(hostile: Hostile, words: list[str]) -> None:
+    """Every other row in one of the forms; the slow cases show all rows in all forms."""
     threads = [one for one in hostile.threads if one not in HEAVY]
-    check_threads(hostile, words, threads[EVERY_ROW.index(words) :: len(EVERY_ROW)])
+    check_threads(hostile, words, threads[2 * EVERY_ROW.index(words) + 1 :: 2 * len(EVERY_ROW)])
 
 
 @pytest.mark.engines

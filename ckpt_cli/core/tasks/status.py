@@ -16,9 +16,7 @@ def conditions_of(step: Step | None) -> tuple[Status, ...]:
     if step is None:
         return (Status.EMPTY,)
     found = []
-    if any(has_failed(run) for run in step.tasks) or any(
-        has_failed(run) for run in step.others if _is_part(run, step)
-    ):
+    if blocking_failures(step):
         found.append(Status.ERROR)
     runs = (*step.tasks, *step.others)
     if any(not question.answered for run in runs for question in run.questions):
@@ -33,6 +31,12 @@ def conditions_of(step: Step | None) -> tuple[Status, ...]:
 def status_of(step: Step | None) -> Status:
     """Return the worst condition of a thread, given the step after its root head."""
     return conditions_of(step)[0]
+
+
+def blocking_failures(step: Step) -> list[Task]:
+    """Return the tasks for whose retry a step waits: their errors give it the status error."""
+    runs = (*step.tasks, *(run for run in step.others if _is_part(run, step)))
+    return list(filter(has_failed, runs))
 
 
 def has_failed(run: Task) -> bool:

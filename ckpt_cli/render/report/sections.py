@@ -18,9 +18,9 @@ from ckpt_cli.queries.threads import Summary
 from ckpt_cli.render.markup import add
 from ckpt_cli.render.report.checkpoints import FailedTask, local_time
 from ckpt_cli.render.report.tables import add_section, add_table
+from ckpt_cli.render.resume import resume_lines
 from ckpt_cli.render.status import next_node_names
 from ckpt_cli.render.terminal.units import age, size, step_number
-from ckpt_cli.render.thread import resume_lines
 from ckpt_cli.render.values.block import block
 from ckpt_cli.render.values.one_line import call_text, counted, message_label, summary
 

@@ -46,6 +46,8 @@ class Column:
     """Columns above 0 are left out if all cells are empty or the terminal is too narrow, the
     highest number first.
     """
+    combine: Callable[[Record], Span] | None = None
+    """Makes the cell of a table from several keys of the record; TSV leaves such a column out."""
 
 
 def plain_columns(*keys: str) -> list[Column]:
@@ -55,6 +57,7 @@ def plain_columns(*keys: str) -> list[Column]:
 
 def tsv_lines(rows: Iterable[Record], columns: Sequence[Column]) -> Iterator[str]:
     """Yield a header line and one line per row; tab, newline and backslash are escaped."""
+    columns = [column for column in columns if column.combine is None]
     lines = ("\t".join(_tsv_cell(row.get(column.key)) for column in columns) for row in rows)
     # If the first row raises an error, no header is printed.
     first = list(islice(lines, 1))
@@ -102,6 +105,9 @@ def table_lines(
 
 
 def _cell(row: Record, column: Column) -> Span:
+    if column.combine is not None:
+        text, combined_style = column.combine(row)
+        return safe_text(text), combined_style
     value = row.get(column.key)
     if value is None:
         return column.empty, "plain"

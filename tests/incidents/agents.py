@@ -1,0 +1,147 @@
+"""Official graphs that fail and ask in known ways."""
+
+from __future__ import annotations
+
+import operator
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, StateGraph
+from langgraph.types import interrupt
+
+INPUT: Any = {"log": []}
+
+
+class Log(TypedDict):
+    log: Annotated[list[str], operator.add]
+
+
+@dataclass
+class World:
+    """What the nodes of a graph meet outside: a service that is down, and who is done."""
+
+    is_down: bool = True
+    ran: list[str] = field(default_factory=list)
+    finished: set[str] = field(default_factory=set)
+
+    def node(self, name: str) -> Callable[[Log], dict[str, Any]]:
+        """Return a node that fails as long as the service is down."""
+
+        def work(state: Log) -> dict[str, Any]:
+            self.ran.append(name)
+            if self.is_down:
+                self._wait_for_others()
+                raise TimeoutError(f"{name}: no answer after {len(self.ran)} s")
+            return {"log": [name]}
+
+        return work
+
+    def asking(self, name: str) -> Callable[[Log], dict[str, Any]]:
+        """Return a node that asks a person."""
+
+        def ask(state: Log) -> dict[str, Any]:
+            self.ran.append(name)
+            self.finished.add(name)
+            return {"log": [interrupt(f"{name}: ship it?")]}
+
+        return ask
+
+    others: int = 0
+    """How many other tasks must have run before the failure ends the step."""
+
+    def _wait_for_others(self) -> None:
+        end = time.monotonic() + 5
+        while len(set(self.ran)) <= self.others and time.monotonic() < end:
+            time.sleep(0.01)
+        time.sleep(0.1 if self.others else 0)
+
+
+Build = Callable[[World], StateGraph[Any]]
+
+
+def crashed(world: World) -> StateGraph[Any]:
+    """One node fails."""
+    return _parallel(crash=world.node("crash"))
+
+
+def two_failed(world: World) -> StateGraph[Any]:
+    """Two tasks of one step fail."""
+    world.others = 1
+    return _parallel(first=world.node("first"), second=world.node("second"))
+
+
+def question(world: World) -> StateGraph[Any]:
+    """One node asks."""
+    return _parallel(ask=world.asking("ask"))
+
+
+def two_questions(world: World) -> StateGraph[Any]:
+    """Two tasks of one step ask."""
+    return _parallel(ask=world.asking("ask"), also=world.asking("also"))
+
+
+def error_and_question(world: World) -> StateGraph[Any]:
+    """One task fails while another asks."""
+    world.others = 1
+    return _parallel(ask=world.asking("ask"), crash=world.node("crash"))
+
+
+def inner_question(world: World) -> StateGraph[Any]:
+    """A node in a subgraph asks."""
+    return _nested(question(world))
+
+
+def inner_crash(world: World) -> StateGraph[Any]:
+    """A node in a subgraph of a subgraph fails."""
+    return _nested(_nested(crashed(world), "inner"))
+
+
+def _parallel(**nodes: Any) -> StateGraph[Any]:
+    graph = StateGraph(Log)
+    for name, node in nodes.items():
+        graph.add_node(name, node).add_edge(START, name)
+    return graph
+
+
+def _nested(inner: StateGraph[Any], name: str = "research") -> StateGraph[Any]:
+    return StateGraph(Log).add_node(name, inner.compile()).add_edge(START, name)
+
+
+@contextmanager
+def running(path: Path, build: Build, world: World) -> Iterator[Any]:
+    """The graph on a SQLite store, as its application runs it."""
+    connection = sqlite3.connect(path, check_same_thread=False)
+    try:
+        yield build(world).compile(checkpointer=SqliteSaver(connection))
+    finally:
+        connection.close()
+
+
+def fill(path: Path, build: Build, thread_id: str, *, marks: int = 1) -> World:
+    """Run a graph until it fails or asks, so that `marks` errors and questions are stored."""
+    world = World()
+    with running(path, build, world) as graph:
+        value: Any = INPUT
+        while True:
+            with suppress(TimeoutError):
+                graph.invoke(value, {"configurable": {"thread_id": thread_id}})
+            if _marks(path, thread_id) >= marks:
+                return world
+            value = None
+
+
+def _marks(path: Path, thread_id: str) -> int:
+    query = (
+        "select count(*) from writes where thread_id = ? and checkpoint_ns = ''"
+        " and channel in ('__error__', '__interrupt__')"
+    )
+    with sqlite3.connect(path) as connection:
+        found: int = connection.execute(query, (thread_id,)).fetchone()[0]
+    connection.close()
+    return found

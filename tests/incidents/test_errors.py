@@ -1,0 +1,123 @@
+"""`ckpt errors` lists the failed tasks of official graphs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ckpt_cli
+from tests.incidents import agents
+from tests.support import ckpt
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Threads that failed in known ways, and one that asks."""
+    path = tmp_path_factory.mktemp("errors") / "agent.db"
+    agents.fill(path, agents.crashed, "one")
+    agents.fill(path, agents.two_failed, "two", marks=2)
+    agents.fill(path, agents.error_and_question, "both", marks=2)
+    agents.fill(path, agents.inner_crash, "inner")
+    agents.fill(path, agents.question, "asks")
+    world = agents.fill(path, agents.inner_crash, "retried")
+    world.is_down = False
+    with agents.running(path, agents.inner_crash, world) as graph:
+        graph.invoke(None, {"configurable": {"thread_id": "retried"}})
+    world = agents.fill(path, agents.crashed, "left")
+    world.is_down = False
+    with agents.running(path, agents.crashed, world) as graph:
+        graph.invoke(agents.INPUT, {"configurable": {"thread_id": "left"}})
+    return path
+
+
+def _errors(store: Path, *words: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = ckpt("-s", store, "errors", *words, "-o", "json").json
+    return found
+
+
+def _places(found: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
+    return {(one["thread_id"], " > ".join(one["path"]), one["state"]) for one in found}
+
+
+def test_each_task_for_which_a_thread_waits_is_listed_at_its_innermost_place(store: Path) -> None:
+    found = _errors(store)
+    assert _places(found) == {
+        ("one", "crash", "failed"),
+        ("two", "first", "failed"),
+        ("two", "second", "failed"),
+        ("both", "crash", "failed"),
+        ("inner", "research > inner > crash", "failed"),
+    }
+    assert len(found) == 5
+    (inner,) = (one for one in found if one["thread_id"] == "inner")
+    assert inner["node"] == "crash"
+    assert inner["checkpoint_ns"].count("|") == 1
+    assert inner["error"] == "TimeoutError('crash: no answer after 1 s')"
+    # Outside of the root, LangGraph finds the place by itself.
+    assert inner["resume"] == {"configurable": {"thread_id": "inner"}, "input": None}
+    assert inner["retried"] is inner["handled"] is False
+
+
+def test_the_history_tells_what_became_of_each_failure(store: Path) -> None:
+    found = _errors(store, "--history")
+    assert len(found) == 7
+    assert _places(found) - _places(_errors(store)) == {
+        ("retried", "research > inner > crash", "retried"),
+        ("left", "crash", "left"),
+    }
+    assert [one["resume"] for one in found if one["state"] != "failed"] == [None, None]
+
+
+def test_what_is_printed_retries_the_task(store: Path, tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+    world = agents.fill(path, agents.inner_crash, "inner")
+    (found,) = _errors(path)
+    world.is_down = False
+    with agents.running(path, agents.inner_crash, world) as graph:
+        graph.invoke(found["resume"]["input"], {"configurable": found["resume"]["configurable"]})
+    assert ckpt("-s", path, "errors", "--exit-code").code == 0
+
+
+def test_errors_are_counted_by_kind_and_by_node(store: Path) -> None:
+    kinds = _errors(store, "--by", "error", "--history")
+    assert [(one["error"], one["failures"], one["threads"]) for one in kinds] == [
+        ("TimeoutError('crash: no answer after … s')", 5, 5),
+        ("TimeoutError('first: no answer after … s')", 1, 1),
+        ("TimeoutError('second: no answer after … s')", 1, 1),
+    ]
+    assert kinds[0]["nodes"] == {"crash": 3, "research > inner > crash": 2}
+    assert kinds[0]["first_at"] < kinds[0]["last_at"]
+    nodes = _errors(store, "--by", "node", "-n", "1")
+    assert [(one["node"], one["failures"]) for one in nodes] == [("crash", 2)]
+    assert ckpt("-s", store, "errors", "--by", "when").code == 2
+
+
+def test_threads_and_times_choose_what_is_listed(store: Path) -> None:
+    assert {one["thread_id"] for one in _errors(store, "one", "asks")} == {"one"}
+    assert {one["thread_id"] for one in _errors(store, "--match", "i*")} == {"inner"}
+    asking = _errors(store, "--where", "status = interrupted")
+    assert {one["thread_id"] for one in asking} == {"both"}
+    everything = _errors(store)
+    since = everything[0]["at"]
+    later = _errors(store, "--since", since)
+    assert later == [one for one in everything if one["at"] >= since]
+    assert 0 < len(later) < len(everything)
+    assert _errors(store, "--since", "2100-01-01") == []
+    assert len(_errors(store, "-n", "2")) == 2
+
+
+def test_the_exit_code_tells_whether_a_task_failed(store: Path) -> None:
+    assert ckpt("-s", store, "errors", "--exit-code").code == 1
+    ended = ckpt("-s", store, "errors", "asks", "--exit-code")
+    assert (ended.code, ended.err) == (0, "note: no task failed\n")
+
+
+def test_python_gets_the_same(store: Path) -> None:
+    with ckpt_cli.open(store) as opened:
+        assert [one.to_dict() for one in opened.errors()] == _errors(store)
+        assert [one.to_dict() for one in opened["left"].errors(history=True)] == _errors(
+            store, "left", "--history"
+        )
+        assert opened.errors_by("node").to_list() == _errors(store, "--by", "node")
