@@ -72,7 +72,9 @@ COMMANDS = {
     "secrets": CommandRef(
         "secrets:secrets", "Find credentials: keys, tokens and passwords in threads.", VERIFY
     ),
-    "stats": CommandRef("stats:stats", "Show how much each node writes to each channel.", VERIFY),
+    "stats": CommandRef(
+        "stats:stats", "Show what nodes write, how long they take, or what tokens cost.", VERIFY
+    ),
     "rollback": CommandRef(
         "rollback:rollback", "Roll a thread back to an earlier checkpoint.", CHANGE
     ),

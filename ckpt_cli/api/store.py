@@ -12,6 +12,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.api.answer import Answer
 from ckpt_cli.api.checkpoint import CheckpointHandle
 from ckpt_cli.api.incidents import IncidentAnswers
+from ckpt_cli.api.measures import MeasureAnswers
 from ckpt_cli.api.measuring import DiskUsageMethods
 from ckpt_cli.api.neighbours import NeighbourAnswers
 from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from ckpt_cli.threads.target import NamedThread, Target
 
 
-class StoreHandle(IncidentAnswers, NeighbourAnswers, DiskUsageMethods, Closing):
+class StoreHandle(IncidentAnswers, MeasureAnswers, DiskUsageMethods, NeighbourAnswers, Closing):
     """A store that is open for reading. `ckpt_cli.open` returns one.
 
     Threads and checkpoints that it returns read when they are asked, so use them before the store

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.errors import UsageError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ckpt_cli.api.search import SearchHits
     from ckpt_cli.core.replay.report import ReplayReport
     from ckpt_cli.core.timeline.assemble import Timeline
+    from ckpt_cli.core.usage.sums import UsageSums
     from ckpt_cli.core.write_counts import WriteCounts
     from ckpt_cli.queries.bisect import Bisection, Test
     from ckpt_cli.queries.disk_usage import By, Survey
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.errors import Failure
     from ckpt_cli.queries.history import Entry
     from ckpt_cli.queries.interrupts import Waiting
+    from ckpt_cli.queries.node_times import NodeTimes
     from ckpt_cli.queries.threads import Summary
     from ckpt_cli.queries.tree import Tree
     from ckpt_cli.render.terminal.styled_text import StyledLine
@@ -236,6 +239,48 @@ class ThreadHandle:
 
         within = Range(time_of(self.around, since), time_of(self.around, until))
         return Answer(thread_stats(self.reader, within, self._namespace(ns)), stats_record)
+
+    def node_times(
+        self,
+        *,
+        ns: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+    ) -> Answer[NodeTimes]:
+        """Return how long each node took, as `ckpt stats THREAD --time` prints it.
+
+        The arguments are those of `stats`. Raises `NotFound`, `Ambiguous` or `UsageError`.
+        """
+        from ckpt_cli.queries.node_times import thread_node_times
+        from ckpt_cli.queries.stats import Range
+        from ckpt_cli.render.node_times import node_times_record
+
+        within = Range(time_of(self.around, since), time_of(self.around, until))
+        found = thread_node_times(self.reader, within, self._namespace(ns))
+        return Answer(found, node_times_record)
+
+    def tokens(
+        self,
+        *,
+        by: str | Sequence[str] = "model",
+        ns: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+    ) -> Answer[UsageSums]:
+        """Return how many tokens its messages cost, as `ckpt stats THREAD --tokens` prints it.
+
+        `by` is one or several of `model`, `node`, `thread` and `day`. The other arguments are
+        those of `stats`. Raises `NotFound`, `Ambiguous` or `UsageError`.
+        """
+        from ckpt_cli.core.usage.sums import parse_groupings
+        from ckpt_cli.queries.stats import Range
+        from ckpt_cli.queries.token_usage import UsageQuery, thread_usage
+        from ckpt_cli.render.usage import usage_record
+
+        within = Range(time_of(self.around, since), time_of(self.around, until))
+        wanted = UsageQuery(parse_groupings(texts(by)), within, self.around.zone)
+        found = thread_usage(self.reader, wanted, self._namespace(ns))
+        return Answer(found, partial(usage_record, prices=self.around.names.prices))
 
     def du(self, *, top: int | None = None, watch: Watcher = unwatched) -> Answer[Survey]:
         """Return the disk usage, as `ckpt du THREAD` prints it; `top` limits each listing."""

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from ckpt_backends.errors import PartlyDone, UsageError
 from ckpt_cli.queries.bisect import Candidate, Test
-from ckpt_cli.render.records import values_record
 
 _SKIP = 125
 _LAST = 127
@@ -58,7 +57,7 @@ def _runner(command: str) -> Callable[[Candidate], int]:
     """
 
     def run(candidate: Candidate) -> int:
-        state = json.dumps(values_record(candidate.values), ensure_ascii=False)
+        state = json.dumps(candidate.values, ensure_ascii=False)
         try:
             done = subprocess.run(  # noqa: S602
                 command,

@@ -10,6 +10,7 @@ from ckpt_cli.commands.apply_plan import show_and_apply
 from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.commands.thread_targets import ThreadTargets, names_and_ref
 from ckpt_cli.core.forking.edit_state import parse_edit
+from ckpt_cli.core.forking.plan import CheckpointPlan
 from ckpt_cli.options import (
     AsOf,
     At,
@@ -117,7 +118,6 @@ def fork(session: Session, options: ForkArguments) -> None:
     """
     if options.to == "":
         raise UsageError("the new thread id is empty", hint="ckpt fork THREAD --to NEW")
-    plan_options = options.of_plan
     has_choice = bool(options.target(None).given)
     names, ref = names_and_ref(
         session, options.thread, options.ref, options.more, has_choice=has_choice
@@ -132,28 +132,14 @@ def fork(session: Session, options: ForkArguments) -> None:
             session,
             targets,
             options.target(None),
-            plan_options,
+            options.of_plan,
             to=options.to,
             dry_run=options.dry_run,
             yes=options.yes,
         )
         return
-    target = find_target(
-        session.store, names[0], options.target(ref), session.now, session.zone, session.note
-    )
-    if options.to is not None:
-        plan = plan_fork_to_thread(
-            target.reader,
-            session.editable,
-            target.checkpoint_id,
-            new_thread_id(options.to, target.reader.thread_id),
-            plan_options,
-        )
-    else:
-        plan = plan_rollback(
-            target.reader, session.editable, target.checkpoint_id, session.now, plan_options
-        )
-    question = f"Fork thread '{target.reader.thread_id}'?"
+    plan = _plan(session, options, names[0], ref)
+    question = f"Fork thread '{plan.before.thread_id}'?"
     show_and_apply(
         session,
         plan,
@@ -161,4 +147,23 @@ def fork(session: Session, options: ForkArguments) -> None:
         dry_run=options.dry_run,
         yes=options.yes,
         reason=options.reason,
+    )
+
+
+def _plan(session: Session, options: ForkArguments, thread: str, ref: str | None) -> CheckpointPlan:
+    """Plan the fork of one thread."""
+    plan_options = options.of_plan
+    target = find_target(
+        session.store, thread, options.target(ref), session.now, session.zone, session.note
+    )
+    if options.to is not None:
+        return plan_fork_to_thread(
+            target.reader,
+            session.editable,
+            target.checkpoint_id,
+            new_thread_id(options.to, target.reader.thread_id),
+            plan_options,
+        )
+    return plan_rollback(
+        target.reader, session.editable, target.checkpoint_id, session.now, plan_options
     )

@@ -40,7 +40,7 @@ def metrics(session: Session, options: MetricsOptions) -> None:
     """Print metrics of the store for a monitoring system.
 
     Prints OpenMetrics text: the number of threads, in all and by status, of checkpoints, of open
-    questions and of failed tasks for whose retry a thread waits, the age of the oldest question,
+    questions and of failed tasks that wait for a retry, the age of the oldest question,
     the time of the newest checkpoint, and the size of the store. No metric has a thread id.
 
     Use --out for the textfile collector of Prometheus's node_exporter: it must not read a file that

@@ -70,7 +70,7 @@ class RollbackArguments:
 @plannable("rollback")
 @takes(RollbackArguments)
 def rollback(session: Session, options: RollbackArguments) -> None:
-    """Roll threads back to an earlier checkpoint.
+    """Roll a thread back to an earlier checkpoint.
 
     Adds a copy of the checkpoint, which becomes the thread's head; LangGraph resumes from it as
     after its own time travel. Nothing is changed or removed. The abandoned branch is kept: you

@@ -189,7 +189,7 @@ _ckpt_answer() {
             replay) kind="words:--at --ns --verify --strict --all --match --where --jobs --reducer --repair --plan-out --dry-run --yes" ;;
             doctor) kind="words:--match --where --deep --types --strict --grace --summary --jobs" ;;
             secrets) kind="words:--match --where --memory --kinds --jobs" ;;
-            stats) kind="words:--match --where --ns --since --until --top --jobs" ;;
+            stats) kind="words:--time --tokens --by --match --where --ns --since --until --top --jobs" ;;
             rollback) kind="words:--match --where --at --steps --to-last --last-good --as-of --sibling --root-only --reason --force --plan-out --dry-run --yes" ;;
             fork) kind="words:--to --match --where --at --as-of --set --append --replace --as-node --reason --force --plan-out --dry-run --yes" ;;
             "repair messages") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes --content" ;;

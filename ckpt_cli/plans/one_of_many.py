@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
 from ckpt_backends.errors import NotFound, Refused, UsageError
-from ckpt_backends.model import Status
+from ckpt_backends.model import NULL_TASK_ID, Status
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.forking.marks import BY, NAME, THREAD
 from ckpt_cli.core.forking.thread_change import ChangeOutcome, ResumePoint, ThreadChange
@@ -120,9 +120,9 @@ def _ready(
 
 
 def _is_unused_copy(head: Moment) -> bool:
-    """Return whether a head was added by `ckpt` and no task of it has run."""
+    """Return whether a head was added by `ckpt`, and no task of it has ended or failed."""
     is_copy = head.metadata.get(BY) == NAME and THREAD not in head.metadata
-    return is_copy and not any(task.writes for task in head.step.tasks)
+    return is_copy and all(one.task_id == NULL_TASK_ID for one in head.writes)
 
 
 def _is_fork(head: Moment) -> bool:

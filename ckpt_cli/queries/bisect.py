@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from ckpt_backends.codec import to_json
 from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.errors import UsageError
@@ -34,7 +36,8 @@ class Candidate:
     key: CheckpointKey
     parent_checkpoint_id: str | None
     step: int | None
-    values: Mapping[str, Value]
+    values: Mapping[str, Any]
+    """The state in JSON form, as `ckpt show -o json` prints it."""
 
 
 Test = Callable[[Candidate], Verdict]
@@ -115,7 +118,7 @@ def bisect_by_test(target: Target, test: Test, options: BisectOptions) -> Bisect
                 CheckpointKey(reader.thread_id, ns, facts.checkpoint_id),
                 parents[facts.checkpoint_id],
                 number_of(facts.checkpoint_id, facts.metadata or {}),
-                facts.values,
+                {name: to_json(value) for name, value in facts.values.items()},
             )
         )
 

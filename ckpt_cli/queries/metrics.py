@@ -37,7 +37,7 @@ class StoreMetrics:
     """Questions that wait for an answer."""
     oldest_question_at: datetime | None = None
     failed: int | None = None
-    """Failed tasks for whose retry a thread waits."""
+    """Failed tasks that wait for a retry."""
     seconds: float = 0.0
     """How long the measuring took."""
 

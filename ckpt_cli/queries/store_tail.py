@@ -87,6 +87,7 @@ class StoreTail:
 
         If the connection is lost meanwhile, the next call yields the rest.
         """
+        store.refresh()
         look = self._threads.look(store)
         for thread_id in look.deleted:
             yield Movement("deleted", thread_id, datetime.now(UTC))
@@ -158,12 +159,13 @@ def _run(
     parents = {one.key.checkpoint_id: one.parent_checkpoint_id for one in run}
     wanted = {*parents, *filter(None, parents.values())}
     moments = {one.key.checkpoint_id: one for one in reader.moments(ns, wanted)}
-    changed: dict[str, list[str]] = {}
+    changed: dict[str, Collection[str]] = {}
     for checkpoint_id, parent_id in parents.items():
         moment, parent = moments.get(checkpoint_id), moments.get(parent_id or "")
         # If the parent was removed, it is not known what changed.
         if moment is not None and (parent is not None or parent_id is None):
-            changed[checkpoint_id] = _changed(moment, parent)
+            only = reader.is_values_only
+            changed[checkpoint_id] = _changed(moment, parent, is_values_only=only)
     values = _values(reader, ns, moments, changed)
     for checkpoint_id, parent_id in parents.items():
         moment = moments.get(checkpoint_id)
@@ -176,9 +178,14 @@ def _run(
         yield _movement(reader, "checkpoint", moment, nodes, known, changes)
 
 
-def _changed(moment: Moment, parent: Moment | None) -> list[str]:
-    """Return the state channels that have another version than at the parent."""
+def _changed(moment: Moment, parent: Moment | None, *, is_values_only: bool) -> Collection[str]:
+    """Return the state channels that have another version than at the parent.
+
+    Layouts without versions store with a checkpoint what was written to make it.
+    """
     body = moment.body
+    if is_values_only:
+        return {one.channel for one in moment.writes if is_state(one.channel, body)}
     before = {} if parent is None else parent.body.versions
     return [
         name

@@ -75,7 +75,7 @@ def _gauges(found: StoreMetrics, now: datetime) -> Iterator[Gauge]:
         None if asked is None else max((now - asked).total_seconds(), 0.0),
         unit="seconds",
     )
-    yield Gauge("ckpt_failed_tasks", "Failed tasks for whose retry a thread waits.", found.failed)
+    yield Gauge("ckpt_failed_tasks", "Failed tasks that wait for a retry.", found.failed)
     yield Gauge(
         "ckpt_scrape_duration_seconds",
         "How long it took to read these numbers.",

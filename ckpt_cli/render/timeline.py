@@ -8,6 +8,7 @@ from typing import Any
 
 from ckpt_cli.core.timeline.assemble import NodeTime, OpenStep, Timeline
 from ckpt_cli.core.timeline.steps import TimedStep
+from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.table import Column, plain_columns
 from ckpt_cli.render.terminal.units import duration, optional_iso
 
@@ -96,6 +97,16 @@ def node_columns() -> list[Column]:
 def node_rows(nodes: Mapping[str, NodeTime]) -> Iterator[dict[str, Any]]:
     """Yield one record for each node, with the longest total first."""
     return ({"node": name, **node_record(one)} for name, one in by_total(nodes))
+
+
+def node_remarks(nodes: Mapping[str, NodeTime]) -> Iterator[StyledLine]:
+    """Yield lines about what the times of nodes do not tell."""
+    if any(one.runs > one.seconds.count for one in nodes.values()):
+        yield line(("runs are not measured if an answer or a pause came within their step", "dim"))
+    if any(one.shared for one in nodes.values()):
+        yield line(("nodes that ran in parallel count with the time of their whole step", "dim"))
+    if any(one.seconds.is_estimated for one in nodes.values()):
+        yield line(("P50 and P95 of more than 10,000 runs are estimates, 1 % off at most", "dim"))
 
 
 def by_total(nodes: Mapping[str, NodeTime]) -> Iterable[tuple[str, NodeTime]]:

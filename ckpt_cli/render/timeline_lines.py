@@ -18,7 +18,7 @@ from ckpt_cli.render.terminal.safe_text import safe_text, short_ns
 from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
 from ckpt_cli.render.terminal.table import table_lines
 from ckpt_cli.render.terminal.units import age, duration, step_number, when
-from ckpt_cli.render.timeline import is_shown, local, node_columns, node_rows
+from ckpt_cli.render.timeline import is_shown, local, node_columns, node_remarks, node_rows
 from ckpt_cli.render.values.one_line import counted
 
 _NAMES = 28
@@ -35,6 +35,7 @@ _MARKS = {
     "resume": "stopped, run again",
     "fork": "",
 }
+_ANSWERED = "answered: with the run after it; the store does not tell when answers came"
 _UNICODE: dict[Kind, str] = {"run": "█", "human": "▒", "idle": "·"}
 _ASCII: dict[Kind, str] = {"run": "#", "human": "?", "idle": "."}
 
@@ -195,13 +196,7 @@ def _open(found: Timeline, now: datetime, zone: tzinfo) -> Iterator[StyledLine]:
 
 def _remarks(found: Timeline) -> Iterator[StyledLine]:
     """Yield what the times do not tell."""
-    texts = []
     if any(one.kind == "human" and one.waiting_seconds == one.seconds for one in found.steps):
-        texts.append("answered: with the run after it; the store does not tell when answers came")
-    if any(one.shared for one in found.nodes.values()):
-        texts.append("nodes that ran in parallel count with the time of their whole step")
-    if any(one.seconds.is_estimated for one in found.nodes.values()):
-        texts.append("P50 and P95 of more than 10,000 runs are estimates, 1 % off at most")
-    if texts:
         yield line("")
-    yield from (line((text, "dim")) for text in texts)
+        yield line((_ANSWERED, "dim"))
+    yield from node_remarks(found.nodes)

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ckpt_cli.commands import change_many
+from ckpt_cli.core.forking.thread_change import ChangeOutcome, ThreadChange
 from tests.many.agent import add_copies, sqlite_agent
 from tests.support import ROOT
 
@@ -53,12 +56,10 @@ def path(_filled: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def after_planning(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[], None]], None]:
     """Do something between the plan of a thread and its change."""
-    from ckpt_cli.commands import change_many
-
     plain = change_many._carried_out
 
     def set_up(thread_id: str, act: Callable[[], None]) -> None:
-        def late(found, *others):  # type: ignore[no-untyped-def]
+        def late(found: ThreadChange, *others: Any) -> ChangeOutcome:
             if found.thread_id == thread_id:
                 act()
             return plain(found, *others)

@@ -81,6 +81,15 @@ def test_a_second_run_goes_on_where_the_first_one_stopped(path: Path) -> None:
         assert ckpt("-s", path, "ops", "undo", "--yes").code == 0
 
 
+def test_what_fails_again_is_put_back_again(path: Path) -> None:
+    first = by_thread(ckpt("-s", path, *LAST_GOOD, "--yes", "-o", "ndjson"))
+    with sqlite_agent(path) as agent, pytest.raises(ConnectionError):
+        agent.graph.invoke(None, {"configurable": first["raise-0"]["configurable"]})
+    again = by_thread(ckpt("-s", path, *LAST_GOOD, "--yes", "-o", "ndjson"))
+    assert {name for name, one in again.items() if one["state"] != "ready"} == {"raise-0"}
+    assert again["raise-0"]["forked_from"] == first["raise-0"]["checkpoint_id"]
+
+
 def test_a_failure_that_was_retried_is_left_alone(path: Path) -> None:
     with sqlite_agent(path, is_mended=True) as agent:
         agent.graph.invoke(None, {"configurable": {"thread_id": "raise-0"}})

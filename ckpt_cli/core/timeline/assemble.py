@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from ckpt_cli.core.tasks.step_nodes import node_path, path_text
+from ckpt_cli.core.tasks.triggers import START
 from ckpt_cli.core.timeline.durations import Durations
 from ckpt_cli.core.timeline.steps import (
-    START,
     Kind,
     TimedCheckpoint,
     TimedStep,

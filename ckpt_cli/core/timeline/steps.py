@@ -13,11 +13,10 @@ from datetime import datetime
 from typing import Literal
 
 from ckpt_cli.core.tasks.step_nodes import ran_here
+from ckpt_cli.core.tasks.triggers import START
 
 Kind = Literal["run", "human", "idle"]
 Cause = Literal["input", "update", "fork", "answer", "retry", "resume"]
-START = "__start__"
-"""LangGraph's own node, which reads the input."""
 
 
 @dataclass(frozen=True, slots=True)

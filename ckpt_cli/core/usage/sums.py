@@ -21,6 +21,8 @@ class CountedMessage:
 
     thread_id: str
     model: str | None
+    shown_model: str | None
+    """The same; None if it must not be shown."""
     node: str | None
     """The path of the node that wrote it."""
     day: date | None
@@ -50,7 +52,7 @@ class UsageSums:
     def count(self, message: CountedMessage) -> None:
         """Add one message."""
         said = {
-            "model": message.model,
+            "model": message.shown_model,
             "node": message.node,
             "thread": message.thread_id,
             "day": None if message.day is None else message.day.isoformat(),
