@@ -27,6 +27,7 @@ WORDS: Mapping[str, list[str]] = {
     "tail": ["tail", "chat", "-n", "1", "-o", "ndjson"],
     "du": ["du", "chat"],
     "interrupts": ["interrupts"],
+    "errors": ["errors", "--history"],
     "stats": ["stats"],
     "diff --writes": ["diff", "chat", "--writes"],
     "replay": ["replay", "chat"],
