@@ -29,6 +29,8 @@ WORDS: Mapping[str, list[str]] = {
     "interrupts": ["interrupts"],
     "errors": ["errors", "--history"],
     "stats": ["stats"],
+    "stats --tokens": ["stats", "--tokens"],
+    "timeline": ["timeline", "chat"],
     "diff --writes": ["diff", "chat", "--writes"],
     "replay": ["replay", "chat"],
     "rollback": ["rollback", "chat", "head", "--dry-run"],
