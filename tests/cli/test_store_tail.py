@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sqlite3
 import subprocess
@@ -32,7 +33,7 @@ from tests.harness.opening import empty_store
 from tests.harness.tiers import FAST
 from tests.support import ckpt
 
-HELLO = {"messages": [("user", "hello")]}
+HELLO: Any = {"messages": [("user", "hello")]}
 HOSTILE = "evil\x1b[31m\n'; DROP TABLE [bold]\u202e"
 # A shell that runs tests in the background lets them ignore Ctrl-C, and what they start too.
 PROGRAM = """
@@ -166,6 +167,45 @@ def _check_questions_and_errors(harness: Harness, store: Store, tail: StoreTail)
     assert "ValueError" in text(failed)
     store.refresh()
     assert list(tail.new(store)) == []
+
+
+def test_a_failure_that_is_retried_between_two_looks_is_told(live: Path) -> None:
+    run_sqlite(live, "stops", answer, interrupt_before=["answer"])
+    with open_store(str(live)) as store:
+        tail = new_tail()
+        list(tail.last(store, 0))
+        run_sqlite(live, "stops", fail, None)
+        run_sqlite(live, "stops", answer, None)
+        failed, done = tail.new(store)
+        assert told([failed, done]) == [("step", "stops", 0), ("checkpoint", "stops", 1)]
+        assert "  retried  answer: ValueError" in text(failed)
+        assert list(tail.new(store)) == []
+
+
+def test_checkpoints_of_subgraphs_are_told_if_they_are_wanted(live: Path) -> None:
+    inner = StateGraph(MessagesState).add_node("think", answer).add_edge(START, "think").compile()
+    graph = StateGraph(MessagesState).add_edge(START, "left").add_edge(START, "right")
+    graph.add_node("left", inner).add_node("right", inner)
+    with open_store(str(live)) as store:
+        tails = {all_ns: new_tail(all_ns=all_ns) for all_ns in (False, True)}
+        for tail in tails.values():
+            list(tail.last(store, 0))
+        store.refresh()
+        with closing(sqlite3.connect(live, check_same_thread=False)) as connection:
+            compiled = graph.compile(checkpointer=SqliteSaver(connection))
+            for thread in ("nested", "first"):
+                config: Any = {"configurable": {"thread_id": thread}}
+                compiled.invoke(HELLO, config)
+            (stored,) = connection.execute("SELECT count(*) FROM checkpoints").fetchone()
+        root, everything = ([*tails[all_ns].new(store)] for all_ns in (False, True))
+        assert all(one.moment and one.moment.key.checkpoint_ns == "" for one in root)
+        keys = [one.moment.key for one in everything if one.moment]
+        assert len(keys) == len(set(keys)) == stored - 3
+        times = [str(one.at) for one in everything if one.thread_id == "nested"]
+        assert times == sorted(times)
+        nested = next(one for one in everything if one.moment and one.moment.key.checkpoint_ns)
+        assert re.search(r"  in (left|right):[0-9a-f]{8}…$", text(nested))
+        assert [list(tail.new(store)) for tail in tails.values()] == [[], []]
 
 
 def test_a_line_tells_what_a_step_changed(live: Path) -> None:
