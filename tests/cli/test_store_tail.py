@@ -24,6 +24,7 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
 from ckpt_cli.api.opening import open as open_handle
+from ckpt_cli.core.filters.parse import parse_filter
 from ckpt_cli.queries import moved_threads
 from ckpt_cli.queries.store_tail import Movement, StoreTail
 from ckpt_cli.render.store_tail import movement_line, movement_record
@@ -346,6 +347,22 @@ def _stop(seconds: float) -> None:
 def _until_stopped(found: Iterator[Any]) -> Iterator[Any]:
     with suppress(Stopped):
         yield from found
+
+
+def test_a_deleted_thread_is_named_if_it_matched(live: Path) -> None:
+    for thread in ("agent-1", "agent-2"):
+        run_sqlite(live, thread, answer)
+    run_sqlite(live, "agent-2", answer)
+    tails = [new_tail("agent-*"), StoreTail(None, parse_filter("step > 2"), all_ns=False)]
+    with open_store(str(live)) as store:
+        for tail in tails:
+            list(tail.last(store, 9))
+        store.refresh()
+        with closing(sqlite3.connect(live)) as connection:
+            for thread in ("first", "agent-1", "agent-2"):
+                SqliteSaver(connection).delete_thread(thread)
+        gone = [[one.thread_id for one in tail.new(store)] for tail in tails]
+        assert list(map(sorted, gone)) == [["agent-1", "agent-2"], ["agent-2"]]
 
 
 def test_a_lost_connection_is_opened_again(
