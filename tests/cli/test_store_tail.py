@@ -31,6 +31,7 @@ from ckpt_cli.render.store_tail import movement_line, movement_record
 from ckpt_cli.threads.redaction import RedactedStore
 from tests.harness import HARNESSES
 from tests.harness.opening import empty_store
+from tests.harness.postgres import PostgresHarness
 from tests.harness.tiers import FAST
 from tests.support import ckpt
 
@@ -471,3 +472,32 @@ def test_a_store_without_threads_is_followed(tmp_path: Path) -> None:
         assert told(found) == [("checkpoint", "new", n) for n in (-1, 0, 1)]
         assert found[0].at is not None
         assert found[0].at < datetime.now(UTC)
+
+
+@pytest.mark.engines
+def test_a_connection_that_the_server_ends_is_opened_again(
+    request: pytest.FixtureRequest, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    waits = 0
+
+    def wait(seconds: float) -> None:
+        nonlocal waits
+        waits += 1
+        if waits == 4:
+            raise Stopped
+        with harness.saver() as saver:
+            run(saver, f"pause-{waits}", answer)
+            if waits == 2:
+                saver.conn.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE pid <> pg_backend_pid() AND datname = current_database()"
+                )
+
+    with empty_store(PostgresHarness, request, tmp_path) as harness:
+        with harness.saver() as saver:
+            run(saver, "first", answer)
+        with open_handle(harness.url) as handle:
+            found = list(_until_stopped(handle.tail(0, interval=0.1, wait=wait)))
+    names = [one["thread_id"] for one in found]
+    assert names == [f"pause-{number}" for number in (1, 2, 3) for _ in range(3)]
+    assert caplog.messages[-1] == "connected again"
