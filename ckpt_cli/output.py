@@ -214,9 +214,9 @@ class Output:
         self._stream.flush()
         self._stream.buffer.write(data)
 
-    def verbatim(self, text: str) -> None:
-        """Print a text that no store holds as it is, in any format."""
-        self._write([text])
+    def verbatim(self, *texts: str) -> None:
+        """Print texts that are safe as they are, in any format."""
+        self._write(texts)
 
     def redraw(self) -> Redraw:
         """Return the screen of the terminal, for lines that are drawn again and again."""

@@ -298,7 +298,7 @@ class CheckpointHandle:
         """
         from ckpt_cli.api.report import report
 
-        return report(self, all_ns=all_ns, since=since, last=last)
+        return "".join(report(self, all_ns=all_ns, since=since, last=last))
 
     def raw(self) -> bytes:
         """Return the stored bytes of the checkpoint, undecoded."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import NotFound, Unreadable
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from ckpt_cli.api.checkpoint import CheckpointHandle
 
 
-def report(found: CheckpointHandle, *, all_ns: bool, since: When | None, last: int) -> str:
-    """Return the page about a thread, which first shows this checkpoint.
+def report(
+    found: CheckpointHandle, *, all_ns: bool, since: When | None, last: int
+) -> Iterable[str]:
+    """Yield the page about a thread in pieces; it first shows this checkpoint.
 
     Notes what is not in the page. Raises `UsageError` for a time that cannot be read.
     """
@@ -69,7 +71,7 @@ def report(found: CheckpointHandle, *, all_ns: bool, since: When | None, last: i
     page = report_page(parts)
     for one in page.left_out:
         around.note(one[0].lower() + one[1:].rstrip("."))
-    return page.text
+    return page.pieces
 
 
 def _reported(found: CheckpointHandle, chosen: ChosenCheckpoints) -> Iterator[ReportedCheckpoint]:

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 from base64 import b64decode
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from time import monotonic, sleep
@@ -18,8 +19,9 @@ from typing import Any
 
 from websockets.sync.client import connect
 
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-INSTALL = "apt-get install --no-install-recommends chromium, or set CKPT_TEST_CHROMIUM"
+from tests.servers import INSTALL, USED, Unavailable
+
+_PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _SECONDS = 30.0
 _OPTIONS = [
     "--headless",
@@ -38,6 +40,7 @@ _OPTIONS = [
 _KEYS = {"ArrowLeft": 37, "ArrowRight": 39, "Home": 36, "End": 35, "Tab": 9, "Enter": 13}
 _TROUBLE = {
     "Network.requestWillBeSent": "request",
+    "Network.loadingFailed": "blocked",
     "Page.javascriptDialogOpening": "dialog",
     "Runtime.exceptionThrown": "exception",
     "Runtime.consoleAPICalled": "console",
@@ -47,11 +50,15 @@ _TROUBLE = {
 }
 
 
-def program() -> str | None:
-    """Return the path of a Chromium; None if there is none."""
+def start_browser() -> Browser:
+    """Start a browser. Raises `Unavailable` if there is none."""
     given = os.environ.get("CKPT_TEST_CHROMIUM")
-    found = map(shutil.which, [given] if given else PROGRAMS)
-    return next(filter(None, found), None)
+    found = filter(None, map(shutil.which, [given] if given else _PROGRAMS))
+    program = next(found, None)
+    if program is None:
+        raise Unavailable(f"no Chromium: {INSTALL['chromium']}")
+    USED["chromium"] = program
+    return Browser(program)
 
 
 class Browser:
@@ -70,7 +77,9 @@ class Browser:
         """What the page did besides showing itself: its kind, and the event."""
         self._loaded = False
         port, where = self._address()
-        self._socket = connect(f"ws://127.0.0.1:{port}{where}", max_size=None)
+        self._open = ExitStack()
+        there = connect(f"ws://127.0.0.1:{port}{where}", max_size=None)
+        self._socket = self._open.enter_context(there)
         self._session: str | None = None
         targets = self.send("Target.getTargets")["targetInfos"]
         (page,) = (one["targetId"] for one in targets if one["type"] == "page")
@@ -92,9 +101,9 @@ class Browser:
             sleep(0.02)
         raise TimeoutError("Chromium does not listen")
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """End it, and remove its profile."""
-        self._socket.close()
+        self._open.close()
         self._process.terminate()
         self._process.wait(_SECONDS)
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -124,13 +133,16 @@ class Browser:
     def open(self, file: Path, *, width: int = 1280, height: int = 900) -> None:
         """Open a file in a window of a size, forgetting what earlier pages did."""
         self.show(width=width, height=height)
-        self.send("Page.navigate", url="about:blank")
         self.trouble.clear()
         self._loaded = False
         self.send("Page.navigate", url=file.as_uri())
         while not self._loaded:
             self._receive()
         self.drawn()
+        # The file itself is asked for, too.
+        (kind, asked), *_ = self.trouble
+        assert (kind, asked["request"]["url"]) == ("request", file.as_uri())
+        del self.trouble[0]
 
     def show(
         self, *, width: int = 1280, height: int = 900, dark: bool = False, media: str = ""

@@ -61,8 +61,8 @@ class FailedTask:
 class CheckpointJson:
     """The checkpoints of a report."""
 
-    text: str
-    """A JSON array, safe inside a `<script>` element."""
+    records: Sequence[str]
+    """One JSON text for each, oldest first, safe inside a `<script>` element."""
     without_state: int
     """Number of the oldest checkpoints of which the state does not fit into the page."""
     failures: Sequence[FailedTask]
@@ -95,10 +95,9 @@ def checkpoint_json(
             )
             for error in facts["errors"]
         )
-    records = [writer.records[place] for place in sorted(writer.records)]
     failures.sort(key=lambda one: one.place)
-    text = script_json(f"[{','.join(records)}]")
-    return CheckpointJson(text, writer.without_state, failures)
+    records = [text for _, text in sorted(writer.records.items())]
+    return CheckpointJson(records, writer.without_state, failures)
 
 
 def script_json(text: str) -> str:
@@ -128,7 +127,7 @@ class _Writer:
             pieces += self._state(state, one)
         else:
             self.without_state += 1
-        self.records[place] = ",".join(pieces) + "}"
+        self.records[place] = script_json(",".join(pieces) + "}")
         self._left -= len(self.records[place])
 
     def _state(self, state: StateText, one: ReportedCheckpoint) -> list[str]:

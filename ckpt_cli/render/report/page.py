@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from hashlib import sha256
@@ -17,8 +17,7 @@ from ckpt_cli.queries.messages import Conversation
 from ckpt_cli.queries.threads import Summary
 from ckpt_cli.render.markup import add, element, html
 from ckpt_cli.render.report import sections
-from ckpt_cli.render.report.checkpoints import CheckpointJson, local_time, script_json
-from ckpt_cli.render.report.state_changes import encoded
+from ckpt_cli.render.report.checkpoints import CheckpointJson, local_time
 from ckpt_cli.render.report.tables import add_section
 from ckpt_cli.render.report.timeline import add_timeline
 from ckpt_cli.render.tree.svg import DrawnTree
@@ -30,6 +29,8 @@ _BUTTONS = (
     ("next", "›", "Next checkpoint"),
     ("last", "»", "Last checkpoint"),
 )
+
+_DATA = "<!-- data -->"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ class ReportParts:
 class ReportPage:
     """A page, and what is not in it."""
 
-    text: str
+    pieces: Iterable[str]
+    """The text; it may be too long to be put together in memory."""
     left_out: Sequence[str]
     """Sentences."""
 
@@ -156,7 +158,7 @@ def _add_checkpoints(main: Element, tree: DrawnTree) -> None:
     )
 
 
-def _document(thread_id: str, body: Element, parts: ReportParts) -> str:
+def _document(thread_id: str, body: Element, parts: ReportParts) -> Iterator[str]:
     folder = files("ckpt_cli.data").joinpath("report")
 
     def read(name: str) -> str:
@@ -165,16 +167,20 @@ def _document(thread_id: str, body: Element, parts: ReportParts) -> str:
     title = element("title")
     add(title, "x", f"{thread_id} · LangGraph thread")
     style, script = read("page.css") + read("tree.css"), read("page.js")
-    start = script_json(encoded(parts.start))
-    return Template(read("page.html")).substitute(
+    page = Template(read("page.html")).substitute(
         title=html(title[0])[3:-4],
         style=style,
         style_hash=_hash(style),
         script=script,
         script_hash=_hash(script),
         body=html(body),
-        data=f'{{"start":{start},"checkpoints":{parts.checkpoints.text}}}',
+        data=_DATA,
     )
+    before, after = page.rsplit(_DATA, 1)
+    yield f'{before}{{"start":{parts.start},"checkpoints":['
+    for place, record in enumerate(parts.checkpoints.records):
+        yield f",{record}" if place else record
+    yield f"]}}{after}"
 
 
 def _hash(text: str) -> str:

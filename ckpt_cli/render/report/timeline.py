@@ -7,6 +7,7 @@ from datetime import datetime, tzinfo
 from typing import Any
 from xml.etree.ElementTree import Element
 
+from ckpt_cli.core.timeline.steps import START
 from ckpt_cli.render.markup import add
 from ckpt_cli.render.report.checkpoints import local_time
 from ckpt_cli.render.report.tables import add_section, add_table
@@ -14,6 +15,7 @@ from ckpt_cli.render.status import counted_names
 from ckpt_cli.render.terminal.units import duration
 
 MOST_STEPS = 200
+_BRIEF = 0.1
 _DEEPEST = 6
 """Levels of subgraphs that are told apart by their indent."""
 _WORDS = {"human": "waited for an answer, and ran", "idle": "nothing ran before"}
@@ -39,6 +41,7 @@ def add_timeline(page: Element, timeline: Mapping[str, Any], zone: tzinfo) -> in
     ]
     said = "A checkpoint is saved when its step is over, so a step took from the last one to it."
     add(section, "p", f"{', '.join(facts)}. {said}", class_="dim")
+    steps = list(filter(_is_shown, steps))
     shown = steps[-MOST_STEPS:]
     table = add_table(section, ("Step", "Nodes", "Saved", "Duration", ""), numbers=("Duration",))
     _add_steps(table, shown, zone)
@@ -48,6 +51,13 @@ def add_timeline(page: Element, timeline: Mapping[str, Any], zone: tzinfo) -> in
         add(section, "h3", "By node")
         _add_nodes(section, timeline["nodes"])
     return len(steps) - len(shown)
+
+
+def _is_shown(step: Mapping[str, Any]) -> bool:
+    """Return whether a step is worth a line: reading the input takes no time."""
+    seconds, nodes = step["seconds"], step["nodes"]
+    is_brief = seconds is not None and seconds < _BRIEF
+    return not is_brief or not (nodes == [START] or (step["depth"] and step["cause"] == "input"))
 
 
 def _add_steps(table: Element, steps: Sequence[Mapping[str, Any]], zone: tzinfo) -> None:
@@ -64,7 +74,7 @@ def _add_steps(table: Element, steps: Sequence[Mapping[str, Any]], zone: tzinfo)
         add(nodes, "span", counted_names(one["nodes"] or ()) or one["cause"] or "?")
         if kind in _WORDS:
             add(nodes, "span", f" {_WORDS[kind]}", class_="dim")
-        add(row, "td", _clock(one["ended_at"], zone))
+        _add_time(add(row, "td", class_="when"), one["ended_at"], zone)
         add(row, "td", "" if seconds is None else duration(seconds), class_="number")
         after = _seconds_between(began, one["started_at"])
         _add_bar(add(row, "td"), kind, *_shares(after, seconds, longest))
@@ -113,6 +123,12 @@ def _add_nodes(section: Element, nodes: Mapping[str, Mapping[str, Any]]) -> None
 
 def _clock(text: str | None, zone: tzinfo) -> str:
     return "" if text is None else local_time(datetime.fromisoformat(text), zone)[:19]
+
+
+def _add_time(cell: Element, text: str | None, zone: tzinfo) -> None:
+    date, _, clock = _clock(text, zone).partition(" ")
+    add(cell, "span", f"{date} ", class_="date")
+    add(cell, "span", clock)
 
 
 def _seconds_between(first: str | None, last: str | None) -> float:
