@@ -7,7 +7,7 @@ from datetime import datetime, tzinfo
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from ckpt_cli.core.timeline.steps import START
+from ckpt_cli.core.tasks.triggers import START
 from ckpt_cli.render.markup import add
 from ckpt_cli.render.report.checkpoints import local_time
 from ckpt_cli.render.report.tables import add_section, add_table
