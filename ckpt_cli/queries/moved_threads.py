@@ -57,7 +57,7 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class StoreLook:
     """What changed since the last look."""
 
     moved: Sequence[Moved]
@@ -83,7 +83,7 @@ class MovedThreads:
         self._forget_older(threads, WATCHED)
         return threads
 
-    def look(self, store: Store) -> Look:
+    def look(self, store: Store) -> StoreLook:
         """Return what changed since the last look. Each thread is to be given to `remember`."""
         number = WATCHED
         threads = self._listed(store, number)
@@ -110,7 +110,7 @@ class MovedThreads:
         gone = [name for name in self._seen if name not in known and store.thread(name) is None]
         self._seen = {name: seen for name, seen in self._seen.items() if name in known}
         self._forget_older(threads, number)
-        return Look(moved, gone)
+        return StoreLook(moved, gone)
 
     def remember(self, thread_id: str, seen: Seen) -> None:
         """Remember a thread as it is now."""
