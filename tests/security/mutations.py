@@ -78,6 +78,7 @@ ON_THREAD = [
     *(["show", "--tree"], ["show", "--tree", "--all-ns", "-o", "json"], ["show", "--where"]),
     *(["history", "--all-ns", "-o", "table"], ["history", "-o", "json"], ["diff"], ["replay"]),
     *(["diff", "--writes", "-o", "json"], ["replay", "--verify", "-o", "json"], ["stats"]),
+    *(["timeline"], ["timeline", "-o", "json"], ["stats", "--time"], ["stats", "--tokens"]),
     *(["replay", "--repair", "--dry-run"], ["interrupts"], ["threads", "show"], ["messages"]),
     *(["messages", "--full", "-o", "json"], ["rollback", "--steps", "1", "--dry-run"], ["du"]),
     *(["rollback", "--at", "head", "--dry-run", "-o", "json"], ["undo", "--dry-run"], ["export"]),
