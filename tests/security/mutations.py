@@ -97,6 +97,7 @@ ON_THREAD = [
         ["fork", "--at", "head", "--set", "messages=[]", "--dry-run"],
         ["sessions", "list", "--thread"],
     ),
+    *(["show", "--svg"], ["report", "--all-ns"]),
 ]
 """Command lines with a thread as their last word, or where `{}` is."""
 WHOLE = [

@@ -57,6 +57,8 @@ OTHERS = [
     ["undo", "--dry-run"],
     ["du"],
     ["du", "--by", "channel", "-o", "table"],
+    ["show", "--svg", "--all-ns", "--unfold"],
+    ["report", "--all-ns"],
 ]
 WHOLE = [
     ["threads", "list"],
