@@ -7,7 +7,6 @@ import pytest
 from ckpt_backends.testing.trials import check_rollback
 from tests.travel.conftest import FEW, NAMES, PLAIN, Filled
 
-
 WHOLE = {*FEW, "chat", "interrupt-answered", "update-mid"}
 """The threads of which every checkpoint is tried by default. Of the others, one is tried with
 `-m engines`, and every one in slow runs."""
