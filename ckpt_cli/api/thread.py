@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.api.checkpoint import CheckpointHandle
+from ckpt_cli.api.followed_thread import FollowedThread
 from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text
 from ckpt_cli.api.texts import texts
 from ckpt_cli.api.watch import Watcher, unwatched
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ckpt_cli.core.timeline.assemble import Timeline
     from ckpt_cli.core.usage.sums import UsageSums
     from ckpt_cli.core.write_counts import WriteCounts
-    from ckpt_cli.queries.bisect import Bisection, Test
     from ckpt_cli.queries.disk_usage import By, Survey
     from ckpt_cli.queries.doctor.terms import ThreadReport
     from ckpt_cli.queries.errors import Failure
@@ -43,7 +42,7 @@ _QUESTION_WIDTH = 200
 """Width of a question that is kept; the tree cuts it to what fits."""
 
 
-class ThreadHandle:
+class ThreadHandle(FollowedThread):
     """A thread: its head, its history, and what can be asked of it.
 
     Returned by `StoreHandle.threads`, `StoreHandle[...]` and others.
@@ -53,11 +52,6 @@ class ThreadHandle:
         self.reader = reader
         self.around = around
         self.operations = ThreadOperations(around.opening, reader.thread_id)
-
-    @property
-    def id(self) -> str:
-        """The `thread_id`."""
-        return self.reader.thread_id
 
     @property
     def first_at(self) -> datetime | None:
@@ -330,57 +324,6 @@ class ThreadHandle:
         from ckpt_cli.api.doctor import checked_thread
 
         return checked_thread(self.reader, self.around, grace, deep=deep)
-
-    def tail(
-        self,
-        lines: int = 5,
-        *,
-        ns: str | None = None,
-        all_ns: bool = False,
-        interval: float = 1.0,
-        wait: Callable[[float], None] = time.sleep,
-    ) -> Iterator[Answer[Entry]]:
-        """Yield the last checkpoints, then new ones as they are saved, without an end.
-
-        The records are those of `ckpt tail`. Looks for new checkpoints every `interval` seconds,
-        which `wait` waits. Raises `StoreChanged` if the thread is deleted.
-        """
-        from ckpt_cli.queries.tail import Tail
-        from ckpt_cli.render.records import entry_record
-
-        found = Tail(self.reader.store, self.id, ns, all_ns=all_ns)
-        entries = found.last(lines)
-        while True:
-            for one in entries:
-                yield Answer(one, entry_record)
-            wait(interval)
-            entries = found.new()
-
-    def bisect(
-        self,
-        condition: str | None = None,
-        ref: str | None = None,
-        *,
-        test: Test | None = None,
-        ns: str | None = None,
-        since: When | None = None,
-        until: When | None = None,
-        binary: bool = False,
-        watch: Watcher = unwatched,
-    ) -> Answer[Bisection]:
-        """Find the first checkpoint where a condition holds, as `ckpt bisect` prints it.
-
-        `condition` is a filter about a checkpoint, such as `values.plan = null`. In place of it,
-        `test` is a function of a `Candidate`, whose `values` are the state; it returns whether the
-        condition holds, or None to skip the checkpoint. The checkpoints are those that lead to
-        `ref`, by default to the head. `checkpoint_id` is None if it holds nowhere. Raises
-        `NotFound`, `Ambiguous` or `UsageError`.
-        """
-        from ckpt_cli.api.bisecting import bisected
-
-        found = self.at(ref, ns=ns).target
-        within = (since, until)
-        return bisected(found, self.around, condition, test, within, watch, binary=binary)
 
     def export(self) -> Iterator[dict[str, Any]]:
         """Yield all checkpoints with state and writes: by namespace, oldest first.

@@ -28,7 +28,7 @@ def bisect(
         option("COMMAND", "Ask COMMAND: it gets each state as JSON on stdin.", "--exec"),
     ] = None,
     binary: Annotated[
-        bool, flag("Try few checkpoints; for a condition that holds on once it began.")
+        bool, flag("Try few checkpoints; right if CONDITION goes on to hold once it began.")
     ] = False,
     since: Annotated[
         str | None, option("TIME", "Only checkpoints from TIME on: 2h, 2026-04-07.")
@@ -37,15 +37,16 @@ def bisect(
     at: At = None,
     ns: Namespace = None,
 ) -> None:
-    """Find the first checkpoint where a condition holds, and what made it so.
+    """Find the first checkpoint where a condition holds.
 
     Tries the checkpoints that lead to the head, or to REF, from the oldest on. Stops at the first
-    one where CONDITION holds after one where it does not; a condition may hold several times.
-    If it holds from the start, shows the oldest checkpoint and says so. Exits with 1 if CONDITION
-    holds nowhere.
+    one where CONDITION holds after one where it does not: it may hold and stop to hold several
+    times. Shows the tasks that made it so, and the values that CONDITION names before and after.
+    If it holds from the start, shows the oldest checkpoint and says so. Exits with 1 if it holds
+    nowhere.
 
     CONDITION is a filter as for --where, about a checkpoint: values.KEY, metadata.KEY, step,
-    source, next, status.
+    source, next, status, error.
 
     COMMAND runs in the shell. CKPT_THREAD, CKPT_NAMESPACE, CKPT_CHECKPOINT, CKPT_PARENT and
     CKPT_STEP are set, and its output goes to stderr. Its exit code decides, as in `git bisect run`:

@@ -97,9 +97,9 @@ def list_(session: Session, options: ThreadListOptions) -> None:
     that a person said, for ids that say nothing, such as a UUID; with --long, for all.
     `ckpt threads show THREAD` shows all errors and questions.
 
-    FILTER, in quotes, compares fields with values: thread, status, next, error, source, step, age,
-    idle, first_at, last_at, checkpoints, bytes, user, metadata.KEY, values.KEY. @NAME is a filter
-    of the configuration. docs/filters.md describes the operators and values.
+    FILTER, in quotes, compares fields with values: thread, status, next, error, question, source,
+    step, age, idle, first_at, last_at, checkpoints, bytes, user, metadata.KEY, values.KEY. @NAME is
+    a filter of the configuration. docs/filters.md describes the operators and values.
 
     \b
       ckpt -s agent.db threads list

@@ -300,7 +300,7 @@ complete -c ckpt -n '__ckpt_in "timeline"' -l since -x -d 'Only steps that ended
 complete -c ckpt -n '__ckpt_in "timeline"' -l last -x -d 'Only the last N steps.'
 complete -c ckpt -n '__ckpt_in "timeline"' -l ascii -d 'Draw with ASCII characters only.'
 complete -c ckpt -n '__ckpt_in "bisect"' -l exec -x -d 'Ask COMMAND: it gets each state as JSON on stdin.'
-complete -c ckpt -n '__ckpt_in "bisect"' -l binary -d 'Try few checkpoints; for a condition that holds on once it began.'
+complete -c ckpt -n '__ckpt_in "bisect"' -l binary -d 'Try few checkpoints; right if CONDITION goes on to hold once it began.'
 complete -c ckpt -n '__ckpt_in "bisect"' -l since -x -d 'Only checkpoints from TIME on: 2h, 2026-04-07.'
 complete -c ckpt -n '__ckpt_in "bisect"' -l until -x -d 'Only checkpoints up to TIME.'
 complete -c ckpt -n '__ckpt_in "bisect"' -l at -x -a '(__ckpt_ask ref)' -d 'Checkpoint; use it if the thread id contains \'@\'.'

@@ -13,7 +13,7 @@ Verdict = bool | None
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Onset:
     """The place where a condition begins to hold; places count from 0, the oldest."""
 
     place: int
@@ -24,10 +24,10 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class OnsetSearch:
     """The result of a search."""
 
-    turn: Turn | None
+    onset: Onset | None
     """None if the condition holds nowhere."""
     tried: int
     """Number of places that were judged, with or without a verdict."""
@@ -35,13 +35,13 @@ class Search:
     """Number of these without a verdict."""
 
 
-def linear(verdicts: Iterable[Verdict]) -> Search:
+def linear(verdicts: Iterable[Verdict]) -> OnsetSearch:
     """Return the first place where the condition holds after one where it does not.
 
     If it only holds before it first does not, returns the first place. Stops reading when it is
     found.
     """
-    earliest: Turn | None = None
+    earliest: Onset | None = None
     seen_without = False
     skipped: list[int] = []
     tried = without_verdict = 0
@@ -52,15 +52,15 @@ def linear(verdicts: Iterable[Verdict]) -> Search:
             skipped.append(place)
             continue
         if verdict and seen_without:
-            return Search(Turn(place, False, tuple(skipped)), tried, without_verdict)
+            return OnsetSearch(Onset(place, False, tuple(skipped)), tried, without_verdict)
         if verdict and earliest is None:
-            earliest = Turn(place, True, tuple(skipped))
+            earliest = Onset(place, True, tuple(skipped))
         seen_without = seen_without or not verdict
         skipped.clear()
-    return Search(earliest, tried, without_verdict)
+    return OnsetSearch(earliest, tried, without_verdict)
 
 
-def binary(number: int, judge: Callable[[int], Verdict]) -> Search:
+def binary(number: int, judge: Callable[[int], Verdict]) -> OnsetSearch:
     """Return a place where the condition begins to hold, by halving; judges few of `number` places.
 
     If it begins to hold several times, finds one of them. Finds none if the condition does not hold
@@ -73,20 +73,20 @@ def binary(number: int, judge: Callable[[int], Verdict]) -> Search:
             known[place] = judge(place)
         return known[place]
 
-    def answer(turn: Turn | None) -> Search:
-        return Search(turn, len(known), sum(one is None for one in known.values()))
+    def answer(onset: Onset | None) -> OnsetSearch:
+        return OnsetSearch(onset, len(known), sum(one is None for one in known.values()))
 
     low = next((place for place in range(number) if ask(place) is not None), None)
     if low is None:
         return answer(None)
     if known[low]:
-        return answer(Turn(low, True, tuple(range(low))))
+        return answer(Onset(low, True, tuple(range(low))))
     high = next(place for place in reversed(range(low, number)) if ask(place) is not None)
     if not known[high]:
         return answer(None)
     while (middle := _nearest_verdict(low, high, ask)) is not None:
         low, high = (low, middle) if known[middle] else (middle, high)
-    return answer(Turn(high, False, tuple(range(low + 1, high))))
+    return answer(Onset(high, False, tuple(range(low + 1, high))))
 
 
 def _nearest_verdict(low: int, high: int, ask: Callable[[int], Verdict]) -> int | None:

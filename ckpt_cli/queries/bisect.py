@@ -11,7 +11,7 @@ from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import CheckpointKey, Status
-from ckpt_cli.core.bisection import Search, Verdict, binary, linear
+from ckpt_cli.core.bisection import OnsetSearch, Verdict, binary, linear
 from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.filters.evaluate import decision
 from ckpt_cli.core.filters.expressions import Field, Filter, fields_in, format_field
@@ -52,7 +52,7 @@ class Bisection:
     checkpoint_ns: str
     total: int
     """Number of checkpoints that were searched, oldest to newest."""
-    search: Search
+    search: OnsetSearch
     asked: tuple[str, ...]
     """The fields that the condition names; none for a test."""
     moment: Moment | None = None
@@ -70,7 +70,7 @@ class Bisection:
     @property
     def from_start(self) -> bool:
         """Whether no earlier checkpoint is known where the condition does not hold."""
-        return self.search.turn is not None and self.search.turn.from_start
+        return self.search.onset is not None and self.search.onset.from_start
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,9 @@ def bisect_by_test(target: Target, test: Test, options: BisectOptions) -> Bisect
     """
     reader, ns = target.reader, target.checkpoint_ns
     if redaction.is_redacted(reader.store):
-        raise UsageError("--exec cannot be combined with --redact", hint="use one of them")
+        raise UsageError(
+            "a test cannot be combined with --redact: it needs the values", hint="use one of them"
+        )
     parents = {one.key.checkpoint_id: one.parent_checkpoint_id for one in reader.index(ns)}
 
     def judge(facts: CheckpointFacts) -> Verdict:
@@ -155,7 +157,7 @@ def _bisect(target: Target, asked: _Asked, options: BisectOptions) -> Bisection:
     if not ids:
         raise UsageError(
             "no checkpoint is in the range of --since and --until",
-            hint=f"{len(line)} checkpoints lead to '{target.checkpoint_id}'",
+            hint=f"number of checkpoints that lead to '{target.checkpoint_id}': {len(line)}",
         )
     lineage, total = Lineage(reader, ns, line), len(ids)
     if options.binary:
@@ -167,11 +169,11 @@ def _bisect(target: Target, asked: _Asked, options: BisectOptions) -> Bisection:
         search, ids = _in_order(lineage, asked, ids, options.watch)
     names = tuple(dict.fromkeys(map(format_field, asked.fields)))
     found = Bisection(reader.thread_id, ns, total, search, names)
-    if search.turn is None:
+    if search.onset is None:
         return found
-    skipped = tuple(ids[place] for place in search.turn.skipped)
+    skipped = tuple(ids[place] for place in search.onset.skipped)
     found = replace(found, skipped=skipped)
-    return _described(found, reader, lineage, ids[search.turn.place], asked)
+    return _described(found, reader, lineage, ids[search.onset.place], asked)
 
 
 def _in_order(
@@ -179,7 +181,7 @@ def _in_order(
     asked: _Asked,
     ids: Sequence[str],
     watch: Callable[[Iterable[CheckpointFacts]], Iterable[CheckpointFacts]],
-) -> tuple[Search, list[str]]:
+) -> tuple[OnsetSearch, list[str]]:
     """Judge one checkpoint after the other. Also returns the ids of those that were judged."""
     wanted, judged = frozenset(ids), list[str]()
     facts_of = lineage.facts(asked.names, asked.channels)
@@ -222,10 +224,10 @@ def _described(
 
 
 def _redacted(values: Mapping[str, Value] | None) -> dict[str, Value] | None:
-    """Hide values of the state and of the metadata, but not steps, nodes and statuses."""
+    """Hide values, metadata and errors, but not steps, nodes and statuses."""
     if values is None:
         return None
-    hidden = (VALUES, METADATA)
+    hidden = (VALUES, METADATA, "error")
     return {
         name: redact(value) if name.startswith(hidden) else value for name, value in values.items()
     }

@@ -57,7 +57,7 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class StoreLook:
     """What changed since the last look."""
 
     moved: Sequence[Moved]
@@ -83,7 +83,7 @@ class MovedThreads:
         self._forget_older(threads, WATCHED)
         return threads
 
-    def look(self, store: Store) -> Look:
+    def look(self, store: Store) -> StoreLook:
         """Return what changed since the last look. Each thread is to be given to `remember`."""
         number = WATCHED
         threads = self._listed(store, number)
@@ -103,14 +103,16 @@ class MovedThreads:
             if before is None and not self._has_moved(one):  # Newer threads are gone.
                 self._seen[one.thread_id] = after
                 continue
-            before = before or Seen(None, self._since, 0)
+            if before is None:
+                # Remembered, so that it is looked at again if the connection is lost now.
+                before = self._seen[one.thread_id] = Seen(None, self._since, 0)
             late = _late(before, one, marks)
             if late is not None or before.has_moved(one):
                 moved.append(Moved(one, before, replace(after, recent=before.recent), late))
         gone = [name for name in self._seen if name not in known and store.thread(name) is None]
         self._seen = {name: seen for name, seen in self._seen.items() if name in known}
         self._forget_older(threads, number)
-        return Look(moved, gone)
+        return StoreLook(moved, gone)
 
     def remember(self, thread_id: str, seen: Seen) -> None:
         """Remember a thread as it is now."""
@@ -123,14 +125,16 @@ class MovedThreads:
         return threads if self._has_times else list(store.threads())
 
     def _forget_older(self, threads: Sequence[Thread], number: int) -> None:
-        if self._has_times and len(threads) >= number:
+        if not self._has_times:
+            self._since = None
+        elif len(threads) >= number:
             self._since = threads[-1].last_at
 
     def _has_moved(self, thread: Thread) -> bool:
         seen = self._seen.get(thread.thread_id)
         if seen is not None:
             return seen.has_moved(thread)
-        return self._since is None or thread.last_at is None or thread.last_at > self._since
+        return self._since is None or (thread.last_at is not None and thread.last_at > self._since)
 
 
 def fresh(

@@ -17,11 +17,12 @@ import ckpt_cli
 from ckpt_cli.app import root
 from tests.support import CommandResult, ckpt
 
-CHOSEN = {"trip-to-kyoto", "refund-4711", "research-agent"}
+CHOSEN = {"trip-to-kyoto", "refund-4711", "research-agent", "invoice-import"}
+RETRIES = {f"{one}-retry" for one in CHOSEN}
 CONFIG = """
 [filters]
 chosen = "checkpoints > 16 or @asks"
-asks = "status = interrupted"
+asks = "status in (interrupted, error)"
 wrong = "idle > 1h and usr = anna"
 """
 
@@ -72,23 +73,29 @@ class Run:
     read: Callable[[CommandResult], object] = ids
     found: object = frozenset(CHOSEN)
     changes: bool = False
+    ends: bool = True
+    """Whether it ends by itself."""
 
 
 RUNS = {
     "threads list": Run(),
     "threads delete": Run("--dry-run", changes=True),
     "interrupts": Run(found={"refund-4711"}),
+    "errors": Run(found={"invoice-import"}),
     "grep": Run("e"),
-    "stats": Run(read=number("threads"), found=3),
+    "tail": Run(ends=False),
+    "stats": Run(read=number("threads"), found=4),
     "du": Run(),
     "replay": Run(),
-    "doctor": Run(read=number("checked", "threads"), found=3),
-    "secrets": Run(read=lambda answer: "searched 3 threads" in answer.err, found=True),
-    "purge": Run("--include-interrupted --dry-run", changes=True),
-    "copy": Run("--to other.db --create --dry-run", number("threads"), 3, changes=True),
-    "erase": Run("--no-mentions --dry-run", number("places", 0, "items"), 3, changes=True),
+    "doctor": Run(read=number("checked", "threads"), found=4),
+    "secrets": Run(read=lambda answer: "searched 4 threads" in answer.err, found=True),
+    "rollback": Run("--last-good --dry-run", found={"invoice-import"}, changes=True),
+    "fork": Run("--to {thread}-retry --dry-run", found=RETRIES, changes=True),
+    "purge": Run("--include-interrupted --include-error --dry-run", changes=True),
+    "copy": Run("--to other.db --create --dry-run", number("threads"), 4, changes=True),
+    "erase": Run("--no-mentions --dry-run", number("places", 0, "items"), 4, changes=True),
     "export": Run("--format jsonl"),
-    "rekey": Run("--encrypt --new-key-file key --dry-run", number("threads"), 3, changes=True),
+    "rekey": Run("--encrypt --new-key-file key --dry-run", number("threads"), 4, changes=True),
     "repair messages": Run("--dry-run", found=set(), changes=True),
     "repair values": Run("--dry-run", found=set(), changes=True),
     "repair writes": Run("--dry-run", found=set(), changes=True),
@@ -117,7 +124,7 @@ def test_every_command_with_many_threads_takes_a_filter() -> None:
     assert set(MANY) == set(RUNS), "add a new command to RUNS"
 
 
-@pytest.mark.parametrize("command", sorted(RUNS))
+@pytest.mark.parametrize("command", sorted(name for name, one in RUNS.items() if one.ends))
 def test_a_filter_with_an_alias_chooses(folder: Path, command: str) -> None:
     one = RUNS[command]
     answer = run(command, "@chosen and thread != nobody", "--config", "ckpt.toml")
@@ -132,13 +139,15 @@ def test_a_wrong_filter_is_shown_with_its_place(folder: Path, command: str) -> N
     assert (answer.code, answer.out) == (2, "")
     assert "  status error\n         ^\n" in answer.err
 
-    answer = run(command, "checkpoints > 3 and @wrong", "--config", "ckpt.toml")
+    format_ = "json" if RUNS[command].ends else "ndjson"
+    where = ["--where", "checkpoints > 3 and @wrong", "--config", "ckpt.toml", "-o", format_]
+    answer = ckpt("-s", "sample.db", *words, *where)
     error = json.loads(answer.err.splitlines()[-1])
     assert (answer.code, error["position"]) == (2, len("idle > 1h and "))
     assert error["message"] == "cannot read @wrong in 'ckpt.toml': no field 'usr'"
 
 
-@pytest.mark.parametrize("command", sorted(RUNS))
+@pytest.mark.parametrize("command", sorted(name for name, one in RUNS.items() if one.ends))
 def test_a_stranger_does_not_choose_what_is_changed(folder: Path, command: str) -> None:
     answer = run(command, "@chosen")
     if not RUNS[command].changes:

@@ -133,7 +133,6 @@ class Browser:
     def open(self, file: Path, *, width: int = 1280, height: int = 900) -> None:
         """Open a file in a window of a size, forgetting what earlier pages did."""
         self.show(width=width, height=height)
-        self.send("Page.navigate", url="about:blank")
         self.trouble.clear()
         self._loaded = False
         self.send("Page.navigate", url=file.as_uri())

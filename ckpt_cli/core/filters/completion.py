@@ -25,4 +25,4 @@ def last_words(text: str, aliases: Mapping[str, str]) -> Iterator[tuple[str, str
     elif _FIELD.search(before):
         yield from ((f"{before}@{name}", what) for name, what in aliases.items())
         for name, spec in FIELDS.items():
-            yield f"{before}{name}{'.' if spec.has_path else ''}", spec.summary
+            yield f"{before}{name}{'.' if spec.needs_path else ''}", spec.summary

@@ -240,7 +240,7 @@ def _field(token: Token) -> Field:
         raise UsageError(f"no field '{name}'", hint=f"{meant}fields: {field_names()}")
     if path and not spec.has_path:
         raise UsageError(f"{name} has no parts", hint=f"write {name} alone")
-    if spec.has_path and not path:
+    if spec.needs_path and not path:
         raise UsageError(f"{name} needs a key", hint=f"write {name}.KEY, such as {name}.user_id")
     return Field(name, parse_path(path.removeprefix(".")) if path else ())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.core.bisection import Search, Turn, Verdict, binary, linear
+from ckpt_cli.core.bisection import Onset, OnsetSearch, Verdict, binary, linear
 
 LINES = st.lists(st.sampled_from([True, False, None]), max_size=30)
 
@@ -29,12 +29,12 @@ def test_a_linear_search_finds_the_first_turn(verdicts: list[Verdict]) -> None:
     found = linear(verdicts)
     place = first_turn(verdicts)
     if place is None:
-        assert found.turn is None
+        assert found.onset is None
         assert found.tried == len(verdicts)
         assert found.skipped == verdicts.count(None)
     else:
         is_from_start = False not in verdicts[:place]
-        assert found.turn == Turn(place, is_from_start, unknown_before(verdicts, place))
+        assert found.onset == Onset(place, is_from_start, unknown_before(verdicts, place))
 
 
 def test_a_linear_search_stops_where_it_finds() -> None:
@@ -42,7 +42,7 @@ def test_a_linear_search_stops_where_it_finds() -> None:
         yield from [True, None, False, None, True]
         raise AssertionError
 
-    assert linear(verdicts()) == Search(Turn(4, False, (3,)), 5, 2)  # type: ignore[arg-type]
+    assert linear(verdicts()) == OnsetSearch(Onset(4, False, (3,)), 5, 2)  # type: ignore[arg-type]
 
 
 @given(LINES)
@@ -57,15 +57,15 @@ def test_a_binary_search_finds_a_turn(verdicts: list[Verdict]) -> None:
     assert len(asked) == len(set(asked)) == found.tried
     known = [one for one in verdicts if one is not None]
     if not known or not (known[0] or known[-1]):
-        assert found.turn is None
+        assert found.onset is None
         return
-    assert found.turn is not None
-    place = found.turn.place
+    assert found.onset is not None
+    place = found.onset.place
     assert verdicts[place] is True
-    assert found.turn.skipped == unknown_before(verdicts, place)
-    assert found.turn.from_start == known[0]
+    assert found.onset.skipped == unknown_before(verdicts, place)
+    assert found.onset.from_start == known[0]
     if not known[0]:
-        assert verdicts[place - len(found.turn.skipped) - 1] is False
+        assert verdicts[place - len(found.onset.skipped) - 1] is False
 
 
 @given(st.integers(1, 5000), st.data())
@@ -75,7 +75,7 @@ def test_a_binary_search_of_a_monotonic_condition_agrees_and_asks_few(
     turn = data.draw(st.integers(1, number))
     found = binary(number, lambda place: place >= turn)
     if turn == number:
-        assert found == Search(None, min(number, 2), 0)
+        assert found == OnsetSearch(None, min(number, 2), 0)
     else:
-        assert found.turn == Turn(turn, False, ())
+        assert found.onset == Onset(turn, False, ())
         assert found.tried <= 2 + number.bit_length()

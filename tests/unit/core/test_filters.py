@@ -113,6 +113,7 @@ def test_a_filter_is_read(text: str, printed: str | None) -> None:
         ("metadata = a", "metadata needs a key", "metadata = a"),
         ("status = eror", "no status 'eror'", "eror"),
         ("status in (error, eror)", "no status 'eror'", "eror)"),
+        ("question[ = a", "expected an operator after 'question'", "[ = a"),
         ("status < error", "status has no '<'", "< error"),
         ("step like 1%", "step has no 'like'", "like 1%"),
         ("step = x", "'x' is not a number", "x"),
@@ -428,7 +429,8 @@ REGEXES = st.sampled_from(["a", "^a", "b$", "[a-c]+", ".", ""]).map(lambda p: Op
 def conditions(draw: st.DrawFn) -> Condition:
     name = draw(st.sampled_from(list(FIELDS)))
     spec = FIELDS[name]
-    path = tuple(draw(st.lists(STEPS, min_size=1, max_size=3))) if spec.has_path else ()
+    least = int(spec.needs_path)
+    path = tuple(draw(st.lists(STEPS, min_size=least, max_size=3))) if spec.has_path else ()
     operator = draw(st.sampled_from(spec.operators))
     most = 3 if operator is Operator.IN else 1
     kind = REGEXES if operator is Operator.REGEX else OPERANDS[spec.kind]
