@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
+from typing_extensions import TypedDict
 
 import ckpt_cli
 from ckpt_backends.testing.scenarios import graphs
@@ -162,12 +163,15 @@ def test_large_values_are_cut_and_say_so(tmp_path: Path) -> None:
 
 
 def test_long_errors_and_metadata_are_cut(tmp_path: Path) -> None:
-    def fail(state: dict[str, Any]) -> None:
+    class Said(TypedDict):
+        a: int
+
+    def fail(state: Said) -> None:
         raise ValueError("x" * 1_000_000)
 
     store = tmp_path / "agent.db"
     with SqliteSaver.from_conn_string(str(store)) as saver:
-        graph = StateGraph(dict)
+        graph = StateGraph(Said)
         graph.add_node("fail", fail)
         graph.add_edge(START, "fail")
         config: Any = {"configurable": {"thread_id": "long"}, "metadata": {"y": "y" * 1_000_000}}
