@@ -46,7 +46,7 @@ def bisect(
     nowhere.
 
     CONDITION is a filter as for --where, about a checkpoint: values.KEY, metadata.KEY, step,
-    source, next, status.
+    source, next, status, error.
 
     COMMAND runs in the shell. CKPT_THREAD, CKPT_NAMESPACE, CKPT_CHECKPOINT, CKPT_PARENT and
     CKPT_STEP are set, and its output goes to stderr. Its exit code decides, as in `git bisect run`:
