@@ -184,6 +184,21 @@ def test_prices_are_those_of_the_configuration(path: Path, saver: SqliteSaver) -
     assert "COST" not in ckpt("-s", path, "stats", "--tokens", "-o", "table").out
 
 
+def test_prices_of_a_file_that_is_not_trusted_are_used(
+    path: Path, saver: SqliteSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent(saver).invoke({"messages": [HumanMessage("one")]}, CONFIG)
+    monkeypatch.chdir(path.parent)
+    path.with_name("ckpt.toml").write_text(
+        f'[stores.here]\nurl = "{path.name}"\n[prices."*"]\ninput = 1\noutput = 1\n'
+        '[stores.own]\nurl = "agent.db"\nprices = {"*" = {input = 2, output = 2}}\n'
+    )
+    one, own = (ckpt("-s", name, "stats", "--tokens", "-o", "json") for name in ("here", "own"))
+    assert one.json["cost"] > 0
+    assert own.json["cost"] == pytest.approx(2 * one.json["cost"])
+    assert one.err == own.err == ""
+
+
 @pytest.mark.parametrize(
     ("prices", "said"),
     [
