@@ -61,9 +61,7 @@ def timeline_lines(
     found: Timeline, *, now: datetime, zone: tzinfo, width: int, unicode: bool
 ) -> Iterator[StyledLine]:
     """Yield a summary, one line for each step, and the times of each node."""
-    yield _heading(found)
-    if found.left_out:
-        yield line((f"{counted(found.left_out, 'earlier step')} left out", "dim"))
+    yield from _heading(found)
     yield line("")
     yield from _drawn(_rows(found.steps), zone, width, _UNICODE if unicode else _ASCII)
     if found.open is not None:
@@ -75,16 +73,18 @@ def timeline_lines(
     yield from _remarks(found)
 
 
-def _heading(found: Timeline) -> StyledLine:
-    steps = sum(not one.depth for one in found.steps)
-    parts = [counted(steps, "step")]
-    if found.seconds is not None:
-        parts.append(f"{duration(found.seconds)}: {duration(found.running_seconds)} running")
-        if found.waiting_seconds:
-            parts.append(f"{duration(found.waiting_seconds)} waiting for answers")
-        if found.idle_seconds:
-            parts.append(f"{duration(found.idle_seconds)} idle")
-    return line(("thread ", "dim"), (safe_text(found.thread_id), "head"), f"   {', '.join(parts)}")
+def _heading(found: Timeline) -> Iterator[StyledLine]:
+    steps = counted(sum(not one.depth for one in found.steps), "step")
+    left = f", {found.left_out} earlier ones left out" if found.left_out else ""
+    yield line(("thread ", "dim"), (safe_text(found.thread_id), "head"), f"   {steps}{left}")
+    if found.seconds is None:
+        return
+    parts = [f"{duration(found.running_seconds)} running"]
+    if found.waiting_seconds:
+        parts.append(f"{duration(found.waiting_seconds)} waiting for answers")
+    if found.idle_seconds:
+        parts.append(f"{duration(found.idle_seconds)} idle")
+    yield line(f"{duration(found.seconds)}: {', '.join(parts)}")
 
 
 def _rows(steps: Sequence[TimedStep]) -> Iterator[_Row]:
