@@ -56,6 +56,7 @@ def measured(path: Path, **options: Any) -> dict[str, Any]:
 
 def step(found: dict[str, Any], *nodes: str) -> dict[str, Any]:
     """Return the only step of these nodes."""
+    one: dict[str, Any]
     (one,) = (one for one in found["steps"] if sorted(one["nodes"] or ()) == sorted(nodes))
     return one
 

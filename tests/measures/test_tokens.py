@@ -149,6 +149,24 @@ def test_an_id_that_is_given_when_messages_are_merged_is_no_other_message(
     }
 
 
+def test_a_copy_counts_again_and_a_pruned_thread_what_is_left(
+    path: Path, saver: SqliteSaver
+) -> None:
+    graph = agent(saver)
+    for text in ("one", "two"):
+        graph.invoke({"messages": [HumanMessage(text)]}, CONFIG)
+    left = [one for one in graph.get_state(CONFIG).values["messages"] if one.type == "ai"]
+    copied = ckpt("-s", path, "threads", "copy", "t", "copy", "--yes")
+    assert copied.code == 0, copied.err
+    whole = by(path, "thread")
+    assert whole["copy"] == whole["t"]
+    assert whole["t"]["messages"] == SPENT["big", "messages"] + SPENT["small", "messages"]
+    pruned = ckpt("-s", path, "purge", "--match", "t", "--keep-last", "1", "--yes")
+    assert pruned.code == 0, pruned.err
+    assert by(path, "thread")["t"]["messages"] == len(left) < whole["t"]["messages"]
+    assert by(path, "thread")["copy"] == whole["copy"]
+
+
 def test_days_and_time_ranges(path: Path, saver: SqliteSaver) -> None:
     graph = agent(saver)
     graph.invoke({"messages": [HumanMessage("one")]}, CONFIG)
@@ -182,6 +200,21 @@ def test_prices_are_those_of_the_configuration(path: Path, saver: SqliteSaver) -
     table = ckpt("--config", config, "-s", "here", "stats", "--tokens", "-o", "table").out
     assert "COST EUR" in table
     assert "COST" not in ckpt("-s", path, "stats", "--tokens", "-o", "table").out
+
+
+def test_prices_of_a_file_that_is_not_trusted_are_used(
+    path: Path, saver: SqliteSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent(saver).invoke({"messages": [HumanMessage("one")]}, CONFIG)
+    monkeypatch.chdir(path.parent)
+    path.with_name("ckpt.toml").write_text(
+        f'[stores.here]\nurl = "{path.name}"\n[prices."*"]\ninput = 1\noutput = 1\n'
+        '[stores.own]\nurl = "agent.db"\nprices = {"*" = {input = 2, output = 2}}\n'
+    )
+    one, own = (ckpt("-s", name, "stats", "--tokens", "-o", "json") for name in ("here", "own"))
+    assert one.json["cost"] > 0
+    assert own.json["cost"] == pytest.approx(2 * one.json["cost"])
+    assert one.err == own.err == ""
 
 
 @pytest.mark.parametrize(

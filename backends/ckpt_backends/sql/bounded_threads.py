@@ -10,12 +10,11 @@ from typing import TypeAlias
 from ckpt_backends.checkpoint_ids import ids_between
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.queries import SqlTables
-from ckpt_backends.thread_bounds import ThreadBounds
+from ckpt_backends.thread_bounds import ThreadBounds, end_of_prefix
 
 _IDS = 500
 """Maximum number of ids in a query. If there are more, all threads are listed."""
 _LAST = chr(sys.maxunicode)
-_SURROGATES, _AFTER_SURROGATES = frozenset(map(chr, range(0xD800, 0xE000))), "\ue000"
 
 Query: TypeAlias = tuple[str, dict[str, object]]
 """SQL and its parameters."""
@@ -108,20 +107,8 @@ def _keys_within(database: Database, bounds: ThreadBounds) -> Query | None:
         return database.among("c.thread_id", "only", ids) if ids else None
     if not database.storable(bounds.prefix):
         return None
-    end = _end_of(bounds.prefix)
+    end = end_of_prefix(bounds.prefix)
     return ("", {}) if end is None else _between(database, ">=", bounds.prefix, end)
-
-
-def _end_of(prefix: str) -> str | None:
-    """The least text after all that begin with a prefix, also with broken characters.
-
-    Returns None if there is none, or if it cannot be told.
-    """
-    kept = prefix.rstrip(_LAST)
-    if not kept or kept[-1] in _SURROGATES:
-        return None
-    following = chr(ord(kept[-1]) + 1)
-    return kept[:-1] + (_AFTER_SURROGATES if following in _SURROGATES else following)
 
 
 def _between(database: Database, operator: str, begin: str, end: str) -> Query:

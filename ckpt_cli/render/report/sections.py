@@ -17,6 +17,7 @@ from ckpt_cli.queries.messages import Conversation
 from ckpt_cli.queries.threads import Summary
 from ckpt_cli.render.markup import add
 from ckpt_cli.render.report.checkpoints import FailedTask, local_time
+from ckpt_cli.render.report.state_changes import cut_text
 from ckpt_cli.render.report.tables import add_section, add_table
 from ckpt_cli.render.resume import resume_call
 from ckpt_cli.render.status import next_node_names
@@ -26,8 +27,7 @@ from ckpt_cli.render.values.one_line import call_text, counted, message_label, s
 
 MOST_MESSAGES = 200
 _LONG = 1500
-_LONGEST = 20_000
-"""Characters of a message: shown at once, and in all."""
+"""Characters of a message that are not folded."""
 _WIDTH = 100
 _ROLES = {"human", "user", "ai", "assistant", "tool", "system"}
 _MEANINGS = {
@@ -98,7 +98,7 @@ def add_errors(page: Element, failures: Sequence[FailedTask]) -> None:
     if not failures:
         add(section, "p", "No error is stored at these checkpoints.", class_="dim")
         return
-    table = add_table(section, ("Node", "Checkpoint", "Step began", "Error", "Outcome"))
+    table = add_table(section, "Errors", ("Node", "Checkpoint", "Step began", "Error", "Outcome"))
     for one in failures:
         row = add(table, "tr")
         add(row, "td", one.node)
@@ -171,7 +171,7 @@ def _conditions(found: Summary) -> Sequence[Status]:
 def _trouble(section: Element, kind: str, title: str, text: str) -> None:
     found = add(section, "div", class_=f"trouble {kind}")
     add(found, "h3", title)
-    add(found, "pre", text[:_LONGEST])
+    add(found, "pre", cut_text(text))
 
 
 def _add_turn(section: Element, turn: Turn, turns: Sequence[Turn]) -> None:
@@ -195,7 +195,7 @@ def _add_call(said: Element, call: Call, turns: Sequence[Turn]) -> None:
     label = add(details, "summary", call_text(call.call, _WIDTH))
     if what:
         add(label, "span", f"  {what}", class_="error" if failed else "dim")
-    add(details, "pre", "\n".join(block(call.call.args, 0, _WIDTH))[:_LONGEST])
+    add(details, "pre", cut_text("\n".join(block(call.call.args, 0, _WIDTH))))
     if answer is not None:
         add(details, "h4", "Result")
         _add_text(details, answer.content)
@@ -211,6 +211,4 @@ def _add_text(parent: Element, content: Any) -> None:
         return
     details = add(parent, "details", class_="long")
     add(details, "summary", summary(text, _WIDTH))
-    add(details, "p", text[:_LONGEST], class_="said")
-    if len(text) > _LONGEST:
-        add(details, "p", f"… {len(text) - _LONGEST} more characters", class_="dim")
+    add(details, "p", cut_text(text), class_="said")

@@ -43,7 +43,9 @@ def add_timeline(page: Element, timeline: Mapping[str, Any], zone: tzinfo) -> in
     add(section, "p", f"{', '.join(facts)}. {said}", class_="dim")
     steps = list(filter(_is_shown, steps))
     shown = steps[-MOST_STEPS:]
-    table = add_table(section, ("Step", "Nodes", "Saved", "Duration", ""), numbers=("Duration",))
+    table = add_table(
+        section, "Steps", ("Step", "Nodes", "Saved", "Duration", ""), numbers=("Duration",)
+    )
     _add_steps(table, shown, zone)
     if timeline["open"] is not None:
         _add_open(table, timeline["open"], zone)
@@ -115,7 +117,7 @@ def _add_open(table: Element, step: Mapping[str, Any], zone: tzinfo) -> None:
 
 def _add_nodes(section: Element, nodes: Mapping[str, Mapping[str, Any]]) -> None:
     names = ("Runs", "Total", "Median", "95 %", "Longest")
-    table = add_table(section, ("Node", *names), numbers=names)
+    table = add_table(section, "Nodes", ("Node", *names), numbers=names)
     for name, one in nodes.items():
         row = add(table, "tr")
         add(row, "td", name)

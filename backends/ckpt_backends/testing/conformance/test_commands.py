@@ -241,6 +241,7 @@ def test_no_command_changes_the_store(filled: FilledStore) -> None:
         ["messages", "chat", "--full"],
         ["grep", "a"],
         ["blame", "chat", "messages[0]"],
+        ["bisect", "chat", "values.nothing = null"],
         ["du"],
         ["stores"],
     ):

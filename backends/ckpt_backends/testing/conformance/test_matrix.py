@@ -24,6 +24,7 @@ WORDS: Mapping[str, list[str]] = {
     "messages": ["messages", "chat"],
     "grep": ["grep", "a"],
     "blame": ["blame", "chat", "messages"],
+    "bisect": ["bisect", "chat", "values.nothing = null"],
     "tail": ["tail", "chat", "-n", "1", "-o", "ndjson"],
     "du": ["du", "chat"],
     "interrupts": ["interrupts"],
