@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.errors import NotFound
 from ckpt_cli.api.answer import Answer, AnswerList
+from ckpt_cli.api.surroundings import When, time_of
 from ckpt_cli.api.texts import texts
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.threads.target import Target
 
 if TYPE_CHECKING:
     from ckpt_cli.api.replaying import JudgedThread
+    from ckpt_cli.api.surroundings import When
     from ckpt_cli.api.thread import ThreadHandle
     from ckpt_cli.core.replay.report import ReplayReport
+    from ckpt_cli.core.timeline.assemble import Timeline
     from ckpt_cli.core.values.paths import Selected
     from ckpt_cli.queries.blame import Blame
     from ckpt_cli.queries.diff import Comparison
@@ -239,6 +242,22 @@ class CheckpointHandle:
         """Return the same for each channel of each of these steps, as `ckpt replay` prints it."""
         return self._replayed(reducers).transitions()
 
+    def timeline(self, *, since: When | None = None, last: int | None = None) -> Answer[Timeline]:
+        """Return how long the steps took that led to it, as `ckpt timeline` prints it.
+
+        `since` leaves out steps that ended before, by an age such as `2h` or a time; `last` keeps
+        only this number of steps. Raises `UsageError`.
+        """
+        from ckpt_cli.queries.timeline import timeline
+        from ckpt_cli.render.timeline import timeline_record
+
+        after = time_of(self.thread.around, since)
+        target = self.target
+        found = timeline(
+            target.reader, target.checkpoint_ns, target.checkpoint_id, since=after, last=last
+        )
+        return Answer(found, timeline_record)
+
     def blame(self, path: str) -> Answer[Blame]:
         """Return which step and task set a value, such as `plan` or `messages[-1].content`."""
         from ckpt_cli.queries.blame import blame
@@ -270,6 +289,16 @@ class CheckpointHandle:
                 raise
             turns = []
         return statistics_record(statistics(turns))
+
+    def report(self, *, all_ns: bool = False, since: When | None = None, last: int = 200) -> str:
+        """Return the HTML page of `ckpt report`, opened at this checkpoint.
+
+        It shows the newest `last` checkpoints of this namespace, or of all with `all_ns`; `since`
+        is an age such as `2h` or a time. Raises `UsageError` for a time that cannot be read.
+        """
+        from ckpt_cli.api.report import report
+
+        return "".join(report(self, all_ns=all_ns, since=since, last=last))
 
     def raw(self) -> bytes:
         """Return the stored bytes of the checkpoint, undecoded."""

@@ -9,9 +9,11 @@ from ckpt_backends.closing import Closing
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import StoreInfo, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.api.answer import Answer, AnswerList
+from ckpt_cli.api.answer import Answer
 from ckpt_cli.api.checkpoint import CheckpointHandle
 from ckpt_cli.api.incidents import IncidentAnswers
+from ckpt_cli.api.measures import MeasureAnswers
+from ckpt_cli.api.measuring import DiskUsageMethods
 from ckpt_cli.api.neighbours import NeighbourAnswers
 from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text
 from ckpt_cli.api.texts import texts
@@ -27,13 +29,12 @@ if TYPE_CHECKING:
     from ckpt_cli.api.secrets import SecretSearch
     from ckpt_cli.core.replay.report import ReplayReport
     from ckpt_cli.core.write_counts import WriteCounts
-    from ckpt_cli.queries.disk_usage import By, Survey
     from ckpt_cli.queries.interrupts import Waiting
     from ckpt_cli.queries.listed_threads import ListedThread
     from ckpt_cli.threads.target import NamedThread, Target
 
 
-class StoreHandle(IncidentAnswers, NeighbourAnswers, Closing):
+class StoreHandle(IncidentAnswers, MeasureAnswers, DiskUsageMethods, NeighbourAnswers, Closing):
     """A store that is open for reading. `ckpt_cli.open` returns one.
 
     Threads and checkpoints that it returns read when they are asked, so use them before the store
@@ -272,23 +273,6 @@ class StoreHandle(IncidentAnswers, NeighbourAnswers, Closing):
         for one in threads_stats(self._store, around.opening, ids, within, jobs):
             found.add(one)
         return Answer(found, stats_record)
-
-    def du(self, *, top: int | None = None, watch: Watcher = unwatched) -> Answer[Survey]:
-        """Return the disk usage, as `ckpt du` prints it; `top` limits each listing."""
-        from ckpt_cli.api.disk_usage import disk_usage
-
-        return disk_usage(self._store, None, top, watch)
-
-    def du_by(
-        self, by: By, *, top: int | None = None, watch: Watcher = unwatched
-    ) -> AnswerList[Survey]:
-        """Return the largest threads, channels and so on, as `ckpt du --by` prints them.
-
-        `by` is `thread`, `channel`, `ns`, `type` or `table`. Raises `UsageError` for another.
-        """
-        from ckpt_cli.api.disk_usage import disk_usage_by
-
-        return disk_usage_by(self._store, None, by, top, watch)
 
     def replay_all(
         self,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.api.checkpoint import CheckpointHandle
+from ckpt_cli.api.followed_thread import FollowedThread
 from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text
 from ckpt_cli.api.texts import texts
 from ckpt_cli.api.watch import Watcher, unwatched
@@ -23,12 +24,15 @@ if TYPE_CHECKING:
     from ckpt_cli.api.replaying import JudgedThread
     from ckpt_cli.api.search import SearchHits
     from ckpt_cli.core.replay.report import ReplayReport
+    from ckpt_cli.core.timeline.assemble import Timeline
+    from ckpt_cli.core.usage.sums import UsageSums
     from ckpt_cli.core.write_counts import WriteCounts
     from ckpt_cli.queries.disk_usage import By, Survey
     from ckpt_cli.queries.doctor.terms import ThreadReport
     from ckpt_cli.queries.errors import Failure
     from ckpt_cli.queries.history import Entry
     from ckpt_cli.queries.interrupts import Waiting
+    from ckpt_cli.queries.node_times import NodeTimes
     from ckpt_cli.queries.threads import Summary
     from ckpt_cli.queries.tree import Tree
     from ckpt_cli.render.terminal.styled_text import StyledLine
@@ -38,7 +42,7 @@ _QUESTION_WIDTH = 200
 """Width of a question that is kept; the tree cuts it to what fits."""
 
 
-class ThreadHandle:
+class ThreadHandle(FollowedThread):
     """A thread: its head, its history, and what can be asked of it.
 
     Returned by `StoreHandle.threads`, `StoreHandle[...]` and others.
@@ -48,11 +52,6 @@ class ThreadHandle:
         self.reader = reader
         self.around = around
         self.operations = ThreadOperations(around.opening, reader.thread_id)
-
-    @property
-    def id(self) -> str:
-        """The `thread_id`."""
-        return self.reader.thread_id
 
     @property
     def first_at(self) -> datetime | None:
@@ -210,6 +209,13 @@ class ThreadHandle:
         reader = self.reader
         return start_search(reader.store, self.around.opening, [reader.thread], wanted)
 
+    def timeline(self, *, since: When | None = None, last: int | None = None) -> Answer[Timeline]:
+        """Return how long each step took, as `ckpt timeline THREAD` prints it.
+
+        The arguments are those of `CheckpointHandle.timeline`. Raises `NotFound` or `UsageError`.
+        """
+        return self.head.timeline(since=since, last=last)
+
     def stats(
         self,
         *,
@@ -228,11 +234,53 @@ class ThreadHandle:
         within = Range(time_of(self.around, since), time_of(self.around, until))
         return Answer(thread_stats(self.reader, within, self._namespace(ns)), stats_record)
 
+    def node_times(
+        self,
+        *,
+        ns: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+    ) -> Answer[NodeTimes]:
+        """Return how long each node took, as `ckpt stats THREAD --time` prints it.
+
+        The arguments are those of `stats`. Raises `NotFound`, `Ambiguous` or `UsageError`.
+        """
+        from ckpt_cli.queries.node_times import thread_node_times
+        from ckpt_cli.queries.stats import Range
+        from ckpt_cli.render.node_times import node_times_record
+
+        within = Range(time_of(self.around, since), time_of(self.around, until))
+        found = thread_node_times(self.reader, within, self._namespace(ns))
+        return Answer(found, node_times_record)
+
+    def tokens(
+        self,
+        *,
+        by: str | Sequence[str] = "model",
+        ns: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+    ) -> Answer[UsageSums]:
+        """Return how many tokens its messages cost, as `ckpt stats THREAD --tokens` prints it.
+
+        `by` is one or several of `model`, `node`, `thread` and `day`. The other arguments are
+        those of `stats`. Raises `NotFound`, `Ambiguous` or `UsageError`.
+        """
+        from ckpt_cli.core.usage.sums import parse_groupings
+        from ckpt_cli.queries.stats import Range
+        from ckpt_cli.queries.token_usage import UsageQuery, thread_usage
+        from ckpt_cli.render.usage import usage_record
+
+        within = Range(time_of(self.around, since), time_of(self.around, until))
+        wanted = UsageQuery(parse_groupings(texts(by)), within, self.around.zone)
+        found = thread_usage(self.reader, wanted, self._namespace(ns))
+        return Answer(found, partial(usage_record, prices=self.around.names.prices))
+
     def du(self, *, top: int | None = None, watch: Watcher = unwatched) -> Answer[Survey]:
         """Return the disk usage, as `ckpt du THREAD` prints it; `top` limits each listing."""
         from ckpt_cli.api.disk_usage import disk_usage
 
-        return disk_usage(self.reader.store, self.id, top, watch)
+        return disk_usage(self.reader.store, [self.id], top, watch)
 
     def du_by(
         self, by: By, *, top: int | None = None, watch: Watcher = unwatched
@@ -243,7 +291,14 @@ class ThreadHandle:
         """
         from ckpt_cli.api.disk_usage import disk_usage_by
 
-        return disk_usage_by(self.reader.store, self.id, by, top, watch)
+        return disk_usage_by(self.reader.store, [self.id], by, top, watch)
+
+    def report(self, *, all_ns: bool = False, since: When | None = None, last: int = 200) -> str:
+        """Return the HTML page of `ckpt report`, opened at the head.
+
+        The arguments are those of `CheckpointHandle.report`.
+        """
+        return self.head.report(all_ns=all_ns, since=since, last=last)
 
     def replay(
         self, reducers: Mapping[str, str] | None = None, *, ns: str | None = None
@@ -269,31 +324,6 @@ class ThreadHandle:
         from ckpt_cli.api.doctor import checked_thread
 
         return checked_thread(self.reader, self.around, grace, deep=deep)
-
-    def tail(
-        self,
-        lines: int = 5,
-        *,
-        ns: str | None = None,
-        all_ns: bool = False,
-        interval: float = 1.0,
-        wait: Callable[[float], None] = time.sleep,
-    ) -> Iterator[Answer[Entry]]:
-        """Yield the last checkpoints, then new ones as they are saved, without an end.
-
-        The records are those of `ckpt tail`. Looks for new checkpoints every `interval` seconds,
-        which `wait` waits. Raises `StoreChanged` if the thread is deleted.
-        """
-        from ckpt_cli.queries.tail import Tail
-        from ckpt_cli.render.records import entry_record
-
-        found = Tail(self.reader.store, self.id, ns, all_ns=all_ns)
-        entries = found.last(lines)
-        while True:
-            for one in entries:
-                yield Answer(one, entry_record)
-            wait(interval)
-            entries = found.new()
 
     def export(self) -> Iterator[dict[str, Any]]:
         """Yield all checkpoints with state and writes: by namespace, oldest first.

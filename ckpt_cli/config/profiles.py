@@ -5,6 +5,10 @@
     [filters]
     stuck = "status in (error, pending) and idle > 1h"
 
+    [prices."gpt-4o"]
+    input = 2.5
+    output = 10
+
     [stores.prod]
     url = "postgresql://reader:${PGPASSWORD}@db/agents"
     retention = "90d"
@@ -42,16 +46,18 @@ from ckpt_cli.config import trust
 from ckpt_cli.config.confined import needs_trust
 from ckpt_cli.config.erase_rules import EraseRules, parse_erase_rules
 from ckpt_cli.config.filter_aliases import parse_aliases
+from ckpt_cli.config.model_prices import parse_prices
 
 if TYPE_CHECKING:
     from ckpt_cli.core.secrets.ignored import IgnoredSecrets
+    from ckpt_cli.core.usage.prices import PriceList
 
-_TOP = frozenset({"default", "stores", "filters"})
+_TOP = frozenset({"default", "stores", "filters", "prices"})
 """Keys of the file."""
 _OWN = frozenset(
     {
         *("url", "reducers", "retention", "audit", "threads", "memory", "doctor", "secrets"),
-        *("erase", "filters"),
+        *("erase", "filters", "prices"),
     }
 )
 """Keys of a profile. Any other key is a parameter of its URL, which the backend accepts or
@@ -98,6 +104,8 @@ class Profile:
     """Where `ckpt erase` finds what belongs to a person."""
     filters: Mapping[str, str] = field(default_factory=dict)
     """The aliases of filters for this store; they win over those of the file."""
+    prices: PriceList | None = None
+    """What the tokens of models cost; it wins over the prices of the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +119,8 @@ class Profiles:
     """Why the file is not trusted: then its profiles may only open local stores beside it."""
     filters: Mapping[str, str] = field(default_factory=dict)
     """The aliases of filters for all stores."""
+    prices: PriceList | None = None
+    """What the tokens of models cost."""
 
 
 def load_profiles(chosen: str | None, folder: Path) -> Profiles:
@@ -277,7 +287,7 @@ def parse(path: Path, table: object, distrust: str | None = None) -> Profiles:
         )
     found = {name: _profile(path, name, it) for name, it in stores.items()}
     filters = parse_aliases(table.get("filters", {}), "filters", f"'{path}'")
-    return Profiles(path, default, found, distrust, filters)
+    return Profiles(path, default, found, distrust, filters, parse_prices(table, f"'{path}'"))
 
 
 def _profile(path: Path, name: str, table: object) -> Profile:
@@ -308,6 +318,7 @@ def _profile(path: Path, name: str, table: object) -> Profile:
         _ignored_secrets(name, where, table.get("secrets", {})),
         parse_erase_rules(name, where, table.get("erase")),
         parse_aliases(table.get("filters", {}), f"stores.{name}.filters", where),
+        parse_prices(table, where),
     )
 
 

@@ -19,7 +19,6 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.thread_bounds import ALL_THREADS
 from ckpt_cli.core.redact import redact, redact_metadata, redact_text
 from ckpt_cli.core.refs import tips
-from ckpt_cli.core.support_matrix import limit
 from ckpt_cli.queries.listed_threads import (
     ListedThread,
     with_details,
@@ -250,6 +249,8 @@ class NamespaceSummary:
 
 def summarize(reader: ThreadReader, operations: ThreadOperations) -> Summary:
     """Return everything that the index and the head show about a thread."""
+    from ckpt_cli.core.support_matrix import limit  # late: lists do not need it
+
     store = reader.store
     head = None if reader.thread.head is None else reader.moment("", reader.thread.head)
     listed = with_details(store, [ListedThread(reader.thread)], TriggerInference(store))

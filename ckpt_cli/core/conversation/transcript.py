@@ -160,6 +160,16 @@ def is_error(message: Message) -> bool:
 
 def usage_of(message: Message) -> TokenUsage | None:
     """Return the tokens of a message, from `usage_metadata` or from its provider's metadata."""
+    fields = usage_fields(message)
+    for input_key, output_key, total_key in _FORMS:
+        if input_key in fields or output_key in fields:
+            prompt, answer = _number(fields.get(input_key)), _number(fields.get(output_key))
+            return TokenUsage(prompt, answer, _number(fields.get(total_key)) or prompt + answer)
+    return None
+
+
+def usage_fields(message: Message) -> Mapping[Value, Value]:
+    """Return the dict that tells the tokens of a message, as stored; empty if there is none."""
     said = _dict(message.fields.get("response_metadata"))
     for found in (
         message.fields.get("usage_metadata"),
@@ -167,11 +177,9 @@ def usage_of(message: Message) -> TokenUsage | None:
         message.fields.get("usage"),
     ):
         fields = _dict(found)
-        for input_key, output_key, total_key in _FORMS:
-            if input_key in fields or output_key in fields:
-                prompt, answer = _number(fields.get(input_key)), _number(fields.get(output_key))
-                return TokenUsage(prompt, answer, _number(fields.get(total_key)) or prompt + answer)
-    return None
+        if any(key in fields for form in _FORMS for key in form[:2]):
+            return fields
+    return {}
 
 
 def model_of(message: Message) -> str | None:

@@ -21,6 +21,8 @@ from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT
 NO_THREAD = ThreadBounds(ids=frozenset())
 _CHANNELS = {Status.ERROR: ERROR, Status.INTERRUPTED: INTERRUPT}
 """By condition of a thread, the channel of the writes at its head that cause it."""
+_CAUSES = {"error": ERROR, "question": INTERRUPT}
+"""By field, the channel of the writes at the head without which it is null."""
 _ROUNDING = timedelta(seconds=1)
 """More than a length of time may differ from its seconds as a float."""
 _BEFORE = {Operator.LESS, Operator.AT_MOST}
@@ -105,8 +107,9 @@ def _of_condition(condition: Condition, now: datetime, *, holds: bool) -> Thread
     if operator is Operator.UNEQUAL:
         operator, holds = Operator.EQUAL, not holds
     name, is_equal = condition.field.name, operator in {Operator.EQUAL, Operator.IN}
-    if name == "error" and may_be_null is not holds:  # then it is not null
-        return ThreadBounds(head_channels=frozenset({ERROR})) if holds or is_equal else ALL_THREADS
+    if name in _CAUSES and may_be_null is not holds:  # then it is not null
+        found = ThreadBounds(head_channels=frozenset({_CAUSES[name]}))
+        return found if holds or is_equal else ALL_THREADS
     if not holds:  # It may also be null, which no bound admits.
         return ALL_THREADS
     match name:

@@ -48,6 +48,24 @@ def left(now: datetime) -> Callable[[str], str]:
     return lambda text: age(datetime.fromisoformat(text), now)
 
 
+def duration(seconds: float) -> str:
+    """Return a duration in one or two units: `85ms`, `1.2s`, `38s`, `3m 05s`, `4d 03h`."""
+    if seconds < 0.00995:
+        return f"{seconds * 1000:.1f}ms"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02}s"
+    if whole < 86400:
+        return f"{whole // 3600}h {whole % 3600 // 60:02}m"
+    return f"{whole // 86400}d {whole % 86400 // 3600:02}h"
+
+
 def step_number(step: int | None) -> str:
     """Return the step of a checkpoint; `?` if its layout stores none."""
     return "?" if step is None else str(step)

@@ -63,8 +63,8 @@ class ThreadFacts:
         return None if found is None else datetime.fromisoformat(found)
 
     def at(self, root: str, path: Path) -> list[Any]:
-        """Return the values at a path in the metadata or the state; None for a missing one."""
-        top = self.row.get("metadata", {}) if root == "metadata" else self.values
+        """Return the values at a path in metadata, question or state; None for a missing one."""
+        top = self.values if root == "values" else self.row.get(root, {})
         found = _walk(top, path)
         return list(found) if found else [None]
 
@@ -103,7 +103,7 @@ class _Maker:
         self._random = random
         self._places = [
             (root, path)
-            for root in ("metadata", "values")
+            for root in ("metadata", "question", "values")
             for path in sorted(_common_paths(facts, root), key=repr)
         ]
 
@@ -131,7 +131,9 @@ class _Maker:
             case 6 | 7:
                 name = self._random.choice(("step", "checkpoints", "bytes"))
                 return self._number(name)
-        name = self._random.choice(("thread", "thread", "next", "source", "error", "user"))
+        name = self._random.choice(
+            ("thread", "thread", "next", "source", "error", "question", "user")
+        )
         known = [value for one in self._facts for value in one.of(name)]
         return self._text(name, known, lambda one: one.of(name))
 
@@ -280,7 +282,7 @@ def _common_paths(facts: Sequence[ThreadFacts], root: str) -> set[Path]:
     good: set[Path] = set()
     bad: set[Path] = set()
     for one in facts:
-        top = one.row.get("metadata", {}) if root == "metadata" else one.values
+        top = one.values if root == "values" else one.row.get(root, {})
         for path, value in _paths(top):
             (bad if _is_special(value) else good).add(path)
     return {path for path in good if not any(path[:n] in bad for n in range(len(path) + 1))}

@@ -1,0 +1,122 @@
+"""What `StoreHandle` answers about amounts: writes, time, tokens and space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ckpt_backends.protocol import Store
+from ckpt_cli.api.answer import Answer
+from ckpt_cli.api.surroundings import Surroundings, When, time_of
+from ckpt_cli.api.texts import texts
+from ckpt_cli.api.watch import Watcher, unwatched
+
+if TYPE_CHECKING:
+    from ckpt_cli.core.usage.sums import UsageSums
+    from ckpt_cli.core.write_counts import WriteCounts
+    from ckpt_cli.queries.node_times import NodeTimes
+
+
+class MeasureAnswers:
+    """The part of `StoreHandle` that counts and sums up."""
+
+    _store: Store
+    _around: Surroundings
+
+    def stats(
+        self,
+        threads: str | Iterable[str] | None = None,
+        *,
+        match: str | None = None,
+        where: str | Sequence[str] = (),
+        since: When | None = None,
+        until: When | None = None,
+        jobs: int = 1,
+        watch: Watcher = unwatched,
+    ) -> Answer[WriteCounts]:
+        """Return which nodes wrote how much to which channels, as `ckpt stats` prints it.
+
+        `since` and `until` limit the checkpoints, by an age such as `7d` or a time. The other
+        arguments are those of `grep`. Raises `NotFound` or `UsageError`.
+        """
+        from ckpt_cli.core.write_counts import WriteCounts
+        from ckpt_cli.queries.stats import Range, threads_stats
+        from ckpt_cli.render.stats import stats_record
+
+        around, found = self._around, WriteCounts()
+        within = Range(time_of(around, since), time_of(around, until))
+        ids = self._ids(threads, match, where, watch)
+        for one in threads_stats(self._store, around.opening, ids, within, jobs):
+            found.add(one)
+        return Answer(found, stats_record)
+
+    def node_times(
+        self,
+        threads: str | Iterable[str] | None = None,
+        *,
+        match: str | None = None,
+        where: str | Sequence[str] = (),
+        since: When | None = None,
+        until: When | None = None,
+        jobs: int = 1,
+        watch: Watcher = unwatched,
+    ) -> Answer[NodeTimes]:
+        """Return how long each node took, as `ckpt stats --time` prints it.
+
+        The arguments are those of `stats`. Raises `NotFound` or `UsageError`.
+        """
+        from ckpt_cli.queries.node_times import NodeTimes, threads_node_times
+        from ckpt_cli.queries.stats import Range
+        from ckpt_cli.render.node_times import node_times_record
+
+        around, found = self._around, NodeTimes()
+        within = Range(time_of(around, since), time_of(around, until))
+        ids = self._ids(threads, match, where, watch)
+        for one in threads_node_times(self._store, around.opening, ids, within, jobs):
+            found.add(one)
+        return Answer(found, node_times_record)
+
+    def tokens(
+        self,
+        threads: str | Iterable[str] | None = None,
+        *,
+        by: str | Sequence[str] = "model",
+        match: str | None = None,
+        where: str | Sequence[str] = (),
+        since: When | None = None,
+        until: When | None = None,
+        jobs: int = 1,
+        watch: Watcher = unwatched,
+    ) -> Answer[UsageSums]:
+        """Return how many tokens messages cost, as `ckpt stats --tokens` prints it.
+
+        `by` is one or several of `model`, `node`, `thread` and `day`. The other arguments are
+        those of `stats`. Raises `NotFound` or `UsageError`.
+        """
+        from ckpt_cli.core.usage.sums import UsageSums, parse_groupings
+        from ckpt_cli.queries.stats import Range
+        from ckpt_cli.queries.token_usage import UsageQuery, threads_usage
+        from ckpt_cli.render.usage import usage_record
+
+        around = self._around
+        within = Range(time_of(around, since), time_of(around, until))
+        wanted = UsageQuery(parse_groupings(texts(by)), within, around.zone)
+        found = UsageSums(wanted.by)
+        ids = self._ids(threads, match, where, watch)
+        for one in threads_usage(self._store, around.opening, ids, wanted, jobs):
+            found.add(one)
+        return Answer(found, partial(usage_record, prices=around.names.prices))
+
+    def _ids(
+        self,
+        threads: str | Iterable[str] | None,
+        match: str | None,
+        where: str | Sequence[str],
+        watch: Watcher,
+    ) -> Iterator[str]:
+        from ckpt_cli.api.listing import chosen_threads
+
+        chosen = chosen_threads(self._store, self._around, threads, match, where, watch)
+        found = watch(self._store.threads()) if chosen is None else chosen
+        return (one.thread_id for one in found)

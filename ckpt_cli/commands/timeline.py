@@ -1,0 +1,66 @@
+"""`ckpt timeline`: how long each step of a thread took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+from ckpt_cli.options import AsOf, At, Namespace, OptionalThread, flag, option, takes
+from ckpt_cli.render.terminal.styled_text import StyledLine
+from ckpt_cli.render.timeline import STEP_COLUMNS, step_records
+from ckpt_cli.session import Session
+from ckpt_cli.threads.target import TargetArguments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineOptions:
+    """The arguments and options of `ckpt timeline`."""
+
+    thread: OptionalThread = None
+    at: At = None
+    ns: Namespace = None
+    as_of: AsOf = None
+    since: Annotated[
+        str | None, option("TIME", "Only steps that ended after TIME: 2h, 2026-04-07.")
+    ] = None
+    last: Annotated[int | None, option("N", "Only the last N steps.", min=1)] = None
+    ascii_only: Annotated[bool, flag("Draw with ASCII characters only.", "--ascii")] = False
+
+
+@takes(TimelineOptions)
+def timeline(session: Session, options: TimelineOptions) -> None:
+    """Show how long each step of a thread took.
+
+    Lists the steps that led to the head, or to REF, with the steps of subgraphs below the step
+    that called them. Time in which a question waited for an answer is not counted as running,
+    nor is the time between two runs.
+
+    A checkpoint is saved when its step is over, so a step took from the checkpoint before to its
+    own. The store does not tell when an answer came: the wait and the run after it are one step.
+    `ckpt stats --time` sums up many threads.
+
+    \b
+      ckpt -s agent.db timeline user-42
+      ckpt -s agent.db timeline user-42@head~3 --last 20
+      ckpt -s agent.db timeline user-42 --since 2h -o json | jq .nodes
+    """
+    words = TargetArguments(options.thread, options.at, options.ns, options.as_of)
+    answer = session.checkpoint(words).timeline(since=options.since, last=options.last)
+    found = answer.found
+
+    def text() -> Iterator[StyledLine]:
+        # JSON does not need it.
+        from ckpt_cli.render.timeline_lines import timeline_lines
+
+        yield from timeline_lines(
+            found,
+            now=session.now,
+            zone=session.zone,
+            width=session.output.width,
+            unicode=session.output.unicode and not options.ascii_only,
+        )
+
+    session.output.document(
+        answer.to_dict, text, rows=lambda: step_records(found), columns=STEP_COLUMNS
+    )

@@ -1,0 +1,1 @@
+"""How long the steps of a thread took, from the times of its checkpoints."""

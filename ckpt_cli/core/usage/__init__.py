@@ -1,0 +1,1 @@
+"""The tokens that messages cost, and their prices."""

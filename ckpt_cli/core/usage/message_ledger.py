@@ -1,0 +1,168 @@
+"""The messages of a thread that tell their tokens, each once.
+
+A message is stored many times: in the write of its node, in that of the node that called the
+subgraph, and in each later state. Its id tells that it is the same. Of messages without an id, as
+many are counted as are stored at one place with equal contents.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from ckpt_backends.model import NULL_TASK_ID
+from ckpt_cli.core.conversation.messages import Message
+from ckpt_cli.core.tasks.task_ids import UPDATE_PATH, pulled_node
+from ckpt_cli.core.tasks.triggers import START
+from ckpt_cli.core.usage.tokens import TokenCounts
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a message was found."""
+
+    checkpoint_ns: str
+    checkpoint_id: str
+    task_id: str | None = None
+    """The task that wrote it; None if it was found in a state."""
+    task_path: str = ""
+    node: str | None = None
+    """Name of the node, in layouts that store it with each write."""
+    at: datetime | None = None
+
+    @property
+    def own_node(self) -> str | None:
+        """Name of the node that wrote it, as far as the write tells."""
+        return self.node or pulled_node(self.task_path)
+
+    @property
+    def is_output(self) -> bool:
+        """Whether a node wrote it; not the caller, who may have got it from a node."""
+        return (
+            self.task_id not in {None, NULL_TASK_ID}
+            and self.own_node != START
+            and not self.task_path.startswith(UPDATE_PATH)
+        )
+
+    def is_inside(self, other: Origin) -> bool:
+        """Whether it was written in a subgraph that the task of another origin called."""
+        if not self.checkpoint_ns.startswith(other.checkpoint_ns):
+            return False
+        inner = self.checkpoint_ns[len(other.checkpoint_ns) :].removeprefix("|").split("|")[0]
+        node, _, task_id = inner.rpartition(":")
+        return bool(inner) and (task_id == other.task_id or (not node and inner == other.own_node))
+
+    @property
+    def depth(self) -> int:
+        """Number of subgraphs that it was written in."""
+        return self.checkpoint_ns.count("|") + 1 if self.checkpoint_ns else 0
+
+
+_NOWHERE = Origin("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMessage:
+    """A message with its tokens."""
+
+    model: str | None
+    tokens: TokenCounts
+    origin: Origin = _NOWHERE
+
+
+Told = Iterable[tuple[Message, FoundMessage | None]]
+"""Messages in their order; None for one that does not tell its tokens."""
+
+
+class MessageLedger:
+    """Gathers messages in any order, and yields each once."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, FoundMessage] = {}
+        self._contents: Counter[int] = Counter()
+        """How many messages with an id have these contents."""
+        self._nameless: dict[int, dict[int, list[FoundMessage]]] = {}
+        """Messages without an id, by contents and by depth of subgraphs."""
+        self._written: dict[tuple[str, str], list[int]] = {}
+        """By namespace and channel: the contents of the list that was written last."""
+
+    def add_list(self, channel: str, origin: Origin, told: Told) -> None:
+        """Add the messages that a task wrote to a channel."""
+        found = list(told)
+        first = self._repeated(channel, origin, [one for one, _ in found])
+        for place, (message, tokens) in enumerate(found):
+            if tokens is None:
+                continue
+            if message.id is not None:
+                self._add(message, replace(tokens, origin=origin))
+            elif place >= first:
+                self._alike(message, origin).append(replace(tokens, origin=origin))
+
+    def add_state(self, origin: Origin, told: Told) -> None:
+        """Add the messages in a channel of a state; without an id, those that it has more."""
+        here: Counter[int] = Counter()
+        for message, tokens in told:
+            if tokens is None:
+                continue
+            if message.id is not None:
+                self._add(message, replace(tokens, origin=origin))
+                continue
+            here[contents(message)] += 1
+            known = self._alike(message, origin)
+            if len(known) < here[contents(message)]:
+                known.append(replace(tokens, origin=origin))
+
+    def _alike(self, message: Message, origin: Origin) -> list[FoundMessage]:
+        """Return the messages without an id that have equal contents, at the same depth."""
+        by_depth = self._nameless.setdefault(contents(message), {})
+        return by_depth.setdefault(origin.depth, [])
+
+    def messages(self) -> Iterator[FoundMessage]:
+        """Yield each message once."""
+        yield from self._by_id.values()
+        for held, by_depth in self._nameless.items():
+            # In the graph that called a subgraph, the same messages may have ids.
+            most = max(by_depth.values(), key=len)
+            yield from most[self._contents[held] :]
+
+    def _add(self, message: Message, counted: FoundMessage) -> None:
+        assert message.id is not None  # noqa: S101
+        known = self._by_id.get(message.id)
+        if known is None:
+            self._by_id[message.id] = counted
+            self._contents[contents(message)] += 1
+            return
+        # A message that was streamed grew.
+        whole = known if known.tokens.total >= counted.tokens.total else counted
+        is_better = _is_better(counted.origin, known.origin)
+        origin = counted.origin if is_better else known.origin
+        self._by_id[message.id] = replace(whole, origin=origin)
+
+    def _repeated(self, channel: str, origin: Origin, messages: list[Message]) -> int:
+        """Return how many messages of a list were in the list before: some nodes write it whole."""
+        if all(one.id is not None for one in messages):
+            return 0
+        place, now = (origin.checkpoint_ns, channel), [contents(one) for one in messages]
+        before = self._written.get(place, [])
+        self._written[place] = now
+        return len(before) if len(now) > 1 and now[: len(before)] == before else 0
+
+
+def contents(message: Message) -> int:
+    """Return a hash of all that a message holds but its id."""
+    held = ((str(key), repr(value)) for key, value in message.fields.items() if key != "id")
+    return hash(tuple(sorted(held)))
+
+
+def _is_better(new: Origin, known: Origin) -> bool:
+    """Return whether an origin tells better which node called the model.
+
+    That is the innermost node, since the nodes around it write the message again; then the first.
+    """
+    if new.is_output != known.is_output:
+        return new.is_output
+    if new.is_inside(known) or known.is_inside(new):
+        return new.is_inside(known)
+    return new.at is not None and known.at is not None and new.at < known.at

@@ -1,0 +1,234 @@
+"""Count the tokens of a thread's messages, each message once.
+
+Messages come from the writes of tasks, so those that were removed or trimmed since are counted too.
+A state is read only where the writes that made it are not stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ckpt_backends.checkpoint_ids import step_of, time_of
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.memo import remembering
+from ckpt_backends.codec.values import Value
+from ckpt_backends.errors import NotFound
+from ckpt_backends.model import NULL_TASK_ID, Checkpoint, TypedBytes
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.conversation.messages import Message, as_message
+from ckpt_cli.core.conversation.transcript import model_of
+from ckpt_cli.core.state import read_body
+from ckpt_cli.core.tasks.step_nodes import node_path, path_text
+from ckpt_cli.core.tasks.task_ids import UPDATE_PATH
+from ckpt_cli.core.tasks.tasks import CONTROL
+from ckpt_cli.core.tasks.triggers import SENDS, START
+from ckpt_cli.core.tasks.writes import tasks_by_id
+from ckpt_cli.core.usage.message_ledger import FoundMessage, MessageLedger, Origin
+from ckpt_cli.core.usage.sums import CountedMessage, Grouping, UsageSums
+from ckpt_cli.core.usage.tokens import counts_of
+from ckpt_cli.core.values.unwrap import unwrap
+from ckpt_cli.core.write_counts import CALLER, UPDATE
+from ckpt_cli.queries.stats import Range
+from ckpt_cli.threads import redaction
+from ckpt_cli.threads.parallel import of_threads
+from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.threads.trigger_inference import TriggerInference
+
+if TYPE_CHECKING:
+    from ckpt_cli.threads.opening import Opening
+
+INPUT = "(input)"
+"""Shown as the node of messages that a run was started with."""
+_PLAIN = frozenset({"msgpack", "json", "redis-json", "bson", "bson-plain", "pickle"})
+"""Types whose bytes contain the names of the fields."""
+_MARKS = (b"usage", b"Usage")
+"""One of these is in the names of all fields that tell tokens."""
+_DEEPEST = 8
+"""Lists and dicts in which messages are looked for, one inside the other."""
+_AT_ONCE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class UsageQuery:
+    """Which messages are counted, and for what."""
+
+    by: tuple[Grouping, ...]
+    within: Range
+    zone: tzinfo
+    """The time zone of days."""
+
+
+def thread_usage(
+    reader: ThreadReader, wanted: UsageQuery, checkpoint_ns: str | None = None
+) -> UsageSums:
+    """Return the tokens of the messages of a thread, on all branches."""
+    found = UsageSums(wanted.by, threads=1)
+    with remembering() as memo:
+        ledger = _ledger(reader, checkpoint_ns)
+        found.unread = memo.unreadable
+    kept = [one for one in ledger.messages() if wanted.within.holds(one.origin.at)]
+    nodes = _nodes(reader, kept) if "node" in wanted.by else {}
+    hidden = redaction.is_redacted(reader.store)
+    for one in kept:
+        at = one.origin.at
+        found.count(
+            CountedMessage(
+                thread_id=reader.thread_id,
+                model=one.model,
+                shown_model=None if hidden else one.model,
+                node=nodes.get(one.origin),
+                day=None if at is None else at.astimezone(wanted.zone).date(),
+                tokens=one.tokens,
+            )
+        )
+    return found
+
+
+def threads_usage(
+    store: Store, opening: Opening, ids: Iterable[str], wanted: UsageQuery, jobs: int
+) -> Iterator[UsageSums]:
+    """Yield the tokens of each thread, in the order given."""
+    return of_threads(store, opening, ids, partial(_counting, wanted), jobs)
+
+
+def _counting(wanted: UsageQuery, store: Store) -> Callable[[str], UsageSums]:
+    inference = TriggerInference(store)
+
+    def count(thread_id: str) -> UsageSums:
+        try:
+            return thread_usage(ThreadReader(store, thread_id, inference), wanted)
+        except NotFound:  # deleted meanwhile, or an id that can only be listed
+            return UsageSums(wanted.by)
+
+    return count
+
+
+def _ledger(reader: ThreadReader, only: str | None) -> MessageLedger:
+    """Return all messages with tokens, from writes and from states without stored writes."""
+    found = MessageLedger()
+    index = {
+        (one.key.checkpoint_ns, one.key.checkpoint_id): one
+        for one in reader.store.checkpoints(reader.thread_id, checkpoint_ns=only)
+    }
+    stored: set[tuple[str, str]] = set()
+    for write in reader.store.writes(reader.thread_id, checkpoint_ns=only, values=True):
+        key = write.key.checkpoint_ns, write.key.checkpoint_id
+        if write.channel in CONTROL:
+            continue
+        stored.add(key)
+        if write.channel != SENDS and write.value is not None and _may_tell(write.value):
+            at = write.at or _time(index.get(key), key[1])
+            origin = Origin(*key, write.task_id, write.task_path, write.node, at)
+            found.add_list(write.channel, origin, _told(decode(write.value)))
+    _add_states(reader, found, index, stored)
+    return found
+
+
+def _add_states(
+    reader: ThreadReader,
+    found: MessageLedger,
+    index: dict[tuple[str, str], Checkpoint],
+    stored: set[tuple[str, str]],
+) -> None:
+    """Add the messages in states that are not made of stored writes, and in the newest ones."""
+    parents = {(ns, one.parent_checkpoint_id) for (ns, _), one in index.items()}
+    wanted: dict[str, list[str]] = {}
+    for key, one in reversed(index.items()):
+        if key not in parents or not _is_explained(key, one, index, stored, reader):
+            wanted.setdefault(key[0], []).append(key[1])
+    for ns, ids in wanted.items():
+        some = iter(ids)
+        while chunk := list(islice(some, _AT_ONCE)):
+            for one in reader.store.checkpoints(
+                reader.thread_id, checkpoint_ns=ns, checkpoint_ids=chunk, body=True, values=True
+            ):
+                checkpoint_id = one.key.checkpoint_id
+                origin = Origin(ns, checkpoint_id, None, "", None, _time(one, checkpoint_id))
+                for channel, value in read_body(one).values.items():
+                    if channel != SENDS:
+                        found.add_state(origin, _told(value))
+
+
+def _is_explained(
+    key: tuple[str, str],
+    one: Checkpoint,
+    index: dict[tuple[str, str], Checkpoint],
+    stored: set[tuple[str, str]],
+    reader: ThreadReader,
+) -> bool:
+    """Return whether the writes that made a checkpoint are stored."""
+    if reader.is_values_only:
+        return key in stored
+    parent = key[0], one.parent_checkpoint_id or ""
+    if parent not in index:
+        # The first checkpoint of a graph holds its input, which `__start__` writes.
+        return not parent[1] and step_of(key[1]) == -1
+    steps = step_of(parent[1]), step_of(key[1])
+    # With durability="exit", only the writes of one of several steps are stored.
+    follows = None in steps or (steps[1] or 0) - (steps[0] or 0) in {0, 1}
+    return parent in stored and follows
+
+
+def _may_tell(value: TypedBytes) -> bool:
+    return value.type not in _PLAIN or any(mark in value.data for mark in _MARKS)
+
+
+def _time(one: Checkpoint | None, checkpoint_id: str) -> datetime | None:
+    return (None if one is None else one.at) or time_of(checkpoint_id)
+
+
+def _told(value: Value, depth: int = 0) -> Iterator[tuple[Message, FoundMessage | None]]:
+    """Yield the messages in a value in their order, with their tokens if they tell them."""
+    message = as_message(value)
+    if message is not None:
+        tokens = counts_of(message)
+        if tokens is None:
+            yield message, None
+        else:
+            yield message, FoundMessage(model_of(message), tokens)
+        return
+    held = unwrap(value)
+    if held is None or depth >= _DEEPEST:
+        return
+    for item in held.values() if isinstance(held, dict) else held:
+        yield from _told(item, depth + 1)
+
+
+def _nodes(reader: ThreadReader, messages: Iterable[FoundMessage]) -> dict[Origin, str]:
+    """Return the path of the node that wrote each message, as far as known."""
+    found: dict[Origin, str] = {}
+    unnamed: dict[str, list[Origin]] = {}
+    for origin in {one.origin for one in messages}:
+        name = _named(origin)
+        if name is not None:
+            found[origin] = name
+        elif origin.task_id is not None:
+            unnamed.setdefault(origin.checkpoint_ns, []).append(origin)
+    for ns, origins in unnamed.items():
+        by_checkpoint: dict[str, list[Origin]] = {}
+        for origin in origins:
+            by_checkpoint.setdefault(origin.checkpoint_id, []).append(origin)
+        for moment in reader.moments(ns, by_checkpoint):
+            tasks = tasks_by_id(moment.step)
+            for origin in by_checkpoint[moment.key.checkpoint_id]:
+                task = tasks.get(origin.task_id or "")
+                if task is not None and task.node is not None:
+                    found[origin] = path_text(node_path(ns, [task.node]))
+    return found
+
+
+def _named(origin: Origin) -> str | None:
+    if origin.task_id == NULL_TASK_ID:
+        return CALLER
+    if origin.task_path.startswith(UPDATE_PATH):
+        return UPDATE
+    if origin.own_node == START:
+        return INPUT
+    if origin.own_node is None:
+        return None
+    return path_text(node_path(origin.checkpoint_ns, [origin.own_node]))

@@ -1,0 +1,208 @@
+"""Draw the steps of a thread as lines with bars.
+
+Each bar shows how long a step took. The bars of a subgraph begin where its steps began within the
+step that called it, so that calls in parallel are seen side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, tzinfo
+
+from ckpt_cli.core.timeline.assemble import Timeline
+from ckpt_cli.core.timeline.steps import Kind, TimedStep, seconds_between
+from ckpt_cli.render.status import counted_names
+from ckpt_cli.render.terminal.cell_width import cell_len, fit
+from ckpt_cli.render.terminal.safe_text import safe_text, short_ns
+from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
+from ckpt_cli.render.terminal.table import table_lines
+from ckpt_cli.render.terminal.units import age, duration, step_number, when
+from ckpt_cli.render.timeline import is_shown, local, node_columns, node_remarks, node_rows
+from ckpt_cli.render.values.one_line import counted
+
+_NAMES = 28
+"""Widest column of nodes."""
+_LEAST_BAR = 8
+_LONGEST_BAR = 50
+_CLOCK = 8
+_TOOK = 8
+_MARK = 20
+_STYLES: dict[Kind, Style] = {"run": "node", "human": "question", "idle": "dim"}
+_MARKS = {
+    "answer": "answered",
+    "retry": "failed, run again",
+    "resume": "stopped, run again",
+    "fork": "",
+}
+_ANSWERED = "answered: with the run after it; the store does not tell when answers came"
+_UNICODE: dict[Kind, str] = {"run": "█", "human": "▒", "idle": "·"}
+_ASCII: dict[Kind, str] = {"run": "#", "human": "?", "idle": "."}
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One line of the drawing."""
+
+    number: str
+    name: str
+    kind: Kind
+    depth: int
+    start: datetime | None
+    end: datetime | None
+    mark: str = ""
+
+    @property
+    def seconds(self) -> float | None:
+        return seconds_between(self.start, self.end)
+
+
+def timeline_lines(
+    found: Timeline, *, now: datetime, zone: tzinfo, width: int, unicode: bool
+) -> Iterator[StyledLine]:
+    """Yield a summary, one line for each step, and the times of each node."""
+    yield from _heading(found)
+    yield line("")
+    yield from _drawn(_rows(found.steps), zone, width, _UNICODE if unicode else _ASCII)
+    if found.open is not None:
+        yield from _open(found, now, zone)
+    rows = list(node_rows(found.nodes))
+    if rows:
+        yield line("")
+        yield from table_lines(rows, node_columns(), width)
+    yield from _remarks(found)
+
+
+def _heading(found: Timeline) -> Iterator[StyledLine]:
+    steps = counted(sum(not one.depth for one in found.steps), "step")
+    left = f", {found.left_out} earlier ones left out" if found.left_out else ""
+    yield line(("thread ", "dim"), (safe_text(found.thread_id), "head"), f"   {steps}{left}")
+    if found.seconds is None:
+        return
+    parts = [f"{duration(found.running_seconds)} running"]
+    if found.waiting_seconds:
+        parts.append(f"{duration(found.waiting_seconds)} waiting for answers")
+    if found.idle_seconds:
+        parts.append(f"{duration(found.idle_seconds)} idle")
+    yield line(f"{duration(found.seconds)}: {', '.join(parts)}")
+
+
+def _rows(steps: Sequence[TimedStep]) -> Iterator[_Row]:
+    """Yield a row for each step, and one above the steps of each subgraph call."""
+    calls: list[str] = []
+    """The namespaces of the calls that the step before is part of, outermost first."""
+    for place, step in enumerate(steps):
+        if calls[step.depth - 1 : step.depth] != [step.checkpoint_ns][: step.depth]:
+            yield _call(steps, place)
+        calls = [*calls[: max(step.depth - 1, 0)], step.checkpoint_ns][: step.depth]
+        if is_shown(step):
+            yield _Row(
+                number="" if step.depth else step_number(step.step),
+                name=_name(step),
+                kind=step.kind,
+                depth=2 * step.depth,
+                start=step.started_at,
+                end=step.ended_at,
+                mark=_mark(step),
+            )
+
+
+def _call(steps: Sequence[TimedStep], place: int) -> _Row:
+    """Return the row of a call, from its first step to its last."""
+    first = last = steps[place]
+    for step in steps[place:]:
+        if step.depth < first.depth or (
+            step.depth == first.depth and step.checkpoint_ns != first.checkpoint_ns
+        ):
+            break
+        last = step if step.depth == first.depth else last
+    name = short_ns(first.checkpoint_ns.rpartition("|")[2])
+    return _Row("", name, "run", 2 * first.depth - 1, first.started_at, last.ended_at)
+
+
+def _name(step: TimedStep) -> str:
+    if step.cause in {"input", "update"}:
+        return step.cause or ""
+    if step.cause == "fork" and not step.nodes:
+        return "fork"
+    return "?" if step.nodes is None else counted_names(step.nodes) or "?"
+
+
+def _mark(step: TimedStep) -> str:
+    mark = _MARKS.get(step.cause or "", "")
+    if step.kind == "human" and step.cause != "answer":
+        return "not answered"
+    if step.kind == "human" and step.waiting_seconds != step.seconds:
+        return f"{mark} in {duration(step.waiting_seconds)}"
+    return mark
+
+
+def _drawn(
+    rows: Iterator[_Row], zone: tzinfo, width: int, glyphs: dict[Kind, str]
+) -> Iterator[StyledLine]:
+    found = list(rows)
+    names = min(_NAMES, max((cell_len(one.name) + one.depth for one in found), default=0))
+    numbers = max((len(one.number) for one in found), default=0)
+    bars = width - (numbers + 2 + names + 2 + _CLOCK + 2 + _TOOK + 2) - _MARK
+    bars = min(bars, _LONGEST_BAR)
+    runs = [one.seconds or 0.0 for one in found if one.kind == "run" and not one.depth]
+    longest = max(runs, default=0.0) or max((one.seconds or 0.0 for one in found), default=0.0)
+    day: date | None = None
+    outer: _Row | None = None
+    for one in found:
+        if outer is None or not one.depth or _is_after(one, outer):
+            outer = one
+        shown = one.start or one.end
+        clock = ""
+        if shown is not None:
+            at = local(shown, zone)
+            clock = f"{at:%H:%M:%S}"
+            if at.date() != day:
+                day = at.date()
+                yield line((f"{at:%a} {at.day} {at:%b %Y}", "dim"))
+        name = fit(" " * one.depth + safe_text(one.name), names)
+        took = "" if one.seconds is None else f"  {duration(one.seconds):>{_TOOK}}"
+        bar = _bar(one, outer, longest, bars, glyphs) if bars >= _LEAST_BAR else ""
+        yield line(
+            (f"{one.number:>{numbers}}  ", "plain"),
+            (name + " " * (names - cell_len(name)), "node" if one.kind == "run" else "plain"),
+            (f"  {clock:{_CLOCK}}", "time"),
+            took,
+            *([(f"  {bar}", _STYLES[one.kind])] if bar else []),
+            *([(f"  {one.mark}", _STYLES[one.kind])] if one.mark else []),
+        )
+
+
+def _is_after(one: _Row, outer: _Row) -> bool:
+    """Return whether a row began after a step: a call of a step that is not over yet."""
+    return one.start is not None and outer.end is not None and one.start >= outer.end
+
+
+def _bar(one: _Row, outer: _Row, longest: float, room: int, glyphs: dict[Kind, str]) -> str:
+    """Return the bar of a row; that of an inner row begins where it began in its outer step."""
+    if one.seconds is None or not longest:
+        return ""
+    whole = max(longest, outer.seconds or one.seconds)
+    before = seconds_between(outer.start, one.start) or 0.0
+    begin = min(round(before / whole * room), room - 1)
+    length = min(max(round(one.seconds / whole * room), 1), room - begin)
+    return " " * begin + glyphs[one.kind] * length
+
+
+def _open(found: Timeline, now: datetime, zone: tzinfo) -> Iterator[StyledLine]:
+    step = found.open
+    assert step is not None  # noqa: S101
+    words = {"human": "waiting for an answer", "idle": "failed", "run": "running, or stopped"}
+    nodes: Span = (safe_text(", ".join(step.nodes)), "node")
+    since = ""
+    if step.since is not None:
+        since = f" since {when(step.since, now, zone)} ({age(step.since, now)})"
+    yield line((words[step.kind], _STYLES[step.kind]), since, ": " if step.nodes else "", nodes)
+
+
+def _remarks(found: Timeline) -> Iterator[StyledLine]:
+    """Yield what the times do not tell."""
+    if any(one.kind == "human" and one.waiting_seconds == one.seconds for one in found.steps):
+        yield line("")
+        yield line((_ANSWERED, "dim"))
+    yield from node_remarks(found.nodes)
