@@ -29,8 +29,6 @@ class GroupedThreads:
 
     query: str
     values: dict[str, object]
-    stored: str = "t.thread"
-    """The expression for the thread id as it is stored, if the query is named `t`."""
     by: str = "c.thread_id"
     """The expression that groups checkpoints by thread."""
 
@@ -52,25 +50,28 @@ def query_within(
 
     `grouped` returns the query for threads, given a condition for checkpoints; `is_root` is the
     condition for rows of the root namespace. The result may include threads outside of the bounds,
-    but each of them has a write on one of the `head_channels`.
+    but each of them has a write on one of the `head_channels`, or its id is equal in the collation
+    to that of a thread that has one.
     """
     keys = _keys_within(database, bounds)
     if keys is None or bounds.head_channels == frozenset():
         return None
-    among, channels = database.among("c.channel", "channel", sorted(bounds.head_channels or ()))
-    written = f"{tables.writes.source} c WHERE {is_root[0]} AND {among}"
-    candidates = ""
+    where, values = keys
     if bounds.head_channels is not None:
+        among, channels = database.among("c.channel", "channel", sorted(bounds.head_channels))
         # Counts and times are then read of few threads. `CROSS JOIN` keeps SQLite from reading all
         # writes before the heads.
-        candidates = (
-            f"c.thread_id IN (SELECT c.thread_id FROM (SELECT MIN(c.thread_id) AS thread,"
+        written = (
+            "c.thread_id IN (SELECT c.thread_id FROM (SELECT MIN(c.thread_id) AS thread,"
             f" MAX(c.checkpoint_id) AS head FROM {tables.checkpoints.source} c"
-            f" WHERE {is_root[0]} GROUP BY {grouped('').by}) h CROSS JOIN {written}"
-            " AND c.thread_id = h.thread AND c.checkpoint_id = h.head)"
+            f" WHERE {is_root[0]} GROUP BY {grouped('').by}) h CROSS JOIN {tables.writes.source} c"
+            f" WHERE {is_root[0]} AND {among} AND c.thread_id = h.thread"
+            " AND c.checkpoint_id = h.head)"
         )
-    listed = grouped(" AND ".join(filter(None, (keys[0], candidates))))
-    values = {**listed.values, **keys[1]}
+        where = f"{where} AND {written}" if where else written
+        values = values | is_root[1] | channels
+    listed = grouped(where)
+    values = listed.values | values
     conditions = []
     times = ids_between(bounds.since, bounds.until)
     for name, operator, text in zip(("since", "until"), (">=", "<"), times, strict=True):
@@ -78,13 +79,9 @@ def query_within(
             newest, bound = map(database.exact, ("t.newest", database.text(name)))
             conditions.append(f"{newest} {operator} {bound}")
             values[name] = database.bound(text)
-    if bounds.head_channels is not None:
-        own = f"c.thread_id = {listed.stored} AND c.checkpoint_id = t.head"
-        conditions.append(f"EXISTS (SELECT 1 FROM {written} AND {own})")
-        values |= is_root[1] | channels
-    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    only = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     order = f"ORDER BY t.newest DESC, {database.exact('t.thread')}"
-    return f"{listed.rows} {where} {order}", values
+    return f"{listed.rows} {only} {order}", values
 
 
 def ids_query(database: Database, tables: SqlTables, prefix: str, after: str) -> Query | None:

@@ -146,7 +146,7 @@ class SqlStore(BaseStore):
         return self._thread(found[0]) if found else None
 
     def _thread(self, row: Sequence[Any]) -> Thread:
-        thread_id, head, first_id, last_id, checkpoints, namespaces, *_ = row
+        thread_id, head, first_id, last_id, checkpoints, namespaces = row
         return Thread(
             self._text(thread_id),
             None if head is None else self._text(head),
