@@ -51,8 +51,14 @@ COMMANDS = {
     "timeline": CommandRef(
         "timeline:timeline", "Show how long each step of a thread took.", INSPECT
     ),
+    "bisect": CommandRef(
+        "bisect:bisect", "Find the first checkpoint where a condition holds.", INSPECT
+    ),
     "tail": CommandRef(
-        "tail:tail", "Print new checkpoints of a thread as they are saved.", INSPECT
+        "tail:tail", "Print new checkpoints as they are saved, of all threads or one.", INSPECT
+    ),
+    "report": CommandRef(
+        "report:report", "Write an HTML page about a thread, for a ticket.", INSPECT
     ),
     "tui": CommandRef(
         "tui:tui", "Browse threads, checkpoints and long-term memory in the terminal.", INSPECT
@@ -91,6 +97,9 @@ COMMANDS = {
     "copy": CommandRef("copy:copy", "Copy threads to another store, of any layout.", MOVE),
     "rekey": CommandRef("rekey:rekey", "Encrypt threads with another key, or decrypt them.", MOVE),
     "du": CommandRef("du:du", "Show disk usage by thread, channel and type.", STORES),
+    "metrics": CommandRef(
+        "metrics:metrics", "Print metrics of the store for a monitoring system.", STORES
+    ),
     "stores": CommandRef("stores:stores", "List stores with their layout, size and saver.", STORES),
     "trust": CommandRef(
         "trust:trust_", "Show what a configuration file would do, and trust it.", STORES

@@ -1,5 +1,5 @@
 """Completions that depend on the store: thread ids, refs, channels, items, profiles, schemes,
-operations.
+operations, filters.
 
 `ckpt _complete KIND WORD STORE CONFIG THREAD NS` prints lines with a value and its description. An
 argument that is not given is empty. Errors are not printed, since they would appear in the command
@@ -48,7 +48,7 @@ def complete(words: list[str], *, may_exit: bool = False) -> int:
     session.settings |= {k: v for k, v in (("store", store), ("config", config)) if v}
     with suppress(Exception):  # a traceback would appear in the command line
         try:
-            if may_exit and kind not in {"store", "op"} and not _is_local(session):
+            if may_exit and kind not in {"store", "op", "filter"} and not _is_local(session):
                 _exit_in_time()
             found = _KINDS[kind](session, word, thread, ns)
             fitting = (
@@ -234,6 +234,16 @@ def _operations(session: Session, *_: str) -> Iterator[Found]:
             yield one.op, " ".join([one.action, *one.threads[:1]])
 
 
+def _filters(session: Session, word: str, *_: str) -> Iterator[Found]:
+    """Yield the filter that is typed with its last word completed: an alias, field or status."""
+    from ckpt_cli.core.filters.completion import last_words
+
+    aliases: Mapping[str, str] = {}
+    with suppress(CkptError):
+        aliases = session.names.filters
+    return last_words(word, aliases)
+
+
 def _thread_id(store: Store, text: str) -> str:
     return split_target(text, lambda whole: store.thread(whole) is not None)[0]
 
@@ -249,4 +259,5 @@ _KINDS: Mapping[str, Callable[[Session, str, str, str], Iterator[Found]]] = {
     "item": _items,
     "session": _sessions,
     "op": _operations,
+    "filter": _filters,
 }

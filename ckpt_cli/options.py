@@ -129,6 +129,9 @@ Thread = Annotated[str, argument("THREAD[@REF]", "Thread id, optionally with a c
 OptionalThread = Annotated[
     str | None, argument("[THREAD[@REF]]", "Thread id, optionally with a checkpoint.")
 ]
+MoreThreads = Annotated[
+    list[str] | None, argument("[THREAD[@REF]]...", "More threads; then each word is a thread.")
+]
 At = Annotated[
     str | None, option("REF", "Checkpoint; use it if the thread id contains '@'.", "--at")
 ]
@@ -154,6 +157,9 @@ Channels = Annotated[
 ]
 Jobs = Annotated[int, option("N", "Use N processes.", "--jobs", min=1, max=64)]
 ExitCode = Annotated[bool, flag("Exit with 1 if anything is found.", "--exit-code")]
+Summary = Annotated[
+    bool, flag("Print one line with the numbers, for a chat or a cron job.", "--summary")
+]
 Memory = Annotated[
     str | None,
     option(

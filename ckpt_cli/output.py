@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ckpt_backends.errors import PartlyDone, StoreUnavailable
 from ckpt_cli.color import has_color
@@ -22,6 +22,9 @@ from ckpt_cli.render.terminal.folding import folded
 from ckpt_cli.render.terminal.safe_text import safe_json, safe_text
 from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
 from ckpt_cli.render.terminal.table import Column, Record, table_lines, tsv_lines
+
+if TYPE_CHECKING:
+    from ckpt_cli.redraw import Redraw
 
 _UNLIMITED = 1_000_000
 _ANSI: Mapping[Style, str] = {
@@ -83,6 +86,11 @@ class Output:
     def array(self) -> bool:
         """Whether records are printed as one JSON document."""
         return self._chosen == "json"
+
+    @property
+    def streams(self) -> bool:
+        """Whether each record is printed as a line of JSON."""
+        return self._chosen == "ndjson"
 
     @property
     def machine(self) -> bool:
@@ -167,6 +175,13 @@ class Output:
         else:
             self._page(folded(text(), self.width))
 
+    def summary(self, record: Record) -> None:
+        """Print a record as JSON, or only its field `summary`, without colour."""
+        if self.machine:
+            self.document(lambda: record, tuple)
+        else:
+            self._print([str(record["summary"])])
+
     def lines(self, rows: Iterable[Record]) -> None:
         """Print each record as a line of JSON, in any format."""
         self._print(map(_json_line, rows))
@@ -199,9 +214,19 @@ class Output:
         self._stream.flush()
         self._stream.buffer.write(data)
 
-    def verbatim(self, text: str) -> None:
-        """Print a text that no store holds as it is, in any format."""
-        self._write([text])
+    def verbatim(self, *texts: str) -> None:
+        """Print texts that are safe as they are, in any format."""
+        self._write(texts)
+
+    def redraw(self) -> Redraw:
+        """Return the screen of the terminal, for lines that are drawn again and again."""
+        from ckpt_cli.redraw import Redraw
+
+        return Redraw(self._stream)
+
+    def painted(self, lines: Iterable[StyledLine]) -> list[str]:
+        """Return lines for the terminal, in colour if the user wants it."""
+        return list(self._paint(lines))
 
     def _paint(self, lines: Iterable[StyledLine]) -> Iterator[str]:
         return map(_painted if self._color else _unpainted, lines)

@@ -34,7 +34,7 @@ class Session:
         """The arguments of this run."""
         self.settings: dict[str, Any] = {}
         self._store: Store | None = None
-        self.names = StoreNames(self.settings)
+        self.names = StoreNames(self.settings, self.note)
         self.review: PlanReview | None = None
         """The plan that this run saves, or that it applies; None in other runs."""
 
@@ -42,6 +42,10 @@ class Session:
     def now(self) -> datetime:
         """Start time of this run, in UTC; of a run that applies a plan, when that was made."""
         return datetime.now(UTC)
+
+    def restart_clock(self) -> None:
+        """Take the current time as the start of this run: its answer is printed anew."""
+        self.__dict__.pop("now", None)
 
     @cached_property
     def zone(self) -> tzinfo:
@@ -148,6 +152,7 @@ class Session:
 
     def recorder_of(self, url: StoreUrl) -> Recorder:
         """Return what records changes of another store, such as the target of a copy."""
+        self.changes_store()
         from ckpt_cli.apply.recording import Recorder
         from ckpt_cli.operations.command_text import command_text, user_name
 
@@ -161,7 +166,13 @@ class Session:
         """Record what killed runs did to the store of this run, before it is changed again."""
         from ckpt_cli.apply.settling import settle
 
+        self.changes_store()
         settle(self.names.store_url, self.note)
+
+    def changes_store(self) -> None:
+        """Require that the store is named. Raises `UsageError` if it was only found."""
+        self.names.must_be_named = True
+        self.names.check_named()
 
     def _note_unfinished(self) -> None:
         from ckpt_cli.config.trust import state_folder

@@ -55,6 +55,7 @@ KINDS: Mapping[str, str] = {
     "KEY": "item",
     "SESSION": "session",
     "OP": "op",
+    "FILTER": "filter",
     "SHELL": f"words:{' '.join(SCRIPTS)}",
 }
 """By metavar, the kind of a value for `ckpt _complete`; the shell itself completes a `file`."""

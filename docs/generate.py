@@ -1,10 +1,9 @@
 """Writes all that the documents quote from the program.
 
-That is docs/cli.md, the console blocks in README.md and docs/tour.md, the matrix in docs/stores.md,
-the codes and their matrix in docs/doctor.md, the keys in docs/tui.md, and the matrices in
-docs/copy.md. Run it after a change of
-an option or of printed text: `python docs/generate.py`. A test compares each of them with what the
-program prints.
+That is docs/cli.md, the console blocks in README.md, docs/tour.md and docs/incidents.md, the matrix
+in docs/stores.md, the codes and their matrix in docs/doctor.md, the keys in docs/tui.md, and the
+matrices in docs/copy.md. Run it after a change of an option or of printed text:
+`python docs/generate.py`. A test compares each of them with what the program prints.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ STORES = DOCS / "stores.md"
 CHECKS = DOCS / "doctor.md"
 COPIES = DOCS / "copy.md"
 SCREEN = DOCS / "tui.md"
-TOURS = (DOCS.parent / "README.md", DOCS / "tour.md")
+TOURS = (DOCS.parent / "README.md", DOCS / "tour.md", DOCS / "incidents.md")
 """Documents with console blocks, whose `$ ckpt` lines are run on the sample store."""
 NOW = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
 """The time at which console blocks are run, so that ages do not change."""

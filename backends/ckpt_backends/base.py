@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from heapq import nsmallest
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -30,12 +32,16 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.scan_observer import ScanObserver
+from ckpt_backends.thread_bounds import ThreadBounds
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
     from ckpt_backends.erasing.stored import RowRewrite
     from ckpt_backends.transfer.parts import Arrival, PartRewrite
 
+_FEW, _HEADS_AT_ONCE = 8, 500
+"""Number of threads that are looked up one by one, and of heads whose writes are read together."""
+_NEVER = datetime.min.replace(tzinfo=UTC)
 _Column = tuple[str, str, str, str | None, str]
 """Table, column, namespace, channel and type of stored values; see `Usage`."""
 Connection = TypeVar("Connection", bound=Any)
@@ -76,6 +82,33 @@ class BaseStore(Store):
 
     def observe_scans(self, observer: ScanObserver) -> None:
         """Nothing to do: threads are listed from an index."""
+
+    def threads_within(self, bounds: ThreadBounds) -> Iterator[Thread]:
+        found = filter(bounds.admits, self._listed(bounds))
+        if bounds.head_channels is None:
+            yield from found
+        else:
+            yield from self._with_head_writes(found, bounds.head_channels)
+
+    def _listed(self, bounds: ThreadBounds) -> Iterable[Thread]:
+        """At least the threads within the bounds, newest first."""
+        if bounds.ids is None or len(bounds.ids) > _FEW:
+            return self.threads()
+        found = [one for one in map(self.thread, sorted(bounds.ids)) if one is not None]
+        return sorted(found, key=lambda one: one.last_at or _NEVER, reverse=True)
+
+    def _with_head_writes(
+        self, threads: Iterable[Thread], channels: Collection[str]
+    ) -> Iterator[Thread]:
+        """Those of these threads that have a write on one of the channels at their root head."""
+        remaining = iter(threads)
+        while some := list(islice(remaining, _HEADS_AT_ONCE)):
+            keys = [
+                CheckpointKey(one.thread_id, "", one.head) for one in some if one.head is not None
+            ]
+            found = self.writes_at(keys, channels=channels) if keys else ()
+            having = {write.key.thread_id for write in found}
+            yield from (one for one in some if one.thread_id in having)
 
     def thread_ids(self, prefix: str, *, after: str = "", limit: int) -> Iterator[str]:
         ids = (one.thread_id for one in self.threads())

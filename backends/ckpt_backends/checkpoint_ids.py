@@ -13,6 +13,8 @@ from datetime import UTC, datetime, timedelta
 _UUID6 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-6[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 _GREGORIAN = 0x01B21DD213814000
 """100 ns ticks between 1582-10-15, where UUID time begins, and 1970-01-01."""
+_MOST = 1 << 60
+"""Ticks that do not fit into an id."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -42,10 +44,23 @@ def make_id(ticks: int, step: int, node: int) -> str:
     `node` is a random number of 48 bits.
     """
     sequence = 0x8000 | step & 0x3FFF
-    return (
-        f"{ticks >> 28:08x}-{ticks >> 12 & 0xFFFF:04x}-6{ticks & 0xFFF:03x}"
-        f"-{sequence:04x}-{node & (1 << 48) - 1:012x}"
-    )
+    return f"{_begin(ticks)}-{sequence:04x}-{node & (1 << 48) - 1:012x}"
+
+
+def ids_between(since: datetime | None, until: datetime | None) -> tuple[str, str]:
+    """The bounds of all ids with a time from `since` to `until`, both inclusive.
+
+    Such an id is not less than the first bound, and less than the second. A bound is `''` if there
+    is none.
+    """
+    first = 0 if since is None else ticks_at(since)
+    end = 0 if until is None else ticks_at(until) + 10
+    return _begin(first) if 0 < first < _MOST else "", _begin(end) if 0 < end < _MOST else ""
+
+
+def _begin(ticks: int) -> str:
+    """The characters of an id that hold its time."""
+    return f"{ticks >> 28:08x}-{ticks >> 12 & 0xFFFF:04x}-6{ticks & 0xFFF:03x}"
 
 
 def step_of(checkpoint_id: str) -> int | None:

@@ -19,7 +19,8 @@ from ckpt_backends.errors import MissingDependency, StoreUnavailable, UsageError
 from ckpt_backends.files.regular_file import read_regular
 from ckpt_backends.installing import install_command
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
-from ckpt_backends.protocol import CheckpointOptions, Store, WriteOptions
+from ckpt_backends.protocol import Store
+from ckpt_backends.read_options import CheckpointOptions, WriteOptions
 from ckpt_backends.wrapper import WrappedStore
 
 KEY_VARIABLE = "LANGGRAPH_AES_KEY"

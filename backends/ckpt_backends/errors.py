@@ -7,6 +7,7 @@ CkptError
 ├── NotFound              3   a thread, checkpoint, namespace or channel does not exist
 │   └── Ambiguous         3   a ref matches several checkpoints
 ├── StoreUnavailable      4   no such file, connection refused, not a database, locked
+│   ├── ForeignFile       4   a file that is none of the backend's
 │   ├── UnknownLayout     4   the store has no layout that ckpt knows
 │   │   └── SeveralLayouts 4  the store has several layouts; the URL must name one
 │   ├── Unsupported       4   the layout cannot do what was asked
@@ -71,6 +72,10 @@ class Ambiguous(NotFound):
 class StoreUnavailable(CkptError):
     exit_code = 4
     code = "store_unavailable"
+
+
+class ForeignFile(StoreUnavailable):
+    """A file that has the name of a store, and is none of the backend's."""
 
 
 class UnknownLayout(StoreUnavailable):

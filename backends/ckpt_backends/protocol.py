@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypedDict
+from typing import TYPE_CHECKING, Protocol
 
 from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.closing import Closing
@@ -36,47 +35,8 @@ if TYPE_CHECKING:
     from ckpt_backends.changes.rows import Restored, Row
     from ckpt_backends.erasing.stored import RowRewrite
     from ckpt_backends.scan_observer import ScanObserver
+    from ckpt_backends.thread_bounds import ThreadBounds
     from ckpt_backends.transfer.parts import Arrival, PartRewrite
-
-
-class CheckpointOptions(TypedDict, total=False):
-    """The keyword arguments of `Store.checkpoints`, for a method that passes them on."""
-
-    checkpoint_ns: str | None
-    checkpoint_ids: Collection[str] | None
-    body: bool
-    metadata: bool
-    values: bool | Collection[str]
-
-
-class WriteOptions(TypedDict, total=False):
-    """The keyword arguments of `Store.writes`, for a method that passes them on."""
-
-    checkpoint_ns: str | None
-    checkpoint_ids: Collection[str] | None
-    channels: Collection[str] | None
-    values: bool | Collection[str]
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointQuery:
-    """What `Store.checkpoints` was asked for, with its defaults."""
-
-    checkpoint_ns: str | None = None
-    checkpoint_ids: Collection[str] | None = None
-    body: bool = False
-    metadata: bool = False
-    values: bool | Collection[str] = False
-
-
-@dataclass(frozen=True, slots=True)
-class WriteQuery:
-    """What `Store.writes` was asked for, with its defaults."""
-
-    checkpoint_ns: str | None = None
-    checkpoint_ids: Collection[str] | None = None
-    channels: Collection[str] | None = None
-    values: bool | Collection[str] = False
 
 
 class Store(Closing, Protocol):
@@ -111,6 +71,14 @@ class Store(Closing, Protocol):
         """All threads, the one with the newest checkpoint first. Reads the index only.
 
         Threads of equal age are ordered by id. Returns at most `limit` threads if it is given.
+        """
+        ...
+
+    def threads_within(self, bounds: ThreadBounds) -> Iterator[Thread]:
+        """The threads within these bounds, in the order of `threads`.
+
+        The engine compares what it can with its keys. Reads no value, and of writes only those of
+        heads, if `head_channels` are given.
         """
         ...
 

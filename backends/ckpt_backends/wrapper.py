@@ -19,12 +19,10 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.protocol import (
-    CheckpointOptions,
-    Store,
-    WriteOptions,
-)
+from ckpt_backends.protocol import Store
+from ckpt_backends.read_options import CheckpointOptions, WriteOptions
 from ckpt_backends.scan_observer import ScanObserver
+from ckpt_backends.thread_bounds import ThreadBounds
 
 
 class WrappedStore(Closing):
@@ -48,6 +46,9 @@ class WrappedStore(Closing):
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         return self.inner.threads(limit=limit)
+
+    def threads_within(self, bounds: ThreadBounds) -> Iterator[Thread]:
+        return self.inner.threads_within(bounds)
 
     def thread_ids(self, prefix: str, *, after: str = "", limit: int) -> Iterator[str]:
         return self.inner.thread_ids(prefix, after=after, limit=limit)

@@ -16,6 +16,7 @@ from ckpt_cli.threads.target import Target
 
 if TYPE_CHECKING:
     from ckpt_cli.api.replaying import JudgedThread
+    from ckpt_cli.api.surroundings import When
     from ckpt_cli.api.thread import ThreadHandle
     from ckpt_cli.core.replay.report import ReplayReport
     from ckpt_cli.core.timeline.assemble import Timeline
@@ -288,6 +289,16 @@ class CheckpointHandle:
                 raise
             turns = []
         return statistics_record(statistics(turns))
+
+    def report(self, *, all_ns: bool = False, since: When | None = None, last: int = 200) -> str:
+        """Return the HTML page of `ckpt report`, opened at this checkpoint.
+
+        It shows the newest `last` checkpoints of this namespace, or of all with `all_ns`; `since`
+        is an age such as `2h` or a time. Raises `UsageError` for a time that cannot be read.
+        """
+        from ckpt_cli.api.report import report
+
+        return "".join(report(self, all_ns=all_ns, since=since, last=last))
 
     def raw(self) -> bytes:
         """Return the stored bytes of the checkpoint, undecoded."""

@@ -1,7 +1,8 @@
-"""The disk usage of a store or of one thread, for their handles."""
+"""The disk usage of a store or of some threads, for their handles."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 
 from ckpt_backends.errors import UsageError
@@ -16,21 +17,21 @@ _TOP, _TOP_OF_ALL = 20, 8
 
 
 def disk_usage(
-    store: Store, thread_id: str | None, top: int | None, watch: Watcher
+    store: Store, names: Collection[str] | None, top: int | None, watch: Watcher
 ) -> Answer[Survey]:
-    """Measure a store, or one thread."""
-    is_one = thread_id is not None
-    found = survey(store, thread_id, top or _TOP_OF_ALL, scan=True, whole=is_one, watch=watch)
+    """Measure a store, or the threads with these ids."""
+    is_one = names is not None and len(names) == 1
+    found = survey(store, names, top or _TOP_OF_ALL, scan=True, whole=is_one, watch=watch)
     return Answer(found, survey_record)
 
 
 def disk_usage_by(
-    store: Store, thread_id: str | None, by: By, top: int | None, watch: Watcher
+    store: Store, names: Collection[str] | None, by: By, top: int | None, watch: Watcher
 ) -> AnswerList[Survey]:
     """Measure only one listing. Raises `UsageError` if `by` is not one of `BYS`."""
     if by not in BYS:
         raise UsageError(f"cannot group by '{by}'", hint=f"use --by {', --by '.join(BYS)}")
     scan = by == "channel"
-    whole = scan or thread_id is not None
-    found = survey(store, thread_id, top or _TOP, scan=scan, whole=whole, watch=watch)
+    whole = scan or (names is not None and len(names) == 1)
+    found = survey(store, names, top or _TOP, scan=scan, whole=whole, watch=watch)
     return AnswerList(found, partial(amount_records, by=by))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ckpt_backends.protocol import Store
 from ckpt_cli.api.answer import Answer, AnswerList
-from ckpt_cli.api.surroundings import Surroundings, When
+from ckpt_cli.api.surroundings import Surroundings, When, time_of
 from ckpt_cli.api.watch import Watcher, unwatched
 
 if TYPE_CHECKING:
     from ckpt_cli.queries.error_groups import FailureGroup
     from ckpt_cli.queries.errors import Failure
+    from ckpt_cli.queries.metrics import StoreMetrics
+    from ckpt_cli.queries.store_tail import Movement
 
 
 class IncidentAnswers:
@@ -38,11 +41,12 @@ class IncidentAnswers:
         `threads`. `since` is an age such as `2h`, or a time. Raises `NotFound` or `UsageError`.
         """
         from ckpt_cli.api.failed_tasks import failed_tasks
-        from ckpt_cli.api.listing import chosen_threads
+        from ckpt_cli.api.listing import threads_with_head_writes
+        from ckpt_cli.queries.errors import HEAD_CHANNELS
 
-        chosen = chosen_threads(self._store, self._around, threads, match, where)
-        found = watch(self._store.threads() if chosen is None else chosen)
-        return failed_tasks(self._store, self._around, found, since, history=history)
+        store, around, channels = self._store, self._around, None if history else HEAD_CHANNELS
+        chosen = threads_with_head_writes(store, around, channels, threads, match, where, watch)
+        return failed_tasks(store, around, chosen, since, history=history)
 
     def errors_by(
         self,
@@ -66,3 +70,46 @@ class IncidentAnswers:
             threads, match=match, where=where, since=since, history=history, watch=watch
         )
         return counted_failures(found, by)
+
+    def metrics(
+        self,
+        *,
+        since: When | None = None,
+        heads: bool = True,
+        watch: Watcher = unwatched,
+    ) -> Answer[StoreMetrics]:
+        """Return numbers for a monitoring system, as `ckpt metrics -o json` prints them.
+
+        `since` is an age such as `2h`, or a time: tasks that failed earlier are not counted.
+        Without `heads`, threads are not counted by status, and no head is read for that.
+        Raises `UsageError`.
+        """
+        from ckpt_cli.queries.metrics import measure
+        from ckpt_cli.render.metrics import metrics_record
+
+        store = self._store
+        after = time_of(self._around, since)
+        found = measure(store, watch(store.threads()), since=after, heads=heads)
+        return Answer(found, metrics_record)
+
+    def tail(
+        self,
+        lines: int = 5,
+        *,
+        match: str | None = None,
+        where: str | Sequence[str] = (),
+        all_ns: bool = False,
+        interval: float | None = None,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> Iterator[Answer[Movement]]:
+        """Yield the last checkpoints of all threads, then what happens, without an end.
+
+        The records are those of `ckpt tail` without THREAD. A thread is chosen as in `threads`,
+        each time it moves. Looks every `interval` seconds, which `wait` waits. A lost connection is
+        opened again.
+        """
+        from ckpt_cli.api.following import follow_store
+
+        return follow_store(
+            self._store, self._around, lines, match, where, interval, wait, all_ns=all_ns
+        )

@@ -56,9 +56,26 @@ def chosen_threads(
 
     Returns None without any condition. `watch` gets each thread that is looked at.
     """
+    if threads is None and match is None and not where:
+        return None
+    return threads_with_head_writes(store, around, None, threads, match, where, watch)
+
+
+def threads_with_head_writes(
+    store: Store,
+    around: Surroundings,
+    channels: frozenset[str] | None,
+    threads: str | Iterable[str] | None,
+    match: str | None,
+    where: str | Sequence[str],
+    watch: Watcher = unwatched,
+) -> Iterator[Thread]:
+    """Return the same threads, by default all.
+
+    With `channels`, threads that were not named must have a write on one of these at their head.
+    """
     names = texts(threads)
     if threads is not None and not names:  # an empty selection is not all threads
         return iter(())
-    if threads is None and match is None and not where:
-        return None
-    return filtered_threads(store, names, match, filter_of(around, where), around.now, watch)
+    condition = filter_of(around, where)
+    return filtered_threads(store, names, match, condition, around.now, watch, channels)

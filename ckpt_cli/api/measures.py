@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ckpt_backends.protocol import Store
-from ckpt_cli.api.answer import Answer, AnswerList
+from ckpt_cli.api.answer import Answer
 from ckpt_cli.api.surroundings import Surroundings, When, time_of
 from ckpt_cli.api.texts import texts
 from ckpt_cli.api.watch import Watcher, unwatched
@@ -15,7 +15,6 @@ from ckpt_cli.api.watch import Watcher, unwatched
 if TYPE_CHECKING:
     from ckpt_cli.core.usage.sums import UsageSums
     from ckpt_cli.core.write_counts import WriteCounts
-    from ckpt_cli.queries.disk_usage import By, Survey
     from ckpt_cli.queries.node_times import NodeTimes
 
 
@@ -108,23 +107,6 @@ class MeasureAnswers:
         for one in threads_usage(self._store, around.opening, ids, wanted, jobs):
             found.add(one)
         return Answer(found, partial(usage_record, prices=around.names.prices))
-
-    def du(self, *, top: int | None = None, watch: Watcher = unwatched) -> Answer[Survey]:
-        """Return the disk usage, as `ckpt du` prints it; `top` limits each listing."""
-        from ckpt_cli.api.disk_usage import disk_usage
-
-        return disk_usage(self._store, None, top, watch)
-
-    def du_by(
-        self, by: By, *, top: int | None = None, watch: Watcher = unwatched
-    ) -> AnswerList[Survey]:
-        """Return the largest threads, channels and so on, as `ckpt du --by` prints them.
-
-        `by` is `thread`, `channel`, `ns`, `type` or `table`. Raises `UsageError` for another.
-        """
-        from ckpt_cli.api.disk_usage import disk_usage_by
-
-        return disk_usage_by(self._store, None, by, top, watch)
 
     def _ids(
         self,

@@ -144,9 +144,8 @@ def open_named(
         raise
     except StoreUnavailable as error:
         error.hint = names.meant() or error.hint
-        if not names.is_named_by_caller:
-            who = "CKPT_STORE" if os.environ.get("CKPT_STORE") else names.profiles.source
-            error.message += f" (named by {who})"
+        if names.named_by is not None:
+            error.message += f" (named by {names.named_by})"
         hide_values(names, error)
         raise
 

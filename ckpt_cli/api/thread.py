@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.api.checkpoint import CheckpointHandle
+from ckpt_cli.api.followed_thread import FollowedThread
 from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text
 from ckpt_cli.api.texts import texts
 from ckpt_cli.api.watch import Watcher, unwatched
@@ -42,7 +42,7 @@ _QUESTION_WIDTH = 200
 """Width of a question that is kept; the tree cuts it to what fits."""
 
 
-class ThreadHandle:
+class ThreadHandle(FollowedThread):
     """A thread: its head, its history, and what can be asked of it.
 
     Returned by `StoreHandle.threads`, `StoreHandle[...]` and others.
@@ -52,11 +52,6 @@ class ThreadHandle:
         self.reader = reader
         self.around = around
         self.operations = ThreadOperations(around.opening, reader.thread_id)
-
-    @property
-    def id(self) -> str:
-        """The `thread_id`."""
-        return self.reader.thread_id
 
     @property
     def first_at(self) -> datetime | None:
@@ -285,7 +280,7 @@ class ThreadHandle:
         """Return the disk usage, as `ckpt du THREAD` prints it; `top` limits each listing."""
         from ckpt_cli.api.disk_usage import disk_usage
 
-        return disk_usage(self.reader.store, self.id, top, watch)
+        return disk_usage(self.reader.store, [self.id], top, watch)
 
     def du_by(
         self, by: By, *, top: int | None = None, watch: Watcher = unwatched
@@ -296,7 +291,14 @@ class ThreadHandle:
         """
         from ckpt_cli.api.disk_usage import disk_usage_by
 
-        return disk_usage_by(self.reader.store, self.id, by, top, watch)
+        return disk_usage_by(self.reader.store, [self.id], by, top, watch)
+
+    def report(self, *, all_ns: bool = False, since: When | None = None, last: int = 200) -> str:
+        """Return the HTML page of `ckpt report`, opened at the head.
+
+        The arguments are those of `CheckpointHandle.report`.
+        """
+        return self.head.report(all_ns=all_ns, since=since, last=last)
 
     def replay(
         self, reducers: Mapping[str, str] | None = None, *, ns: str | None = None
@@ -322,31 +324,6 @@ class ThreadHandle:
         from ckpt_cli.api.doctor import checked_thread
 
         return checked_thread(self.reader, self.around, grace, deep=deep)
-
-    def tail(
-        self,
-        lines: int = 5,
-        *,
-        ns: str | None = None,
-        all_ns: bool = False,
-        interval: float = 1.0,
-        wait: Callable[[float], None] = time.sleep,
-    ) -> Iterator[Answer[Entry]]:
-        """Yield the last checkpoints, then new ones as they are saved, without an end.
-
-        The records are those of `ckpt tail`. Looks for new checkpoints every `interval` seconds,
-        which `wait` waits. Raises `StoreChanged` if the thread is deleted.
-        """
-        from ckpt_cli.queries.tail import Tail
-        from ckpt_cli.render.records import entry_record
-
-        found = Tail(self.reader.store, self.id, ns, all_ns=all_ns)
-        entries = found.last(lines)
-        while True:
-            for one in entries:
-                yield Answer(one, entry_record)
-            wait(interval)
-            entries = found.new()
 
     def export(self) -> Iterator[dict[str, Any]]:
         """Yield all checkpoints with state and writes: by namespace, oldest first.

@@ -112,6 +112,11 @@ class Recording:
         """The id of the operation."""
         return self.planned.op
 
+    @property
+    def recorded(self) -> str | None:
+        """The id of the operation; None if nothing was changed, or the log does not have it."""
+        return self.op if self._number and not self._is_lost else None
+
     def intend(self, steps: Sequence[OperationStep]) -> None:
         """Record steps that are about to be carried out. What was intended before is done.
 

@@ -144,6 +144,7 @@ def _use_store(session: Session, plan: SavedPlan) -> None:
     if names.store_name is None and names.profiles.default is None and _is_local(planned):
         session.settings["store"] = planned.path
         session.note(f"store: {planned.path}")
+    names.must_be_named = True
     check_place(plan.path, planned, names.store_url)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,6 +35,7 @@ from ckpt_cli.render.purge import (
     report_lines,
     sum_record,
 )
+from ckpt_cli.render.summaries import purge_summary
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.terminal.units import iso
 from ckpt_cli.render.values.one_line import counted
@@ -56,6 +58,8 @@ class RemovalTerms:
     """Signs the archives."""
     plan_out: Path | None = None
     """Where the plan is saved instead."""
+    summary: bool = False
+    """Print one line instead of the plan and the report."""
 
 
 def check_terms(session: Session, terms: RemovalTerms) -> None:
@@ -74,9 +78,33 @@ def show_and_remove(
     `action` is the name of the operation that is recorded. With `receipt`, the JSON also has the
     sizes of the threads before and after.
     """
-    output = session.output
     memories = _memories(session, plan, terms)
     if terms.dry_run:
+        _print_plan(session, plan, terms, memories)
+        return PurgeReport()
+    if plan.going and not terms.yes:
+        _show_and_ask(session, plan, terms, memories)
+    report, started = PurgeReport(), time.monotonic()
+    if plan.going:
+        report = _remove(session, plan, terms, action)
+    elif not terms.summary:
+        session.note("nothing to remove")
+    if terms.summary:
+        seconds = time.monotonic() - started
+        session.output.summary(purge_summary(report.sums, plan.kept, report, seconds))
+    elif report.sums.threads or session.output.machine or not session.settings.get("quiet"):
+        _print_report(session, plan, report, terms.archive, memories, receipt=receipt)
+    _raise_stopped(report)
+    return report
+
+
+def _print_plan(
+    session: Session, plan: PlanFile, terms: RemovalTerms, memories: list[dict[str, Any]] | None
+) -> None:
+    output = session.output
+    if terms.summary:
+        output.summary(purge_summary(plan.sums, plan.kept, PurgeReport(), None))
+    else:
         output.document(
             lambda: {
                 **purge_record(plan, PurgeReport(), terms.archive, dry_run=True),
@@ -86,25 +114,28 @@ def show_and_remove(
             rows=lambda: plan_rows(plan.threads()),
             columns=purge_columns(),
         )
-        if terms.plan_out is None:
-            session.note_dry_run("removed")
-        else:
-            note_saved(session, terms.plan_out)
-        return PurgeReport()
-    report = PurgeReport()
-    if plan.going:
-        if not terms.yes:
-            _show_and_ask(session, plan, memories)
-        report = _remove(session, plan, terms, action)
+    if terms.plan_out is None:
+        session.note_dry_run("removed")
     else:
-        session.note("nothing to remove")
+        note_saved(session, terms.plan_out)
 
+
+def _print_report(
+    session: Session,
+    plan: PlanFile,
+    report: PurgeReport,
+    archive: Path | None,
+    memories: list[dict[str, Any]] | None,
+    *,
+    receipt: bool,
+) -> None:
+    output = session.output
     if memories:
         gone = {one.thread_id for one in done(plan, report)}
         memories = [row for row in memories if row["thread_id"] in gone]
 
     def record() -> dict[str, Any]:
-        found = purge_record(plan, report, terms.archive, dry_run=False)
+        found = purge_record(plan, report, archive, dry_run=False)
         if memories is not None:
             found["memories"] = memories
         if receipt:
@@ -115,18 +146,15 @@ def show_and_remove(
             )
         return found
 
-    if report.sums.threads or output.machine or not session.settings.get("quiet"):
-        output.document(
-            record,
-            lambda: chain(
-                report_lines(plan, report, output.width, terms.archive),
-                _going_lines(memories, output.width),
-            ),
-            rows=lambda: plan_rows(done(plan, report)),
-            columns=purge_columns(),
-        )
-    _raise_stopped(report)
-    return report
+    output.document(
+        record,
+        lambda: chain(
+            report_lines(plan, report, output.width, archive),
+            _going_lines(memories, output.width),
+        ),
+        rows=lambda: plan_rows(done(plan, report)),
+        columns=purge_columns(),
+    )
 
 
 def _raise_stopped(report: PurgeReport) -> None:
@@ -162,9 +190,11 @@ def _going_lines(memories: list[dict[str, Any]] | None, width: int) -> Iterator[
         yield from going_lines(memories, width)
 
 
-def _show_and_ask(session: Session, plan: PlanFile, memories: list[dict[str, Any]] | None) -> None:
+def _show_and_ask(
+    session: Session, plan: PlanFile, terms: RemovalTerms, memories: list[dict[str, Any]] | None
+) -> None:
     output = session.output
-    if not output.machine:
+    if not (output.machine or terms.summary):
         width = output.width
         lines = partial(chain, plan_lines(plan, width), _going_lines(memories, width))
         output.document(dict, lines)

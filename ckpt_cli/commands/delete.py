@@ -19,10 +19,10 @@ from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_cli.commands.apply_removal import RemovalTerms, check_terms, show_and_remove
 from ckpt_cli.commands.plan_out import PlanOut, removes, saved_removal
 from ckpt_cli.commands.signatures import SignKey, signing_key
+from ckpt_cli.commands.threads_to_change import threads_to_change
 from ckpt_cli.core.retention.purge_plan import NOT_FOUND
-from ckpt_cli.options import DryRun, Memory, Yes, argument, option, takes
+from ckpt_cli.options import DryRun, Match, Memory, Where, Yes, argument, option, takes
 from ckpt_cli.plans.purge import plan_named
-from ckpt_cli.queries.threads import Selection, list_threads
 from ckpt_cli.session import Session
 
 _LONGEST = 256 << 20
@@ -39,7 +39,8 @@ class ThreadDeleteOptions:
     from_: Annotated[
         str | None, option("FILE", "Also read ids from FILE, one per line; - is stdin.", "--from")
     ] = None
-    match: Annotated[str | None, option("GLOB", "Also thread ids matching GLOB.")] = None
+    match: Match = None
+    where: Where = None
     archive: Annotated[
         Path | None, option("DIR", "Archive each thread in DIR before removing it.")
     ] = None
@@ -49,13 +50,20 @@ class ThreadDeleteOptions:
     dry_run: DryRun = False
     yes: Yes = False
 
+    @property
+    def reason(self) -> str:
+        """Why a thread is removed that is not named."""
+        given = {"--match": self.match is not None, "--where": bool(self.where)}
+        return f"matches {' and '.join(name for name, is_given in given.items() if is_given)}"
+
 
 @removes("threads delete")
 @takes(ThreadDeleteOptions)
 def delete(session: Session, options: ThreadDeleteOptions) -> None:
-    """Remove threads by id, whatever their status.
+    """Remove threads, whatever their status.
 
-    Removes every row of these threads, in all namespaces. Ids that do not exist are named at the
+    Removes every row of these threads, in all namespaces: of those that are named, and of those
+    that match both --match and --where, if given. Ids that do not exist are named at the
     end, and the exit code is 7 (3 if none exists). A thread that changed meanwhile is kept, and the
     exit code is 7 (6 if nothing was deleted). With -o json the answer is a receipt with the
     sizes before and after.
@@ -81,11 +89,12 @@ def delete(session: Session, options: ThreadDeleteOptions) -> None:
         *(_names(options.from_) if options.from_ is not None else ()),
     ]
     names = dict.fromkeys(given, "given by id")
-    if options.match is not None:
-        for row in list_threads(session.store, Selection(match=options.match)):
-            names.setdefault(row.thread.thread_id, "matches --match")
+    if options.match is not None or options.where:
+        for one in threads_to_change(session, None, options.match, options.where):
+            names.setdefault(one.thread_id, options.reason)
     elif not names and options.from_ is None:
-        raise UsageError("no thread given", hint="give thread ids, --from FILE or --match GLOB")
+        hint = "give thread ids, --from FILE, --match GLOB or --where FILTER"
+        raise UsageError("no thread given", hint=hint)
     found = list(plan_named(session.store, names))
     missing = [one.thread_id for one in found if one.reason == NOT_FOUND]
     if missing and len(missing) == len(found):

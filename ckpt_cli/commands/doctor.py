@@ -12,7 +12,7 @@ from ckpt_cli.api.doctor import Examination
 from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
-from ckpt_cli.options import Jobs, Match, Where, argument, flag, option, takes
+from ckpt_cli.options import Jobs, Match, Summary, Where, argument, flag, option, takes
 from ckpt_cli.render.doctor import (
     RECORD_COLUMNS,
     finding_columns,
@@ -26,6 +26,7 @@ from ckpt_cli.render.doctor_types import (
     type_record,
     types_record,
 )
+from ckpt_cli.render.summaries import doctor_summary
 from ckpt_cli.session import Session
 
 
@@ -46,6 +47,7 @@ class DoctorOptions:
     grace: Annotated[
         str, option("AGE", "Do not report what an agent may have written within AGE.")
     ] = "1m"
+    summary: Summary = False
     jobs: Jobs = 1
 
 
@@ -76,13 +78,15 @@ def doctor(session: Session, options: DoctorOptions) -> None:
         watch=partial(progress, total=None, label=lambda: progress_text(found.codes)),
     )
     output = session.output
-    if output.array:
+    if options.summary:
+        _print_summary(session, found)
+    elif output.array:
         output.document(found.to_dict, tuple)
     elif options.types and not output.table:
         _print_types(session, found)
     else:
         _print(session, found)
-    for thread_id, reason in found.unchecked.items():
+    for thread_id, reason in () if options.summary else found.unchecked.items():
         what = f"thread '{thread_id}'" if thread_id else "the whole store"
         session.note(f"cannot check {what}: {reason}")
     if not found.complete:
@@ -90,6 +94,16 @@ def doctor(session: Session, options: DoctorOptions) -> None:
     counted = (Severity.ERROR, Severity.WARNING) if options.strict else (Severity.ERROR,)
     if any(found.severities[one] for one in counted):
         raise Exit(1)
+
+
+def _print_summary(session: Session, found: Examination) -> None:
+    """Print one line; the findings are only counted."""
+    for _ in found:
+        pass
+    unchecked = sum(map(bool, found.unchecked))
+    session.output.summary(
+        doctor_summary(found.severities, found.codes, found.checked.threads, unchecked)
+    )
 
 
 def _print(session: Session, found: Examination) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import argument, option
+from ckpt_cli.options import Match, Where, argument, option
 from ckpt_cli.queries.disk_usage import BYS, By
 from ckpt_cli.render.disk_usage import (
     SURVEY_COLUMNS,
@@ -23,6 +23,8 @@ from ckpt_cli.session import Session
 def du(
     session: Session,
     thread: Annotated[str | None, argument("[THREAD]", "Only this thread.")] = None,
+    match: Match = None,
+    where: Where = None,
     by: Annotated[
         str | None, option("KEY", f"Group by {', '.join(BYS[:-1])} or {BYS[-1]}.")
     ] = None,
@@ -36,15 +38,17 @@ def du(
     \b
       ckpt -s agent.db du
       ckpt -s agent.db du user-42 --by channel
+      ckpt -s agent.db du --where 'status = done and idle > 30d'
       ckpt -s agent.db du --by thread --top 100 -o json
     """
     output = session.output
     if by is not None and by not in BYS:
         raise UsageError(f"cannot group by '{by}'", hint=f"use --by {', --by '.join(BYS)}")
-    measured = session.handle if thread is None else session.thread(thread)
     watch = partial(progress, total=None, label="scanning threads")
+    measured = session.handle if thread is None else session.thread(thread)
+    chosen = _chosen(thread, match, where)
     if by is None:
-        answer = measured.du(top=top, watch=watch)
+        answer = measured.du(top=top, watch=watch, **chosen)
         output.document(
             answer.to_dict,
             lambda: survey_lines(answer.found, thread, output.width, unicode=output.unicode),
@@ -53,7 +57,7 @@ def du(
         )
         return
     key: By = by
-    amounts = measured.du_by(key, top=top, watch=watch)
+    amounts = measured.du_by(key, top=top, watch=watch, **chosen)
     output.records(
         amounts,
         amount_columns(key, unicode=output.unicode),
@@ -61,3 +65,14 @@ def du(
     )
     if text := scanned_text(amounts.found):
         session.note(text)
+
+
+def _chosen(thread: str | None, match: str | None, where: list[str] | None) -> dict[str, Any]:
+    """Return the arguments that choose threads. Raises `UsageError` if a thread is named, too."""
+    if match is None and not where:
+        return {}
+    if thread is not None:
+        raise UsageError(
+            "THREAD cannot be combined with --match or --where", hint="use one of them"
+        )
+    return {"match": match, "where": where or ()}

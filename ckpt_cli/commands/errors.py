@@ -7,13 +7,15 @@ from functools import partial
 from itertools import islice
 from typing import Annotated, Any
 
+from ckpt_backends.errors import UsageError
 from ckpt_cli.api.watch import unwatched
 from ckpt_cli.core.support_matrix import limit
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
-from ckpt_cli.options import ExitCode, Match, Where, argument, flag, option, takes
+from ckpt_cli.options import ExitCode, Match, Summary, Where, argument, flag, option, takes
 from ckpt_cli.queries.error_groups import GROUPINGS, grouping
 from ckpt_cli.render.errors import failure_columns, group_columns
+from ckpt_cli.render.summaries import errors_summary
 from ckpt_cli.session import Session
 
 
@@ -36,6 +38,7 @@ class ErrorOptions:
         str | None, option("KEY", f"Count by {' or '.join(GROUPINGS)}: one line for each kind.")
     ] = None
     limit: Annotated[int | None, option("N", "Show at most N.", "-n", "--limit", min=1)] = None
+    summary: Summary = False
     exit_code: ExitCode = False
 
 
@@ -43,11 +46,11 @@ class ErrorOptions:
 def errors(session: Session, options: ErrorOptions) -> None:
     """List the tasks that failed.
 
-    Lists the tasks for whose retry a thread waits, even if another task of the same step asks a
-    question. NODE is the node that failed; inside a subgraph, the path to it: research > book.
-    With --history, STATE says what became of a task: failed (the thread still waits), retried (a
-    retry succeeded), handled (by an error handler of the graph) or left (the thread went another
-    way).
+    Lists each failed task that has to be retried before its thread can go on, even if another task
+    of the same step asks a question. NODE is the node that failed; inside a subgraph, the path to
+    it: research > book. With --history, STATE says what became of a task: failed (the thread still
+    waits), retried (a retry succeeded), handled (by an error handler of the graph) or left (the
+    thread went another way).
 
     To retry, invoke the graph with the input None on the thread; `ckpt threads show THREAD` prints
     the call. FAILED is when the step of the task began, in stores that record no time for an error.
@@ -59,14 +62,16 @@ def errors(session: Session, options: ErrorOptions) -> None:
       ckpt -s agent.db errors user-42 --history
       ckpt -s agent.db errors --match 'prod-*' --exit-code
     """
-    if options.by is not None:
+    if options.summary:
+        counted = _print_summary(session, options)
+    elif options.by is not None:
         counted = _print_groups(session, options, options.by)
     else:
         found = session.handle.errors(**_chosen(options))
         records = (one.to_dict() for one in islice(found, options.limit))
         columns = failure_columns(session.now, history=options.history)
         counted = session.output.records(records, columns)
-    if not counted:
+    if not counted and not options.summary:
         lacking = limit("errors", session.store.describe().capabilities)
         session.note("no task failed" if lacking is None else f"no errors: {lacking.why}")
     if options.exit_code and counted:
@@ -77,6 +82,21 @@ def _print_groups(session: Session, options: ErrorOptions, by: str) -> int:
     groups = session.handle.errors_by(by, **_chosen(options))
     columns = group_columns(grouping(by), session.now, session.zone)
     return session.output.records(iter(groups[: options.limit]), columns)
+
+
+def _print_summary(session: Session, options: ErrorOptions) -> int:
+    if options.by is not None:
+        raise UsageError("--summary cannot be combined with --by", hint="use one of them")
+    chosen = _chosen(options)
+    asking = {name: chosen[name] for name in ("threads", "match", "where")}
+    found = errors_summary(
+        (one.found for one in session.handle.errors(**chosen)),
+        (one.found for one in session.handle.interrupts(**asking)),
+        session.now,
+        session.zone,
+    )
+    session.output.summary(found)
+    return int(found["failures"])
 
 
 def _chosen(options: ErrorOptions) -> dict[str, Any]:

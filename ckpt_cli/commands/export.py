@@ -15,7 +15,7 @@ from ckpt_cli.api.thread import ThreadHandle
 from ckpt_cli.apply.archives import archive_header
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import argument, option
+from ckpt_cli.options import Match, Where, argument, flag, option
 from ckpt_cli.queries.language import language_of
 from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.terminal.units import iso, size
@@ -33,7 +33,10 @@ COLUMNS = (
 
 def export(
     session: Session,
-    threads: Annotated[list[str], argument("THREAD...", "Thread ids.")],
+    threads: Annotated[list[str] | None, argument("[THREAD...]", "Threads to export.")] = None,
+    match: Match = None,
+    where: Where = None,
+    everything: Annotated[bool, flag("Export all threads.", "--all")] = False,
     format_: Annotated[
         str, option("FORMAT", "File format: bundle or jsonl.", "--format")
     ] = "bundle",
@@ -52,12 +55,15 @@ def export(
     \b
       ckpt -s agent.db export user-42 user-43 --to backups
       ckpt -s agent.db export user-42 --format jsonl | jq -c .values
+      ckpt -s agent.db export --where 'status = error' --to incident
     """
     if format_ not in FORMATS:
         raise UsageError(f"no format '{format_}'", hint=f"use {' or '.join(FORMATS)}")
     if format_ != "bundle" and sign_key is not None:
         raise UsageError("--sign-key signs archives", hint="leave out --format")
-    chosen = [session.thread(thread) for thread in dict.fromkeys(threads)]
+    chosen = _chosen(session, threads, match, where, everything=everything)
+    if not chosen:
+        session.note("no thread matches")
     if format_ == "jsonl" and to is None:
         session.output.lines(record for thread in chosen for record in thread.export())
         return
@@ -70,6 +76,27 @@ def export(
     written = partial(_bundles, key) if format_ == "bundle" else _lines
     # Every file is written before anything is printed, so that a closed pipe stops nothing.
     session.output.records(list(written(session, seen, folder)), COLUMNS)
+
+
+def _chosen(
+    session: Session,
+    names: list[str] | None,
+    match: str | None,
+    where: list[str] | None,
+    *,
+    everything: bool,
+) -> list[ThreadHandle]:
+    """Return the threads to export. Raises `UsageError` unless they are named in one way."""
+    conditions = match is not None or bool(where)
+    if sum((bool(names), conditions, everything)) != 1:
+        raise UsageError(
+            "name the threads in one way",
+            hint="give THREAD..., --all, or --match and --where",
+        )
+    if names:
+        return [session.thread(name) for name in dict.fromkeys(names)]
+    watch = partial(progress, total=None, label="choosing threads")
+    return list(session.handle.threads(where, match=match, watch=watch))
 
 
 def _bundles(

@@ -48,17 +48,29 @@ class PlanTerms:
     """Whether the plan is a list of threads to remove."""
     writes: str | None = None
     """The option without which the command only shows its plan; None if it has --dry-run."""
+    only_with: str | None = None
+    """The option without which the command only reads; None if it always makes a plan."""
+
+    def changes(self, values: Mapping[str, Any]) -> bool:
+        """Return whether a command with these options may change a store."""
+        if self.only_with is not None and not values.get(self.only_with):
+            return False
+        return bool(values.get(self.writes)) if self.writes else not values.get("dry_run")
 
 
 def plannable(
-    action: str, *, again: Iterable[str] = (), writes: str | None = None
+    action: str,
+    *,
+    again: Iterable[str] = (),
+    writes: str | None = None,
+    only_with: str | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that adds --plan-out to a command with the words `action`.
 
     The command hands each fact of its plan to `session.review`, if there is one, before it writes.
-    `again` and `writes` are as in `PlanTerms`.
+    The other arguments are as in `PlanTerms`.
     """
-    terms = PlanTerms(action, frozenset(again), writes=writes)
+    terms = PlanTerms(action, frozenset(again), writes=writes, only_with=only_with)
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         hints = get_type_hints(command, include_extras=True) | {"plan_out": PlanOut}
@@ -71,6 +83,8 @@ def plannable(
 
         @wraps(command)
         def run(session: Session, *, plan_out: Path | None = None, **values: Any) -> None:
+            if plan_out is not None or terms.changes(values):
+                session.changes_store()
             if plan_out is None:
                 command(session, **values)
             else:
@@ -91,8 +105,16 @@ def removes(action: str) -> Callable[[Callable[..., None]], Callable[..., None]]
     """Return a decorator for a command that saves a list of threads to remove by itself."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        setattr(command, TERMS, PlanTerms(action, _KEYS_OF_REMOVAL, is_removal=True))
-        return command
+        terms = PlanTerms(action, _KEYS_OF_REMOVAL, is_removal=True)
+
+        @wraps(command)
+        def run(session: Session, **values: Any) -> None:
+            if terms.changes(values):
+                session.changes_store()
+            command(session, **values)
+
+        setattr(run, TERMS, terms)
+        return run
 
     return decorate
 

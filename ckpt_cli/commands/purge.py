@@ -19,7 +19,7 @@ from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.retention.policy import RetentionRules
 from ckpt_cli.core.times import parse_duration
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import DryRun, Match, Memory, Where, Yes, flag, option, takes
+from ckpt_cli.options import DryRun, Match, Memory, Summary, Where, Yes, flag, option, takes
 from ckpt_cli.plans.plan_file import read_plan
 from ckpt_cli.plans.purge import Policy, plan_purge
 from ckpt_cli.plans.saved_plan import check_place
@@ -69,6 +69,7 @@ class PurgeOptions:
     sleep: Annotated[float, option("SECONDS", "Pause between transactions.", min=0)] = 0.0
     vacuum: Annotated[bool, flag("Reclaim disk space afterwards (VACUUM).")] = False
     memory: Memory = None
+    summary: Summary = False
     dry_run: DryRun = False
     yes: Yes = False
 
@@ -109,6 +110,7 @@ class PurgeOptions:
             self.memory,
             signing_key(self.sign_key, self.archive),
             self.plan_out,
+            self.summary,
         )
 
 

@@ -8,12 +8,12 @@ from typing import Annotated
 
 from ckpt_backends.errors import NotFound
 from ckpt_cli.commands.apply_plan import show_and_apply
+from ckpt_cli.commands.change_many import change_many
 from ckpt_cli.commands.plan_out import plannable
-from ckpt_cli.commands.repair_many import repair_many
-from ckpt_cli.commands.repair_targets import RepairTargets
-from ckpt_cli.commands.repair_values import as_thread_repair, nothing_damaged, show_values_repair
+from ckpt_cli.commands.repair_values import as_thread_change, nothing_damaged, show_values_repair
+from ckpt_cli.commands.thread_targets import ThreadTargets
 from ckpt_cli.core.forking.plan import CheckpointPlan
-from ckpt_cli.core.forking.thread_repair import ThreadRepair
+from ckpt_cli.core.forking.thread_change import ThreadChange
 from ckpt_cli.core.replay.reducer_options import chosen_reducers
 from ckpt_cli.core.replay.repair_plan import Repair
 from ckpt_cli.options import (
@@ -32,8 +32,11 @@ from ckpt_cli.options import (
 from ckpt_cli.plans.head_copy import with_reason
 from ckpt_cli.plans.repair_values import plan_value_repair
 from ckpt_cli.plans.repair_writes import plan_write_repair
+from ckpt_cli.render.change_many import ChangeWords
 from ckpt_cli.session import Session
 from ckpt_cli.threads.thread import ThreadReader
+
+_WORDS = ChangeWords("repair", "repair", "repaired", "repairing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +57,9 @@ class RepairOptions:
     yes: Yes = False
 
     @property
-    def targets(self) -> RepairTargets:
+    def targets(self) -> ThreadTargets:
         """The threads that are named or described."""
-        return RepairTargets(
+        return ThreadTargets(
             tuple(self.threads or ()),
             self.at,
             self.match,
@@ -172,13 +175,14 @@ def values(session: Session, options: ValueRepairOptions) -> None:
 
     if targets.is_several:
 
-        def plan_one(reader: ThreadReader, checkpoint_id: str | None) -> ThreadRepair | None:
-            return as_thread_repair(session, plan(reader, checkpoint_id))
+        def plan_one(reader: ThreadReader, checkpoint_id: str | None) -> ThreadChange | None:
+            return as_thread_change(session, plan(reader, checkpoint_id))
 
-        repair_many(
+        change_many(
             session,
-            targets,
+            targets.all(session),
             plan_one,
+            _WORDS,
             dry_run=options.dry_run,
             yes=options.yes,
             reason=options.reason,
@@ -224,18 +228,19 @@ def _repair(
 
     if targets.is_several:
 
-        def plan_for_many(reader: ThreadReader, checkpoint_id: str | None) -> ThreadRepair | None:
+        def plan_for_many(reader: ThreadReader, checkpoint_id: str | None) -> ThreadChange | None:
             try:
                 found = plan(reader, checkpoint_id)
             except NotFound:
                 return None
             mends = found.mends or (found.why,)
-            return ThreadRepair(reader.thread_id, found.change, mends, found)
+            return ThreadChange(reader.thread_id, found.change, found.change.heads, mends, found)
 
-        repair_many(
+        change_many(
             session,
-            targets,
+            targets.all(session),
             plan_for_many,
+            _WORDS,
             dry_run=options.dry_run,
             yes=options.yes,
             reason=options.reason,

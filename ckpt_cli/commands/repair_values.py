@@ -10,7 +10,7 @@ from ckpt_backends.errors import NotFound, PartlyDone, Refused, UsageError
 from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import confirm, show_and_apply, write
 from ckpt_cli.core.forking.sealed_change import sealed_change
-from ckpt_cli.core.forking.thread_repair import ThreadRepair
+from ckpt_cli.core.forking.thread_change import ThreadChange
 from ckpt_cli.core.replay.repair_plan import Repair
 from ckpt_cli.plans.undo_values import record_repair
 from ckpt_cli.render.plan import undo_command
@@ -31,7 +31,7 @@ def nothing_damaged(thread_id: str) -> NotFound:
     return NotFound(f"nothing to repair in thread '{thread_id}': no value is missing or unreadable")
 
 
-def as_thread_repair(session: Session, found: Repair) -> ThreadRepair | None:
+def as_thread_change(session: Session, found: Repair) -> ThreadChange | None:
     """Return the repair of one of many threads; None if it has no damage.
 
     Raises `Refused` if nothing of it can be restored.
@@ -48,7 +48,8 @@ def as_thread_repair(session: Session, found: Repair) -> ThreadRepair | None:
         if found.plan is None:
             _record(session, found)
 
-    return ThreadRepair(found.thread_id, found.change, mends, found.plan, left, record)
+    heads = found.change.heads
+    return ThreadChange(found.thread_id, found.change, heads, mends, found.plan, left, record)
 
 
 def show_values_repair(

@@ -96,7 +96,7 @@ class ReplayOptions:
             raise UsageError("--jobs requires --all, --match or --where")
 
 
-@plannable("replay")
+@plannable("replay", only_with="repair")
 @takes(ReplayOptions)
 def replay(session: Session, options: ReplayOptions) -> None:
     """Verify checkpoints against recorded writes.

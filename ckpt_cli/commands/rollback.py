@@ -1,39 +1,75 @@
-"""`ckpt rollback`: roll a thread back to an earlier checkpoint."""
+"""`ckpt rollback`: roll a thread, or many, back to an earlier checkpoint."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from ckpt_cli.commands.apply_plan import show_and_apply
 from ckpt_cli.commands.plan_out import plannable
-from ckpt_cli.options import AsOf, At, DryRun, Force, Reason, Yes, argument, flag, option
+from ckpt_cli.commands.thread_targets import ThreadTargets, names_and_ref
+from ckpt_cli.options import (
+    AsOf,
+    At,
+    DryRun,
+    Force,
+    Match,
+    MoreThreads,
+    OptionalThread,
+    Reason,
+    Where,
+    Yes,
+    argument,
+    flag,
+    option,
+    takes,
+)
 from ckpt_cli.plans.rollback import plan_rollback
 from ckpt_cli.plans.rollback_target import TargetOptions, find_target
 from ckpt_cli.plans.root_branch import RollbackOptions, check_store
 from ckpt_cli.session import Session
 
 
-@plannable("rollback")
-def rollback(
-    session: Session,
-    thread: Annotated[str, argument("THREAD[@REF]", "Thread id, optionally with a checkpoint.")],
-    ref: Annotated[str | None, argument("[REF]", "Checkpoint to roll back to.")] = None,
-    at: At = None,
-    steps: Annotated[int | None, option("N", "Go N steps back.", min=1)] = None,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackArguments:
+    """The arguments and options of `ckpt rollback`."""
+
+    thread: OptionalThread = None
+    ref: Annotated[str | None, argument("[REF]", "Checkpoint to roll back to.")] = None
+    more: MoreThreads = None
+    match: Match = None
+    where: Where = None
+    at: At = None
+    steps: Annotated[int | None, option("N", "Go N steps back.", "--steps", min=1)] = None
     to_last: Annotated[
-        str | None, option("STATUS", "Newest earlier checkpoint with this status.")
-    ] = None,
-    last_good: Annotated[bool, flag("Input of the newest step that failed.")] = False,
-    as_of: AsOf = None,
+        str | None, option("STATUS", "Newest earlier checkpoint with this status.", "--to-last")
+    ] = None
+    last_good: Annotated[bool, flag("Input of the newest step that failed.", "--last-good")] = False
+    as_of: AsOf = None
     sibling: Annotated[
-        bool, flag("Add the copy as a sibling of the checkpoint, not a child.")
-    ] = False,
-    root_only: Annotated[bool, flag("Leave the state of stateful subgraphs as it is.")] = False,
-    reason: Reason = None,
-    force: Force = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-) -> None:
+        bool, flag("Add the copy as a sibling of the checkpoint, not a child.", "--sibling")
+    ] = False
+    root_only: Annotated[
+        bool, flag("Leave the state of stateful subgraphs as it is.", "--root-only")
+    ] = False
+    reason: Reason = None
+    force: Force = False
+    dry_run: DryRun = False
+    yes: Yes = False
+
+    @property
+    def of_plan(self) -> RollbackOptions:
+        """The options of the plan."""
+        return RollbackOptions(self.sibling, self.root_only, self.reason, force=self.force)
+
+    def target(self, ref: str | None) -> TargetOptions:
+        """Return how the checkpoint was chosen; `ref` is the REF of `THREAD REF`."""
+        return TargetOptions(ref, self.at, self.as_of, self.steps, self.to_last, self.last_good)
+
+
+@plannable("rollback")
+@takes(RollbackArguments)
+def rollback(session: Session, options: RollbackArguments) -> None:
     """Roll a thread back to an earlier checkpoint.
 
     Adds a copy of the checkpoint, which becomes the thread's head; LangGraph resumes from it as
@@ -43,24 +79,50 @@ def rollback(
     --last-good goes to the input of the newest step that failed, even if a retry succeeded. The
     failed task and the other tasks of that step run again; answers from earlier steps are kept.
 
+    With --where, --match or several threads, shows one plan for all of them and asks once. There,
+    --last-good leaves out threads whose newest step did not fail. -o ndjson prints the threads to
+    resume, one a line.
+
     \b
       ckpt -s agent.db rollback user-42 f169
       ckpt -s agent.db rollback user-42 --steps 3 --dry-run
-      ckpt -s agent.db rollback user-42 --last-good --dry-run
       ckpt -s agent.db rollback user-42 --to-last done --yes --reason 'wrong hotel'
       ckpt -s agent.db rollback alice@example.com --at step:3
+      ckpt -s agent.db rollback --where 'status = error and idle > 1h' --last-good
+      ckpt -s agent.db rollback user-41 user-42 --last-good --yes -o ndjson > resume.ndjson
     """
-    target_options = TargetOptions(ref, at, as_of, steps, to_last, last_good)
+    has_choice = bool(options.target(None).given)
+    names, ref = names_and_ref(
+        session, options.thread, options.ref, options.more, has_choice=has_choice
+    )
+    targets = ThreadTargets(names, None, options.match, tuple(options.where or ()), has_all=False)
+    targets.check()
     check_store(session.rows)
+    if targets.is_several:
+        # One thread does not need it.
+        from ckpt_cli.commands.rollback_many import rollback_many
+
+        rollback_many(
+            session,
+            targets,
+            options.target(None),
+            options.of_plan,
+            dry_run=options.dry_run,
+            yes=options.yes,
+        )
+        return
     target = find_target(
-        session.store, thread, target_options, session.now, session.zone, session.note
+        session.store, names[0], options.target(ref), session.now, session.zone, session.note
     )
     plan = plan_rollback(
-        target.reader,
-        session.editable,
-        target.checkpoint_id,
-        session.now,
-        RollbackOptions(sibling, root_only, reason, force=force),
+        target.reader, session.editable, target.checkpoint_id, session.now, options.of_plan
     )
     question = f"Roll back thread '{plan.main.key.thread_id}'?"
-    show_and_apply(session, plan, question, dry_run=dry_run, yes=yes, reason=reason)
+    show_and_apply(
+        session,
+        plan,
+        question,
+        dry_run=options.dry_run,
+        yes=options.yes,
+        reason=options.reason,
+    )

@@ -54,16 +54,23 @@ class ShowOptions:
     unfold: Annotated[bool, flag("Show every step, also plain ones.")] = False
     all_ns: Annotated[bool, flag("Also draw the tree of each subgraph call.")] = False
     mermaid: Annotated[bool, flag("Print the tree as a Mermaid flowchart.")] = False
+    svg: Annotated[bool, flag("Print the tree as a picture (SVG).")] = False
     ascii_only: Annotated[bool, flag("Draw the tree with ASCII characters only.", "--ascii")] = (
         False
     )
 
+    @property
+    def draws(self) -> str:
+        """The option that draws a tree; `''` without one."""
+        asked = {"tree": self.tree, "mermaid": self.mermaid, "svg": self.svg}
+        return next((name for name, is_asked in asked.items() if is_asked), "")
+
     def check(self) -> None:
         """Raise `UsageError` for options that exclude each other."""
-        if self.tree or self.mermaid:
+        if self.draws:
             if any((self.channel, self.path, self.writes, self.metadata, self.raw, self.where)):
                 raise UsageError(
-                    f"--{'tree' if self.tree else 'mermaid'} draws a whole thread, without values",
+                    f"--{self.draws} draws a whole thread, without values",
                     hint="use it with --ns, --all-ns, --unfold and --ascii only",
                 )
         elif self.unfold or self.all_ns or self.ascii_only:
@@ -92,7 +99,7 @@ def show(session: Session, options: ShowOptions) -> None:
     options.check()
     words = TargetArguments(options.thread, options.at, options.ns, options.as_of, options.ref)
     named = session.handle.named(words)
-    if options.tree or options.mermaid:
+    if options.draws:
         _show_tree(session, named, options)
         return
     found = session.handle.checkpoint(named)
@@ -124,6 +131,18 @@ def _show_tree(session: Session, named: NamedThread, options: ShowOptions) -> No
         found = thread.read_tree(named.ns, all_ns=options.all_ns, unfold=options.unfold, keep=keep)
         if options.mermaid:
             yield from mermaid_lines(found.plan, found.details, found.refs)
+            return
+        if options.svg:
+            from ckpt_cli.render.tree.svg import svg_lines
+
+            yield from svg_lines(
+                found.plan,
+                found.details,
+                found.refs,
+                thread_id=thread.id,
+                zone=session.zone,
+                status=", ".join(found.conditions),
+            )
             return
         yield from tree_lines(
             found.plan,

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Status
+from ckpt_cli.api.answer import Answer
+from ckpt_cli.api.watch import Watcher, unwatched
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
 from ckpt_cli.lazy import CommandRef
 from ckpt_cli.options import ExitCode, Match, Memory, Where, argument, flag, option, takes
-from ckpt_cli.queries.threads import (
-    SORTS,
-)
+from ckpt_cli.queries.threads import SORTS
 from ckpt_cli.render.terminal.styled_text import StyledLine
+from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.thread import namespace_columns, summary_lines, thread_columns
 from ckpt_cli.session import Session
+
+if TYPE_CHECKING:
+    from ckpt_cli.api.store import StoreHandle
+    from ckpt_cli.commands.watch_threads import Table
+    from ckpt_cli.queries.listed_threads import ListedThread
 
 COMMANDS = {
     "list": CommandRef("threads:list_", "List threads, newest first."),
     "show": CommandRef("threads:show", "Show what is wrong with a thread, and how to resume it."),
     "copy": CommandRef("threads_copy:copy", "Copy a thread with all its history."),
-    "delete": CommandRef("delete:delete", "Remove threads by id, whatever their status."),
+    "delete": CommandRef("delete:delete", "Remove threads, whatever their status."),
 }
 
 
@@ -55,7 +63,21 @@ class ThreadListOptions:
     ] = None
     first_message: Annotated[bool, flag("Show the first message by a human.")] = False
     page: Annotated[int, option("N", "Page number.", min=1)] = 1
+    watch: Annotated[bool, flag("Show the list again and again on the terminal.")] = False
+    interval: Annotated[
+        float, option("SECONDS", "With --watch: read it every SECONDS.", min=0.1, max=86_400)
+    ] = 2.0
     exit_code: ExitCode = False
+
+    @property
+    def details(self) -> bool:
+        """Whether heads are read."""
+        return self.long or not self.everything
+
+    @property
+    def sizes(self) -> bool:
+        """Whether sizes are requested, also where a layout adds them up row by row."""
+        return self.long or self.sort == "bytes"
 
     @property
     def has_conditions(self) -> bool:
@@ -75,11 +97,9 @@ def list_(session: Session, options: ThreadListOptions) -> None:
     that a person said, for ids that say nothing, such as a UUID; with --long, for all.
     `ckpt threads show THREAD` shows all errors and questions.
 
-    FILTER, in quotes, compares fields with values; and, or, not and brackets join comparisons.
-    Fields: thread, status, next, error, source, step, age, idle, first_at, last_at, checkpoints,
-    bytes, user, metadata.KEY, values.KEY. Operators: =, !=, <, <=, >, >=, in (A, B), like
-    'test-%', ~ 'REGEX'. age and idle are durations (2h, 7d), bytes a size (10MiB). @NAME is a
-    filter of the configuration. docs/filters.md has all about filters.
+    FILTER, in quotes, compares fields with values: thread, status, next, error, question, source,
+    step, age, idle, first_at, last_at, checkpoints, bytes, user, metadata.KEY, values.KEY. @NAME is
+    a filter of the configuration. docs/filters.md describes the operators and values.
 
     \b
       ckpt -s agent.db threads list
@@ -88,11 +108,40 @@ def list_(session: Session, options: ThreadListOptions) -> None:
       ckpt -s agent.db threads list --where 'values.messages[-1].content ~ refund'
       ckpt -s agent.db threads list --where metadata.user_id=42 --long
       ckpt -s agent.db threads list --user anna --first-message -n 20 --page 2
+      ckpt -s agent.db threads list --status error --watch
       ckpt -s agent.db threads list --all -o json | jq -r '.[].thread_id'
     """
-    details = options.long or not options.everything
-    sizes = options.long or options.sort == "bytes" or session.store.sums_sizes
-    rows = session.handle.listed(
+    if options.watch:
+        # Imported late, like all that only some lists need.
+        from ckpt_cli.commands.watch_threads import watch_threads
+
+        _check_watch(options)
+        watch_threads(session, partial(_table, session, options), options.interval)
+        return
+    rows = _listed(
+        session, session.handle, options, partial(progress, total=None, label="reading heads")
+    )
+    more = False
+    if not options.everything:
+        found = list(rows)
+        rows, more = iter(found[: options.limit]), len(found) > options.limit
+    columns = _columns(session, options)
+    counted = session.output.records((row.to_dict() for row in rows), columns)
+    if not counted:
+        session.note(_why_none(options))
+    elif options.everything and not options.long and session.output.terminal:
+        session.note("--long also shows status, error, title and size")
+    elif more:
+        session.note(f"showing the first {options.limit}; -n N or --all for more")
+    if options.exit_code and counted:
+        raise Exit(1)
+
+
+def _listed(
+    session: Session, handle: StoreHandle, options: ThreadListOptions, watch: Watcher
+) -> Iterator[Answer[ListedThread]]:
+    """Yield the threads, and one more than the limit, to know whether there are more."""
+    return handle.listed(
         options.where,
         status=options.status,
         match=options.match,
@@ -101,35 +150,42 @@ def list_(session: Session, options: ThreadListOptions) -> None:
         user=options.user,
         sort=options.sort,
         skip=0 if options.everything else (options.page - 1) * options.limit,
-        # One more, to know whether there are more.
         limit=None if options.everything else options.limit + 1,
-        details=details,
-        sizes=sizes,
+        details=options.details,
+        sizes=options.sizes or session.store.sums_sizes,
         first_messages=options.first_message,
         titles=options.long,
-        watch=partial(progress, total=None, label="reading heads"),
+        watch=watch,
     )
-    more = False
-    if not options.everything:
-        found = list(rows)
-        rows, more = iter(found[: options.limit]), len(found) > options.limit
-    columns = thread_columns(
+
+
+def _columns(session: Session, options: ThreadListOptions) -> Sequence[Column]:
+    return thread_columns(
         session.now,
-        details=details,
+        details=options.details,
         wide=session.output.width >= _WIDE,
-        sizes=sizes,
+        sizes=options.sizes or session.store.sums_sizes,
         first_message=options.first_message,
-        expires=details and session.store.keys_expire,
+        expires=options.details and session.store.keys_expire,
     )
-    counted = session.output.records((row.to_dict() for row in rows), columns)
-    if not counted:
-        session.note(_why_none(options))
-    elif options.everything and not details and session.output.terminal:
-        session.note("--long also shows status, error, title and size")
-    elif more:
-        session.note(f"showing the first {options.limit}; -n N or --all for more")
-    if options.exit_code and counted:
-        raise Exit(1)
+
+
+def _check_watch(options: ThreadListOptions) -> None:
+    if options.everything or options.exit_code:
+        other = "--all" if options.everything else "--exit-code"
+        raise UsageError(f"--watch cannot be combined with {other}", hint="-n N shows more threads")
+    if math.isnan(options.interval):
+        raise UsageError("--interval is not a number", hint="give it in seconds: --interval 2")
+
+
+def _table(session: Session, options: ThreadListOptions, handle: StoreHandle) -> Table:
+    """Return what `--watch` shows now."""
+    found = list(_listed(session, handle, options, unwatched))
+    below = _why_none(options) if not found else ""
+    if len(found) > options.limit:
+        below = f"the first {options.limit}; -n N for more"
+    rows = [row.to_dict() for row in found[: options.limit]]
+    return rows, _columns(session, options), below
 
 
 def _why_none(options: ThreadListOptions) -> str:

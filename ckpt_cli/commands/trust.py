@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +10,7 @@ from ckpt_backends.errors import NotFound, UsageError
 from ckpt_backends.url import VARIABLE, printable_param, printable_written, split_url
 from ckpt_cli.config import trust
 from ckpt_cli.config.profiles import Profile, Profiles, discover, parse, table_of
+from ckpt_cli.config.server_in_environment import NamedServer, server_named_in
 from ckpt_cli.options import argument, flag
 from ckpt_cli.render.terminal.table import Column, table_lines
 from ckpt_cli.session import Session
@@ -38,13 +39,18 @@ def trust_(
 
     A ckpt.toml or pyproject.toml in this folder or above it may come from somebody else. Until
     you trust it, its profiles can only open local stores in its folder. They cannot read
-    environment variables, name a server, or set copy, retention, audit or erase.
+    environment variables, name a server, or set copy, retention, audit or erase. Its filters
+    cannot choose what a command changes.
+
+    The server that a langgraph.json or .env in this folder names is used if no store is given and
+    none lies in the folder, but only if you trust that file.
 
     Records the path and the SHA-256 of the contents, so a changed file must be trusted again.
     Files of --config and your own configuration need no trust.
 
     \b
       ckpt trust
+      ckpt trust .env
       ckpt trust ~/src/agents/ckpt.toml
       ckpt trust --list
       ckpt trust --remove
@@ -80,23 +86,26 @@ def _nearest() -> Path:
 
 
 def _trust(session: Session, path: Path) -> None:
-    if path.name not in _NAMES:
-        raise UsageError(
-            f"cannot trust '{path}': only files named ckpt.toml and pyproject.toml are searched",
-            hint="a file that --config names needs no trust",
-        )
     contents = trust.read(path)
     contents.check_owner()
-    table = table_of(contents)
-    if table is None:
-        raise UsageError(f"cannot trust '{path}': it has no table [tool.ckpt]")
-    profiles = parse(path, table)
-    rows = list(_rows(profiles))
+    if path.name in _NAMES:
+        table = table_of(contents)
+        if table is None:
+            raise UsageError(f"cannot trust '{path}': it has no table [tool.ckpt]")
+        profiles = parse(path, table)
+        rows = list(_rows(profiles))
+        default = profiles.default and printable_written(profiles.default)
+        filters = dict(profiles.filters)
+    else:
+        server = _server_of(path)
+        rows = [_row("", server.url.raw, [server.key], is_default=True)]
+        default, filters = str(server.url), {}
     record = {
         "path": str(path),
         "sha256": contents.sha256,
         "status": "trusted",
-        "default": profiles.default and printable_written(profiles.default),
+        "default": default,
+        "filters": filters,
         "profiles": rows,
     }
     output = session.output
@@ -108,6 +117,28 @@ def _trust(session: Session, path: Path) -> None:
     )
     trust.record(contents)
     session.note(f"trusted '{path}'; after a change, run `ckpt trust` again")
+
+
+def _server_of(path: Path) -> NamedServer:
+    """Return the server that a file of an application names. Raises `UsageError` if it names none.
+
+    Another file of its folder, or of this one, may say that it holds the variables.
+    """
+    for folder in (Path.cwd(), path.parent):
+        server = server_named_in(folder)
+        if server is not None and server.source == path:
+            return server
+    raise UsageError(
+        f"cannot trust '{path}': only ckpt.toml, pyproject.toml, and what names a server are read",
+        hint="a file that --config names needs no trust",
+    )
+
+
+def _row(name: str, url: str, variables: list[str], *, is_default: bool) -> dict[str, Any]:
+    return {
+        **{"name": name, "url": printable_written(url), "variables": variables},
+        **{"settings": {}, "default": is_default},
+    }
 
 
 def _rows(profiles: Profiles) -> Iterator[dict[str, Any]]:
@@ -122,13 +153,14 @@ def _rows(profiles: Profiles) -> Iterator[dict[str, Any]]:
         }
     if profiles.default and profiles.default not in profiles.stores:
         # A file or URL without a profile.
-        yield {
-            "name": "",
-            "url": printable_written(profiles.default),
-            "variables": list(dict.fromkeys(VARIABLE.findall(profiles.default))),
-            "settings": {},
-            "default": True,
-        }
+        names = list(dict.fromkeys(VARIABLE.findall(profiles.default)))
+        yield _row("", profiles.default, names, is_default=True)
+    if profiles.filters:
+        yield {**_row("", "", [], is_default=False), "settings": _filters(profiles.filters)}
+
+
+def _filters(aliases: Mapping[str, str]) -> dict[str, str]:
+    return {f"filters.{name}": text for name, text in aliases.items()}
 
 
 def _settings(profile: Profile) -> dict[str, str]:
@@ -142,4 +174,5 @@ def _settings(profile: Profile) -> dict[str, str]:
         **{name: printable_written(text) for name, text in others.items() if text},
         **{f"reducers.{channel}": name for channel, name in profile.reducers.items()},
         **{f"erase.{name}": text for name, text in erase.items()},
+        **_filters(profile.filters),
     }

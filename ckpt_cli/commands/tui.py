@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout, Unsupported, UsageError
@@ -49,6 +50,8 @@ def tui(
         raise UsageError(
             "--write cannot be combined with --copy or --redact", hint="leave them out"
         )
+    if write:
+        session.changes_store()
     try:
         application = _writing() if write else _reading()
     except ModuleNotFoundError as error:
@@ -70,8 +73,9 @@ def tui(
         )
     rules = CheckRules(dict(session.names.reducers), session.names.ignored_codes)
     audit = session.names.audit
+    alias = partial(session.names.filter_alias, acts=False)
     context = ScreenContext(
-        opening, words, session.zone, pause, memory=memory, rules=rules, audit=audit
+        opening, words, session.zone, pause, memory=memory, rules=rules, audit=audit, alias=alias
     )
     screen = application(context, start)
     with restored(*ENDING):

@@ -91,7 +91,7 @@ _ckpt_answer() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*|*" --namespace="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --memory"|*" --plan-out"|*" --from"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|"interrupts --where"|*" --older-than"|"errors --where"|*" --by"|*" --last"|"grep --where"|*" --jobs"|*" --lines"|*" --interval"|*" --refresh"|*" --thread"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"secrets --where"|"stats --where"|*" --top"|*" --steps"|*" --to-last"|*" --reason"|*" --append"|"fork --replace"|*" --as-node"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --archives"|"erase --verify"|*" --format"|"copy --where"|"rekey --where") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --memory"|*" --plan-out"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|"interrupts --where"|*" --older-than"|"errors --where"|*" --by"|*" --last"|"grep --where"|*" --jobs"|*" --exec"|*" --lines"|"tail --where"|*" --refresh"|*" --thread"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"secrets --where"|"stats --where"|*" --top"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --archives"|"erase --verify"|"export --where"|*" --format"|"copy --where"|"rekey --where"|"du --where"|*" --out") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -126,6 +126,7 @@ _ckpt_answer() {
             *" --audit") kind="file" ;;
             *" --sort") kind="words:last first id checkpoints namespaces step bytes" ;;
             *" --status") kind="words:error interrupted pending done unknown empty" ;;
+            *" --where") kind="filter" ;;
             *" --memory") kind="store" ;;
             *" --plan-out") kind="file" ;;
             *" --from") kind="file" ;;
@@ -148,29 +149,33 @@ _ckpt_answer() {
             *" --receipt") kind="file" ;;
             *" --plan") kind="file" ;;
             *" --scope") kind="words:blobs writes calls all" ;;
+            *" --subject") kind="filter" ;;
             *" --values-from") kind="file" ;;
             *" --archives") kind="file" ;;
             *" --format") kind="words:bundle jsonl" ;;
             "export --to") kind="file" ;;
             "import --to") kind="store" ;;
             "copy --to") kind="store" ;;
+            *" --out") kind="file" ;;
         esac
     elif [[ -z $ended && $cur == -* ]]; then
         case $cmd in
-            "threads list") kind="words:-n --limit --all --long --sort --since --until --status --match --where --user --first-message --page --exit-code" ;;
+            "threads list") kind="words:-n --limit --all --long --sort --since --until --status --match --where --user --first-message --page --watch --interval --exit-code" ;;
             "threads show") kind="words:--memory" ;;
             "threads copy") kind="words:--plan-out --dry-run --yes" ;;
-            "threads delete") kind="words:--from --match --archive --sign-key --memory --plan-out --dry-run --yes" ;;
-            show) kind="words:--at --ns --as-of --channel --path --writes --metadata --raw --where --tree --unfold --all-ns --mermaid --ascii" ;;
+            "threads delete") kind="words:--from --match --where --archive --sign-key --memory --plan-out --dry-run --yes" ;;
+            show) kind="words:--at --ns --as-of --channel --path --writes --metadata --raw --where --tree --unfold --all-ns --mermaid --svg --ascii" ;;
             history) kind="words:--ns --all-ns -n --limit --messages" ;;
             diff) kind="words:--ns --channel --stat --writes --reducer --exit-code" ;;
             interrupts) kind="words:--match --where --older-than --exit-code" ;;
-            errors) kind="words:--match --where --since --history --by -n --limit --exit-code" ;;
+            errors) kind="words:--match --where --since --history --by -n --limit --summary --exit-code" ;;
             messages) kind="words:--at --ns --channel --last --full --stat" ;;
             grep) kind="words:-i --ignore-case -F --fixed-strings --match --where --channel --ns --head-only -n --limit --jobs" ;;
             blame) kind="words:--at --ns" ;;
             timeline) kind="words:--at --ns --as-of --since --last --ascii" ;;
-            tail) kind="words:-n --lines --ns --all-ns --interval" ;;
+            bisect) kind="words:--exec --binary --since --until --at --ns" ;;
+            tail) kind="words:-n --lines --match --where --ns --all-ns --interval" ;;
+            report) kind="words:--at --ns --all-ns --since --last" ;;
             tui) kind="words:--refresh --write" ;;
             "sessions list") kind="words:--thread --user" ;;
             "memory list") kind="words:--flat -n --limit --all --match --since --until --expired --no-expired --category --min-confidence --source --duplicates --orphans --threads" ;;
@@ -182,11 +187,11 @@ _ckpt_answer() {
             "memory copy") kind="words:--to --namespace --match --create --replace --plan-out --dry-run --yes" ;;
             "memory import") kind="words:--trusted-key --allow-pickle --plan-out --dry-run --yes --write" ;;
             replay) kind="words:--at --ns --verify --strict --all --match --where --jobs --reducer --repair --plan-out --dry-run --yes" ;;
-            doctor) kind="words:--match --where --deep --types --strict --grace --jobs" ;;
+            doctor) kind="words:--match --where --deep --types --strict --grace --summary --jobs" ;;
             secrets) kind="words:--match --where --memory --kinds --jobs" ;;
             stats) kind="words:--time --tokens --by --match --where --ns --since --until --top --jobs" ;;
-            rollback) kind="words:--at --steps --to-last --last-good --as-of --sibling --root-only --reason --force --plan-out --dry-run --yes" ;;
-            fork) kind="words:--to --at --as-of --set --append --replace --as-node --reason --force --plan-out --dry-run --yes" ;;
+            rollback) kind="words:--match --where --at --steps --to-last --last-good --as-of --sibling --root-only --reason --force --plan-out --dry-run --yes" ;;
+            fork) kind="words:--to --match --where --at --as-of --set --append --replace --as-node --reason --force --plan-out --dry-run --yes" ;;
             "repair messages") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes --content" ;;
             "repair values") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes --reducer" ;;
             "repair writes") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes" ;;
@@ -196,21 +201,22 @@ _ckpt_answer() {
             "ops undo") kind="words:--plan-out --dry-run --yes" ;;
             "ops redo") kind="words:--plan-out --dry-run --yes" ;;
             "ops verify") kind="words:--head" ;;
-            purge) kind="words:--older-than --expired --match --where --status --keep-last --keep-within --keep-tips --protect --include-interrupted --include-pending --include-error --archive --sign-key --plan-out --plan --max-duration --batch --sleep --vacuum --memory --dry-run --yes" ;;
+            purge) kind="words:--older-than --expired --match --where --status --keep-last --keep-within --keep-tips --protect --include-interrupted --include-pending --include-error --archive --sign-key --plan-out --plan --max-duration --batch --sleep --vacuum --memory --summary --dry-run --yes" ;;
             gc) kind="words:--scope --grace --archive --sign-key --plan-out --batch --dry-run --yes" ;;
             erase) kind="words:--subject --where --match --value --values-from --ns --memory --archives --rewrite --receipt --verify --no-mentions --plan-out --dry-run --yes" ;;
-            export) kind="words:--format --to --sign-key" ;;
+            export) kind="words:--match --where --all --format --to --sign-key" ;;
             import) kind="words:--to --create --trusted-key --allow-pickle --plan-out --dry-run --yes" ;;
             copy) kind="words:--to --match --where --all --create --replace --new-key-file --encrypt --decrypt --jobs --plan-out --dry-run --yes" ;;
             rekey) kind="words:--match --where --all --new-key-file --encrypt --decrypt --vacuum --plan-out --dry-run --yes" ;;
-            du) kind="words:--by --top" ;;
+            du) kind="words:--match --where --by --top" ;;
+            metrics) kind="words:--since --fast --out" ;;
             stores) kind="words:--layouts" ;;
             trust) kind="words:--list --remove" ;;
             completion) kind="words:--install" ;;
         esac
         kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --redact --audit --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
     elif [[ -z $cmd ]]; then
-        kind="words:threads show history diff interrupts errors messages grep blame timeline tail tui sessions memory replay doctor secrets stats rollback fork repair undo apply ops purge gc erase export import copy rekey du stores trust completion demo"
+        kind="words:threads show history diff interrupts errors messages grep blame timeline bisect tail report tui sessions memory replay doctor secrets stats rollback fork repair undo apply ops purge gc erase export import copy rekey du metrics stores trust completion demo"
     else
         case "$cmd:$place" in
             "threads:0") kind="words:list show copy delete" ;;
@@ -234,7 +240,9 @@ _ckpt_answer() {
             "blame:0") kind="target" ;;
             "blame:1") kind="channel" ;;
             "timeline:0") kind="target" ;;
+            "bisect:0") kind="target" ;;
             "tail:0") kind="thread" ;;
+            "report:0") kind="target" ;;
             "sessions show:0") kind="session" ;;
             "memory list:0") kind="namespace" ;;
             "memory show:0") kind="item" ;;
@@ -247,8 +255,10 @@ _ckpt_answer() {
             "stats:0") kind="thread" ;;
             "rollback:0") kind="target" ;;
             "rollback:1") kind="ref" ;;
+            "rollback:"[!0]*) kind="target" ;;
             "fork:0") kind="target" ;;
             "fork:1") kind="ref" ;;
+            "fork:"[!0]*) kind="target" ;;
             "repair messages:"*) kind="target" ;;
             "repair values:"*) kind="target" ;;
             "repair writes:"*) kind="target" ;;
@@ -259,7 +269,6 @@ _ckpt_answer() {
             "ops redo:0") kind="op" ;;
             "ops verify:0") kind="file" ;;
             "erase:"*) kind="thread" ;;
-            "export:"*) kind="thread" ;;
             "import:"*) kind="file" ;;
             "du:0") kind="thread" ;;
             "trust:0") kind="file" ;;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from ckpt_backends.errors import UsageError
 
 if TYPE_CHECKING:
     from ckpt_backends.url import StoreUrl
+    from ckpt_cli.config.discovered_store import StoreHere
     from ckpt_cli.config.erase_rules import EraseRules
     from ckpt_cli.config.profiles import Profile, Profiles
     from ckpt_cli.core.filters.terms import FilterAlias
@@ -26,9 +27,18 @@ COPY = "copy"
 class StoreNames:
     """Finds the URL of the stores that a run names."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, settings: Mapping[str, Any], tell_found: Callable[[str], None] | None = None
+    ) -> None:
+        """If no store is named, the one of this folder is used and told; without `tell_found`,
+        none.
+        """
         self._settings = settings
         """The global options, as far as they were parsed."""
+        self._tell_found = tell_found
+        self._found: StoreHere | None = None
+        self.must_be_named = False
+        """Whether this run changes the store, so that it must not be one that was only found."""
         self._urls: list[StoreUrl] = []
         """The stores that were named, perhaps with values from the environment."""
 
@@ -51,12 +61,17 @@ class StoreNames:
         from ckpt_backends.url import printable
 
         name = self._settings.get("store")
+        if self._found is not None:
+            return list(self._found.words)
         return [] if name is None else ["-s", printable(name)]
 
     @property
-    def is_named_by_caller(self) -> bool:
-        """Whether the caller named the store, not `CKPT_STORE` or a configuration."""
-        return "store" in self._settings
+    def label(self) -> str:
+        """What the store of this run is called, without a password: a profile, a file or a URL."""
+        from ckpt_backends.url import printable
+
+        name = self.store_name or self.profiles.default
+        return printable(self.store_url.raw if name is None else name)
 
     @cached_property
     def store_url(self) -> StoreUrl:
@@ -68,11 +83,7 @@ class StoreNames:
         elif self.profiles.default is not None:
             url = self._named_by_profiles("default", self.profiles.default)
         else:
-            raise UsageError(
-                "no store given",
-                hint="use -s FILE or set CKPT_STORE; `ckpt stores` lists the stores found here,"
-                " `ckpt demo sample.db` writes a sample store",
-            )
+            url = self._copied(self._url_here())
         if self._settings.get("copy") and COPY not in url.params:
             from ckpt_backends.discovery import known_backends
             from ckpt_backends.registry import titles
@@ -83,6 +94,45 @@ class StoreNames:
                 hint="run the same command without --copy",
             )
         return url
+
+    def _url_here(self) -> StoreUrl:
+        """Return the only store of this folder. Raises `UsageError` if there is not exactly one."""
+        if self._tell_found is not None:
+            from ckpt_cli.config.discovered_store import only_store
+
+            self._found = only_store(Path.cwd())
+            if self._found is not None:
+                self.check_named()
+                self._tell_found(f"using {self._found.what}")
+                return self._found.url
+        raise UsageError(
+            "no store given",
+            hint="use -s FILE or set CKPT_STORE; `ckpt stores` lists the stores found here,"
+            " `ckpt demo sample.db` writes a sample store",
+        )
+
+    def check_named(self) -> None:
+        """Raise `UsageError` if the store was only found, and this run changes it."""
+        if self._found is None or not self.must_be_named:
+            return
+        from ckpt_backends import shell
+
+        words = shell.command("ckpt", *self._found.words) if self._found.words else "-s URL"
+        raise UsageError(
+            "no store given: what changes a store needs its name",
+            hint=f"found {self._found.what}; use `{words}`",
+        )
+
+    @property
+    def named_by(self) -> str | None:
+        """What named the store, for an error; None if the caller did, or if it was found here."""
+        if "store" in self._settings:
+            return None
+        if os.environ.get("CKPT_STORE"):
+            return "CKPT_STORE"
+        if self._found is not None:
+            return None
+        return str(self.profiles.source)
 
     @property
     def reducers(self) -> Mapping[str, str]:

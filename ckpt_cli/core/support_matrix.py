@@ -82,6 +82,7 @@ LIMITS: Mapping[str, tuple[Limit, ...]] = {
     "messages": (),
     "grep": (_ONE_STATE,),
     "blame": (_NEWEST, _ONE_STATE),
+    "bisect": (_NEWEST, _ONE_STATE),
     "tail": (_NEWEST,),
     "du": (),
     "interrupts": (_NO_WRITES,),

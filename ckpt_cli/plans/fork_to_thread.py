@@ -90,12 +90,12 @@ def plan_fork_to_thread(
         notes=(*edit_notes, *_notes(target)),
         names=named(reader, head, target, {}),
         now=head.step,
-        waits=_waits(target) if is_head and edges is None else None,
+        waits=open_questions(target) if is_head and edges is None else None,
         is_javascript=target.body.is_javascript,
     )
 
 
-def _waits(head: Moment) -> tuple[str | None, ...] | None:
+def open_questions(head: Moment) -> tuple[str | None, ...] | None:
     """Return the ids of a head's open questions; None if there are none.
 
     Before format 4 LangGraph accepted no answers by id, so the id is None.

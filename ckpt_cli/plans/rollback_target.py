@@ -12,6 +12,7 @@ from ckpt_backends.model import Status
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.forking.marks import BY, FROM, NAME
 from ckpt_cli.core.state import read_metadata
+from ckpt_cli.core.tasks.tasks import Task
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.target import Target, TargetArguments, find_checkpoint
 from ckpt_cli.threads.thread import ThreadReader
@@ -35,6 +36,30 @@ class TargetOptions:
     head_by_default: bool = False
     """Whether a thread without a REF means its head."""
 
+    @property
+    def given(self) -> list[str]:
+        """The names of what was given, as the user knows them."""
+        values = {
+            "a REF": self.ref,
+            "--at": self.at,
+            "--as-of": self.as_of,
+            "--steps": self.steps,
+            "--to-last": self.to_last,
+            "--last-good": self.last_good or None,
+        }
+        return [name for name, value in values.items() if value is not None]
+
+    def check(self) -> None:
+        """Raise `UsageError` if more than one is given, or one that says nothing."""
+        given = self.given
+        if len(given) > 1:
+            raise UsageError(
+                f"{given[0]} cannot be combined with {given[1]}", hint="use one of them"
+            )
+        _status(self.to_last)
+        if (self.at if self.ref is None else self.ref) == "":
+            raise UsageError("the REF is empty", hint="`head` is the newest checkpoint")
+
 
 def find_target(
     store: Store,
@@ -48,24 +73,9 @@ def find_target(
 
     Raises `NotFound`, `Ambiguous`, or `UsageError` if no checkpoint is chosen, or more than one.
     """
-    said = [
-        name
-        for name, value in {
-            "a REF": target_options.ref,
-            "--at": target_options.at,
-            "--as-of": target_options.as_of,
-            "--steps": target_options.steps,
-            "--to-last": target_options.to_last,
-            "--last-good": target_options.last_good or None,
-        }.items()
-        if value is not None
-    ]
-    if len(said) > 1:
-        raise UsageError(f"{said[0]} cannot be combined with {said[1]}", hint="use one of them")
-    status = _status(target_options.to_last)
+    target_options.check()
+    said = target_options.given
     at = target_options.at if target_options.ref is None else target_options.ref
-    if at == "":
-        raise UsageError("the REF is empty", hint="`head` is the newest checkpoint")
     found = find_checkpoint(
         store, TargetArguments(thread, at, as_of=target_options.as_of), now, zone, note
     )
@@ -85,13 +95,24 @@ def find_target(
             f"no checkpoint given for thread '{found.reader.thread_id}'",
             hint=f"give {target_options.options}; {_tree(found.reader)} lists the checkpoints",
         )
-    reader = found.reader
+    return chosen_from(found, target_options, note)
+
+
+def chosen_from(
+    found: Target, target_options: TargetOptions, note: Callable[[str], None]
+) -> Target:
+    """Return the checkpoint that the options choose, starting from another one of the thread.
+
+    Raises `NotFound`.
+    """
+    reader, start = found.reader, found.checkpoint_id
+    status = _status(target_options.to_last)
     if target_options.steps is not None:
-        chosen = _up(reader, found.checkpoint_id, target_options.steps)
+        chosen = _up(reader, start, target_options.steps)
     elif status is not None:
-        chosen = _last_with(reader, found.checkpoint_id, status)
+        chosen = _last_with(reader, start, status)
     elif target_options.last_good:
-        chosen = _input_of_failed(reader, found.checkpoint_id, note)
+        chosen = _input_of_failed(reader, start, note)
     else:
         return found
     return Target(reader, "", chosen, True)
@@ -141,8 +162,8 @@ def _input_of_failed(reader: ThreadReader, start: str, note: Callable[[str], Non
     It contains the answers to earlier questions, so that nobody is asked again.
     """
     for moment in _moments(reader, reader.ancestry("", start)):
-        nodes = [task.node or "?" for task in moment.step.tasks if task.error and not task.handled]
-        if nodes or moment.status is Status.ERROR:
+        if has_failed_step(moment):
+            nodes = [task.node or "?" for task in failed_tasks(moment)]
             step = "?" if moment.number is None else moment.number + 1
             failed = f" ({', '.join(dict.fromkeys(nodes))})" if nodes else ""
             note(f"the last step that failed is step {step}{failed}; going back to its input")
@@ -151,6 +172,16 @@ def _input_of_failed(reader: ThreadReader, start: str, note: Callable[[str], Non
         f"no step failed on the current branch of thread '{reader.thread_id}'",
         hint=f"{_tree(reader)} shows all branches",
     )
+
+
+def failed_tasks(moment: Moment) -> list[Task]:
+    """Return the tasks of a checkpoint's step that failed, even if a retry succeeded."""
+    return [task for task in moment.step.tasks if task.error and not task.handled]
+
+
+def has_failed_step(moment: Moment) -> bool:
+    """Return whether the step after a checkpoint failed, even if a retry succeeded."""
+    return bool(failed_tasks(moment)) or moment.status is Status.ERROR
 
 
 def _list_them(reader: ThreadReader) -> str:

@@ -138,10 +138,15 @@ def later_nodes(reader: ThreadReader, left: list[str]) -> tuple[str, ...]:
     )
 
 
+def is_busy(reader: ThreadReader, now: datetime) -> bool:
+    """Return whether a thread is so new that an agent may still be running on it."""
+    newest = reader.thread.last_at
+    return newest is not None and now - newest < _BUSY
+
+
 def notes_of(reader: ThreadReader, head: Moment, target: Moment, now: datetime) -> Iterator[str]:
     """Yield warnings to show before a rollback."""
-    newest = reader.thread.last_at
-    if newest is not None and now - newest < _BUSY:
+    if is_busy(reader, now):
         yield "the newest checkpoint is a few seconds old: stop the agent of this thread first"
     if head.key == target.key:
         yield from head_notes(head)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal, TypeAlias
@@ -18,6 +18,9 @@ BYS: tuple[By, ...] = ("thread", "channel", "ns", "type", "table")
 METADATA = "metadata"
 _QUICK = 256 << 20
 """Maximum bytes of bodies to scan, unless all are requested."""
+
+_ONE_BY_ONE = 8
+"""Number of threads that are measured one by one; for more, all of the store is."""
 
 Watch: TypeAlias = Callable[[Iterable[str]], Iterable[str]]
 
@@ -45,7 +48,7 @@ class Scanned:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """A store, or one thread of it, in bytes."""
+    """A store, or some threads of it, in bytes."""
 
     info: StoreInfo
     bytes: int
@@ -57,12 +60,14 @@ class Survey:
     channels: Ranking[ChannelSize] | None
     """None if bodies were not scanned."""
     scanned: Scanned | None
+    chosen: int | None = None
+    """Number of threads that were chosen; None if all are measured."""
 
 
 def survey(
-    store: Store, thread_id: str | None, top: int, *, scan: bool, whole: bool, watch: Watch
+    store: Store, names: Collection[str] | None, top: int, *, scan: bool, whole: bool, watch: Watch
 ) -> Survey:
-    """Measure a store, or one thread.
+    """Measure a store, or the threads with these ids.
 
     With `scan`, bodies are scanned for the sizes of channels: all with `whole`, otherwise those of
     the largest threads, up to a limit. `watch` wraps the ids of the threads to scan, to show
@@ -75,7 +80,7 @@ def survey(
     has_inline = Capability.INLINE_VALUES in info.capabilities
 
     def threads() -> Iterator[ByteSum[str]]:
-        for thread, used in groupby(store.usage(thread_id), lambda one: one.thread_id):
+        for thread, used in groupby(_usage(store, names), lambda one: one.thread_id):
             rows = size = 0
             for one in used:
                 count = 0 if one.column == METADATA else one.rows
@@ -96,8 +101,8 @@ def survey(
     if scan and has_inline:
         of = next(iter(bodies.amounts()), ByteSum(None, 0, 0))
         chosen: Iterable[str] = ()
-        if thread_id is not None:
-            chosen = [thread_id]
+        if whole and names is not None:
+            chosen = names
         elif whole:
             chosen = (thread.thread_id for thread in store.threads())
         else:
@@ -112,7 +117,19 @@ def survey(
         rank(types.amounts(), top),
         rank(channels.amounts(), top) if scan else None,
         scanned,
+        None if names is None else len(names),
     )
+
+
+def _usage(store: Store, names: Collection[str] | None) -> Iterator[Usage]:
+    """Yield what is stored, thread by thread."""
+    if names is None:
+        yield from store.usage()
+    elif len(names) <= _ONE_BY_ONE:
+        for name in names:
+            yield from store.usage(name)
+    else:
+        yield from (one for one in store.usage() if one.thread_id in names)
 
 
 def _scan(

@@ -21,6 +21,9 @@ from ckpt_cli.threads.nested_nodes import called
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
+HEAD_CHANNELS = frozenset({ERROR})
+"""Channels on one of which a thread that waits for a retry has a write at its head."""
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:

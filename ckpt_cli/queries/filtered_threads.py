@@ -14,7 +14,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.filters.evaluate import decision
 from ckpt_cli.core.filters.expressions import Field, Filter, fields_in, sources_of
 from ckpt_cli.core.filters.fields import VALUES, ReadFrom
-from ckpt_cli.core.filters.lookup import values_at
+from ckpt_cli.core.filters.lookup import values_at, values_in
 from ckpt_cli.core.filters.operands import EPOCH, SECOND
 from ckpt_cli.queries.listed_threads import (
     Details,
@@ -82,6 +82,8 @@ def _in_head(details: Details, field: Field) -> Sequence[Value]:
             return details.next or ()
         case "error":
             return (details.error,)
+        case "question":
+            return () if details.question is None else values_in(details.question.value, field.path)
     if details.head is None:
         return ()
     match field.name:

@@ -10,12 +10,16 @@ from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.tasks.tasks import INTERRUPT, Question
+from ckpt_cli.queries.listed_threads import heads_of
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.heads import head_keys, some_at_once
 from ckpt_cli.threads.nested_nodes import called
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
+
+HEAD_CHANNELS = frozenset({INTERRUPT})
+"""Channels on one of which a thread with an open question has a write at its head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +56,18 @@ def of_threads(store: Store, threads: Sequence[Thread]) -> Iterator[Waiting]:
 def _of_threads(
     store: Store, threads: Sequence[Thread], inference: TriggerInference
 ) -> Iterator[Waiting]:
-    for thread in _that_may_ask(store, threads):
-        yield from of_thread(ThreadReader(store, thread, inference))
+    asking = _that_may_ask(store, threads)
+    heads = heads_of(store, asking, inference)
+    for thread in asking:
+        head = heads.get(thread.thread_id)
+        if head is not None:
+            yield from _leaves(ThreadReader(store, thread, inference), head)
 
 
 def _shown(store: Store, found: Waiting) -> Waiting:
     if not redaction.is_redacted(store):
         return found
     return replace(found, question=replace(found.question, value=redact(found.question.value)))
-
-
-def of_thread(reader: ThreadReader) -> Iterator[Waiting]:
-    """Yield the open questions of a thread's head."""
-    head = reader.head("")
-    if head is not None:
-        yield from _leaves(reader, reader.moment("", head))
 
 
 def _that_may_ask(store: Store, threads: Sequence[Thread]) -> list[Thread]:
@@ -86,7 +87,8 @@ def _leaves(reader: ThreadReader, moment: Moment) -> Iterator[Waiting]:
         own = [question for question in task.questions if not question.answered]
         if not own:
             continue
-        inner = list(_inside(reader, moment.key, task.id, task.node))
+        has_calls = reader.thread.namespaces > 1
+        inner = list(_inside(reader, moment.key, task.id, task.node)) if has_calls else []
         asked = {waiting.question.interrupt_id for waiting in inner}
         yield from inner
         for question in own:

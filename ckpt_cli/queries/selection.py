@@ -27,11 +27,13 @@ def filtered_threads(
     where: Filter | None,
     now: datetime,
     watch: Watch = iter,
+    head_channels: frozenset[str] | None = None,
 ) -> Iterator[Thread]:
     """Return the threads with these names; without names, all threads that match.
 
-    Ages are measured at `now`. Raises `NotFound` for an unknown name, and `UsageError` if both
-    names and conditions are given.
+    With `head_channels`, threads without a name must have a write on one of these channels at
+    their head. Ages are measured at `now`. Raises `NotFound` for an unknown name, and `UsageError`
+    if both names and conditions are given.
     """
     if names:
         if match is not None or where is not None:
@@ -41,7 +43,9 @@ def filtered_threads(
             )
         named = [find_thread(store, name, _ignore).thread for name in dict.fromkeys(names)]
         return iter(watch(named))
-    return selected_threads(store, Selection(match=match, where=where), now, watch)
+    return selected_threads(
+        store, Selection(match=match, where=where, head_channels=head_channels), now, watch
+    )
 
 
 def selected_threads(

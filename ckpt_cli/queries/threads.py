@@ -16,15 +16,16 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unreadable, UsageError
 from ckpt_backends.model import Status, Thread, ThreadSize
 from ckpt_backends.protocol import Store
+from ckpt_backends.thread_bounds import ALL_THREADS
 from ckpt_cli.core.redact import redact, redact_metadata, redact_text
 from ckpt_cli.core.refs import tips
-from ckpt_cli.core.support_matrix import limit
 from ckpt_cli.queries.listed_threads import (
     ListedThread,
     with_details,
     with_sizes,
     with_titles,
 )
+from ckpt_cli.queries.selection_bounds import bounds_of_selection
 from ckpt_cli.queries.thread_operations import NEWEST, ThreadOperations
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
@@ -57,6 +58,8 @@ class Selection:
     user: str | None = None
     """The owner of the thread, in layouts that store one."""
     where: Filter | None = None
+    head_channels: frozenset[str] | None = None
+    """A write on one of these channels must be stored with the thread's root head."""
 
     @property
     def filter(self) -> Filter | None:
@@ -104,8 +107,11 @@ def list_threads(
     as_stored = wanted == Selection() and sort == "last"
     most = skip + limit if as_stored and limit is not None else None
     inference = TriggerInference(store)
+    now = now or datetime.now(UTC)
     chooser = _chooser(store, wanted, inference, now)
-    threads: Iterable[Thread] = matching(store.threads(limit=most), wanted)
+    bounds = bounds_of_selection(wanted, now)
+    listed = store.threads(limit=most) if bounds == ALL_THREADS else store.threads_within(bounds)
+    threads: Iterable[Thread] = matching(listed, wanted)
     if chooser is not None:
         threads = filter(chooser.may_match, threads)
     by_head = sort in {"step", "bytes"}
@@ -131,14 +137,14 @@ def list_threads(
 
 
 def _chooser(
-    store: Store, wanted: Selection, inference: TriggerInference, now: datetime | None
+    store: Store, wanted: Selection, inference: TriggerInference, now: datetime
 ) -> ThreadChooser | None:
     condition = wanted.filter
     if condition is None:
         return None
     from ckpt_cli.queries.filtered_threads import ThreadChooser
 
-    return ThreadChooser(store, condition, inference, now or datetime.now(UTC))
+    return ThreadChooser(store, condition, inference, now)
 
 
 def first_message(store: Store, thread: Thread) -> str | None:
@@ -243,6 +249,8 @@ class NamespaceSummary:
 
 def summarize(reader: ThreadReader, operations: ThreadOperations) -> Summary:
     """Return everything that the index and the head show about a thread."""
+    from ckpt_cli.core.support_matrix import limit  # late: lists do not need it
+
     store = reader.store
     head = None if reader.thread.head is None else reader.moment("", reader.thread.head)
     listed = with_details(store, [ListedThread(reader.thread)], TriggerInference(store))

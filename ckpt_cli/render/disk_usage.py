@@ -93,6 +93,7 @@ def survey_record(found: Survey) -> dict[str, Any]:
         "free": found.info.free,
         **({} if found.info.log is None else {"log": found.info.log}),
         "bytes": found.bytes,
+        **({} if found.chosen is None else {"chosen": found.chosen}),
         "tables": list(amount_records(found, "table")),
         "threads": list(amount_records(found, "thread")),
         "namespaces": list(amount_records(found, "ns")),
@@ -152,6 +153,9 @@ def _totals(found: Survey, thread_id: str | None, width: int) -> Iterator[Styled
         yield line(("thread ", "dim"), (safe_text(thread_id), "head"), f"  {size(found.bytes)}")
         return
     parts = [f"{size(found.bytes)} of values"]
+    if found.chosen is not None:
+        yield from field("threads", f"{counted(found.chosen, 'thread')}, {parts[0]}", width)
+        return
     if info.size is not None:
         free, log = info.free or 0, info.log or 0
         rest = info.size - free - log - found.bytes

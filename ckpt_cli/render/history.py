@@ -53,12 +53,7 @@ def history_line(record: Mapping[str, Any], zone: tzinfo, *, all_ns: bool) -> St
     """Return one checkpoint as a line of `tail`, which cannot be aligned with later lines."""
     ts, ns = record["ts"], record["checkpoint_ns"]
     at = "" if ts is None else f"{datetime.fromisoformat(ts).astimezone(zone):%H:%M:%S}"
-    asked = [one for one in record["interrupts"] if not one["answered"]]
-    failed = [task for task in record["tasks"] if task["error"] is not None]
-    said = [f"{path_text(task['failed_in'])}: {task['error']}" for task in failed]
-    said += [f"{path_text(one['path'])}: {value_text(one['value'])}" for one in asked]
-    marks = [mark for mark in record["marks"] if mark not in _QUIET]
-    nodes = record["nodes"]
+    said, marks, nodes = said_at(record), alarming(record), record["nodes"]
     return line(
         (f"{at:8}", "time"),
         (f"  {safe_text(record['checkpoint_id'])}", "id"),
@@ -66,9 +61,23 @@ def history_line(record: Mapping[str, Any], zone: tzinfo, *, all_ns: bool) -> St
         (f"  {counted_names(nodes)}" if nodes else "", "node"),
         (f"  next: {next_node_names(record['next_paths'])}", "node"),
         (f"  {', '.join(marks)}" if marks else "", marks_style(marks)),
-        (f"  {safe_text('; '.join(said))}" if said else "", marks_style(marks)),
+        (f"  {safe_text(said)}" if said else "", marks_style(marks)),
         (f"  in {safe_text(ns)}" if all_ns and ns else "", "dim"),
     )
+
+
+def said_at(record: Mapping[str, Any]) -> str:
+    """Return the errors and open questions of a checkpoint on one line, not yet escaped."""
+    asked = [one for one in record["interrupts"] if not one["answered"]]
+    failed = [task for task in record["tasks"] if task["error"] is not None]
+    said = [f"{path_text(task['failed_in'])}: {task['error']}" for task in failed]
+    said += [f"{path_text(one['path'])}: {value_text(one['value'])}" for one in asked]
+    return "; ".join(said)
+
+
+def alarming(record: Mapping[str, Any]) -> list[str]:
+    """Return the marks of a checkpoint that `tail` prints."""
+    return [mark for mark in record["marks"] if mark not in _QUIET]
 
 
 def write_columns() -> Sequence[Column]:

@@ -31,7 +31,7 @@ from ckpt_cli.render.values.one_line import counted, summary
 _REMOVES, _ADDS, _COPIES = ("removes", "removed"), ("adds", "added"), ("copies", "copied")
 """The verb before the change, and after it."""
 _NONE = "(none)"
-_INPUT = "__start__"
+INPUT = "__start__"
 """The node that takes the input: it has no side effects."""
 _CHANNELS = 20
 """Maximum number of channels that are shown."""
@@ -116,7 +116,7 @@ def plan_lines(
         yield from field(verb, what, width)
     if plan.head is not None:
         yield from field("next", node_names(plan.next), width, "node")
-    if again := [node for node in plan.again if node != _INPUT]:
+    if again := [node for node in plan.again if node != INPUT]:
         text = f"{node_names(again)} already ran; side effects will repeat"
         yield from field("repeats", text, width, "question")
     for path in dict.fromkeys(plan.asked):

@@ -19,7 +19,6 @@ from ckpt_cli.core.tasks.step_nodes import (
     next_paths,
     path_text,
 )
-from ckpt_cli.render.resume import config_lines, resume_lines
 from ckpt_cli.render.status import (
     STATUS_STYLES,
     counted_names,
@@ -125,6 +124,8 @@ def summary_lines(
     found: Summary, words: Sequence[str], now: datetime, zone: tzinfo, width: int
 ) -> Iterator[StyledLine]:
     """Yield one thread as text; `words` are the options that name its store."""
+    from ckpt_cli.render.resume import config_lines  # late: lists do not need it
+
     thread, details = found.row.thread, found.row.details
     yield from field("thread", thread.thread_id, width, "head")
     if details is not None:
@@ -214,6 +215,8 @@ def step_lines(moment: Moment, width: int, *, live: bool) -> Iterator[StyledLine
 
     `live`: it is the head, so tasks may still be waiting.
     """
+    from ckpt_cli.render.resume import resume_lines
+
     step = moment.step
     yield from field("next", _next_words(moment), width)
     if live and step.waiting != step.next:

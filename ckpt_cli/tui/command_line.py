@@ -12,7 +12,7 @@ from ckpt_backends.model import CheckpointKey
 from ckpt_backends.shell import command
 from ckpt_cli.core.memory.item_filter import format_namespace
 from ckpt_cli.tui.content.tabs import CheckpointTab
-from ckpt_cli.tui.content.thread_filter import is_pattern
+from ckpt_cli.tui.content.thread_filter import ThreadFilter, is_pattern
 
 _WORDS: dict[CheckpointTab, tuple[str, ...]] = {
     "state": ("show",),
@@ -43,16 +43,23 @@ def tree_command(store: Sequence[str], thread_id: str, ns: str | None) -> str:
     return command("ckpt", *store, "show", "--tree", *inside, ids=[thread_id])
 
 
-def list_command(store: Sequence[str], status: Sequence[str], text: str, user: str | None) -> str:
+def list_command(store: Sequence[str], wanted: ThreadFilter) -> str:
     """Return the command that lists the threads of a filter."""
     words = [*store, "threads", "list", "--all"]
-    for one in status:
+    for one in sorted(wanted.status):
         words += ["--status", one]
-    if user is not None:
-        words += ["--user", user]
-    if text:
-        words += ["--match", match_of(text)]
+    if wanted.user is not None:
+        words += ["--user", wanted.user]
+    if wanted.text:
+        words += ["--match", match_of(wanted.text)]
+    if wanted.written:
+        words += ["--where", wanted.written]
     return command("ckpt", *words)
+
+
+def purge_command(store: Sequence[str], wanted: ThreadFilter) -> str:
+    """Return the command that shows what a purge by a filter would remove."""
+    return command("ckpt", *store, "purge", "--where", wanted.written, "--dry-run")
 
 
 def match_of(text: str) -> str:

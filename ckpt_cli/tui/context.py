@@ -16,6 +16,7 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory
 from ckpt_backends.scan_observer import ScanObserver
 from ckpt_backends.url import StoreUrl
+from ckpt_cli.core.filters.terms import FilterAlias, FilterTerms, no_alias
 from ckpt_cli.threads.opening import Opening
 from ckpt_cli.tui.check_rules import CheckRules
 from ckpt_cli.tui.store_worker import StoreWorker
@@ -77,6 +78,7 @@ class ScreenContext:
         memory: MemoryNamed | None = None,
         rules: CheckRules | None = None,
         audit: Path | None = None,
+        alias: Callable[[str], FilterAlias] = no_alias,
     ) -> None:
         self.opening = opening
         self.store_words = store_words
@@ -89,6 +91,7 @@ class ScreenContext:
         self.rules = rules or CheckRules()
         self.audit = audit
         """A file to which changes are appended as well."""
+        self._alias = alias
         self.scan = ScanStatus()
         self.failures: deque[Exception] = deque(maxlen=_FAILURES)
         """The last errors, for --debug."""
@@ -103,6 +106,10 @@ class ScreenContext:
             lambda: open_memory(self.memory_named.url), self.failures
         )
         self.workers: Sequence[StoreWorker[Any]] = (*workers, self.memory)
+
+    def filter_terms(self) -> FilterTerms:
+        """Return how filters are read now."""
+        return FilterTerms(self._alias, self.now(), self.zone)
 
     def close(self) -> None:
         """Close all connections, without waiting long for a running query."""

@@ -9,21 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ckpt_backends.errors import CkptError, StoreUnavailable, Unsupported
-
-
-class _Kept(Protocol):
-    """A store of threads or of long-term memory."""
-
-    def refresh(self) -> None: ...
-
-    def close(self) -> None: ...
-
+from ckpt_cli.threads.live_store import Kept, LiveStore
 
 _Answer = TypeVar("_Answer")
-_Store = TypeVar("_Store", bound=_Kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +24,7 @@ class _Query:
     loop: asyncio.AbstractEventLoop
 
 
-class StoreWorker(Generic[_Store]):
+class StoreWorker(Generic[Kept]):
     """A store that is opened, queried and closed in one thread, one query after the other.
 
     The store is refreshed after each answer, so the next answer is current and no idle reader
@@ -41,12 +32,11 @@ class StoreWorker(Generic[_Store]):
     """
 
     def __init__(
-        self, open_store: Callable[[], _Store], failures: deque[Exception] | None = None
+        self, open_store: Callable[[], Kept], failures: deque[Exception] | None = None
     ) -> None:
-        self._open_store = open_store
+        self._live = LiveStore(open_store)
         self._failures = failures
         """Gets the errors of all queries, for --debug."""
-        self._store: _Store | None = None
         self._queue: SimpleQueue[_Query | None] = SimpleQueue()
         self.waiting = 0
         """Number of queries without an answer."""
@@ -54,7 +44,7 @@ class StoreWorker(Generic[_Store]):
         self._thread = Thread(target=self._run, name="store worker", daemon=True)
         self._thread.start()
 
-    async def ask(self, question: Callable[[_Store], _Answer]) -> _Answer:
+    async def ask(self, question: Callable[[Kept], _Answer]) -> _Answer:
         """Run a query in the worker and return its answer; it can be cancelled before its turn.
 
         Raises what the query raises, and what opening the store raises.
@@ -89,30 +79,23 @@ class StoreWorker(Generic[_Store]):
             # The loop is closed if the program has ended.
             with suppress(RuntimeError):
                 asked.loop.call_soon_threadsafe(_deliver, asked.future, answer, error)
-        self._drop()
+        self._live.drop()
 
-    def _answer(self, question: Callable[[_Store], Any]) -> Any:
-        if self._store is None:
-            self._store = self._open_store()
+    def _answer(self, question: Callable[[Kept], Any]) -> Any:
+        store = self._live.store
         try:
-            answer = question(self._store)
+            answer = question(store)
             # A private copy (--copy) cannot be refreshed, because it does not change.
             with suppress(Unsupported):
-                self._store.refresh()
+                store.refresh()
         except StoreUnavailable:
-            self._drop()
+            self._live.drop()
             raise
         except CkptError:
             with suppress(CkptError):
-                self._store.refresh()
+                store.refresh()
             raise
         return answer
-
-    def _drop(self) -> None:
-        if self._store is not None:
-            with suppress(Exception):
-                self._store.close()
-            self._store = None
 
 
 def _deliver(future: asyncio.Future[Any], answer: Any, error: Exception | None) -> None:

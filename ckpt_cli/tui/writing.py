@@ -35,7 +35,7 @@ from ckpt_cli.render.purge import report_lines
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span
 from ckpt_cli.tui.app import CkptApp
-from ckpt_cli.tui.command_line import match_of
+from ckpt_cli.tui.command_line import match_of, purge_command
 from ckpt_cli.tui.editor import edit, editor_of
 from ckpt_cli.tui.keys import READING_KEYS, Key, bindings
 from ckpt_cli.tui.plans import (
@@ -253,8 +253,13 @@ class WritingScreen(MainScreen):
 
     @work(exclusive=True, group="change")
     async def action_purge(self) -> None:
-        wanted = self.rows.listing.wanted.text
-        form = PurgeForm(match_of(wanted) if wanted else "", self.context.now(), self.context.zone)
+        wanted = self.rows.listing.wanted
+        if wanted.where is not None:
+            said = purge_command(self.context.store_words, wanted)
+            self.say(f"to purge by this filter, run `{said}`", is_error=True)
+            return
+        match = match_of(wanted.text) if wanted.text else ""
+        form = PurgeForm(match, self.context.now(), self.context.zone)
         if (policy := await self.app.push_screen_wait(form)) is not None:
             planned = partial(self._planner.purge, policy=policy)
             await self._propose_removal(planned)

@@ -806,7 +806,7 @@ def test_a_wrong_password_and_none(guarded: Server) -> None:
         ("{there}/99", 4, "no such database"),
         ("{there}/0?ssl=1", 2, "unknown URL parameter 'ssl'"),
         ("{there}/0?connect_timeout=soon", 2, "number of seconds"),
-        ("{tls}/0?socket_timeout=2", 4, "does not answer"),
+        ("{tls}/0?socket_timeout=1", 4, "does not answer"),
     ],
 )
 def test_a_server_that_cannot_be_had(redis_url: str, url: str, code: int, says: str) -> None:
@@ -820,7 +820,7 @@ def test_a_server_that_cannot_be_had(redis_url: str, url: str, code: int, says: 
 
 def test_a_server_that_does_not_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0?connect_timeout=2&socket_timeout=2"
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0?connect_timeout=1&socket_timeout=1"
         answer = ckpt("-s", url, "threads", "list")
     assert answer.code == 4
     assert "does not answer" in answer.err

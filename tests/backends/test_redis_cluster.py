@@ -129,6 +129,7 @@ class Broken(Exception):
     """Stands for the end of the process."""
 
 
+@pytest.mark.parametrize("layout", ["redis", "redis-plain"], indirect=True)
 def test_what_a_break_leaves_goes_with_the_next_run(
     redis_cluster: servers.Cluster, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,7 +177,12 @@ def test_what_a_break_leaves_goes_with_the_next_run(
 
 
 @pytest.mark.parametrize(
-    "words", [["rollback", "trip", "~1"], ["fork", "trip", "head", "--to", "n"]]
+    ("layout", "words"),
+    [
+        *((name, ["rollback", "trip", "~1"]) for name in ("redis", "redis-hash")),
+        *((name, ["fork", "trip", "head", "--to", "n"]) for name in MAKES),
+    ],
+    indirect=["layout"],
 )
 def test_a_change_over_several_slots_is_refused(
     redis_cluster: servers.Cluster, filled: str, words: list[str]
@@ -248,6 +254,7 @@ def test_the_graph_resumes_a_fork_of_hashes(cluster_url: str) -> None:
     connected.close()
 
 
+@pytest.mark.parametrize("layout", ["redis"], indirect=True)
 def test_nothing_is_put_back_into_a_cluster(
     redis_cluster: servers.Cluster, filled: str, tmp_path: Path
 ) -> None:

@@ -87,6 +87,8 @@ def bash(line: str) -> list[str]:
         ("ckpt -s {store} blame trip-to-kyoto mess", ["messages"]),
         ("ckpt --store {store} messages ref", ["refund-4711"]),
         ("ckpt threads list --where x --stat", ["--status"]),
+        ("ckpt grep a --where check", ["checkpoints"]),
+        ("ckpt du --where meta", ["metadata."]),
         ("ckpt -s mongodb", ["mongodb+srv://", "mongodb://"]),
         ("ckpt --store sqli", ["sqlite://"]),
         ("ckpt stores --l", ["--layouts"]),
@@ -133,6 +135,30 @@ def test_a_description_cannot_look_like_another_completion(
     offered = {"session": lambda *_: iter([("one", "anna"), ("two", "anna\nthree\t\x1b[31m")])}
     monkeypatch.setattr(complete, "_KINDS", offered)
     assert ckpt("_complete", "session", "", str(sample)).out == "one\tanna\ntwo\t\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "offers"),
+    [
+        ("@", ["@stuck", "@ours"]),
+        ("status = error and @o", ["status = error and @ours"]),
+        ("not (la", ["not (last_at"]),
+        ("status=e", ["status=error", "status=empty"]),
+        ("status not in (error,p", ["status not in (error,pending"]),
+        ("next = s", []),
+        ("status = error s", []),
+        ("user = anna and st", ["user = anna and status", "user = anna and step"]),
+    ],
+)
+def test_the_last_word_of_a_filter_is_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, offers: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ckpt.toml").write_text(
+        '[filters]\nstuck = "idle > 1h"\n[stores.x]\nurl = "a.db"\nfilters.ours = "user = a"\n'
+    )
+    answer = ckpt("_complete", "filter", text, "x")
+    assert [line.split("\t")[0] for line in answer.out.splitlines()] == offers
 
 
 def test_profiles_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

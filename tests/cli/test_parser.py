@@ -13,7 +13,7 @@ WRONG = {
     "shwo": "no such command 'shwo'. Did you mean 'show'?",
     "threads lst": "no such command 'lst'. Did you mean 'list'?",
     "blame trip": "missing argument 'CHANNEL[.PATH]'",
-    "export": "missing argument 'THREAD...'",
+    "import": "missing argument 'FILE...'",
     "memory edit key": "missing option '--set'",
     "-q": "missing command",
     "show --channel": "option '--channel' requires an argument",

@@ -64,7 +64,10 @@ def test_a_profile_of_another_file(project: Path) -> None:
             "unknown key 'store' in 'ckpt.toml'\nhint: did you mean 'stores'?",
         ),
         ("retentoin = '90d'\n", "did you mean 'retention'? it belongs in a table [stores.NAME]"),
-        ("colour = 1\n", "unknown key 'colour' in 'ckpt.toml'\nhint: known: default, stores"),
+        (
+            "colour = 1\n",
+            "unknown key 'colour' in 'ckpt.toml'\nhint: known: default, filters, stores",
+        ),
         (X + "retentoin = '90d'\n", "unknown key 'retentoin' in profile 'x' in 'ckpt.toml'"),
         (X + "retentoin = '90d'\n", "hint: did you mean 'retention'?"),
         (X + "retention = 90\n", "retention is not text in profile 'x'"),
@@ -75,6 +78,10 @@ def test_a_profile_of_another_file(project: Path) -> None:
         (X + "[stores.x.tables]\n", "unknown key 'tables' in profile 'x'"),
         ("default = 'x'\n" + X + "colour = 1\n", "unknown parameter 'colour' of a SQLite store"),
         ("default = 'x'\n" + X + "colour = 1\n", "(profile 'x' in ckpt.toml)"),
+        ("filters = 1\n", "filters are not a table of texts in 'ckpt.toml'"),
+        (X + "filters.a = 1\n", "write [stores.x.filters] and stuck ="),
+        ("[filters]\n'a b' = 'idle > 1h'\n", "cannot name a filter 'a b' in 'ckpt.toml'"),
+        ("filter = 1\n", "hint: did you mean 'filters'?"),
         ("= broken", "cannot read"),
     ],
 )
@@ -130,8 +137,7 @@ def test_a_server_cannot_be_copied(project: Path) -> None:
 
 def test_a_project_file_of_others_is_passed_over(project: Path) -> None:
     (project / "pyproject.toml").write_text("= broken")
-    assert "no store given" in ckpt("threads", "list").err
-    assert threads("-s", "store.db") == 8
+    assert threads() == threads("-s", "store.db") == 8
 
 
 def test_a_mistyped_profile_is_guessed(project: Path) -> None:

@@ -7,7 +7,7 @@ import logging
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypedDict
 from unittest.mock import patch
@@ -24,7 +24,7 @@ from tests.harness.opening import own_server
 from tests.support import ckpt
 
 pytestmark = pytest.mark.engines
-THREAD = "trip"
+THREAD, LOST = "trip", "0c5ee4a1-6f5f-4b45-9d2c-3b3b8f8d6d11"
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{32}\b")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+Z")
 COMPARED = [
@@ -43,9 +43,11 @@ class State(TypedDict):
 
 
 def conversation(saver: Any) -> None:
-    """A question that is answered, a second turn, and a fork of the first."""
+    """A question that is answered, a second turn, a fork of the first, and a thread that fails."""
 
     def plan(state: State) -> Any:
+        if state["messages"][-1].content == "Atlantis":
+            raise LookupError("no flight to Atlantis")
         number = len(state["messages"])
         return {"messages": [AIMessage(f"plan {number}", id=f"ai-{number}")]}
 
@@ -65,6 +67,10 @@ def conversation(saver: Any) -> None:
         graph.invoke(Command(resume=hotel), config, durability="sync")
     graph.update_state(config, {"hotel": "Grand"}, as_node="choose")
     graph.invoke({"messages": [HumanMessage("Osaka", id="Osaka")]}, config, durability="sync")
+    config = {"configurable": {"thread_id": LOST}}
+    said = {"messages": [HumanMessage("Atlantis", id="Atlantis")], "hotel": "none yet"}
+    with suppress(LookupError):
+        graph.invoke(said, config, durability="sync")
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +111,8 @@ ANSWERS = [
     ["diff", THREAD, "-o", "json"],
     ["diff", f"{THREAD}@~3", "-o", "json"],
     ["interrupts", "-o", "json"],
+    ["errors", "-o", "json"],
+    ["threads", "list", "-o", "json"],
     ["messages", THREAD, "-o", "json"],
     ["grep", "Ryokan", "-o", "json"],
     ["blame", THREAD, "hotel", "-o", "json"],
@@ -114,6 +122,7 @@ ANSWERS = [
 VARYING = {
     *("bytes", "ref", "versions", "size", "url", "configurable", "change", "undo"),
     *("task_path", "tables"),
+    "error",  # RedisSaver with JSON stores the class of an exception, and not its message.
 }
 """Keys whose values hang on the layout."""
 

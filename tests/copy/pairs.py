@@ -28,6 +28,8 @@ class CopyPair:
     source: type[Harness]
     target: type[Harness]
     only: frozenset[str] | None
+    comes_back: bool = True
+    """Whether the copy is copied back."""
 
     @property
     def name(self) -> str:
@@ -42,7 +44,9 @@ def pairs() -> Iterator[Any]:
             if refusal(source.name, target.name, Language.PYTHON):
                 continue
             names = {source.name, target.name}
-            few = CopyPair(source, target, TELLING if names == {"sqlite"} else MOST_TELLING)
+            # The pair from the other layout to SQLite goes both ways.
+            back = source.name != "sqlite" or names == {"sqlite"}
+            few = CopyPair(source, target, TELLING if names == {"sqlite"} else MOST_TELLING, back)
             if names == {"sqlite"}:
                 yield pytest.param(few, id=few.name)
             elif "sqlite" in names and not names & set(_SLOW):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -90,11 +91,18 @@ def read(harness: Harness, thread_id: str) -> Any:
     return sorted(found, key=lambda one: (one["ns"], one["id"]))
 
 
-@pytest.mark.engines
+def some(eras: Collection[str], *chosen: str) -> list[Any]:
+    """Return eras as parameters: those that differ most are tested with `-m engines`."""
+    return [
+        pytest.param(one, marks=pytest.mark.engines if one in chosen else pytest.mark.slow)
+        for one in eras
+    ]
+
+
 @pytest.mark.parametrize(
     "target", ["postgres", pytest.param("langgraph-dev", marks=pytest.mark.slow)]
 )
-@pytest.mark.parametrize("era", ON_SQLITE)
+@pytest.mark.parametrize("era", some(ON_SQLITE, "lg-0.2.14-json", "lg-0.6.11"))
 def test_a_file_of_an_older_era_is_copied(
     era: str, target: str, places: Places, tmp_path: Any
 ) -> None:
@@ -103,8 +111,7 @@ def test_a_file_of_an_older_era_is_copied(
         check_copied(source, place)
 
 
-@pytest.mark.engines
-@pytest.mark.parametrize("era", ON_POSTGRES)
+@pytest.mark.parametrize("era", some(ON_POSTGRES, "lg-0.2.70", "lg-0.6.11-shallow"))
 def test_a_database_of_an_older_era_is_copied(era: str, places: Places, postgres_url: str) -> None:
     restore(FIXTURES / "postgres" / era / "store.sql.gz", postgres_url)
     kind = ShallowPostgresHarness if era.endswith("shallow") else PostgresHarness

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from time import sleep
+from typing import Any
 
 import pytest
 
@@ -17,12 +18,18 @@ from tests.support import ckpt
 KINDS = {kind.name: kind for kind in HARNESSES}
 CHAT = "chat"
 _TRIES = 100
+MARKS: dict[str, Any] = {
+    "sqlite": (),
+    **{name: pytest.mark.slow for name in KINDS if name.endswith("-shallow")},
+}
+"""The tiers of layouts, if not `engines`: a shallow layout has the health of the other one of its
+engine."""
 
 
 @pytest.mark.parametrize(
     ("layout", "code"),
     [
-        pytest.param(layout, code, marks=() if layout == "sqlite" else pytest.mark.engines)
+        pytest.param(layout, code, marks=MARKS.get(layout, pytest.mark.engines))
         for layout, code in ENGINE_FAULTS
     ],
 )

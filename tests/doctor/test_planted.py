@@ -86,8 +86,13 @@ def occurs(fault: PlantedFault, layout: str) -> bool:
 
 
 PAIRS = [(name, fault) for name in KINDS for fault in FAULTS if occurs(fault, name)]
-MARKS: dict[str, Any] = {"sqlite": (), "dynamodb": pytest.mark.slow}
-"""The tiers of layouts, if not `engines`: the test server of DynamoDB takes minutes."""
+MARKS: dict[str, Any] = {
+    "sqlite": (),
+    "dynamodb": pytest.mark.slow,
+    **{name: pytest.mark.slow for name in KINDS if name.endswith("-shallow")},
+}
+"""The tiers of layouts, if not `engines`: the test server of DynamoDB takes minutes, and shallow
+layouts store rows as the others of their engine do."""
 CELLS = [
     pytest.param(
         name,

@@ -10,7 +10,7 @@ import pytest
 
 from ckpt_backends.testing.filling import FEW_SCENARIOS, Fill
 from ckpt_backends.testing.harness import Harness
-from ckpt_backends.testing.trials import FEW, PLAIN, UNDONE, can_travel
+from ckpt_backends.testing.trials import FEW, PLAIN, SAMPLE, UNDONE, can_travel
 from tests.harness import HARNESSES
 
 FAST = frozenset(
@@ -43,6 +43,16 @@ OF_EACH_LAYOUT = frozenset(
 """The tests of changes that `-m engines` runs on every layout, since rows and keys differ. The
 others, such as those of locks and of plans, run with `-m slow` on what is not in `FAST`."""
 
+OF_SLOW_SERVERS = OF_EACH_LAYOUT | {
+    "test_plan_and_report_equal_what_the_engine_counts",
+    "test_cells_of_other_types_end_with_a_clear_error",
+    "test_an_erasure_tells_what_was_done_and_what_remains",
+    "test_a_thread_comes_back_from_a_copy",
+    "test_what_was_added_in_the_source_is_added_in_the_target",
+}
+"""The tests of changes that `-m engines` runs on the layouts of `FEWEST`. The others test plans,
+which no engine changes, and locks, for which `tests/backends` has tests of these layouts."""
+
 PROVED_ON_SQLITE = frozenset(
     {
         "test_plan_and_report_equal_what_the_engine_counts",
@@ -58,6 +68,14 @@ LATER = {
     }
 }
 """By layout, the tests of a filled store that wait for `-m engines`: they send most requests."""
+OF_A_LAYOUT = {
+    "test_a_layout_promises_what_the_matrix_is_made_of",
+    "test_the_declaration_is_complete",
+    "test_each_command_does_what_its_cell_says",
+    "test_the_terminal_ui_opens_each_tab",
+}
+"""The tests of a filled store whose answers depend on the layout alone. They run once on each
+layout, not once more with other threads or on another server."""
 
 TRAVELLING = {"postgres", "mysql", "mongodb", "langgraph-dev", "redis"}
 """One layout of each engine for time travel by default. SQLite has tests of its own."""
@@ -121,13 +139,19 @@ def layouts(kinds: Collection[type[Harness]] = HARNESSES) -> list[Any]:
     ]
 
 
-def is_proved_on_the_engine(item: pytest.Item) -> bool:
-    """Return whether a test changes a store in a way that another layout of the engine proves."""
+def is_proved_elsewhere(item: pytest.Item) -> bool:
+    """Return whether other tests prove the same: another layout changes a store in that way, or
+    the same layout was asked.
+    """
     given = getattr(item, "callspec", None)
-    kind = given.params.get("empty_store") if given is not None else None
-    if kind is None or kind.name in FAST:
+    params = given.params if given is not None else {}
+    name = getattr(item, "originalname", item.name)
+    filled, kind = params.get("filled"), params.get("empty_store")
+    if filled is not None and name in OF_A_LAYOUT:
+        return " on " in filled.kind.name or filled.only == VALUES
+    if kind is None or name in OF_EACH_LAYOUT:
         return False
-    return getattr(item, "originalname", item.name) not in OF_EACH_LAYOUT
+    return name not in OF_SLOW_SERVERS if kind.name in FEWEST else kind.name not in FAST
 
 
 def waits_for_engines(item: pytest.Item) -> bool:
@@ -152,7 +176,7 @@ def travels(kinds: Iterable[type[Harness]], names: Sequence[str], *, every: bool
             kind,
             name,
             id=f"{kind.name}-{name}",
-            marks=() if every else _mark_of_travel(kind.name, name, is_undone=names is UNDONE),
+            marks=() if every else _mark_of_travel(kind.name, name, names),
         )
         for kind in kinds
         if kind.name in COPIED
@@ -161,10 +185,11 @@ def travels(kinds: Iterable[type[Harness]], names: Sequence[str], *, every: bool
     ]
 
 
-def _mark_of_travel(layout: str, name: str, *, is_undone: bool) -> Any:
+def _mark_of_travel(layout: str, name: str, names: Sequence[str]) -> Any:
     if layout in FEWEST:
-        chosen = "linear" if is_undone else "subgraph-stateful"
-        return pytest.mark.engines if name == chosen else pytest.mark.slow
+        is_chosen = name == ("linear" if names is UNDONE else "subgraph-stateful")
+        is_test_chosen = names is UNDONE or names is SAMPLE
+        return pytest.mark.engines if is_chosen and is_test_chosen else pytest.mark.slow
     if name == "subgraph-stateful":
         return () if layout in TRAVELLING else pytest.mark.engines
     is_chosen = name in {*FEW, "command-input", 'o\'brien "x"'} - {"linear"}

@@ -17,6 +17,7 @@ from langgraph.types import interrupt
 from ckpt_cli.render.terminal.cell_width import cell_len
 from ckpt_cli.render.terminal.table import table_lines
 from ckpt_cli.render.thread import thread_columns
+from tests.dev import FileSaver
 from tests.incidents import agents
 from tests.support import ckpt
 
@@ -92,6 +93,21 @@ def test_the_table_fits_and_never_cuts_an_id(store: Path, width: int) -> None:
     if width == 200:
         assert "answer: {question: Send another one?}" in text
         assert "answer: ConnectionError('no route to payments …" in text
+
+
+def test_messages_that_are_stored_apart_are_read_for_a_title_unless_they_are_large(
+    tmp_path: Path,
+) -> None:
+    graph = StateGraph(MessagesState).add_node("answer", _answer).add_edge(START, "answer")
+    saver = FileSaver(tmp_path)
+    agent = graph.compile(checkpointer=saver)
+    for thread_id, text in ((UUID, "Hi"), ("17", f"Hi{' there' * 50_000}"), ("anna", "Hi")):
+        said: Any = {"messages": [HumanMessage(text)]}
+        agent.invoke(said, {"configurable": {"thread_id": thread_id}})
+    saver.sync()
+    titles = {name: row.get("title") for name, row in _rows(tmp_path).items()}
+    assert titles == {UUID: "Hi", "17": None, "anna": None}
+    assert _rows(tmp_path, "--long")["anna"]["title"] == "Hi"
 
 
 def test_tsv_has_every_part_in_a_column_of_its_own(store: Path) -> None:

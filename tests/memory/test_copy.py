@@ -34,6 +34,15 @@ _NUMBERS = {
 }
 
 
+def _mark_of(pair: tuple[type[Bench], type[Bench]]) -> Any:
+    """Each layout is a source and a target of SQLite with `-m engines`. What is copied does not
+    depend on the other side, so the other pairs are slow.
+    """
+    if pair in _FAST:
+        return ()
+    return pytest.mark.engines if SqliteBench in pair else pytest.mark.slow
+
+
 @contextmanager
 def benches(
     request: pytest.FixtureRequest, folder: Path, *kinds: type[Bench]
@@ -52,7 +61,7 @@ def benches(
         pytest.param(
             pair,
             id=f"{pair[0].name}-{pair[1].name}",
-            marks=() if pair in _FAST else pytest.mark.engines,
+            marks=_mark_of(pair),
         )
         for pair in PAIRS
     ]

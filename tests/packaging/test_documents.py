@@ -31,7 +31,7 @@ def generate() -> Any:
     return module
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/tour.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/tour.md", "docs/incidents.md"])
 def test_console_blocks_are_what_the_commands_print(name: str, generate: Any) -> None:
     text = (ROOT / name).read_text("utf-8")
     assert "```console" in text

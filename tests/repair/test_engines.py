@@ -67,7 +67,9 @@ def drop(saver: Any, channel: str) -> None:
     saver.put(found.parent_config, found.checkpoint, found.metadata, {})
 
 
-@pytest.mark.parametrize("channel", ["log", "mood", "messages"])
+@pytest.mark.parametrize(
+    "channel", ["log", pytest.param("mood", marks=pytest.mark.slow), "messages"]
+)
 @pytest.mark.parametrize("place", INLINE, indirect=True)
 def test_a_missing_value_of_the_head_is_restored(place: Harness, channel: str) -> None:
     saver = place.kept_saver

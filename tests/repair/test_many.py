@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import signal
 import sqlite3
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -19,12 +14,12 @@ import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command
 
-from ckpt_cli.commands import repair_many
+from ckpt_cli.commands import change_many
+from tests.many.asking import on_terminal
 from tests.repair.test_writes import Two
 from tests.support import CommandResult, ckpt
 
 STALE = ("a", "b", "c")
-_SECONDS = 30.0
 
 
 def config(thread_id: str) -> Any:
@@ -64,24 +59,6 @@ def questions(two: Two, thread_id: str) -> list[str]:
 def heads(path: Path) -> int:
     with closing(sqlite3.connect(path)) as db:
         return int(db.execute("SELECT count(*) FROM checkpoints").fetchone()[0])
-
-
-def answered(path: Path, words: list[str], answer: bytes, meanwhile: Any) -> tuple[int, str]:
-    """Run a repair on a terminal, with something that happens while it asks."""
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "ckpt_cli", "-s", str(path), "repair", "writes", *words]
-    process = subprocess.Popen(command, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE)
-    os.close(theirs)
-    said, end = b"", time.monotonic() + _SECONDS
-    while b"[y/N]" not in said and time.monotonic() < end:
-        said += os.read(ours, 1000)
-    meanwhile()
-    os.write(ours, answer)
-    assert process.stdout is not None
-    out = process.stdout.read().decode()
-    code = process.wait(_SECONDS)
-    os.close(ours)
-    return code, out
 
 
 def test_all_threads_that_need_it_are_repaired(two: Two, path: Path) -> None:
@@ -137,7 +114,7 @@ def test_a_thread_that_moved_while_the_user_thought_is_skipped(two: Two, path: P
     def go_on() -> None:
         two.graph.invoke(Command(resume="no"), config("b"))
 
-    code, out = answered(path, ["--all"], b"y\n", go_on)
+    code, out = on_terminal(["-s", str(path), "repair", "writes", "--all"], b"y\n", go_on)
     assert code == 7
     assert "skipped 1 thread" in out
     assert "repaired 2 threads" in out
@@ -149,36 +126,35 @@ def test_a_thread_that_moves_while_it_is_repaired_is_skipped(
     two: Two, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def after_planning(act: Callable[[], None]) -> None:
-        plain = repair_many._carried_out
+        plain = change_many._carried_out
 
         def late(one: Any, *others: Any) -> Any:
             if one.thread_id == "b":
                 act()
             return plain(one, *others)
 
-        monkeypatch.setattr(repair_many, "_carried_out", late)
+        monkeypatch.setattr(change_many, "_carried_out", late)
 
     after_planning(lambda: two.graph.invoke(Command(resume="no"), config("b")))
     answer = repair(path, "--all", "--yes")
     assert answer.code == 7
     assert {name: one["state"] for name, one in found(answer).items()} == {
         "a": "repaired",
-        "b": "skipped",
         "c": "repaired",
     }
-    assert "agent" in found(answer)["b"]["reason"]
+    assert "skipped 'b': an agent changed it meanwhile" in answer.err
 
 
 def test_an_interrupt_finishes_the_thread_in_hand(
     two: Two, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = repair_many._carried_out
+    plain = change_many._carried_out
 
     def interrupted(*words: Any) -> Any:
         signal.raise_signal(signal.SIGINT)
         return plain(*words)
 
-    monkeypatch.setattr(repair_many, "_carried_out", interrupted)
+    monkeypatch.setattr(change_many, "_carried_out", interrupted)
     before = heads(path)
     answer = repair(path, "--all", "--yes")
     assert answer.code == 130

@@ -55,9 +55,28 @@ def quiet() -> Iterator[None]:
         yield
 
 
+ENGINES = [PostgresHarness, MySQLHarness, MongoHarness, RedisHarness]
+ON_EACH_ENGINE = {"create", "delta"}
+"""Agents that are killed on every engine: calls with tasks of their own, and messages in a
+DeltaChannel. The others are killed on SQLite, and elsewhere in slow runs."""
+AGENTS_OF_ENGINES = [
+    *(pytest.param(SqliteHarness, one, id=f"sqlite-{one}") for one in KILLED),
+    *(
+        pytest.param(
+            kind,
+            one,
+            id=f"{kind.name}-{one}",
+            marks=pytest.mark.engines if one in ON_EACH_ENGINE else pytest.mark.slow,
+        )
+        for kind in ENGINES
+        for one in KILLED
+    ),
+]
+
+
 @pytest.fixture(
     scope="module",
-    params=first_now([SqliteHarness, PostgresHarness, MySQLHarness, MongoHarness, RedisHarness]),
+    params=first_now([SqliteHarness, *ENGINES]),
     ids=lambda kind: kind.name,
 )
 def killed(
@@ -143,7 +162,7 @@ class AgentThread:
         return plan
 
 
-@pytest.mark.parametrize("thread_id", KILLED)
+@pytest.mark.parametrize(("killed", "thread_id"), AGENTS_OF_ENGINES, indirect=["killed"])
 def test_a_killed_agent_goes_on(killed: Harness, thread_id: str) -> None:
     one = AgentThread(killed, thread_id)
     # A resume would run the tools: nothing is broken yet.

@@ -33,7 +33,7 @@ from tests.security.standin import standin
 from tests.security.watched import MEMORY, check, here, in_child
 from tests.support import CommandResult, first_now, later
 
-SHORT = "serverSelectionTimeoutMS=1500&connectTimeoutMS=1000&socketTimeoutMS=1000"
+SHORT = "serverSelectionTimeoutMS=800&connectTimeoutMS=800&socketTimeoutMS=800"
 COMMANDS = [
     ["threads", "list", "--long"],
     ["threads", "show", "trip"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from datetime import UTC
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ from ormsgpack import Ext, packb
 
 from ckpt_backends.registry import open_store
 from ckpt_cli.app import COMMANDS
+from ckpt_cli.queries.store_tail import StoreTail
 from ckpt_cli.queries.tail import Tail
 from ckpt_cli.render.records import entry_record
+from ckpt_cli.render.store_tail import movement_line, movement_record
 from ckpt_cli.threads.redaction import RedactedStore
 from tests.security.corpus import DDL
 from tests.support import ckpt
@@ -59,7 +62,9 @@ LINES: dict[str, list[list[str]]] = {
         [THREAD, "--tree"],
         [THREAD, "--tree", "--unfold", "--all-ns"],
         [THREAD, "--mermaid"],
+        [THREAD, "--svg", "--unfold", "--all-ns"],
     ],
+    "report": [[target, "--all-ns"] for target in TARGETS],
     "history": [[THREAD], [THREAD, "--all-ns"]],
     "purge": [["--match", "*", "--dry-run"], ["--keep-last", "1", "--dry-run"]],
     "gc": [["--scope", "all", "--dry-run"]],
@@ -110,7 +115,13 @@ LINES: dict[str, list[list[str]]] = {
     ],
     "timeline": [*([target] for target in TARGETS), [THREAD, "--ascii"]],
     "interrupts": [[], [THREAD]],
-    "errors": [[], [THREAD], ["--history"], *(["--by", one] for one in ("error", "node"))],
+    "errors": [
+        [],
+        [THREAD],
+        ["--history"],
+        ["--summary"],
+        *(["--by", one] for one in ("error", "node")),
+    ],
     "messages": [
         *([target, *more] for target in TARGETS for more in ([], ["--full"], ["--stat"])),
         [THREAD, "--channel", "notes"],
@@ -127,12 +138,20 @@ LINES: dict[str, list[list[str]]] = {
         [THREAD, path]
         for path in ("notes", "number", "messages[0]", "messages[0].content", "notes.n", "nothing")
     ],
+    "bisect": [
+        *([THREAD, condition] for condition in ("step > 0", "values.number != null")),
+        [f"{THREAD}@{FIRST}", "values.messages[].content ~ e", "--binary"],
+        [THREAD, "not metadata.user = null and values.notes = null"],
+        [THREAD, "--exec", "cat >&2; exit 1"],
+    ],
     "du": [[], [THREAD], *(["--by", one] for one in ("thread", "channel", "ns", "type", "table"))],
     "tail": [["--no-such-option"]],
     "rollback": [
         [THREAD, FIRST, "--dry-run"],
         [THREAD, "nothing", "--dry-run"],
         [f"{THREAD}@{HEAD}", "--dry-run", "--root-only"],
+        ["--match", "*", "--last-good", "--dry-run"],
+        ["--match", "*", "--at", FIRST, "--dry-run"],
     ],
     "fork": [
         [THREAD, FIRST, "--dry-run"],
@@ -140,6 +159,8 @@ LINES: dict[str, list[list[str]]] = {
         [THREAD, HEAD, "--append", 'messages={"role": "user", "content": "x"}', "--dry-run"],
         [THREAD, HEAD, "--to", "new", "--dry-run"],
         [THREAD, OLD, "--to", "new", "--dry-run"],
+        ["--match", "*", "--to", "{thread}-new", "--dry-run"],
+        ["--match", "*", "--at", FIRST, "--append", 'messages="x"', "--dry-run"],
     ],
     "undo": [[THREAD, "--dry-run"]],
     "apply": [[PLAN, "--dry-run"], ["nothing.ndjson"]],
@@ -154,6 +175,7 @@ LINES: dict[str, list[list[str]]] = {
         ["values", f"{THREAD}@{FIRST}", "--dry-run"],
         ["values", THREAD, "--reducer", "notes=append", "--dry-run"],
     ],
+    "metrics": [[], ["--fast"], ["--since", "5y"]],
     "stores": [[]],
     "demo": [],
 }
@@ -288,6 +310,15 @@ def test_tail_shows_no_value(store: Path) -> None:
         entries = Tail(redacted, THREAD, None, all_ns=True).last(9)
     assert len(entries) == 3
     assert CANARY not in json.dumps(list(map(entry_record, entries)))
+
+
+def test_tail_of_the_store_shows_no_value(store: Path) -> None:
+    with RedactedStore(open_store(str(store))) as redacted:
+        found = list(StoreTail(None, None, all_ns=True).last(redacted, 9))
+    assert len(found) == 3
+    records = list(map(movement_record, found))
+    assert CANARY not in json.dumps(records)
+    assert all(CANARY not in movement_line(one, UTC).text for one in records)
 
 
 def test_every_command_is_tried() -> None:

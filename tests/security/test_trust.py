@@ -424,7 +424,7 @@ def test_what_cannot_be_trusted(folder: Path) -> None:
     (folder / "other.toml").write_text("")
     (folder / "pyproject.toml").write_text("[tool.other]\n")
     for name, says in (
-        ("other.toml", "only files named ckpt.toml and pyproject.toml"),
+        ("other.toml", "only ckpt.toml, pyproject.toml, and what names a server"),
         ("pyproject.toml", "no table [tool.ckpt]"),
         ("deep/ckpt.toml", "no such file"),
     ):

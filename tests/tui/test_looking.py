@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from ckpt_backends.errors import ParseError
 from ckpt_backends.testing.screen import Seat, sit
+from ckpt_cli.core.filters.expressions import format_filter
+from ckpt_cli.core.filters.terms import FilterAlias, FilterTerms, no_alias
+from ckpt_cli.tui.content.thread_filter import parse_thread_filter
 from ckpt_cli.tui.keys import READING_KEYS
 from tests.support import ROOT, ckpt
 from tests.threetable import connected, maker
@@ -101,6 +105,70 @@ def test_a_filter_takes_text_patterns_status_and_user(sample: Path) -> None:
         assert seat.sees("no status 'asleep'")
 
     sit(sample, look)
+
+
+def test_a_filter_takes_the_language_of_where(sample: Path) -> None:
+    async def shown(seat: Seat, typed: str) -> set[str]:
+        await seat.press("slash")
+        seat.main.threads_pane.search.value = ""
+        await seat.type(typed)
+        await seat.press("enter")
+        return {one.thread_id for one in seat.main.rows.listing.shown}
+
+    async def look(seat: Seat) -> None:
+        assert await shown(seat, "checkpoints > 16") == {KYOTO, "research-agent"}
+        waiting = {"refund-4711", "anna@example.com"}
+        assert await shown(seat, "not (status = done) and step > 2") == waiting
+        assert await shown(seat, "values.hotel != null or error ~ Error") == {
+            KYOTO,
+            "invoice-import",
+        }
+        listed, *_ = seat.main.command_lines()
+        words = shlex.split(listed)[1:]
+        assert {row["thread_id"] for row in ckpt(*words, "-o", "json").json} == {
+            KYOTO,
+            "invoice-import",
+        }
+        # An id may contain what an alias begins with.
+        assert await shown(seat, "@example") == {"anna@example.com"}
+
+        await shown(seat, "status = asleep")
+        assert seat.sees("no status 'asleep'")
+        assert seat.main.threads_pane.search.cursor_position == len("status = ")
+        await seat.press("escape")
+        assert len(seat.main.rows.listing.shown) == 8
+
+    sit(sample, look)
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("@stuck", "idle > 1h"),
+        ("not @stuck and user = a", "not idle > 1h and user = a"),
+        ("@stuck and", None),
+        ("@gone and user = a", None),
+        ("@gone", ""),
+        ("@example.com", ""),
+        ("metadata.user = anna", "metadata.user = anna"),
+        ("status", ""),
+        ("status:error", ""),
+        ("thread-1", ""),
+        ("idle >", None),
+    ],
+)
+def test_a_filter_of_the_language_is_told_from_a_part_of_an_id(
+    text: str, written: str | None
+) -> None:
+    terms = FilterTerms(
+        lambda name: FilterAlias("idle > 1h") if name == "stuck" else no_alias(name)
+    )
+    if written is None:
+        with pytest.raises(ParseError):
+            parse_thread_filter(text, terms)
+        return
+    found = parse_thread_filter(text, terms).where
+    assert ("" if found is None else format_filter(found)) == written
 
 
 @pytest.mark.engines

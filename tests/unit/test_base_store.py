@@ -13,7 +13,8 @@ from ckpt_backends.base import BaseStore
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, StoreInfo, Thread, Write
-from ckpt_backends.protocol import CheckpointOptions, Store, WriteOptions
+from ckpt_backends.protocol import Store
+from ckpt_backends.read_options import CheckpointOptions, WriteOptions
 from ckpt_backends.registry import open_store
 
 KEY = ("thread_id", "checkpoint_ns", "checkpoint_id")

@@ -54,12 +54,7 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.protocol import (
-    CheckpointOptions,
-    CheckpointQuery,
-    WriteOptions,
-    WriteQuery,
-)
+from ckpt_backends.read_options import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
 from ckpt_backends.scan_observer import ScanObserver
 from ckpt_backends.servers.answer_types import STORE, checked
 from ckpt_backends.url import StoreUrl

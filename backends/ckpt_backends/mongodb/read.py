@@ -32,7 +32,7 @@ from ckpt_backends.mongodb.engine.store import MongoCheckpoints, key_in
 from ckpt_backends.mongodb.faults import expiry_faults, index_faults, is_expiring
 from ckpt_backends.mongodb.recognise import JAVASCRIPT
 from ckpt_backends.mongodb.suspects import suspects
-from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
+from ckpt_backends.read_options import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
 from ckpt_backends.url import StoreUrl
 
 _IDS_PER_QUERY = 20_000

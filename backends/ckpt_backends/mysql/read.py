@@ -22,9 +22,10 @@ from ckpt_backends.mysql.database import MySQLDatabase
 from ckpt_backends.mysql.fetch import AT_ONCE, Fetcher
 from ckpt_backends.mysql.layout import MySQLLayout, literal
 from ckpt_backends.mysql.values import SMALL, read_blobs
-from ckpt_backends.protocol import CheckpointQuery
+from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.servers.answer_types import STORE, checked
 from ckpt_backends.sql.blob_tables import json_bytes, typed
+from ckpt_backends.sql.bounded_threads import GroupedThreads
 from ckpt_backends.sql.queries import (
     STATES_AT_ONCE,
     RowQuery,
@@ -88,22 +89,23 @@ class MySQLStore(SqlStore):
         return self._merged
 
     def _newest(self, limit: int | None) -> Iterator[Sequence[Any]]:
-        # `LISTED` groups by the collation, which would merge threads with equal ids.
-        grouped = sql.GROUPED if self._merged_threads() else sql.LISTED
-        query, values = self._of_threads(grouped)
+        listed = self._grouped("")
+        query = f"{listed.query} ORDER BY newest DESC, thread"
         if limit is None:
-            return self._stream(query, values)
-        return iter(self._database.rows(f"{query} LIMIT %(limit)s", {**values, "limit": limit}))
+            return self._stream(query, listed.values)
+        values = {**listed.values, "limit": limit}
+        return iter(self._database.rows(f"{query} LIMIT %(limit)s", values))
 
-    def _one(self, thread_id: str) -> Iterator[Sequence[Any]]:
-        query, values = self._of_threads(sql.GROUPED, f"WHERE {self._thread_is}")
-        return iter(self._database.rows(query, {**values, **self._of(thread_id)}))
-
-    def _of_threads(self, query: str, where: str = "") -> tuple[str, dict[str, object]]:
+    def _grouped(self, where: str) -> GroupedThreads:
+        # `LISTED` groups by the collation, which would merge threads with equal ids.
+        query = sql.GROUPED if where or self._merged_threads() else sql.LISTED
+        where = f"WHERE {where}" if where else ""
         table, ns = self._tables.checkpoints.source, self._layout.ns
-        return query.format(checkpoints=table, ns=ns, where=where), {
-            "root": self._layout.ns_key("")
-        }
+        return GroupedThreads(
+            query.format(checkpoints=table, ns=ns, where=where),
+            {"root": self._layout.ns_key("")},
+            stored="t.stored",
+        )
 
     def _of_space(self, checkpoint_ns: str) -> tuple[str, dict[str, object]]:
         where, values = super()._of_space(checkpoint_ns)

@@ -17,9 +17,10 @@ from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.postgres.database import PostgresDatabase
 from ckpt_backends.postgres.layout import PostgresLayout
-from ckpt_backends.protocol import CheckpointQuery
+from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.servers.answer_types import STORE, checked
 from ckpt_backends.sql.blob_tables import json_bytes, typed
+from ckpt_backends.sql.bounded_threads import GroupedThreads
 from ckpt_backends.sql.queries import (
     BODIES_AT_ONCE,
     KEYS_AT_ONCE,
@@ -80,7 +81,8 @@ class PostgresStore(SqlStore):
             query = sql.NEWEST.format(checkpoints=table, threads=threads)
             return iter(self._database.rows(query, {"limit": limit}))
         end, values = ("", {}) if limit is None else ("LIMIT %(limit)s", {"limit": limit})
-        return self._stream(sql.GROUPED.format(checkpoints=table, where="", limit=end), values)
+        query = f"{self._grouped('').query} {sql.NEWEST_FIRST} {end}"
+        return self._stream(query, values)
 
     def _are_threads_long(self) -> bool:
         table = self._layout.checkpoints
@@ -88,10 +90,10 @@ class PostgresStore(SqlStore):
         found = self._database.rows(sql.ROWS_PER_THREAD, names)
         return bool(found) and (found[0][0] or 0) >= _LONG
 
-    def _one(self, thread_id: str) -> Iterator[Sequence[Any]]:
-        table, where = self._tables.checkpoints.source, f"WHERE {self._thread_is}"
-        query = sql.GROUPED.format(checkpoints=table, where=where, limit="")
-        return iter(self._database.rows(query, {"thread": thread_id}))
+    def _grouped(self, where: str) -> GroupedThreads:
+        table = self._tables.checkpoints.source
+        where = f"WHERE {where}" if where else ""
+        return GroupedThreads(sql.GROUPED.format(checkpoints=table, where=where), {})
 
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
         tables = {table.name: table.source for table in self._tables.all}

@@ -99,15 +99,16 @@ NEWEST = """
 """Counts checkpoints and namespaces only for the threads that are returned."""
 
 GROUPED = """
-    SELECT thread_id, max(last_id) FILTER (WHERE checkpoint_ns = ''),
-           min(first_id COLLATE "C"), max(last_id COLLATE "C") AS newest,
-           sum(n)::bigint, count(*)
+    SELECT thread_id AS thread, max(last_id) FILTER (WHERE checkpoint_ns = '') AS head,
+           min(first_id COLLATE "C") AS first_id, max(last_id COLLATE "C") AS newest,
+           sum(n)::bigint AS n, count(*) AS spaces
     FROM (SELECT thread_id, checkpoint_ns, min(checkpoint_id) AS first_id,
                  max(checkpoint_id) AS last_id, count(*) AS n
           FROM {checkpoints} c {where} GROUP BY thread_id, checkpoint_ns) per_namespace
-    GROUP BY thread_id ORDER BY newest DESC, thread_id COLLATE "C" {limit}
+    GROUP BY thread_id
 """
-"""One thread or all threads."""
+"""One thread, some or all threads."""
+NEWEST_FIRST = 'ORDER BY newest DESC, thread_id COLLATE "C"'
 
 SHALLOW = """(
     SELECT thread_id, checkpoint_ns, checkpoint ->> 'id' AS checkpoint_id,

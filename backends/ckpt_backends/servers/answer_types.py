@@ -34,6 +34,7 @@ STORE = (
     "describe",
     "notes",
     "threads",
+    "threads_within",
     "thread",
     "size",
     "sizes",

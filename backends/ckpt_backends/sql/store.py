@@ -5,7 +5,6 @@ A query for rows always names its table `c`.
 
 from __future__ import annotations
 
-import sys
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Unpack
@@ -24,8 +23,9 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
+from ckpt_backends.read_options import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
 from ckpt_backends.sql.blob_tables import typed
+from ckpt_backends.sql.bounded_threads import GroupedThreads, ids_query, query_within
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.queries import (
     KEYS_AT_ONCE,
@@ -38,6 +38,7 @@ from ckpt_backends.sql.queries import (
 )
 from ckpt_backends.sql.stored_rows import rows_of, sums_of, threads_with_rows
 from ckpt_backends.sql.suspects import suspect_queries
+from ckpt_backends.thread_bounds import ThreadBounds
 from ckpt_backends.url import StoreUrl
 
 Keyed = Iterator[tuple[CheckpointKey, Sequence[Any]]]
@@ -75,8 +76,8 @@ class SqlStore(BaseStore):
         """The rows for `threads`, as `_thread` takes them."""
 
     @abstractmethod
-    def _one(self, thread_id: str) -> Iterator[Sequence[Any]]:
-        """The row for `thread`, if there is one."""
+    def _grouped(self, where: str) -> GroupedThreads:
+        """The query for threads; `where` is a condition for checkpoints, or `''`."""
 
     @abstractmethod
     def _select_checkpoints(self, asked: CheckpointQuery) -> RowQuery:
@@ -126,31 +127,25 @@ class SqlStore(BaseStore):
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         yield from map(self._thread, self._newest(limit))
 
+    def threads_within(self, bounds: ThreadBounds) -> Iterator[Thread]:
+        found = query_within(self._database, self._tables, self._grouped, self._of_space, bounds)
+        if found is not None:
+            yield from filter(bounds.admits, map(self._thread, self._stream(*found)))
+
     def thread_ids(self, prefix: str, *, after: str = "", limit: int) -> Iterator[str]:
-        database = self._database
-        if not database.storable(prefix + after):
-            return
-        first = ">=" if after < prefix else ">"
-        thread, begin, end = map(
-            database.exact, ("c.thread_id", database.text("begin"), database.text("end"))
-        )
-        query = (
-            f"SELECT DISTINCT {thread} AS thread FROM {self._tables.checkpoints.source} c"
-            f" WHERE {thread} {first} {begin} AND {thread} < {end} ORDER BY thread LIMIT {limit:d}"
-        )
-        ends = {"begin": max(prefix, after), "end": prefix + chr(sys.maxunicode)}
-        values = {name: database.bound(text) for name, text in ends.items()}
-        for (found,) in database.rows(query, values):
-            yield self._text(found)
+        found = ids_query(self._database, self._tables, prefix, after)
+        for (one,) in self._database.rows(f"{found[0]} LIMIT {limit:d}", found[1]) if found else ():
+            yield self._text(one)
 
     def thread(self, thread_id: str) -> Thread | None:
         if not self._database.storable(thread_id):
             return None
-        found = next(self._one(thread_id), None)
-        return None if found is None else self._thread(found)
+        listed = self._grouped(self._thread_is)
+        found = self._database.rows(listed.rows, {**listed.values, **self._of(thread_id)})
+        return self._thread(found[0]) if found else None
 
     def _thread(self, row: Sequence[Any]) -> Thread:
-        thread_id, head, first_id, last_id, checkpoints, namespaces = row
+        thread_id, head, first_id, last_id, checkpoints, namespaces, *_ = row
         return Thread(
             self._text(thread_id),
             None if head is None else self._text(head),

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ckpt_backends import shell
-from ckpt_backends.errors import StoreChanged, StoreUnavailable
+from ckpt_backends.errors import ForeignFile, StoreChanged, StoreUnavailable
 from ckpt_backends.sqlite.journals import journal_of
 from ckpt_backends.url import StoreUrl
 
@@ -49,8 +49,10 @@ def unavailable(doing: str, path: Path, error: sqlite3.Error) -> StoreUnavailabl
             f" `{opened} .tables` rolls back the file itself, if you may write there"
         )
     elif code == sqlite3.SQLITE_NOTADB:
-        reason = "not a SQLite database"
-        hint = "a store of another kind has a URL, such as postgresql://HOST/DB"
+        return ForeignFile(
+            f"{doing} '{path}': not a SQLite database",
+            hint="a store of another kind has a URL, such as postgresql://HOST/DB",
+        )
     elif code in _BUSY:
         hint = "another process is writing to it; try again in a moment"
     elif code == sqlite3.SQLITE_CORRUPT:

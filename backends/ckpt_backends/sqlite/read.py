@@ -14,8 +14,9 @@ from typing import Any
 from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Checkpoint, CheckpointKey, Fault
-from ckpt_backends.protocol import CheckpointQuery
+from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.sql.blob_tables import typed
+from ckpt_backends.sql.bounded_threads import GroupedThreads
 from ckpt_backends.sql.queries import RowQuery, SqlTable, SqlTables
 from ckpt_backends.sql.row_changes import in_chunks
 from ckpt_backends.sql.store import Keyed, SqlStore
@@ -36,18 +37,17 @@ _TIME = re.compile(rb'"ts": ?"([^"]*)"')
 """The time in a body. It ends with Z if JavaScript wrote it, with an offset if Python did."""
 
 _THREADS = """
-    SELECT thread_id,
+    SELECT thread_id AS thread,
            CASE WHEN last_ns = '' THEN newest ELSE (
                SELECT max(checkpoint_id) FROM checkpoints AS c
-               WHERE c.thread_id = t.thread_id AND c.checkpoint_ns = '') END,
-           oldest, newest, n,
+               WHERE c.thread_id = t.thread_id AND c.checkpoint_ns = '') END AS head,
+           first_id, newest, n,
            CASE WHEN last_ns = first_ns THEN 1 ELSE (
                SELECT count(DISTINCT checkpoint_ns) FROM checkpoints AS c
-               WHERE c.thread_id = t.thread_id) END
+               WHERE c.thread_id = t.thread_id) END AS spaces
     FROM (SELECT thread_id, min(checkpoint_ns) AS first_ns, max(checkpoint_ns) AS last_ns,
-                 min(checkpoint_id) AS oldest, max(checkpoint_id) AS newest, count(*) AS n
+                 min(checkpoint_id) AS first_id, max(checkpoint_id) AS newest, count(*) AS n
           FROM checkpoints AS c {where} GROUP BY thread_id) AS t
-    ORDER BY newest DESC, thread_id LIMIT :limit
 """
 """Most threads have one namespace. The subqueries run only for threads with more."""
 
@@ -97,11 +97,11 @@ class SqliteStore(SqlStore):
         return notes
 
     def _newest(self, limit: int | None) -> Iterator[Sequence[Any]]:
-        return self._stream(_THREADS.format(where=""), {"limit": -1 if limit is None else limit})
+        query = f"{_THREADS.format(where='')} ORDER BY newest DESC, thread LIMIT :limit"
+        return self._stream(query, {"limit": -1 if limit is None else limit})
 
-    def _one(self, thread_id: str) -> Iterator[Sequence[Any]]:
-        query = _THREADS.format(where=f"WHERE {self._thread_is}")
-        return self._stream(query, {**self._of(thread_id), "limit": 1})
+    def _grouped(self, where: str) -> GroupedThreads:
+        return GroupedThreads(_THREADS.format(where=f"WHERE {where}" if where else ""), {})
 
     def thread_ids(self, prefix: str, *, after: str = "", limit: int) -> Iterator[str]:
         begin, end = map(self._database.text, ("begin", "end"))

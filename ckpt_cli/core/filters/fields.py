@@ -52,10 +52,18 @@ class FieldSpec:
     summary: str
     source: ReadFrom = ReadFrom.INDEX
 
+    is_whole: bool = False
+    """Whether the name alone means something, too, where a path may follow."""
+
     @property
     def has_path(self) -> bool:
-        """Whether the name must be followed by a path."""
+        """Whether the name may be followed by a path."""
         return self.kind is FieldKind.VALUE
+
+    @property
+    def needs_path(self) -> bool:
+        """Whether the name must be followed by a path."""
+        return self.has_path and not self.is_whole
 
     @property
     def operators(self) -> tuple[Operator, ...]:
@@ -76,6 +84,9 @@ FIELDS: Mapping[str, FieldSpec] = {
     "status": FieldSpec(FieldKind.STATUS, "any of the conditions of the thread", ReadFrom.HEAD),
     "next": FieldSpec(FieldKind.TEXT, "any of the nodes that run next", ReadFrom.HEAD),
     "error": FieldSpec(FieldKind.TEXT, "error that blocks the thread", ReadFrom.HEAD),
+    "question": FieldSpec(
+        FieldKind.VALUE, "first question that waits for an answer", ReadFrom.HEAD, is_whole=True
+    ),
     "source": FieldSpec(
         FieldKind.TEXT, "how the head was made: input, loop, update, fork", ReadFrom.HEAD
     ),
@@ -103,6 +114,7 @@ _MEANT: Mapping[str, str] = {
     **dict.fromkeys(("node", "nodes"), "next"),
     **dict.fromkeys(("channel", "channels", "value", "messages"), "values.CHANNEL"),
     **dict.fromkeys(("errors", "exception", "failed"), "error"),
+    **dict.fromkeys(("interrupt", "interrupts", "questions", "waiting"), "question"),
     **dict.fromkeys(("user_id", "owner", "tenant"), "metadata.KEY"),
 }
 """What people may write for a field."""
@@ -121,4 +133,4 @@ def nearest_field(name: str) -> str | None:
 
 def field_names() -> str:
     """Return the names of all fields for a hint, such as `thread, ..., metadata.KEY`."""
-    return ", ".join(f"{name}.KEY" if spec.has_path else name for name, spec in FIELDS.items())
+    return ", ".join(f"{name}.KEY" if spec.needs_path else name for name, spec in FIELDS.items())

@@ -22,6 +22,11 @@ def values_at(root: Mapping[str, Value], path: Path) -> tuple[Value, ...]:
     return _selected(dict(root.items()), path)
 
 
+def values_in(root: Value, path: Path) -> tuple[Value, ...]:
+    """Return the values at a path in any value; the value itself for an empty path."""
+    return _selected(root, path) if path else (root,)
+
+
 def _selected(root: Value, path: Path) -> tuple[Value, ...]:
     try:
         return tuple(one.value for one in select(root, path))

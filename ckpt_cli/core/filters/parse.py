@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC
 from typing import TYPE_CHECKING
@@ -131,7 +131,8 @@ class _Reader:
                 words = self.text[:position].split()
                 is_after = words and words[-1] != "("
                 after = f" after '{words[-1].lstrip('(')[-40:]}'" if is_after else ""
-                return self._problem(f"expected {expected}{after}", position, hint)
+                meant = _meant(token, self.text[position : position + 1], words)
+                return self._problem(f"expected {expected}{after}", position, meant or hint)
         return self._problem("expected the end", position, "a ')' has no '('")
 
     def _problem(self, problem: str, position: int, hint: str | None = None) -> ParseError:
@@ -205,6 +206,16 @@ class _Reader:
         return Operand(moment.astimezone(UTC).isoformat())
 
 
+def _meant(expected: str, found: str, before: Sequence[str]) -> str | None:
+    """Return a hint for what people write who know other languages; None for anything else."""
+    if expected == "FIELD" and found in {"'", '"'}:
+        return "write the field first, such as status = error"
+    name, colon, value = before[-1].lstrip("(").partition(":") if before else ("", "", "")
+    if expected == "OPERATOR" and colon and name in FIELDS:
+        return f"write {name} = {value or 'VALUE'}"
+    return None
+
+
 def _next_tokens(error: object) -> Set[str]:
     """Return the names of the tokens that could come at the place of an error."""
     parser = getattr(error, "interactive_parser", None)
@@ -229,7 +240,7 @@ def _field(token: Token) -> Field:
         raise UsageError(f"no field '{name}'", hint=f"{meant}fields: {field_names()}")
     if path and not spec.has_path:
         raise UsageError(f"{name} has no parts", hint=f"write {name} alone")
-    if spec.has_path and not path:
+    if spec.needs_path and not path:
         raise UsageError(f"{name} needs a key", hint=f"write {name}.KEY, such as {name}.user_id")
     return Field(name, parse_path(path.removeprefix(".")) if path else ())
 

@@ -8,15 +8,13 @@ _LINE_END = re.compile(r"\n|(?<!\\)\\n")
 _MOST = 200
 """Maximum length of a kind."""
 _BLANK = "…"
-_VARYING = re.compile(
-    r"""
+_VARYING = r"""
     0x[0-9a-f]+ |                                     # addresses of objects
     [0-9a-f]{8}-[0-9a-f-]{4,32} |                     # UUIDs
     \b(?=[a-f]*\d)[0-9a-f]{8,}\b |                    # hashes and hex ids
     \d+(?:[.:,/-]\d+)*                                # numbers, times and addresses
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
+"""
+"""Compiled when it is used: most commands print errors as they are."""
 
 
 def first_line(text: str) -> str:
@@ -32,5 +30,5 @@ def error_kind(text: str) -> str:
     `TimeoutError('no answer after 31 s')` becomes `TimeoutError('no answer after … s')`.
     """
     line = first_line(text[: _MOST * 10])
-    kind = _VARYING.sub(_BLANK, line)
+    kind = re.sub(_VARYING, _BLANK, line, flags=re.VERBOSE | re.IGNORECASE)
     return kind if len(kind) <= _MOST else kind[: _MOST - 1] + _BLANK

@@ -269,7 +269,7 @@ class _Drafter:
             ends = [time_of(row.ids[0]), time_of(row.ids[-1])]
         else:
             ends = [time_of(row.first), time_of(row.last)]
-        return [end.astimezone(self.zone) for end in ends if end is not None and _has_zones(end)]
+        return [end.astimezone(self.zone) for end in ends if end is not None and has_zones(end)]
 
     def _clock(self, times: Sequence[datetime]) -> str:
         clocks = list(dict.fromkeys(f"{time:%H:%M:%S}" for time in times))
@@ -277,7 +277,7 @@ class _Drafter:
         return self.glyphs.to.join(clocks) + (f" {days:+}d" if days else "")
 
 
-def _has_zones(at: datetime) -> bool:
+def has_zones(at: datetime) -> bool:
     """Return whether a time can be converted to every time zone; a store may contain year 1."""
     return MINYEAR < at.year < MAXYEAR
 

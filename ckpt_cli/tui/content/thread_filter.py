@@ -1,4 +1,4 @@
-"""A filter of threads by id, status and user."""
+"""A filter of threads by id, status and user, or in the language of `--where`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import translate
 
+from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Status
+from ckpt_cli.core.filters.expressions import Filter
+from ckpt_cli.core.filters.fields import FIELDS
+from ckpt_cli.core.filters.terms import ALIAS_NAME, FilterTerms
 from ckpt_cli.queries.threads import parse_status
+
+_LANGUAGE = re.compile(
+    rf"[\s(]*(?:not[\s(]+)*(?:{'|'.join(FIELDS)})(?:[.\[][^=<>!~]*?)?"
+    r"\s*(?:[=<>!~]|\b(?:in|like|not)\b)",
+    re.IGNORECASE,
+)
+"""How a text of the language begins: a field, then an operator."""
+_ALIAS = re.compile(rf"[\s(]*(?:not[\s(]+)*@({ALIAS_NAME})(?=$|[\s)])(\s+(?:and|or)\b)?", re.I)
+"""How it begins with an alias."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +33,23 @@ class ThreadFilter:
     status: frozenset[Status] = frozenset()
     """The thread must have one of these; any if empty."""
     user: str | None = None
+    where: Filter | None = None
+    """A filter in the language of `--where`; then there are no other conditions."""
+    written: str = ""
+    """The text of `where`."""
 
 
-def parse_thread_filter(text: str) -> ThreadFilter:
-    """Parse a filter such as `status:interrupted user:anna trip`.
+def parse_thread_filter(text: str, terms: FilterTerms) -> ThreadFilter:
+    """Parse a filter such as `status:interrupted user:anna trip`, or one for `--where`.
 
     All other words are the text, with the blanks between them. Raises `UsageError` for an unknown
-    status.
+    status, and `ParseError` for a filter that cannot be read.
     """
+    if _is_language(text, terms):
+        # Imported late, because it takes time when the screen starts.
+        from ckpt_cli.core.filters.parse import parse_filter
+
+        return ThreadFilter(where=parse_filter(text, terms), written=text.strip())
     statuses: set[Status] = set()
     user: str | None = None
     words: list[str] = []
@@ -39,6 +61,23 @@ def parse_thread_filter(text: str) -> ThreadFilter:
         else:
             words.append(word)
     return ThreadFilter(" ".join(words).strip(), frozenset(statuses), user)
+
+
+def _is_language(text: str, terms: FilterTerms) -> bool:
+    """Return whether a text is written in the language of `--where`, perhaps with an error.
+
+    A part of an id may begin with `@`, so that `@NAME` alone must be an alias.
+    """
+    if _LANGUAGE.match(text):
+        return True
+    alias = _ALIAS.match(text)
+    if alias is None or alias[2]:
+        return alias is not None
+    try:
+        terms.alias(alias[1])
+    except UsageError:
+        return False
+    return True
 
 
 def text_filter(text: str) -> Callable[[str], bool]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
+from ckpt_cli.core.filters.expressions import Filter, fields_in
 from ckpt_cli.render.status import STATUS_STYLES
 from ckpt_cli.render.terminal.cell_width import cell_len, fit, pad
 from ckpt_cli.render.terminal.safe_text import safe_text
@@ -37,6 +38,8 @@ SIGNS: Mapping[Status | None, str] = {
 }
 """The sign before a thread, by status; blank until its head is read."""
 
+_AGES_HOLD = timedelta(minutes=1)
+"""How long the answer of a filter by age holds for a thread that did not change."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _AGE_CELLS = 4
 _COUNT_CELLS = 6
@@ -58,6 +61,8 @@ class ThreadListing:
     first.
     """
     wanted: ThreadFilter = field(default_factory=ThreadFilter)
+    matches: dict[str, tuple[Thread, bool, datetime]] = field(default_factory=dict)
+    """By thread id: the thread as it was when `wanted.where` was asked, the answer, and when."""
     sort: Sort = "last"
 
     def conditions_of(self, thread: Thread) -> Sequence[Status]:
@@ -71,8 +76,37 @@ class ThreadListing:
 
     def rebuild(self) -> None:
         """Filter and sort again."""
-        found = choose(self.threads, self.wanted, self.conditions_of)
+        if self.wanted.where is not None:
+            found: Sequence[Thread] = list(filter(self._matches, self.threads))
+        else:
+            found = choose(self.threads, self.wanted, self.conditions_of)
         self.shown = order(found, self.sort)
+
+    def _matches(self, thread: Thread) -> bool:
+        """Return the last answer: while a thread is asked again, it stays where it is."""
+        known = self.matches.get(thread.thread_id)
+        return known is not None and known[1]
+
+    def set_filter(self, wanted: ThreadFilter) -> None:
+        """Filter by other conditions."""
+        if wanted.where != self.wanted.where:
+            self.matches.clear()
+        self.wanted = wanted
+
+    def answer(self, threads: Sequence[Thread], found: Sequence[bool], now: datetime) -> bool:
+        """Keep whether `where` matches some threads; returns whether other threads match now."""
+        changed = False
+        for one, matches in zip(threads, found, strict=True):
+            changed = changed or self._matches(one) != matches
+            self.matches[one.thread_id] = (one, matches, now)
+        return changed
+
+    @property
+    def checked(self) -> int | None:
+        """Number of threads of which a filter reads more than the index; None without one."""
+        if self.wanted.where is not None:
+            return len(self.matches)
+        return len(self.conditions) if self.wanted.status else None
 
     def place_of(self, thread_id: str | None) -> int | None:
         """Return the line of a thread; None if it is not shown."""
@@ -125,6 +159,34 @@ def unread(listing: ThreadListing) -> list[Thread]:
     wanted = replace(listing.wanted, status=frozenset())
     found = choose(listing.threads, wanted, listing.conditions_of)
     return [one for one in found if listing.status(one) is None]
+
+
+def unasked(listing: ThreadListing, now: datetime) -> list[Thread]:
+    """Return threads of which it is not known whether `where` matches them now."""
+    if listing.wanted.where is None:
+        return []
+    names = {field.name for field in fields_in(listing.wanted.where)}
+    since = now - _AGES_HOLD if names & {"age", "idle"} else _NEVER
+    found = []
+    for one in listing.threads:
+        known = listing.matches.get(one.thread_id)
+        if known is None or known[0] != one or known[2] < since:
+            found.append(one)
+    return found
+
+
+def read_matches(
+    store: Store, threads: Sequence[Thread], wanted: Filter, now: datetime
+) -> list[bool]:
+    """Return whether each thread matches a filter, with ages as of `now`.
+
+    Raises `UsageError` if a pattern takes too long.
+    """
+    from ckpt_cli.queries.filtered_threads import ThreadChooser
+
+    chooser = ThreadChooser(store, wanted, TriggerInference(store), now)
+    found = {row.thread.thread_id for row in chooser.choose(threads)}
+    return [one.thread_id in found for one in threads]
 
 
 def thread_line(thread: Thread, status: Status | None, now: datetime, width: int) -> StyledLine:

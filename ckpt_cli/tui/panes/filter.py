@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import Input
 
-from ckpt_backends.errors import UsageError
+from ckpt_backends.errors import ParseError, UsageError
 from ckpt_cli.tui.panes.row_list import RowList
 from ckpt_cli.tui.panes.search import FieldPane, Search
 
@@ -49,7 +49,9 @@ class FilterPane(FieldPane):
         try:
             self.narrow(event.value)
         except UsageError as error:
-            text = f"{error.message}; {error.hint}"
+            if isinstance(error, ParseError) and error.text == event.value:
+                self.search.cursor_position = error.position
+            text = f"{error.message}; {error.hint}" if error.hint else error.message
             self.app.notify(text, severity="warning", markup=False)
             return
         self.search.display = bool(event.value)

@@ -9,6 +9,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 
 from ckpt_backends.model import Thread
+from ckpt_cli.core.filters.terms import FilterTerms
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.tui.content.thread_filter import parse_thread_filter
 from ckpt_cli.tui.content.thread_list import SORTS, ThreadListing, thread_line
@@ -57,12 +58,13 @@ class ThreadsPane(FilterPane):
 
     rows: ThreadLines
 
-    def __init__(self, now: Callable[[], datetime]) -> None:
-        hint = "text, glob*, status:interrupted, user:anna"
+    def __init__(self, now: Callable[[], datetime], terms: Callable[[], FilterTerms]) -> None:
+        hint = "text, glob*, status:error, idle > 2h"
         super().__init__(ThreadLines(now), hint, id="threads")
+        self._terms = terms
 
     def narrow(self, text: str) -> None:
         kept = self.rows.thread.thread_id if self.rows.thread is not None else None
-        self.rows.listing.wanted = parse_thread_filter(text)
+        self.rows.listing.set_filter(parse_thread_filter(text, self._terms()))
         self.rows.rebuild(kept)
         self.post_message(self.Narrowed())

@@ -28,7 +28,9 @@ from ckpt_cli.tui.content.tabs import Tab, TabContent, ThreadTab, read_document
 from ckpt_cli.tui.content.thread_list import (
     SORT_NAMES,
     read_conditions,
+    read_matches,
     read_threads,
+    unasked,
     unread,
     unread_near,
 )
@@ -98,7 +100,7 @@ class LiveScreen(StoreScreen[None]):
     # Parts of the screen
 
     def compose(self) -> ComposeResult:
-        self.threads_pane = ThreadsPane(self.context.now)
+        self.threads_pane = ThreadsPane(self.context.now, self.context.filter_terms)
         self.rows = self.threads_pane.rows
         self.tree_rows = TreeRows()
         self.tree_pane = SearchPane(self.tree_rows, id="tree")
@@ -188,8 +190,16 @@ class LiveScreen(StoreScreen[None]):
         self._reading_heads = True
         # Newest last, because they are taken from the end.
         rest = unread(listing)[::-1]
-        while some := unread_near(listing, self.rows.seen, _HEADS_NEAR) or rest[-_HEADS:]:
+        unanswered = unasked(listing, self.context.now())[::-1]
+        while True:
+            some = unread_near(listing, self.rows.seen, _HEADS_NEAR) or rest[-_HEADS:]
+            if not (some or unanswered):
+                break
             try:
+                if not some:
+                    await self._match(unanswered[: -_HEADS - 1 : -1])
+                    del unanswered[-_HEADS:]
+                    continue
                 found = await self.context.heads.ask(partial(read_conditions, threads=some))
             except CkptError as error:
                 self._problem = error.message
@@ -198,13 +208,27 @@ class LiveScreen(StoreScreen[None]):
                 listing.conditions[thread.thread_id] = (thread, conditions)
             while rest and listing.status(rest[-1]) is not None:
                 rest.pop()
-            if any(not listing.wanted.status.isdisjoint(one) for one in found):
-                kept = self.rows.thread
-                self.rows.rebuild(kept.thread_id if kept is not None else None)
-            else:
-                self.rows.refresh()
-            self.show_status()
+            self._show_again(any(not listing.wanted.status.isdisjoint(one) for one in found))
         self._reading_heads = False
+        self.show_status()
+
+    async def _match(self, some: Sequence[Thread]) -> None:
+        """Ask whether some threads match the filter. Raises what reading them raises."""
+        listing, now = self.rows.listing, self.context.now()
+        if (wanted := listing.wanted.where) is None:
+            return
+        question = partial(read_matches, threads=some, wanted=wanted, now=now)
+        found = await self.context.heads.ask(question)
+        if listing.wanted.where is wanted:
+            self._show_again(listing.answer(some, found, now))
+
+    def _show_again(self, changed: bool) -> None:
+        """Show the threads with their status; if others match now, filter and sort again."""
+        if changed:
+            kept = self.rows.thread
+            self.rows.rebuild(kept.thread_id if kept is not None else None)
+        else:
+            self.rows.refresh()
         self.show_status()
 
     # The tree
@@ -342,8 +366,8 @@ class LiveScreen(StoreScreen[None]):
         if self.base is not None:
             name = safe_text(command_line.ref(self.base)[-_MARK:])
             spans.append((f"marked …{name}  ", "question"))
-        if self._reading_heads and listing.wanted.status:
-            spans.append((f"{len(listing.conditions):,} threads checked  ", "dim"))
+        if self._reading_heads and (checked := listing.checked) is not None:
+            spans.append((f"{checked:,} threads checked  ", "dim"))
         if self._info is not None:
             spans += [(f"{safe_text(self._info.layout)}  ", "dim"), safe_text(self._info.url)]
         self.status.update(as_text(line(*spans)))

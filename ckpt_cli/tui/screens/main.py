@@ -305,8 +305,7 @@ class MainScreen(ThreadTabsScreen):
     def command_lines(self) -> list[str]:
         """Return the commands for what is shown, that of the focused pane first."""
         store, place = self.context.store_words, self.place
-        wanted = self.rows.listing.wanted
-        found = [command_line.list_command(store, sorted(wanted.status), wanted.text, wanted.user)]
+        found = [command_line.list_command(store, self.rows.listing.wanted)]
         if self.view.thread_id is not None:
             found.append(command_line.tree_command(store, self.view.thread_id, self.view.ns))
         if place is not None:

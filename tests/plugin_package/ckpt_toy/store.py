@@ -20,7 +20,7 @@ from ckpt_backends.model import (
     TypedBytes,
     Write,
 )
-from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions
+from ckpt_backends.read_options import CheckpointOptions, CheckpointQuery, WriteOptions
 from ckpt_backends.url import StoreUrl
 
 

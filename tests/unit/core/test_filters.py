@@ -113,6 +113,7 @@ def test_a_filter_is_read(text: str, printed: str | None) -> None:
         ("metadata = a", "metadata needs a key", "metadata = a"),
         ("status = eror", "no status 'eror'", "eror"),
         ("status in (error, eror)", "no status 'eror'", "eror)"),
+        ("question[ = a", "expected an operator after 'question'", "[ = a"),
         ("status < error", "status has no '<'", "< error"),
         ("step like 1%", "step has no 'like'", "like 1%"),
         ("step = x", "'x' is not a number", "x"),
@@ -383,6 +384,23 @@ def test_an_unknown_field_is_answered_with_the_nearest(name: str, meant: str | N
     assert hint.startswith("fields: " if meant is None else f"did you mean {meant}? fields: ")
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("'error' in status", "write the field first, such as status = error"),
+        ("idle > 1h and (status:error)", "write status = error"),
+        ("status == error", "write = for equal; use = != in"),
+        ("status = failed", "use one of error, interrupted, pending, done, unknown, empty"),
+        ("user_id=null", "write metadata.user_id = null, or = 'null' for this text"),
+        ("idle > 1h && status = error", "put text with blanks, commas or brackets in quotes"),
+    ],
+)
+def test_a_hint_says_what_to_write(text: str, hint: str) -> None:
+    with pytest.raises(ParseError) as raised:
+        parse_filter(text)
+    assert (raised.value.hint or "").startswith(hint)
+
+
 # Generated filters ---------------------------------------------------------------------------
 
 NAMES = st.sampled_from(["x", "user id", "a.b", "größe", "0", "and", '"', "\\", "=", "\n"])
@@ -411,7 +429,8 @@ REGEXES = st.sampled_from(["a", "^a", "b$", "[a-c]+", ".", ""]).map(lambda p: Op
 def conditions(draw: st.DrawFn) -> Condition:
     name = draw(st.sampled_from(list(FIELDS)))
     spec = FIELDS[name]
-    path = tuple(draw(st.lists(STEPS, min_size=1, max_size=3))) if spec.has_path else ()
+    least = int(spec.needs_path)
+    path = tuple(draw(st.lists(STEPS, min_size=least, max_size=3))) if spec.has_path else ()
     operator = draw(st.sampled_from(spec.operators))
     most = 3 if operator is Operator.IN else 1
     kind = REGEXES if operator is Operator.REGEX else OPERANDS[spec.kind]
@@ -432,6 +451,15 @@ FILTERS: st.SearchStrategy[Filter] = st.recursive(conditions(), _joined, max_lea
 @given(FILTERS)
 def test_a_printed_filter_is_read_back(expression: Filter) -> None:
     assert parse_filter(format_filter(expression)) == expression
+
+
+@given(FILTERS, FILTERS)
+def test_a_printed_filter_is_read_back_as_an_alias(one: Filter, other: Filter) -> None:
+    texts = {"one": format_filter(one), "other": format_filter(other), "both": "@one or not @other"}
+    terms = FilterTerms(lambda name: FilterAlias(texts[name]))
+    found = parse_filter("@both and (@one)", terms)
+    assert found == And((Or((one, Not(other))), one))
+    assert parse_filter(format_filter(found)) == found
 
 
 @given(FILTERS, st.lists(st.lists(VALUES, max_size=2), min_size=1, max_size=4), st.data())

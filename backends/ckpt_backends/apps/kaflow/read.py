@@ -25,7 +25,7 @@ from ckpt_backends.mongodb.engine.fields import metadata_of, storable_of, text
 from ckpt_backends.mongodb.engine.indexes import IndexKey, missing_index
 from ckpt_backends.mongodb.engine.layout import CHECKPOINTS
 from ckpt_backends.mongodb.engine.store import MongoCheckpoints
-from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions
+from ckpt_backends.read_options import CheckpointOptions, CheckpointQuery, WriteOptions
 
 _PICKLE = "pickle"
 _NO_WRITES = "KaFlow stores no writes: questions, errors and results of tasks are unknown"

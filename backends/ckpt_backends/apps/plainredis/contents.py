@@ -37,7 +37,7 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.protocol import CheckpointQuery
+from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.redis.engine.connection import in_chunks
 from ckpt_backends.redis.engine.id_lists import gone_from_list
 from ckpt_backends.redis.engine.keyspace import (

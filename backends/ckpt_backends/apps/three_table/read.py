@@ -41,13 +41,8 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.protocol import (
-    CheckpointOptions,
-    CheckpointQuery,
-    Store,
-    WriteOptions,
-    WriteQuery,
-)
+from ckpt_backends.protocol import Store
+from ckpt_backends.read_options import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
 from ckpt_backends.servers.answer_types import STORE, checked
 from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES, check_wanted
 from ckpt_backends.sql.database import Database

@@ -21,7 +21,8 @@ from typing import Any
 
 from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Usage
-from ckpt_backends.protocol import CheckpointQuery, Store
+from ckpt_backends.protocol import Store
+from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.redis.engine.connection import RedisConnection, in_chunks
 from ckpt_backends.redis.engine.document_fields import (
     LISTS,

@@ -18,7 +18,8 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.protocol import CheckpointQuery, Store
+from ckpt_backends.protocol import Store
+from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.redis.engine.command_plan import CommandPlan
 from ckpt_backends.redis.engine.connection import Command, RedisConnection
 from ckpt_backends.redis.engine.key_rows import rows_of, stored_of

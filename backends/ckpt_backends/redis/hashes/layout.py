@@ -22,7 +22,8 @@ from ckpt_backends.changes.rows import Row, not_of
 from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.errors import Refused
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Usage, Write
-from ckpt_backends.protocol import CheckpointQuery, Store
+from ckpt_backends.protocol import Store
+from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.redis.engine.archived_keys import row_name
 from ckpt_backends.redis.engine.connection import RedisConnection, in_chunks
 from ckpt_backends.redis.engine.key_removal import KeyRemoval

@@ -24,7 +24,7 @@ from typing import Any
 
 from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.model import Checkpoint, CheckpointKey, Fault, TypedBytes, Usage, Write
-from ckpt_backends.protocol import CheckpointQuery
+from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.redis.engine.connection import in_chunks
 from ckpt_backends.redis.engine.keyspace import (
     CHECKPOINT,

@@ -27,6 +27,7 @@ WORDS: Mapping[str, list[str]] = {
     "tail": ["tail", "chat", "-n", "1", "-o", "ndjson"],
     "du": ["du", "chat"],
     "interrupts": ["interrupts"],
+    "errors": ["errors", "--history"],
     "errors": ["errors"],
     "stats": ["stats"],
     "stats --tokens": ["stats", "--tokens"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise, product
@@ -11,11 +12,12 @@ import pytest
 
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec import to_json
-from ckpt_backends.model import USERS, Capability, Checkpoint, CheckpointKey, Write
+from ckpt_backends.model import USERS, Capability, Checkpoint, CheckpointKey, Thread, Write
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.conformance.answers import kinds_of_rows
 from ckpt_backends.testing.filling import FilledStore
+from ckpt_backends.thread_bounds import ThreadBounds
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.timeline import StateTimeline
@@ -61,6 +63,42 @@ def test_threads_gives_every_thread_once_newest_first(store: Store, filled: Fill
 def test_threads_with_a_limit_gives_the_first_so_many(store: Store) -> None:
     first = list(store.threads())[:3]
     assert list(store.threads(limit=3)) == first, "threads(limit=3) must be the newest three"
+
+
+def some_bounds(threads: Sequence[Thread]) -> Iterator[ThreadBounds]:
+    """Yield bounds of each kind, and of several kinds together."""
+    ids, middle = [one.thread_id for one in threads], threads[len(threads) // 2]
+    for asked in ([], ids[:2], [ids[0], "no such", "\ud800"], [*ids, *map(str, range(600))]):
+        yield ThreadBounds(ids=frozenset(asked))
+    for prefix in ("l", middle.thread_id, "LINEAR", "%", "4", "\ud800"):
+        yield ThreadBounds(prefix=prefix)
+    yield ThreadBounds(since=middle.last_at)
+    yield ThreadBounds(until=middle.last_at)
+    yield ThreadBounds(since=middle.last_at, until=middle.last_at, ids=frozenset(ids[1:]))
+    yield ThreadBounds(since=datetime(1, 1, 1, tzinfo=UTC), until=datetime(9999, 1, 1, tzinfo=UTC))
+    yield ThreadBounds(users=frozenset({"nobody", *filter(None, [middle.user])}))
+    both = frozenset({"__interrupt__", "__error__"})
+    for channels in (both, frozenset({"__interrupt__"}), frozenset({"no such"}), frozenset[str]()):
+        yield ThreadBounds(head_channels=channels)
+    yield ThreadBounds(head_channels=both, until=middle.last_at, prefix=middle.thread_id[:1])
+    yield ThreadBounds(head_channels=both, ids=frozenset(ids[::2]))
+
+
+def test_threads_within_bounds_are_those_of_the_list(store: Store) -> None:
+    threads = list(store.threads())
+    written: dict[str, set[str]] = {one.thread_id: set() for one in threads}
+    for thread in threads:
+        head = [] if thread.head is None else [thread.head]
+        for one in store.writes(thread.thread_id, checkpoint_ns="", checkpoint_ids=head):
+            written[thread.thread_id].add(one.channel)
+    for bounds in some_bounds(threads):
+        channels = bounds.head_channels
+        wanted = [
+            one
+            for one in filter(bounds.admits, threads)
+            if channels is None or channels & written[one.thread_id]
+        ]
+        assert list(store.threads_within(bounds)) == wanted, bounds
 
 
 @pytest.mark.parametrize("prefix", ["", "l", "linear", "LINEAR", "%", "*", "no such"])

@@ -1,8 +1,9 @@
-"""The threads that a repair is asked to mend."""
+"""The threads that a command is asked to change."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ckpt_backends.errors import UsageError
@@ -13,36 +14,44 @@ from ckpt_cli.threads.thread import ThreadReader
 
 
 @dataclass(frozen=True, slots=True)
-class RepairTargets:
+class ThreadTargets:
     """Threads by name, or by conditions."""
 
     names: tuple[str, ...]
     at: str | None
+    """A checkpoint of the only thread, if it is not part of its name."""
     match: str | None
     where: tuple[str, ...]
-    everything: bool
+    everything: bool = False
+    has_all: bool = True
+    """Whether the command has the option --all."""
 
     @property
     def is_several(self) -> bool:
         """Whether more than one thread may be meant."""
-        return len(self.names) != 1
+        return len(self.names) != 1 or self._has_conditions
+
+    @property
+    def _has_conditions(self) -> bool:
+        return self.match is not None or bool(self.where)
 
     def check(self) -> None:
         """Raise `UsageError` for words that exclude each other, or if there are none."""
-        has_conditions = self.match is not None or bool(self.where)
-        if self.names and (has_conditions or self.everything):
+        ways = "--match, --where or --all" if self.has_all else "--match or --where"
+        if self.names and (self._has_conditions or self.everything):
             raise UsageError(
-                "THREAD cannot be combined with --match, --where or --all",
+                f"THREAD cannot be combined with {ways}",
                 hint="leave out THREAD or these options",
             )
-        if self.everything and has_conditions:
+        if self.everything and self._has_conditions:
             raise UsageError(
                 "--all cannot be combined with --match or --where", hint="leave out --all"
             )
-        if not (self.names or has_conditions or self.everything):
-            raise UsageError(
-                "no thread given", hint="give THREAD, --match GLOB, --where FILTER or --all"
-            )
+        if not (self.names or self._has_conditions or self.everything):
+            ways = "--match GLOB, --where FILTER or --all"
+            if not self.has_all:
+                ways = "--match GLOB or --where FILTER"
+            raise UsageError("no thread given", hint=f"give THREAD, {ways}")
         if self.at is not None and self.is_several:
             raise UsageError("--at requires one THREAD")
 
@@ -73,3 +82,24 @@ class RepairTargets:
         words = TargetArguments(name, self.at)
         found = find_checkpoint(session.store, words, session.now, session.zone, session.note)
         return found.reader, found.checkpoint_id if found.chosen else None
+
+
+def names_and_ref(
+    session: Session,
+    thread: str | None,
+    ref: str | None,
+    more: Sequence[str] | None,
+    *,
+    has_choice: bool,
+) -> tuple[tuple[str, ...], str | None]:
+    """Return the threads that the words name, and the REF of `THREAD REF`.
+
+    Two words are `THREAD REF`, unless an option chooses the checkpoint and the second word is a
+    thread, too. Three words or more are threads.
+    """
+    words = tuple(one for one in (thread, ref) if one is not None)
+    if more:
+        return (*words, *more), None
+    if len(words) != 2 or (has_choice and session.store.thread(words[1]) is not None):
+        return words, None
+    return words[:1], words[1]

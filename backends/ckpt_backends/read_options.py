@@ -1,0 +1,47 @@
+"""What `Store.checkpoints` and `Store.writes` are asked for, as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TypedDict
+
+
+class CheckpointOptions(TypedDict, total=False):
+    """The keyword arguments of `Store.checkpoints`, for a method that passes them on."""
+
+    checkpoint_ns: str | None
+    checkpoint_ids: Collection[str] | None
+    body: bool
+    metadata: bool
+    values: bool | Collection[str]
+
+
+class WriteOptions(TypedDict, total=False):
+    """The keyword arguments of `Store.writes`, for a method that passes them on."""
+
+    checkpoint_ns: str | None
+    checkpoint_ids: Collection[str] | None
+    channels: Collection[str] | None
+    values: bool | Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointQuery:
+    """What `Store.checkpoints` was asked for, with its defaults."""
+
+    checkpoint_ns: str | None = None
+    checkpoint_ids: Collection[str] | None = None
+    body: bool = False
+    metadata: bool = False
+    values: bool | Collection[str] = False
+
+
+@dataclass(frozen=True, slots=True)
+class WriteQuery:
+    """What `Store.writes` was asked for, with its defaults."""
+
+    checkpoint_ns: str | None = None
+    checkpoint_ids: Collection[str] | None = None
+    channels: Collection[str] | None = None
+    values: bool | Collection[str] = False

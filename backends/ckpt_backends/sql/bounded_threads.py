@@ -1,0 +1,123 @@
+"""Queries for some threads of a store: those within bounds, and ids that begin with a text."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ckpt_backends.checkpoint_ids import ids_between
+from ckpt_backends.sql.database import Database
+from ckpt_backends.sql.queries import SqlTables
+from ckpt_backends.thread_bounds import ThreadBounds
+
+_IDS = 500
+"""Maximum number of ids in a query. If there are more, all threads are listed."""
+_LAST = chr(sys.maxunicode)
+_SURROGATES, _AFTER_SURROGATES = frozenset(map(chr, range(0xD800, 0xE000))), "\ue000"
+
+Query: TypeAlias = tuple[str, dict[str, object]]
+"""SQL and its parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedThreads:
+    """A query for threads, without an order.
+
+    It has the columns `thread`, `head`, `first_id`, `newest`, `n` and `spaces`.
+    """
+
+    query: str
+    values: dict[str, object]
+    stored: str = "t.thread"
+    """The expression for the thread id as it is stored, if the query is named `t`."""
+
+    @property
+    def rows(self) -> str:
+        """The query with its columns in the order that `SqlStore` reads."""
+        columns = "t.thread, t.head, t.first_id, t.newest, t.n, t.spaces"
+        return f"SELECT {columns} FROM ({self.query}) t"
+
+
+def query_within(
+    database: Database,
+    tables: SqlTables,
+    grouped: Callable[[str], GroupedThreads],
+    of_space: Callable[[str], Query],
+    bounds: ThreadBounds,
+) -> Query | None:
+    """The query for the threads within bounds, newest first; None if there can be none.
+
+    `grouped` returns the query for threads, given a condition for checkpoints, and `of_space` the
+    condition for rows of a namespace. The result may include threads outside of the bounds, but
+    each of them has a write on one of the `head_channels`.
+    """
+    keys = _keys_within(database, bounds)
+    if keys is None or bounds.head_channels == frozenset():
+        return None
+    listed = grouped(keys[0])
+    values = {**listed.values, **keys[1]}
+    conditions = []
+    times = ids_between(bounds.since, bounds.until)
+    for name, operator, text in zip(("since", "until"), (">=", "<"), times, strict=True):
+        if text:
+            newest, bound = map(database.exact, ("t.newest", database.text(name)))
+            conditions.append(f"{newest} {operator} {bound}")
+            values[name] = database.bound(text)
+    if bounds.head_channels is not None:
+        is_root, root = of_space("")
+        among, channels = database.among("c.channel", "channel", sorted(bounds.head_channels))
+        conditions.append(
+            f"EXISTS (SELECT 1 FROM {tables.writes.source} c WHERE c.thread_id = {listed.stored}"
+            f" AND {is_root} AND c.checkpoint_id = t.head AND {among})"
+        )
+        values |= root | channels
+    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    order = f"ORDER BY t.newest DESC, {database.exact('t.thread')}"
+    return f"{listed.rows} {where} {order}", values
+
+
+def ids_query(database: Database, tables: SqlTables, prefix: str, after: str) -> Query | None:
+    """The query for thread ids that begin with `prefix` and are greater than `after`, in order.
+
+    Returns None if the engine cannot store such an id.
+    """
+    if not database.storable(prefix + after):
+        return None
+    first = ">=" if after < prefix else ">"
+    where, values = _between(database, first, max(prefix, after), prefix + _LAST)
+    source, thread = tables.checkpoints.source, database.exact("c.thread_id")
+    return f"SELECT DISTINCT {thread} AS thread FROM {source} c WHERE {where} ORDER BY 1", values
+
+
+def _keys_within(database: Database, bounds: ThreadBounds) -> Query | None:
+    """The condition for checkpoints by the ids of their threads; None if there can be none."""
+    if bounds.ids is not None and len(bounds.ids) <= _IDS:
+        ids = sorted(filter(database.storable, bounds.ids))
+        return database.among("c.thread_id", "only", ids) if ids else None
+    if not database.storable(bounds.prefix):
+        return None
+    end = _end_of(bounds.prefix)
+    return ("", {}) if end is None else _between(database, ">=", bounds.prefix, end)
+
+
+def _end_of(prefix: str) -> str | None:
+    """The least text after all that begin with a prefix, also with broken characters.
+
+    Returns None if there is none, or if it cannot be told.
+    """
+    kept = prefix.rstrip(_LAST)
+    if not kept or kept[-1] in _SURROGATES:
+        return None
+    following = chr(ord(kept[-1]) + 1)
+    return kept[:-1] + (_AFTER_SURROGATES if following in _SURROGATES else following)
+
+
+def _between(database: Database, operator: str, begin: str, end: str) -> Query:
+    """The condition that a thread id lies between two texts."""
+    thread, first, last = map(
+        database.exact, ("c.thread_id", database.text("begin"), database.text("end"))
+    )
+    values: dict[str, object] = {"begin": database.bound(begin), "end": database.bound(end)}
+    return f"{thread} {operator} {first} AND {thread} < {last}", values

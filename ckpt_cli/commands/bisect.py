@@ -1,0 +1,112 @@
+"""`ckpt bisect`: find the checkpoint where a condition begins to hold."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+from ckpt_backends.errors import UsageError
+from ckpt_cli.api.watch import unwatched
+from ckpt_cli.diagnostics import progress
+from ckpt_cli.ending import Exit
+from ckpt_cli.options import At, Namespace, Thread, argument, flag, option
+from ckpt_cli.queries.bisect import Bisection
+from ckpt_cli.render.bisect import bisect_columns, bisect_lines
+from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.session import Session
+from ckpt_cli.threads.target import TargetArguments
+
+
+def bisect(
+    session: Session,
+    thread: Thread,
+    condition: Annotated[
+        str | None, argument("[CONDITION]", "A filter, such as 'values.plan = null'.")
+    ] = None,
+    execute: Annotated[
+        str | None,
+        option("COMMAND", "Ask COMMAND: it gets each state as JSON on stdin.", "--exec"),
+    ] = None,
+    binary: Annotated[
+        bool, flag("Try few checkpoints; right if CONDITION goes on to hold once it began.")
+    ] = False,
+    since: Annotated[
+        str | None, option("TIME", "Only checkpoints from TIME on: 2h, 2026-04-07.")
+    ] = None,
+    until: Annotated[str | None, option("TIME", "Only checkpoints up to TIME.")] = None,
+    at: At = None,
+    ns: Namespace = None,
+) -> None:
+    """Find the first checkpoint where a condition holds.
+
+    Tries the checkpoints that lead to the head, or to REF, from the oldest on. Stops at the first
+    one where CONDITION holds after one where it does not: it may hold and stop to hold several
+    times. Shows the tasks that made it so, and the values that CONDITION names before and after.
+    If it holds from the start, shows the oldest checkpoint and says so. Exits with 1 if it holds
+    nowhere.
+
+    CONDITION is a filter as for --where, about a checkpoint: values.KEY, metadata.KEY, step,
+    source, next, status.
+
+    COMMAND runs in the shell. CKPT_THREAD, CKPT_NAMESPACE, CKPT_CHECKPOINT, CKPT_PARENT and
+    CKPT_STEP are set, and its output goes to stderr. Its exit code decides, as in `git bisect run`:
+    0 means that the fault is not there yet, 1 to 127 that it is there, 125 skips the checkpoint.
+    Anything else stops the search.
+
+    \b
+      ckpt -s agent.db bisect user-42 'values.plan = null'
+      ckpt -s agent.db bisect user-42@~3 'values.messages[-1].content ~ sorry' --since 2d
+      ckpt -s agent.db bisect user-42 'values.count > 100' --binary
+      ckpt -s agent.db bisect user-42 --exec 'jq -e ".files | length < 10"'
+    """
+    if (condition is None) == (execute is None):
+        raise UsageError(
+            "bisect takes either CONDITION or --exec", hint="such as 'values.plan = null'"
+        )
+    named = session.handle.named(TargetArguments(thread, at, ns))
+    target = session.handle.checkpoint(named)
+    test = None
+    if execute is not None:
+        # Imported late: few searches run a command.
+        from ckpt_cli.commands.bisect_test import command_test
+
+        test = command_test(execute)
+    answer = target.thread.bisect(
+        condition,
+        target.id,
+        test=test,
+        ns=target.ns,
+        since=since,
+        until=until,
+        binary=binary,
+        # A command may print to the terminal itself.
+        watch=unwatched if execute else partial(progress, total=None, label="reading checkpoints"),
+    )
+    found, output = answer.found, session.output
+    output.document(
+        answer.to_dict,
+        lambda: bisect_lines(found, session.names.words, session.now, session.zone, output.width),
+        rows=lambda: [answer.to_dict()] if found.moment else [],
+        columns=bisect_columns(),
+    )
+    for text in _notes(found, binary=binary):
+        session.note(text)
+    if found.moment is None:
+        raise Exit(1)
+
+
+def _notes(found: Bisection, *, binary: bool) -> list[str]:
+    """Return what limits the answer."""
+    notes = []
+    if found.moment is None:
+        notes.append(f"the condition holds at none of {counted(found.search.tried, 'checkpoint')}")
+        if binary:
+            notes.append("--binary only tried whether it holds at the newest; leave it out")
+    elif found.from_start:
+        notes.append("the condition holds from the start: no earlier checkpoint is without it")
+    if found.skipped:
+        skipped = counted(len(found.skipped), "checkpoint")
+        notes.append(f"it may have begun earlier: {skipped} before it could not be judged")
+    elif found.search.skipped:
+        notes.append(f"{counted(found.search.skipped, 'checkpoint')} could not be judged")
+    return notes

@@ -1,0 +1,297 @@
+"""Change many threads: plan each, show a table, ask once, then carry out each plan."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+from ckpt_backends.changes.change import Change
+from ckpt_backends.errors import (
+    CkptError,
+    NotFound,
+    PartlyDone,
+    Refused,
+    StoreChanged,
+    Unreadable,
+    Unsupported,
+)
+from ckpt_cli.apply.recording import Recording
+from ckpt_cli.apply.stopping import collected_signals
+from ckpt_cli.apply.writable import applying, refuse_copy
+from ckpt_cli.commands.apply_plan import confirm
+from ckpt_cli.core.forking.sealed_change import sealed_change
+from ckpt_cli.core.forking.thread_change import ChangeOutcome, ThreadChange
+from ckpt_cli.core.random_numbers import seeded_for
+from ckpt_cli.diagnostics import progress
+from ckpt_cli.ending import Exit
+from ckpt_cli.render.change_many import (
+    ChangeWords,
+    outcome_columns,
+    outcome_lines,
+    outcome_record,
+)
+from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.session import Session
+from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.threads.trigger_inference import TriggerInference
+
+PlanOne: TypeAlias = Callable[[ThreadReader, str | None], ThreadChange | ChangeOutcome | None]
+"""Plans the change of a thread, given the checkpoint that is named, if any.
+
+Returns an outcome for a thread that is ready as it is, and None for one that needs no change.
+"""
+TargetId: TypeAlias = tuple[str, str | None]
+"""A thread, and its checkpoint if one is named."""
+
+_MOVED = "an agent changed it meanwhile"
+_OF_ONE_THREAD = (Refused, StoreChanged, Unreadable, Unsupported, NotFound)
+"""Errors that concern a single thread; the others stop the command."""
+
+
+@dataclass(slots=True)
+class _Planned:
+    """What the user is shown before a change."""
+
+    outcomes: list[ChangeOutcome] = field(default_factory=list)
+    seen: dict[str, object] = field(default_factory=dict)
+    """By thread, what must still be so when it is changed."""
+    unneeded: int = 0
+    """The number of threads that need no change."""
+
+    @property
+    def changes(self) -> int:
+        """The number of threads that would be changed."""
+        return sum(one.state == "planned" for one in self.outcomes)
+
+
+def change_many(
+    session: Session,
+    ids: Sequence[TargetId],
+    plan: PlanOne,
+    words: ChangeWords,
+    *,
+    dry_run: bool,
+    yes: bool,
+    reason: str | None = None,
+) -> None:
+    """Change those of these threads that need it; those that moved or are refused are skipped.
+
+    All of it is one operation, recorded with `reason`.
+
+    Raises `PartlyDone` if some were skipped, and `StoreChanged` or `Refused` if all were.
+    """
+    if not dry_run:
+        refuse_copy(session.names.store_url)
+    planned: _Planned | None = None
+    if dry_run or not yes or session.review is not None:
+        planned = _plan_all(session, ids, plan)
+        if dry_run or (planned.outcomes and not yes and not session.output.machine):
+            _show(session, planned.outcomes, words, dry_run=dry_run)
+        if dry_run:
+            _note_unneeded(session, planned.outcomes, planned.unneeded, words)
+            session.note_dry_run()
+            return
+        if planned.changes and not yes:
+            confirm(f"{words.question} {counted(planned.changes, 'thread')}?")
+        ids = [one for one in ids if one[0] in planned.seen]
+    with session.recorder.operation(words.action, reason=reason) as recording:
+        done, stopped, caught = _apply(session, ids, plan, words, planned, recording)
+        recording.finish(stopped)
+    if planned is not None:
+        done.outcomes[:0] = [one for one in planned.outcomes if one.state == "skipped"]
+        done.unneeded += planned.unneeded
+    _show(session, done.outcomes, words, dry_run=False, op=recording.recorded)
+    _note_unneeded(session, done.outcomes, done.unneeded, words)
+    if caught == signal.SIGINT:
+        raise Exit(130)
+    _conclude(done.outcomes, stopped)
+
+
+def _plan_all(session: Session, ids: Sequence[TargetId], plan: PlanOne) -> _Planned:
+    """Return what would be done.
+
+    Each plan is dropped when it was described: it may hold large values.
+    """
+    planned = _Planned()
+    inference = TriggerInference(session.store)
+    for target in progress(ids, total=len(ids), label="planning"):
+        found = _plan_one(session, target, plan, inference)
+        if found is None:
+            planned.unneeded += 1
+            continue
+        if isinstance(found, ThreadChange) and session.review is not None:
+            change = sealed_change(found.change, session.opening.key())
+            session.review.see_change(change, session.rows)
+        seen = _seen(found)
+        if seen is not None:
+            planned.seen[found.thread_id] = seen
+        done = found if isinstance(found, ChangeOutcome) else _outcome(found, "planned")
+        planned.outcomes.append(done)
+    return planned
+
+
+def _plan_one(
+    session: Session, target: TargetId, plan: PlanOne, inference: TriggerInference
+) -> ThreadChange | ChangeOutcome | None:
+    """Return the change of a thread, or why there is none; None if it needs none."""
+    thread_id, checkpoint_id = target
+    try:
+        with seeded_for(thread_id):
+            return plan(ThreadReader(session.store, thread_id, inference), checkpoint_id)
+    except _OF_ONE_THREAD as error:
+        return _skipped(thread_id, error)
+
+
+def _seen(found: ThreadChange | ChangeOutcome) -> object:
+    """Return what must still be so when a thread is changed; None if it is skipped."""
+    if isinstance(found, ThreadChange):
+        return dict(found.heads)
+    return found.resume
+
+
+def _apply(
+    session: Session,
+    ids: Sequence[TargetId],
+    plan: PlanOne,
+    words: ChangeWords,
+    planned: _Planned | None,
+    recording: Recording,
+) -> tuple[_Planned, str, int | None]:
+    """Plan each thread as it is now, and carry it out.
+
+    Returns what was done, why it stopped early (or `''`), and the signal that stopped it. A thread
+    that is not as the user saw it in `planned` is skipped.
+    """
+    done = _Planned()
+    if not ids:
+        return done, "", None
+    inference = TriggerInference(session.store)
+    readers = (session.store, session.rows)
+    key = session.opening.key()
+
+    def carry_out(change: Change) -> None:
+        change = sealed_change(change, key)
+        recording.intend_change(change, session.rows)
+        apply(change)
+        recording.done()
+
+    opened = applying(session.names.store_url, readers)
+    with opened as apply, collected_signals() as caught:
+        for number, target in enumerate(progress(ids, total=len(ids), label=words.doing)):
+            left = counted(len(ids) - number, "thread")
+            if caught:
+                return done, f"received {signal.Signals(caught[0]).name}; {left} left", caught[0]
+            try:
+                found = _plan_one(session, target, plan, inference)
+                if planned is not None and _has_moved(target[0], found, planned):
+                    found = _moved(target[0])
+                if isinstance(found, ThreadChange):
+                    found = _carried_out(found, carry_out, recording)
+            except CkptError as error:
+                recording.failed(error)
+                if not any(one.state == "done" for one in done.outcomes):
+                    raise
+                return done, f"{error.message}; {left} left", None
+            if found is None:
+                done.unneeded += 1
+            else:
+                done.outcomes.append(found)
+    return done, "", None
+
+
+def _has_moved(
+    thread_id: str, found: ThreadChange | ChangeOutcome | None, planned: _Planned
+) -> bool:
+    """Return whether a thread is not as the user saw it, unless it is skipped for a reason."""
+    if isinstance(found, ChangeOutcome) and found.state == "skipped":
+        return False
+    return found is None or _seen(found) != planned.seen[thread_id]
+
+
+def _carried_out(
+    found: ThreadChange, apply: Callable[[Change], None], recording: Recording
+) -> ChangeOutcome:
+    try:
+        found.record()
+        apply(found.change)
+    except (StoreChanged, Refused, Unsupported) as error:
+        recording.failed(error)
+        return _skipped(found.thread_id, error)
+    return _outcome(found, "done")
+
+
+def _skipped(thread_id: str, error: CkptError) -> ChangeOutcome:
+    if isinstance(error, StoreChanged):
+        return _moved(thread_id)
+    is_gone = isinstance(error, NotFound)
+    return ChangeOutcome(thread_id, "skipped", reason=error.message, is_moved=is_gone)
+
+
+def _moved(thread_id: str) -> ChangeOutcome:
+    return ChangeOutcome(thread_id, "skipped", reason=_MOVED, is_moved=True)
+
+
+def _outcome(found: ThreadChange, state: Literal["planned", "done"]) -> ChangeOutcome:
+    plan = found.plan
+    if plan is not None:
+        nothing = Change(found.thread_id, {})
+        plan = replace(plan, change=nothing, changes={}, now=None)
+    return ChangeOutcome(found.thread_id, state, found.mends, found.left, plan=plan)
+
+
+def _show(
+    session: Session,
+    outcomes: Sequence[ChangeOutcome],
+    words: ChangeWords,
+    *,
+    dry_run: bool,
+    op: str | None = None,
+) -> None:
+    """Print what would be done, or was. NDJSON is a list to resume, without skipped threads."""
+    store, output = session.names.words, session.output
+    if output.streams:
+        for one in outcomes:
+            if one.state == "skipped":
+                session.warn(f"skipped '{one.thread_id}': {one.reason}")
+        outcomes = [one for one in outcomes if one.state != "skipped"]
+
+    def rows() -> list[dict[str, Any]]:
+        return [outcome_record(one, words, store, dry_run=dry_run, op=op) for one in outcomes]
+
+    output.document(
+        rows,
+        lambda: outcome_lines(outcomes, words, store, output.width, dry_run=dry_run, op=op),
+        rows=rows,
+        columns=outcome_columns(words),
+    )
+
+
+def _note_unneeded(
+    session: Session, outcomes: Sequence[ChangeOutcome], unneeded: int, words: ChangeWords
+) -> None:
+    """Note how many threads were left out because they need no change."""
+    if not outcomes:
+        session.note(f"nothing to {words.verb}")
+    elif unneeded:
+        session.note(f"left out {counted(unneeded, 'thread')}: nothing to {words.verb}")
+
+
+def _conclude(outcomes: Sequence[ChangeOutcome], stopped: str) -> None:
+    """Raise the error that tells what was not done."""
+    skipped = [one for one in outcomes if one.state == "skipped"]
+    is_done = any(one.state in {"done", "ready"} for one in outcomes)
+    if stopped:
+        raise PartlyDone(f"stopped: {stopped}", hint="run the same command again")
+    if not skipped:
+        if any(one.state == "done" and one.reason for one in outcomes):
+            raise PartlyDone("some values could not be restored")
+        return
+    said = f"skipped {counted(len(skipped), 'thread')}"
+    has_moved = any(one.is_moved for one in skipped)
+    hint = "run the same command again" if has_moved else None
+    if is_done:
+        raise PartlyDone(said, hint=hint)
+    error = StoreChanged if has_moved else Refused
+    raise error(f"{said}: nothing was written", hint=hint)

@@ -1,0 +1,87 @@
+"""`ckpt metrics`: print metrics of the store for a monitoring system."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from ckpt_backends.errors import StoreUnavailable, UsageError
+from ckpt_backends.files.atomic_write import writing
+from ckpt_cli.diagnostics import progress
+from ckpt_cli.options import flag, option, takes
+from ckpt_cli.queries.metrics import StoreMetrics
+from ckpt_cli.render.metrics import metrics_text
+from ckpt_cli.session import Session
+
+_READABLE = 0o644
+"""The mode of the file: a collector runs as another user. It holds no id and no value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsOptions:
+    """The options of `ckpt metrics`."""
+
+    since: Annotated[
+        str | None, option("TIME", "Count only tasks that failed since TIME: 2h, 2026-04-07.")
+    ] = None
+    fast: Annotated[
+        bool, flag("Leave out the threads by status, for which every head is read.")
+    ] = False
+    out: Annotated[
+        Path | None, option("FILE", "Write to FILE, which is replaced when all is read.")
+    ] = None
+
+
+@takes(MetricsOptions)
+def metrics(session: Session, options: MetricsOptions) -> None:
+    """Print metrics of the store for a monitoring system.
+
+    Prints OpenMetrics text: the number of threads, in all and by status, of checkpoints, of open
+    questions and of failed tasks that wait for a retry, the age of the oldest question,
+    the time of the newest checkpoint, and the size of the store. No metric has a thread id.
+
+    Use --out for the textfile collector of Prometheus's node_exporter: it must not read a file that
+    is half written. If the store cannot be read, ckpt_up is 0, and the exit code is 4.
+
+    \b
+      ckpt -s agent.db metrics
+      ckpt -s prod metrics --since 1d -o json
+    \b
+    In a crontab, every five minutes:
+      */5 * * * *  ckpt -s prod metrics -q --out /var/lib/node_exporter/ckpt.prom
+    """
+    output = session.output
+    if options.out is not None and output.machine:
+        raise UsageError("--out writes OpenMetrics text", hint="leave out -o, or --out")
+    session.time(options.since)
+    try:
+        answer = session.handle.metrics(
+            since=options.since,
+            heads=not options.fast,
+            watch=partial(progress, total=None, label="reading threads"),
+        )
+    except StoreUnavailable:
+        if not output.machine:
+            _print(session, None, options.out)
+        raise
+    if output.machine:
+        output.document(answer.to_dict, tuple)
+    else:
+        _print(session, answer.found, options.out)
+
+
+def _print(session: Session, found: StoreMetrics | None, out: Path | None) -> None:
+    text = metrics_text(found, session.names.label, session.now)
+    if out is None:
+        session.output.verbatim(text)
+        return
+    try:
+        with writing(out) as file:
+            file.write(text.encode())
+            os.fchmod(file.fileno(), _READABLE)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise StoreUnavailable(f"cannot write '{out}': {reason}") from error

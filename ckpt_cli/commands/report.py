@@ -1,0 +1,48 @@
+"""`ckpt report`: one HTML page about a thread."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ckpt_backends.errors import UsageError
+from ckpt_cli.api.report import report as page_of
+from ckpt_cli.options import At, Namespace, OptionalThread, flag, option
+from ckpt_cli.session import Session
+from ckpt_cli.threads.target import TargetArguments
+
+_LAST = 200
+
+
+def report(
+    session: Session,
+    thread: OptionalThread = None,
+    at: At = None,
+    ns: Namespace = None,
+    all_ns: Annotated[bool, flag("Also show the checkpoints of subgraphs.")] = False,
+    since: Annotated[
+        str | None, option("TIME", "Only checkpoints from TIME on: 2h, 2026-04-07.")
+    ] = None,
+    last: Annotated[int, option("N", "Show the newest N checkpoints.", min=1)] = _LAST,
+) -> None:
+    """Write an HTML page about a thread, for a ticket.
+
+    The page shows what is wrong, the tree, the state and the changes at each checkpoint, the
+    timeline, the conversation, errors, and commands. It is one file that loads nothing, so it can
+    be mailed or attached. It opens at REF; without REF, at the thread's head. It holds the values
+    of the thread; with --redact, only their types and sizes.
+
+    \b
+      ckpt -s agent.db report user-42 > incident.html
+      ckpt -s agent.db report user-42@head~2 --redact > incident.html
+      ckpt -s agent.db report user-42 --since 2h --last 1000 > incident.html
+    """
+    if not session.output.text:
+        raise UsageError(
+            "a report is an HTML page", hint="leave out -o; `ckpt history -o json` prints records"
+        )
+    if session.output.terminal:
+        raise UsageError(
+            "cannot print a page to a terminal", hint="redirect it: ckpt report ... > incident.html"
+        )
+    found = session.checkpoint(TargetArguments(thread, at, ns))
+    session.output.verbatim(*page_of(found, all_ns=all_ns, since=since, last=last))

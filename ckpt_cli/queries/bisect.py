@@ -1,0 +1,257 @@
+"""Find the first checkpoint where a condition holds, and the tasks that made it so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ckpt_backends.codec import to_json
+from ckpt_backends.codec.memo import remembering
+from ckpt_backends.codec.values import Opaque, Value
+from ckpt_backends.errors import UsageError
+from ckpt_backends.model import CheckpointKey, Status
+from ckpt_cli.core.bisection import OnsetSearch, Verdict, binary, linear
+from ckpt_cli.core.channels import is_state
+from ckpt_cli.core.filters.evaluate import decision
+from ckpt_cli.core.filters.expressions import Field, Filter, fields_in, format_field
+from ckpt_cli.core.filters.fields import METADATA, VALUES
+from ckpt_cli.core.redact import redact
+from ckpt_cli.core.tasks.writes import TaskWrite, task_writes
+from ckpt_cli.core.value_origin import applied_writes, is_caller
+from ckpt_cli.core.values.paths import All
+from ckpt_cli.queries.history import made_by
+from ckpt_cli.queries.lineage import FIELDS_OF_CHECKPOINT, CheckpointFacts, Lineage
+from ckpt_cli.queries.stats import Range
+from ckpt_cli.threads import redaction
+from ckpt_cli.threads.checkpoint import Moment, number_of
+from ckpt_cli.threads.target import Target
+from ckpt_cli.threads.thread import ThreadReader
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A checkpoint that a test of the user judges."""
+
+    key: CheckpointKey
+    parent_checkpoint_id: str | None
+    step: int | None
+    values: Mapping[str, Any]
+    """The state in JSON form, as `ckpt show -o json` prints it."""
+
+
+Test = Callable[[Candidate], Verdict]
+"""Returns whether what the user looks for holds at a checkpoint; None to skip it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bisection:
+    """Where a condition begins to hold in the history of a checkpoint."""
+
+    thread_id: str
+    checkpoint_ns: str
+    total: int
+    """Number of checkpoints that were searched, oldest to newest."""
+    search: OnsetSearch
+    asked: tuple[str, ...]
+    """The fields that the condition names; none for a test."""
+    moment: Moment | None = None
+    """The first checkpoint where the condition holds; None if it holds nowhere."""
+    nodes: tuple[str, ...] | None = None
+    """The nodes that ran to make it; None if its parent is not stored."""
+    writes: Sequence[TaskWrite] = ()
+    """What made it: writes to the channels that the condition names, or all."""
+    before: Mapping[str, Value] | None = None
+    """At the parent, the values of `asked` that exist; None if the parent is not stored."""
+    after: Mapping[str, Value] | None = None
+    skipped: tuple[str, ...] = ()
+    """The checkpoints directly before it that could not be judged."""
+
+    @property
+    def from_start(self) -> bool:
+        """Whether no earlier checkpoint is known where the condition does not hold."""
+        return self.search.onset is not None and self.search.onset.from_start
+
+
+@dataclass(frozen=True, slots=True)
+class BisectOptions:
+    """How to search."""
+
+    within: Range
+    """Only checkpoints in this range are judged."""
+    binary: bool = False
+    watch: Callable[[Iterable[CheckpointFacts]], Iterable[CheckpointFacts]] = iter
+    """Gets the checkpoints in the order in which they are judged, to show progress."""
+
+
+def bisect(target: Target, condition: Filter, options: BisectOptions) -> Bisection:
+    """Find where a filter begins to hold, along the checkpoints that lead to the target.
+
+    Raises `UsageError` if the filter asks about a thread, or if no checkpoint is in the range.
+    """
+    fields = tuple(fields_in(condition))
+    names = {field.name for field in fields}
+    for name in sorted(names.difference(FIELDS_OF_CHECKPOINT)):
+        raise UsageError(
+            f"bisect cannot ask about '{name}', which a checkpoint does not have",
+            hint=f"use {', '.join(FIELDS_OF_CHECKPOINT)}",
+        )
+    asked = _Asked(names, channels_named(fields), decision(condition), fields)
+    return _bisect(target, asked, options)
+
+
+def bisect_by_test(target: Target, test: Test, options: BisectOptions) -> Bisection:
+    """Do the same for a test of the user, which is called with each state.
+
+    Raises `UsageError` if values must not be shown, and what the test raises.
+    """
+    reader, ns = target.reader, target.checkpoint_ns
+    if redaction.is_redacted(reader.store):
+        raise UsageError("--exec cannot be combined with --redact", hint="use one of them")
+    parents = {one.key.checkpoint_id: one.parent_checkpoint_id for one in reader.index(ns)}
+
+    def judge(facts: CheckpointFacts) -> Verdict:
+        if facts.values is None or isinstance(facts.values, Opaque):
+            return None
+        return test(
+            Candidate(
+                CheckpointKey(reader.thread_id, ns, facts.checkpoint_id),
+                parents[facts.checkpoint_id],
+                number_of(facts.checkpoint_id, facts.metadata or {}),
+                {name: to_json(value) for name, value in facts.values.items()},
+            )
+        )
+
+    return _bisect(target, _Asked({VALUES, METADATA}, None, judge, ()), options)
+
+
+def channels_named(fields: Collection[Field]) -> Collection[str] | None:
+    """Return the channels that the paths of `values` may begin with; None if they may be any."""
+    paths = [field.path for field in fields if field.name == VALUES]
+    if not all(isinstance(path[0], str) for path in paths):
+        return None
+    firsts = {str(path[0]) for path in paths}
+    # The name of a channel may contain dots.
+    dotted = (path for path in paths if all(isinstance(step, str) for step in path))
+    return firsts | {".".join(map(str, path)) for path in dotted}
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is read of each checkpoint, and how it is judged."""
+
+    names: Collection[str]
+    channels: Collection[str] | None
+    judge: Callable[[CheckpointFacts], Verdict]
+    fields: Sequence[Field]
+    """What is shown of the checkpoint that is found and of its parent."""
+
+
+def _bisect(target: Target, asked: _Asked, options: BisectOptions) -> Bisection:
+    reader, ns = target.reader, target.checkpoint_ns
+    line = reader.ancestry(ns, target.checkpoint_id)[::-1]
+    times = {} if options.within.is_all else reader.times(ns)
+    ids = [one for one in line if options.within.holds(times.get(one))]
+    if not ids:
+        raise UsageError(
+            "no checkpoint is in the range of --since and --until",
+            hint=f"{len(line)} checkpoints lead to '{target.checkpoint_id}'",
+        )
+    lineage, total = Lineage(reader, ns, line), len(ids)
+    if options.binary:
+        search = binary(
+            len(ids),
+            lambda place: asked.judge(lineage.facts_at(ids[place], asked.names, asked.channels)),
+        )
+    else:
+        search, ids = _in_order(lineage, asked, ids, options.watch)
+    names = tuple(dict.fromkeys(map(format_field, asked.fields)))
+    found = Bisection(reader.thread_id, ns, total, search, names)
+    if search.onset is None:
+        return found
+    skipped = tuple(ids[place] for place in search.onset.skipped)
+    found = replace(found, skipped=skipped)
+    return _described(found, reader, lineage, ids[search.onset.place], asked)
+
+
+def _in_order(
+    lineage: Lineage,
+    asked: _Asked,
+    ids: Sequence[str],
+    watch: Callable[[Iterable[CheckpointFacts]], Iterable[CheckpointFacts]],
+) -> tuple[OnsetSearch, list[str]]:
+    """Judge one checkpoint after the other. Also returns the ids of those that were judged."""
+    wanted, judged = frozenset(ids), list[str]()
+    facts_of = lineage.facts(asked.names, asked.channels)
+
+    def verdicts() -> Iterator[Verdict]:
+        for facts in watch(facts_of):
+            if facts.checkpoint_id in wanted:
+                judged.append(facts.checkpoint_id)
+                yield asked.judge(facts)
+
+    with remembering():
+        return linear(verdicts()), judged
+
+
+def _described(
+    found: Bisection, reader: ThreadReader, lineage: Lineage, checkpoint_id: str, asked: _Asked
+) -> Bisection:
+    """Add the checkpoint where the condition begins to hold, and what made it."""
+    ns = found.checkpoint_ns
+    moment = reader.moment(ns, checkpoint_id)
+    parent_id = moment.checkpoint.parent_checkpoint_id
+    parent: Moment | None = None
+    if parent_id is not None:
+        parent = next(reader.moments(ns, [parent_id]), None)
+    nodes = made_by(reader, moment, parent)
+    writes = [
+        one
+        for one in _writes(reader, moment, parent)
+        if is_state(one.write.channel, moment.body)
+        and (not asked.channels or one.write.channel in asked.channels)
+    ]
+    before = after = None
+    if asked.fields:
+        after = _values_asked(lineage, checkpoint_id, asked)
+        before = _values_asked(lineage, parent_id, asked) if parent_id and parent else None
+    if redaction.is_redacted(reader.store):
+        moment, writes = redaction.moment(moment), list(map(redaction.placed, writes))
+        before, after = _redacted(before), _redacted(after)
+    return replace(found, moment=moment, nodes=nodes, writes=writes, before=before, after=after)
+
+
+def _redacted(values: Mapping[str, Value] | None) -> dict[str, Value] | None:
+    """Hide values of the state and of the metadata, but not steps, nodes and statuses."""
+    if values is None:
+        return None
+    hidden = (VALUES, METADATA)
+    return {
+        name: redact(value) if name.startswith(hidden) else value for name, value in values.items()
+    }
+
+
+def _writes(reader: ThreadReader, moment: Moment, parent: Moment | None) -> list[TaskWrite]:
+    """Return the writes that made the state of a checkpoint, the caller's own among them."""
+    own = task_writes(moment.writes, moment.step)
+    if reader.is_values_only:
+        return own
+    made = [] if parent is None else task_writes(parent.writes, parent.step)
+    if moment.source == "fork":  # It copies its parent, without what the parent's tasks wrote.
+        made = list(filter(is_caller, made))
+    return [*applied_writes(made, moment.source), *filter(is_caller, own)]
+
+
+def _values_asked(lineage: Lineage, checkpoint_id: str, asked: _Asked) -> dict[str, Value]:
+    """Return what a condition asks about at a checkpoint, by field; without what is not there."""
+    facts = lineage.facts_at(checkpoint_id, asked.names, asked.channels)
+    found: dict[str, Value] = {}
+    for field in asked.fields:
+        values = facts(field)
+        if values and (All.ALL in field.path or field.name in {"next", "status"}):
+            found[format_field(field)] = [
+                str(one) if isinstance(one, Status) else one for one in values
+            ]
+        elif values:
+            found[format_field(field)] = values[0]
+    return found

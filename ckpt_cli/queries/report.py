@@ -1,0 +1,136 @@
+"""Choose and read the checkpoints of a report, each with what changed since its parent."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from ckpt_cli.core.diff.state_diff import ChannelChange, diff_channels
+from ckpt_cli.core.redact import redact_change
+from ckpt_cli.core.tree.rows import Key
+from ckpt_cli.queries.history import Entry, branch_depths, made_by
+from ckpt_cli.queries.thread_operations import ThreadOperations
+from ckpt_cli.threads import redaction
+from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.states import State, read_state
+from ckpt_cli.threads.thread import ThreadReader
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenCheckpoints:
+    """The checkpoints of a report."""
+
+    keys: Sequence[Key]
+    """Oldest first."""
+    older: int
+    """Number of older checkpoints of these namespaces that are left out."""
+    in_calls: int
+    """Number of checkpoints in namespaces that are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedCheckpoint:
+    """One checkpoint with its state."""
+
+    entry: Entry
+    state: State
+    before: State | None
+    """The parent's state; None if the parent is not stored."""
+    changes: Mapping[str, ChannelChange]
+    """What changed since the parent; empty if the parent is not stored."""
+
+
+def choose_checkpoints(
+    reader: ThreadReader,
+    namespaces: Collection[str],
+    *,
+    since: datetime | None,
+    last: int,
+    keep: Key,
+) -> ChosenCheckpoints:
+    """Return the newest checkpoints of some namespaces, and `keep` even if it is older."""
+    found: list[tuple[datetime, Key]] = []
+    needs_times = since is not None or len(namespaces) > 1
+    for ns in namespaces:
+        times = reader.times(ns) if needs_times else {}
+        for one in reversed(reader.index(ns)):
+            checkpoint_id = one.key.checkpoint_id
+            found.append((times.get(checkpoint_id) or _NEVER, (ns, checkpoint_id)))
+    if len(namespaces) > 1:
+        found.sort(key=lambda one: (one[0], one[1][1]))
+    kept = [key for at, key in found if since is None or at >= since][-last:]
+    if keep not in kept:
+        kept.insert(0, keep)
+    return ChosenCheckpoints(
+        kept,
+        older=len(found) - len(kept),
+        in_calls=reader.thread.checkpoints - len(found),
+    )
+
+
+def reported_checkpoints(
+    reader: ThreadReader,
+    checkpoint_ns: str,
+    ids: Collection[str],
+    operations: ThreadOperations,
+) -> Iterator[ReportedCheckpoint]:
+    """Yield checkpoints of a namespace: about newest first, but never before those made from it.
+
+    A checkpoint is held in memory until its parent was read.
+    """
+    index = reader.index(checkpoint_ns)
+    parents = {one.key.checkpoint_id: one.parent_checkpoint_id for one in index}
+    depths = branch_depths(index, reader.head(checkpoint_ns))
+    children: dict[str, list[str]] = {}
+    for one in reversed(index):
+        if one.parent_checkpoint_id is not None:
+            children.setdefault(one.parent_checkpoint_id, []).append(one.key.checkpoint_id)
+
+    def reported(one: _Read, parent: _Read | None) -> ReportedCheckpoint:
+        checkpoint_id = one.moment.key.checkpoint_id
+        is_redacted = redaction.is_redacted(reader.store)
+        entry = Entry(
+            redaction.moment(one.moment) if is_redacted else one.moment,
+            depths[checkpoint_id],
+            children.get(checkpoint_id, []),
+            made_by(reader, one.moment, None if parent is None else parent.moment),
+            reader.is_plaintext(one.moment),
+            operations.adding(one.moment),
+        )
+        before = None if parent is None else parent.state
+        changes = {} if before is None else diff_channels(before.values, one.state.values)
+        if not is_redacted:
+            return ReportedCheckpoint(entry, one.state, before, changes)
+        return ReportedCheckpoint(
+            entry,
+            redaction.state(one.state),
+            None if before is None else redaction.state(before),
+            {name: redact_change(change) for name, change in changes.items()},
+        )
+
+    wanted = set(ids)
+    outside = {parent for one in wanted if (parent := parents[one]) is not None} & parents.keys()
+    waiting: dict[str, list[_Read]] = {}
+    for moment in reader.moments(checkpoint_ns, wanted | outside, state=True):
+        read = _Read(moment, read_state(reader, moment))
+        checkpoint_id, parent_id = moment.key.checkpoint_id, moment.checkpoint.parent_checkpoint_id
+        for child in waiting.pop(checkpoint_id, ()):
+            yield reported(child, read)
+        if checkpoint_id not in wanted:
+            continue
+        if parent_id is None or parent_id not in parents:
+            yield reported(read, None)
+        else:
+            waiting.setdefault(parent_id, []).append(read)
+    # Only the parents of damaged threads are newer than their children.
+    for left in waiting.values():
+        yield from (reported(one, None) for one in left)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    moment: Moment
+    state: State

@@ -1,0 +1,82 @@
+"""Show what happens in a store, as lines and as records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, tzinfo
+from typing import Any
+
+from ckpt_backends.codec import from_json, to_json
+from ckpt_cli.core.tasks.step_nodes import marks
+from ckpt_cli.queries.store_tail import Movement
+from ckpt_cli.render.history import alarming, said_at
+from ckpt_cli.render.records import moment_record
+from ckpt_cli.render.status import counted_names, marks_style, next_node_names
+from ckpt_cli.render.terminal.safe_text import safe_text, short_ns
+from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
+from ckpt_cli.render.terminal.table import Column, plain_columns
+from ckpt_cli.render.terminal.units import optional_iso, step_number
+from ckpt_cli.render.values.one_line import counted, noun_for, summary
+
+_SHOWN = 80
+"""Maximum width of a new message."""
+_NAMED = 6
+"""Maximum number of changed channels that are named."""
+
+
+def movement_record(found: Movement) -> dict[str, Any]:
+    """Return one event of `tail` without THREAD."""
+    if found.moment is None:
+        return {"event": found.event, "thread_id": found.thread_id, "ts": optional_iso(found.at)}
+    return {
+        "event": found.event,
+        **moment_record(found.moment, found.children),
+        "nodes": None if found.nodes is None else list(found.nodes),
+        "marks": marks(found.moment.step, passed=bool(found.children)),
+        "changed": list(found.changes.channels),
+        "added": {
+            name: [to_json(item) for item in items] for name, items in found.changes.added.items()
+        },
+    }
+
+
+def movement_columns() -> Sequence[Column]:
+    """Return the columns of `tail` without THREAD as TSV."""
+    names = ("ts", "event", "thread_id", "checkpoint_ns", "checkpoint_id", "step", "source")
+    return plain_columns(*names, "nodes", "next", "marks", "changed")
+
+
+def movement_line(record: Mapping[str, Any], zone: tzinfo) -> StyledLine:
+    """Return one event as a line."""
+    ts = record["ts"]
+    at = "" if ts is None else f"{datetime.fromisoformat(ts).astimezone(zone):%H:%M:%S}"
+    start: list[Span] = [(f"{at:8}", "time"), (f"  {safe_text(record['thread_id'])}", "head")]
+    if record["event"] == "deleted":
+        return line(*start, ("  deleted", "remove"))
+    shown, nodes, ns = alarming(record), record["nodes"], record["checkpoint_ns"]
+    made = counted_names(nodes) if nodes else safe_text(record["source"] or "?")
+    said, style = said_at(record), marks_style(shown)
+    return line(
+        *start,
+        (f"  {step_number(record['step']):>3}", "plain"),
+        (f"  {made}", "node") if record["event"] == "checkpoint" else "",
+        f"  {_changes(record)}" if record["changed"] else "",
+        (f"  next: {next_node_names(record['next_paths'])}", "dim"),
+        (f"  {', '.join(shown)}" if shown else "", style),
+        (f"  {safe_text(said)}" if said else "", style),
+        (f"  in {safe_text(short_ns(ns))}" if ns else "", "dim"),
+    )
+
+
+def _changes(record: Mapping[str, Any]) -> str:
+    """Return what changed in short: new messages, lists that grew, and other channels."""
+    names, texts = record["changed"], []
+    for name in names[:_NAMED]:
+        items = [from_json(item) for item in record["added"].get(name, ())]
+        if items and noun_for(items) == "message":
+            texts.append(f"+{len(items)} {summary(items[-1], _SHOWN)}")
+        else:
+            texts.append(safe_text(name) + (f" +{len(items)}" if items else ""))
+    if len(names) > _NAMED:
+        texts.append(counted(len(names) - _NAMED, "more channel"))
+    return ", ".join(texts)

@@ -1,0 +1,375 @@
+"""`bisect` finds what the official history shows, also where a condition comes and goes."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import Command
+
+import ckpt_cli
+from ckpt_backends.testing.harness import Harness
+from tests.harness import HARNESSES
+from tests.harness.opening import empty_store
+from tests.harness.tiers import FAST
+from tests.support import CommandResult, ckpt
+
+
+def joined(one: list[str] | None, other: list[str] | None) -> list[str]:
+    return [*(one or []), *(other or [])]
+
+
+class Plan(TypedDict, total=False):
+    plan: str | None
+    count: int
+    log: Annotated[list[str], joined]
+
+
+def work(state: Plan) -> Plan:
+    """Do the next thing that the log asks for."""
+    count = state.get("count", 0)
+    todo = (state.get("log") or [])[: count + 1][-1:]
+    return {"count": count + 1, "plan": todo[0] if todo and todo[0] != "none" else None}
+
+
+def graph(saver: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
+    return StateGraph(Plan).add_node("work", work).add_edge(START, "work").compile(saver)
+
+
+CONFIG: Any = {"configurable": {"thread_id": "job"}}
+
+
+@contextmanager
+def saver_of(path: Path) -> Iterator[SqliteSaver]:
+    with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
+        yield SqliteSaver(connection)
+
+
+def first_turn(history: list[Any], holds: Callable[[Any], bool]) -> Any:
+    """Return the first snapshot that holds after one that does not, or else the first."""
+    found = [one for n, one in enumerate(history) if holds(one)]
+    after = [one for one in found if not all(map(holds, history[: history.index(one)]))]
+    return next(iter([*after, *found]), None)
+
+
+def lineage(history: list[Any]) -> list[Any]:
+    """Return the snapshots that lead to the newest one, oldest first."""
+    by_id = {one.config["configurable"]["checkpoint_id"]: one for one in history}
+    here, found = history[0], [history[0]]
+    while here.parent_config is not None:
+        here = by_id[here.parent_config["configurable"]["checkpoint_id"]]
+        found.append(here)
+    return found[::-1]
+
+
+CONDITIONS: dict[str, Callable[[Any], bool]] = {
+    "values.plan = null": lambda one: one.values.get("plan") is None,
+    "values.plan = b": lambda one: one.values.get("plan") == "b",
+    "values.plan != null": lambda one: one.values.get("plan") is not None,
+    "values.count > 2": lambda one: one.values.get("count", 0) > 2,
+    "values.log[-1] = a": lambda one: one.values.get("log", [None])[-1:] == ["a"],
+    "not values.log[] = b": lambda one: "b" not in one.values.get("log", []),
+    "step >= 3": lambda one: one.metadata["step"] >= 3,
+    "source in (update, fork)": lambda one: one.metadata["source"] in {"update", "fork"},
+    "next = work": lambda one: "work" in one.next,
+    "next = work and values.plan = a": lambda one: (
+        "work" in one.next and one.values.get("plan") == "a"
+    ),
+    "status = done or values.count = 1": lambda one: one.next == () or one.values.get("count") == 1,
+}
+ACTS = st.lists(
+    st.one_of(
+        st.lists(st.sampled_from(["a", "b", "none"]), max_size=3),
+        st.sampled_from(["update", "copy", "back"]),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def act(compiled: CompiledStateGraph[Any, Any, Any, Any], what: list[str] | str) -> None:
+    history = list(compiled.get_state_history(CONFIG))
+    if isinstance(what, list):
+        compiled.invoke({"log": what}, CONFIG)
+    elif history and what == "update":
+        compiled.update_state(CONFIG, {"plan": "b"}, as_node="work")
+    elif history and what == "copy":
+        compiled.update_state(history[len(history) // 2].config, None, as_node="__copy__")
+    elif history:
+        compiled.invoke(Command(update={"plan": "a"}), history[len(history) // 2].config)
+
+
+@settings(max_examples=10)
+@given(ACTS)
+def test_it_finds_what_the_official_history_shows(
+    tmp_path_factory: pytest.TempPathFactory, acts: list[list[str] | str]
+) -> None:
+    path = tmp_path_factory.mktemp("bisect") / "job.db"
+    with saver_of(path) as saver:
+        compiled = graph(saver)
+        compiled.invoke({"log": ["a"]}, CONFIG)
+        for one in acts:
+            act(compiled, one)
+        history = lineage(list(compiled.get_state_history(CONFIG)))
+    with ckpt_cli.open(path) as store:
+        thread = store["job"]
+        for condition, holds in CONDITIONS.items():
+            expected = first_turn(history, holds)
+            found = thread.bisect(condition)
+            assert found["checkpoint_id"] == _id(expected), condition
+            before = [] if expected is None else history[: history.index(expected)]
+            assert found["from_start"] == (expected is not None and all(map(holds, before)))
+            assert found["tried"] == (
+                len(history) if expected is None or found["from_start"] else len(before) + 1
+            )
+            halved = thread.bisect(condition, binary=True)
+            if holds(history[0]) or not holds(history[-1]):
+                continue
+            place = [_id(one) for one in history].index(halved["checkpoint_id"])
+            assert holds(history[place])
+            assert not holds(history[place - 1])
+
+
+def _id(snapshot: Any) -> str | None:
+    found: str | None = snapshot and snapshot.config["configurable"]["checkpoint_id"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A thread with the counts nothing, nothing, 1, 1, 1, 2, 2, 2, 3."""
+    path = tmp_path_factory.mktemp("bisect") / "job.db"
+    with saver_of(path) as saver:
+        for log in (["a"], ["b"], ["none"]):
+            graph(saver).invoke({"log": log}, CONFIG)
+    return path
+
+
+def bisect(path: Path, *words: str) -> CommandResult:
+    return ckpt("-s", path, "bisect", "job", *words)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(one, id=one.name, marks=pytest.mark.engines)
+        for one in HARNESSES
+        if one.name in FAST and one.has_history and not one.newest_values_only
+    ],
+)
+def test_it_reads_the_states_of_each_engine(
+    kind: type[Harness], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    with empty_store(kind, request, tmp_path) as harness:
+        with harness.saver() as saver:
+            for log in (["a"], ["b"], ["none"]):
+                graph(saver).invoke({"log": log}, CONFIG)
+        for words in ([], ["--binary"]):
+            condition = "values.count > 1 and values.log[1] = b"
+            found = ckpt("-s", harness.url, "bisect", "job", condition, *words, "-o", "json").json
+            assert (found["step"], found["nodes"]) == (4, ["work"])
+            assert found["before"] == {"values.count": 1, "values.log[1]": "b"}
+            assert found["after"] == {"values.count": 2, "values.log[1]": "b"}
+            assert [one["node"] for one in found["tasks"]] == ["work"]
+
+
+def test_the_answer_names_what_made_it_so(job: Path) -> None:
+    found = bisect(job, "values.plan = b", "-o", "json").json
+    (task,) = found["tasks"]
+    assert (task["node"], task["channels"]) == ("work", ["plan"])
+    assert (found["before"], found["after"]) == ({"values.plan": "a"}, {"values.plan": "b"})
+    text = bisect(job, "values.plan = b", "-o", "table")
+    assert text.out.splitlines() == [
+        f"first    {found['checkpoint_id']}",
+        text.out.splitlines()[1],
+        "by       work",
+        f"task     work  {task['task_id']}  wrote plan",
+        "before   values.plan: a",
+        "after    values.plan: b",
+        "tried    6 of 9 checkpoints",
+        f"see      ckpt -s {job} diff job@{found['checkpoint_id']}",
+    ]
+    (header, row) = bisect(job, "values.plan = b", "-o", "tsv").out.splitlines()
+    assert row.split("\t")[header.split("\t").index("checkpoint_id")] == found["checkpoint_id"]
+
+
+def test_a_condition_that_holds_nowhere_or_from_the_start_is_said(job: Path) -> None:
+    nowhere = bisect(job, "values.plan = nothing", "-o", "json")
+    assert nowhere.code == 1
+    assert nowhere.json["checkpoint_id"] is None
+    assert nowhere.json["thread_id"] == "job"
+    assert "the condition holds at none of 9 checkpoints" in nowhere.err
+    assert "newest" in bisect(job, "values.plan = nothing", "--binary").err
+    always = bisect(job, "step < 100", "-o", "json")
+    assert always.code == 0
+    assert (always.json["step"], always.json["from_start"]) == (-1, True)
+    assert "holds from the start" in always.err
+
+
+def test_a_ref_and_times_limit_the_search(job: Path) -> None:
+    history = ckpt("-s", job, "history", "job", "-o", "json").json[::-1]
+    until = f"job@{history[4]['checkpoint_id']}"
+    assert ckpt("-s", job, "bisect", until, "values.plan = b").code == 1
+    words = ("--since", history[5]["ts"], "-o", "json")
+    found = bisect(job, "values.count > 1", *words).json
+    assert (found["checkpoint_id"], found["from_start"]) == (history[5]["checkpoint_id"], True)
+    assert found["before"] == {"values.count": 1}
+    assert bisect(job, "values.count > 1", "--until", history[4]["ts"]).code == 1
+    refused = bisect(job, "values.count > 1", "--until", "2001-01-01")
+    assert refused.code == 2
+    assert "no checkpoint is in the range" in refused.err
+
+
+def test_what_the_caller_writes_later_is_part_of_the_state(tmp_path: Path) -> None:
+    path = tmp_path / "job.db"
+    with saver_of(path) as saver:
+        compiled = graph(saver)
+        compiled.invoke({"log": ["a"]}, CONFIG)
+        stopped = StateGraph(Plan).add_node("work", work).add_edge(START, "work")
+        waiting = stopped.compile(saver, interrupt_before=["work"])
+        waiting.invoke({"log": ["b"]}, CONFIG)
+        waiting.invoke(Command(update={"plan": "from the caller"}), CONFIG)
+        history = lineage(list(compiled.get_state_history(CONFIG)))
+    expected = first_turn(history, lambda one: one.values.get("plan") == "from the caller")
+    found = bisect(path, 'values.plan = "from the caller"', "-o", "json").json
+    assert found["checkpoint_id"] == _id(expected)
+
+
+def test_a_checkpoint_that_cannot_be_read_is_skipped(job: Path, tmp_path: Path) -> None:
+    path = tmp_path / "damaged.db"
+    path.write_bytes(job.read_bytes())
+    before = bisect(path, "values.plan = b", "-o", "json").json["parent_checkpoint_id"]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        change = "UPDATE checkpoints SET checkpoint = x'c1' WHERE checkpoint_id = ?"
+        connection.execute(change, [before])
+    found = bisect(path, "values.plan = b", "-o", "json")
+    assert found.json["skipped"] == [before]
+    assert "1 checkpoint before it could not be judged" in found.err
+
+
+def test_redacted_answers_hold_no_value(job: Path) -> None:
+    found = bisect(job, "values.plan = b and step > 1", "--redact", "-o", "json").json
+    assert found["before"]["step"] == 3
+    assert found["after"]["values.plan"] == {"$type": "ckpt.redacted", "$value": "str, 1 character"}
+    refused = bisect(job, "--exec", "false", "--redact")
+    assert (refused.code, refused.out) == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "either CONDITION or --exec"),
+        (["step > 1", "--exec", "true"], "either CONDITION or --exec"),
+        (["idle > 2h"], "cannot ask about 'idle'"),
+        (["step >"], "cannot read the filter"),
+        (["plan = b"], "no field 'plan'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(job: Path, words: list[str], said: str) -> None:
+    refused = bisect(job, *words)
+    assert refused.code == 2
+    assert said in refused.err
+
+
+LOOK = """
+import json, os, sys
+state = json.load(sys.stdin)
+with open(os.environ["SEEN"], "a") as seen:
+    print(json.dumps([os.environ["CKPT_STEP"], os.environ["CKPT_THREAD"], state]), file=seen)
+sys.exit({verdict})
+"""
+
+
+def command(folder: Path, verdict: str) -> str:
+    """Return a command that writes down what it gets and exits with a verdict about the state."""
+    script = folder / "look.py"
+    script.write_text(LOOK.replace("{verdict}", verdict))
+    return f"{sys.executable} {script}"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "step", "skipped"),
+    [
+        ("state.get('count', 0) > 1", 4, 0),
+        ("127 if state.get('count', 0) > 1 else 0", 4, 0),
+        ("125 if state.get('count', 0) == 1 else state.get('count', 0) == 2", 4, 3),
+        ("state.get('plan') is None", 7, 0),
+    ],
+)
+def test_a_command_judges_each_state(
+    job: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    verdict: str,
+    step: int,
+    skipped: int,
+) -> None:
+    seen = tmp_path / "seen"
+    monkeypatch.setenv("SEEN", str(seen))
+    found = bisect(job, "--exec", command(tmp_path, verdict), "-o", "json")
+    assert (found.code, found.json["step"], len(found.json["skipped"])) == (0, step, skipped)
+    assert (found.json["before"], found.json["after"]) == (None, None)
+    assert found.json["nodes"] == ["work"]
+    lines = [json.loads(one) for one in seen.read_text().splitlines()]
+    assert len(lines) == found.json["tried"] == step + 2
+    for at, thread, state in lines:
+        shown = ckpt("-s", job, "show", f"job@step:{at}", "-o", "json").json
+        assert (thread, state) == ("job", shown["values"])
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("true", 1, "holds at none of 9 checkpoints"),
+        ("exit 125", 1, "9 checkpoints could not be judged"),
+        ("false", 0, "holds from the start"),
+        ("no-such-command-anywhere", 2, "cannot run 'no-such-command-anywhere' (exit code 127)"),
+        ("kill -9 $$", 7, "was killed by signal 9 at checkpoint"),
+        ("exit 128", 7, "ended with exit code 128 at checkpoint"),
+        ("exec sleep \0", 2, "cannot run"),
+    ],
+)
+def test_the_exit_code_of_a_command_decides(job: Path, line: str, code: int, said: str) -> None:
+    found = bisect(job, "--exec", line)
+    assert found.code == code
+    assert said in found.err
+
+
+def test_a_command_need_not_read_a_huge_state(tmp_path: Path) -> None:
+    path = tmp_path / "huge.db"
+    with saver_of(path) as saver:
+        graph(saver).invoke({"log": ["x" * (4 << 20)]}, CONFIG)
+    assert bisect(path, "--exec", "false").code == 0
+    assert bisect(path, "--exec", "exec <&-; true").code == 1
+    long_enough = "test $(wc -c) -lt 4000000"
+    found = bisect(path, "--exec", long_enough, "-o", "json").json
+    assert (found["step"], found["from_start"]) == (0, False)
+
+
+def test_what_a_command_prints_goes_to_stderr(job: Path) -> None:
+    words = ["-s", str(job), "bisect", "job", "--exec", "echo said; exit 0", "-o", "json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "ckpt_cli", *words], capture_output=True, text=True, check=False
+    )
+    assert json.loads(done.stdout)["tried"] == 9
+    assert done.stderr.count("said\n") == 9
+
+
+def test_python_code_may_test_states(job: Path) -> None:
+    with ckpt_cli.open(job) as store:
+        found = store["job"].bisect(test=lambda one: "b" in one.values.get("log", []))
+        assert found["step"] == 3
+        with pytest.raises(ckpt_cli.UsageError, match="a condition or a test"):
+            store["job"].bisect()

@@ -1,0 +1,122 @@
+"""A graph of LangGraph that fails in several ways, and a store of many of its threads."""
+
+from __future__ import annotations
+
+import operator
+import os
+import sqlite3
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, StateGraph
+from langgraph.types import interrupt
+
+KILLED = 9
+
+
+class Trip(TypedDict, total=False):
+    kind: str
+    log: Annotated[list[str], operator.add]
+
+
+class Agent:
+    """Plans a trip, books in a subgraph and pays in parallel, asks, and ends.
+
+    What goes wrong depends on the `kind` of the thread, until `is_mended`: `raise`, `die`,
+    `inside` the subgraph, or `beside` a task that has finished. `ask` waits for an answer.
+    """
+
+    def __init__(self, saver: Any, *, is_mended: bool = False) -> None:
+        self.is_mended = is_mended
+        builder: Any = StateGraph(Trip)
+        builder.add_node("plan", self._plan)
+        builder.add_node("book", self._booking())
+        builder.add_node("pay", self._pay)
+        builder.add_node("close", self._close)
+        builder.add_edge(START, "plan")
+        builder.add_edge("plan", "book")
+        builder.add_edge("plan", "pay")
+        builder.add_edge(["book", "pay"], "close")
+        self.graph = builder.compile(checkpointer=saver)
+
+    def _booking(self) -> Any:
+        builder: Any = StateGraph(Trip)
+        builder.add_node("reserve", lambda _: {"log": ["reserved"]})
+        builder.add_node("confirm", self._confirm)
+        builder.add_edge(START, "reserve")
+        builder.add_edge("reserve", "confirm")
+        return builder.compile()
+
+    def _plan(self, _: Trip) -> dict[str, Any]:
+        return {"log": ["planned"]}
+
+    def _confirm(self, state: Trip) -> dict[str, Any]:
+        self._fail(state, "inside", "the hotel is full")
+        return {"log": ["confirmed"]}
+
+    def _pay(self, state: Trip) -> dict[str, Any]:
+        self._fail(state, "beside", "the card was declined")
+        return {"log": ["paid"]}
+
+    def _close(self, state: Trip) -> dict[str, Any]:
+        self._fail(state, "raise", "the server is down")
+        if state["kind"] == "die" and not self.is_mended:
+            os._exit(KILLED)
+        if state["kind"] == "ask":
+            return {"log": [f"closed by {interrupt('who closes it?')}"]}
+        return {"log": ["closed"]}
+
+    def _fail(self, state: Trip, kind: str, why: str) -> None:
+        if state["kind"] == kind and not self.is_mended:
+            raise ConnectionError(why)
+
+    def run(self, thread_id: str, kind: str) -> None:
+        """Run a new thread to its end, or until it fails."""
+        config = {"configurable": {"thread_id": thread_id}}
+        try:
+            self.graph.invoke({"kind": kind, "log": []}, config, durability="sync")
+        except ConnectionError:
+            assert kind in {"raise", "inside", "beside"}
+
+
+@contextmanager
+def sqlite_agent(path: Path, *, is_mended: bool = False) -> Iterator[Agent]:
+    """Open the agent on a SQLite file."""
+    with closing(sqlite3.connect(path, check_same_thread=False)) as db:
+        db.execute("PRAGMA synchronous = OFF")
+        yield Agent(SqliteSaver(db), is_mended=is_mended)
+
+
+def run_until_killed(path: Path, thread_ids: Iterable[str]) -> None:
+    """Run threads in processes that end at once, as by `kill -9`."""
+    for one in thread_ids:
+        child = os.fork()
+        if child == 0:
+            with sqlite_agent(path) as agent:
+                agent.run(one, "die")
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == KILLED
+
+
+def add_copies(path: Path, thread_id: str, new_ids: Sequence[str]) -> None:
+    """Add threads with the rows of another one: a quick way to a large store."""
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("PRAGMA synchronous = OFF")
+        db.execute("CREATE TEMP TABLE new_ids (id TEXT)")
+        db.executemany("INSERT INTO new_ids VALUES (?)", ((one,) for one in new_ids))
+        for table in ("checkpoints", "writes"):
+            names = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
+            values = ", ".join("n.id" if one == "thread_id" else f"t.{one}" for one in names)
+            db.execute(
+                f"INSERT INTO {table} ({', '.join(names)})"
+                f" SELECT {values} FROM {table} t, new_ids n WHERE t.thread_id = ?",
+                (thread_id,),
+            )
+
+
+if __name__ == "__main__":
+    run_until_killed(Path(sys.argv[1]), sys.argv[2:])
