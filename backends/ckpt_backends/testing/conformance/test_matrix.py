@@ -28,7 +28,6 @@ WORDS: Mapping[str, list[str]] = {
     "du": ["du", "chat"],
     "interrupts": ["interrupts"],
     "errors": ["errors", "--history"],
-    "errors": ["errors"],
     "stats": ["stats"],
     "stats --tokens": ["stats", "--tokens"],
     "timeline": ["timeline", "chat"],
