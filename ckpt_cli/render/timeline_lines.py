@@ -18,7 +18,14 @@ from ckpt_cli.render.terminal.safe_text import safe_text, short_ns
 from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
 from ckpt_cli.render.terminal.table import table_lines
 from ckpt_cli.render.terminal.units import age, duration, step_number, when
-from ckpt_cli.render.timeline import is_shown, local, node_columns, node_remarks, node_rows
+from ckpt_cli.render.timeline import (
+    is_shown,
+    local,
+    node_columns,
+    node_remarks,
+    node_rows,
+    remark_lines,
+)
 from ckpt_cli.render.values.one_line import counted
 
 _NAMES = 28
@@ -202,7 +209,7 @@ def _open(found: Timeline, now: datetime, zone: tzinfo) -> Iterator[StyledLine]:
 
 def _remarks(found: Timeline) -> Iterator[StyledLine]:
     """Yield what the times do not tell."""
-    if any(one.kind == "human" and one.waiting_seconds == one.seconds for one in found.steps):
-        yield line("")
-        yield line((_ANSWERED, "dim"))
-    yield from node_remarks(found.nodes)
+    answered = any(
+        one.kind == "human" and one.waiting_seconds == one.seconds for one in found.steps
+    )
+    yield from remark_lines([*([_ANSWERED] if answered else []), *node_remarks(found.nodes)])
