@@ -12,7 +12,7 @@ import pytest
 from ckpt_backends.registry import open_store
 from ckpt_cli.queries.store_tail import StoreTail
 from tests.bench.make_store import DEEP
-from tests.bench.measure import Figure, bounded, interleaved, memory
+from tests.bench.measure import Command, Figure, bounded, interleaved, memory
 
 pytestmark = pytest.mark.bench
 
@@ -22,13 +22,15 @@ _ROUNDS = 5
 
 
 def test_bisect(deep: Path, figures: list[Figure]) -> None:
-    bisect = [CKPT, "-s", deep, "bisect", "loop"]
+    bisect: list[str | Path] = [CKPT, "-s", deep, "bisect", "loop"]
     conditions = {
         "values": f"values.turns > {_LAST}",
         "step": f"step > {_LAST}",
         "next": f"next = work and step > {_LAST}",
     }
-    commands = {name: [*bisect, condition] for name, condition in conditions.items()}
+    commands: dict[str, Command] = {
+        name: [*bisect, condition] for name, condition in conditions.items()
+    }
     commands["--binary"] = [*bisect, conditions["values"], "--binary"]
     for name, found in interleaved(commands, 3).items():
         figures.append(bounded(f"bisect, {DEEP} checkpoints: {name}", found, 5))
