@@ -46,11 +46,11 @@ class ErrorOptions:
 def errors(session: Session, options: ErrorOptions) -> None:
     """List the tasks that failed.
 
-    Lists the tasks for whose retry a thread waits, even if another task of the same step asks a
-    question. NODE is the node that failed; inside a subgraph, the path to it: research > book.
-    With --history, STATE says what became of a task: failed (the thread still waits), retried (a
-    retry succeeded), handled (by an error handler of the graph) or left (the thread went another
-    way).
+    Lists each failed task that has to be retried before its thread can go on, even if another task
+    of the same step asks a question. NODE is the node that failed; inside a subgraph, the path to
+    it: research > book. With --history, STATE says what became of a task: failed (the thread still
+    waits), retried (a retry succeeded), handled (by an error handler of the graph) or left (the
+    thread went another way).
 
     To retry, invoke the graph with the input None on the thread; `ckpt threads show THREAD` prints
     the call. FAILED is when the step of the task began, in stores that record no time for an error.

@@ -90,6 +90,7 @@ LIMITS: Mapping[str, tuple[Limit, ...]] = {
     "stats": (_NO_WRITES,),
     "stats --tokens": (),
     "timeline": (_UNTIMED,),
+    "report": (_NEWEST, _ONE_STATE),
     "diff --writes": (_ONE, _NO_WRITES, _SHOWN),
     "replay": (_ONE, _NO_WRITES, _SHOWN),
     "rollback": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),

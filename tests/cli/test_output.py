@@ -37,7 +37,7 @@ def test_the_keys_of_json_answers(sample: Path) -> None:
     assert keys("show", "trip-to-kyoto") == SHOW
     assert keys("threads", "list") == THREAD | DETAILS
     assert keys("threads", "list", "--all") == THREAD
-    assert keys("threads", "list", "--all", "--long") == THREAD | DETAILS
+    assert keys("threads", "list", "--all", "--long") == THREAD | DETAILS | {"title"}
     assert keys("interrupts") == INTERRUPT
     assert keys("diff", "trip-to-kyoto") == {"from", "to", "channels"}
     assert keys("history", "trip-to-kyoto") >= SHOW - {"values", "writes", "rebuilt", "versions"}

@@ -102,7 +102,7 @@ def test_messages_that_are_stored_apart_are_read_for_a_title_unless_they_are_lar
     saver = FileSaver(tmp_path)
     agent = graph.compile(checkpointer=saver)
     for thread_id, text in ((UUID, "Hi"), ("17", f"Hi{' there' * 50_000}"), ("anna", "Hi")):
-        said = {"messages": [HumanMessage(text)]}
+        said: Any = {"messages": [HumanMessage(text)]}
         agent.invoke(said, {"configurable": {"thread_id": thread_id}})
     saver.sync()
     titles = {name: row.get("title") for name, row in _rows(tmp_path).items()}

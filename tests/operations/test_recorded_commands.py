@@ -177,6 +177,7 @@ READING = {
         "show",
         "stats",
     ),
+    *("bisect", "errors", "metrics", "report", "timeline"),
     *("stores", "tail", "threads list", "threads show", "trust"),
     "tui",  # tests/tui/test_changing.py
 }

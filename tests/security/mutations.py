@@ -78,7 +78,9 @@ ON_THREAD = [
     *(["show", "--tree"], ["show", "--tree", "--all-ns", "-o", "json"], ["show", "--where"]),
     *(["history", "--all-ns", "-o", "table"], ["history", "-o", "json"], ["diff"], ["replay"]),
     *(["diff", "--writes", "-o", "json"], ["replay", "--verify", "-o", "json"], ["stats"]),
+    *(["timeline"], ["timeline", "-o", "json"], ["stats", "--time"], ["stats", "--tokens"]),
     *(["replay", "--repair", "--dry-run"], ["interrupts"], ["threads", "show"], ["messages"]),
+    ["errors", "--history", "-o", "json"],
     *(["messages", "--full", "-o", "json"], ["rollback", "--steps", "1", "--dry-run"], ["du"]),
     *(["rollback", "--at", "head", "--dry-run", "-o", "json"], ["undo", "--dry-run"], ["export"]),
     *(["fork", "--at", "head", "--to", "another", "--dry-run"], ["du", "--by", "channel"]),
@@ -95,12 +97,14 @@ ON_THREAD = [
         ["fork", "--at", "head", "--set", "messages=[]", "--dry-run"],
         ["sessions", "list", "--thread"],
     ),
+    *(["show", "--svg"], ["report", "--all-ns"]),
 ]
 """Command lines with a thread as their last word, or where `{}` is."""
 WHOLE = [
     *(["threads", "list"], ["threads", "list", "--long", "--all", "-o", "json"], ["stores"]),
     *(["threads", "list", "--limit", "1000", "-o", "table"], ["interrupts", "-o", "json"]),
     *(["threads", "list", "--where", "metadata.user=1", "--all"], ["grep", "."], ["stats"]),
+    ["errors", "--by", "error", "-o", "table"],
     *(["grep", "(a|e)+x?", "-i", "-o", "table"], ["grep", ".", "-o", "json", "--head-only"]),
     *(["replay", "--all", "-o", "json"], ["replay", "--all", "-o", "table"], ["du", "-o", "json"]),
     *(["du", "--by", "thread", "--top", "9", "-o", "table"], ["gc", "--scope", "all", "--dry-run"]),

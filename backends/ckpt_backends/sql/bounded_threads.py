@@ -32,6 +32,8 @@ class GroupedThreads:
     values: dict[str, object]
     stored: str = "t.thread"
     """The expression for the thread id as it is stored, if the query is named `t`."""
+    by: str = "c.thread_id"
+    """The expression that groups checkpoints by thread."""
 
     @property
     def rows(self) -> str:
@@ -44,19 +46,31 @@ def query_within(
     database: Database,
     tables: SqlTables,
     grouped: Callable[[str], GroupedThreads],
-    of_space: Callable[[str], Query],
+    is_root: Query,
     bounds: ThreadBounds,
 ) -> Query | None:
     """The query for the threads within bounds, newest first; None if there can be none.
 
-    `grouped` returns the query for threads, given a condition for checkpoints, and `of_space` the
-    condition for rows of a namespace. The result may include threads outside of the bounds, but
-    each of them has a write on one of the `head_channels`.
+    `grouped` returns the query for threads, given a condition for checkpoints; `is_root` is the
+    condition for rows of the root namespace. The result may include threads outside of the bounds,
+    but each of them has a write on one of the `head_channels`.
     """
     keys = _keys_within(database, bounds)
     if keys is None or bounds.head_channels == frozenset():
         return None
-    listed = grouped(keys[0])
+    among, channels = database.among("c.channel", "channel", sorted(bounds.head_channels or ()))
+    written = f"{tables.writes.source} c WHERE {is_root[0]} AND {among}"
+    candidates = ""
+    if bounds.head_channels is not None:
+        # Counts and times are then read of few threads. `CROSS JOIN` keeps SQLite from reading all
+        # writes before the heads.
+        candidates = (
+            f"c.thread_id IN (SELECT c.thread_id FROM (SELECT MIN(c.thread_id) AS thread,"
+            f" MAX(c.checkpoint_id) AS head FROM {tables.checkpoints.source} c"
+            f" WHERE {is_root[0]} GROUP BY {grouped('').by}) h CROSS JOIN {written}"
+            " AND c.thread_id = h.thread AND c.checkpoint_id = h.head)"
+        )
+    listed = grouped(" AND ".join(filter(None, (keys[0], candidates))))
     values = {**listed.values, **keys[1]}
     conditions = []
     times = ids_between(bounds.since, bounds.until)
@@ -66,13 +80,9 @@ def query_within(
             conditions.append(f"{newest} {operator} {bound}")
             values[name] = database.bound(text)
     if bounds.head_channels is not None:
-        is_root, root = of_space("")
-        among, channels = database.among("c.channel", "channel", sorted(bounds.head_channels))
-        conditions.append(
-            f"EXISTS (SELECT 1 FROM {tables.writes.source} c WHERE c.thread_id = {listed.stored}"
-            f" AND {is_root} AND c.checkpoint_id = t.head AND {among})"
-        )
-        values |= root | channels
+        own = f"c.thread_id = {listed.stored} AND c.checkpoint_id = t.head"
+        conditions.append(f"EXISTS (SELECT 1 FROM {written} AND {own})")
+        values |= is_root[1] | channels
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     order = f"ORDER BY t.newest DESC, {database.exact('t.thread')}"
     return f"{listed.rows} {where} {order}", values

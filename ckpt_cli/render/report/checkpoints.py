@@ -32,15 +32,15 @@ from ckpt_cli.render.status import counted_names, next_node_names
 from ckpt_cli.render.terminal.safe_text import safe_json, safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.tree.lines import has_zones
+from ckpt_cli.render.values.block import block
 from ckpt_cli.render.values.diff import diff_text
-from ckpt_cli.render.values.one_line import summary
 
 MOST_BYTES = 16 << 20
 """Characters of states and changes in a page. The newest checkpoints come first."""
 _WIDTH = 160
 _MOST_LINES = 200
 """Lines of changes at one checkpoint."""
-_QUESTION = 2000
+_QUESTION, _QUESTION_WIDTH = 20_000, 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ def _facts(
         "questions": [
             {
                 "node": path_text(node_path(key.checkpoint_ns, asked_by(one))),
-                "text": summary(one.value, _QUESTION),
+                "text": "\n".join(block(one.value, 0, _QUESTION_WIDTH))[:_QUESTION],
                 "answered": one.answered,
             }
             for one in questions

@@ -18,7 +18,7 @@ from ckpt_cli.queries.threads import Summary
 from ckpt_cli.render.markup import add
 from ckpt_cli.render.report.checkpoints import FailedTask, local_time
 from ckpt_cli.render.report.tables import add_section, add_table
-from ckpt_cli.render.resume import resume_lines
+from ckpt_cli.render.resume import resume_call
 from ckpt_cli.render.status import next_node_names
 from ckpt_cli.render.terminal.units import age, size, step_number
 from ckpt_cli.render.values.block import block
@@ -70,7 +70,8 @@ def add_problem(page: Element, found: Summary) -> None:
     runs = (*head.step.tasks, *head.step.others)
     failed = [run for run in runs if has_failed(run)]
     asked = [one for run in runs for one in run.questions if not one.answered]
-    section = add_section(page, "problem", "What is wrong" if failed or asked else "What is next")
+    title = "What is wrong" if failed else "What it waits for" if asked else "What is next"
+    section = add_section(page, "problem", title)
     for run in failed:
         _trouble(section, "error", f"{path_text(failed_at(run))} failed", run.error or "")
     for one in asked:
@@ -84,11 +85,11 @@ def add_problem(page: Element, found: Summary) -> None:
         "p",
         f"Head: {head.key.checkpoint_id}, step {step_number(head.number)}. Next: {follows}.",
     )
-    resume = [line.spans[-1][0] for line in resume_lines(head, 1 << 20)]
-    if resume:
+    if (resume := resume_call(head)) is not None:
         add(section, "h3", "Resume")
-        add(add(section, "pre"), "code", resume[0])
-        add(section, "p", f"This {' '.join(resume[1:])}.", class_="dim")
+        config = f"config = {resume.config}"
+        add(add(section, "pre"), "code", f"{config}\n{resume.call}")
+        add(section, "p", f"This {resume.does}.", class_="dim")
 
 
 def add_errors(page: Element, failures: Sequence[FailedTask]) -> None:

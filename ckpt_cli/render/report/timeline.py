@@ -7,7 +7,7 @@ from datetime import datetime, tzinfo
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from ckpt_cli.core.timeline.steps import START
+from ckpt_cli.core.tasks.triggers import START
 from ckpt_cli.render.markup import add
 from ckpt_cli.render.report.checkpoints import local_time
 from ckpt_cli.render.report.tables import add_section, add_table
@@ -39,7 +39,7 @@ def add_timeline(page: Element, timeline: Mapping[str, Any], zone: tzinfo) -> in
         )
         if timeline[key]
     ]
-    said = "A checkpoint is saved when its step is over, so a step took from the last one to it."
+    said = "A step takes from the checkpoint before it to its own, which is saved at its end."
     add(section, "p", f"{', '.join(facts)}. {said}", class_="dim")
     steps = list(filter(_is_shown, steps))
     shown = steps[-MOST_STEPS:]
@@ -72,17 +72,20 @@ def _add_steps(table: Element, steps: Sequence[Mapping[str, Any]], zone: tzinfo)
         add(row, "td", "" if one["step"] is None or one["depth"] else str(one["step"]))
         nodes = add(row, "td", class_=f"depth-{min(one['depth'], _DEEPEST)}")
         add(nodes, "span", counted_names(one["nodes"] or ()) or one["cause"] or "?")
-        if kind in _WORDS:
+        if kind in _WORDS and seconds is not None:
             add(nodes, "span", f" {_WORDS[kind]}", class_="dim")
         _add_time(add(row, "td", class_="when"), one["ended_at"], zone)
         add(row, "td", "" if seconds is None else duration(seconds), class_="number")
         after = _seconds_between(began, one["started_at"])
+        if seconds is None:
+            add(row, "td")
+            continue
         _add_bar(add(row, "td"), kind, *_shares(after, seconds, longest))
 
 
-def _shares(after: float, seconds: float | None, longest: float) -> tuple[float, float]:
+def _shares(after: float, seconds: float, longest: float) -> tuple[float, float]:
     """Return where a bar begins and how long it is, as parts of the longest."""
-    if not longest or seconds is None:
+    if not longest:
         return 0, 0
     begins = min(max(after / longest, 0), 1)
     return begins, min(seconds / longest, 1 - begins)

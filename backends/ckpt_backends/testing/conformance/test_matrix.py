@@ -32,6 +32,7 @@ WORDS: Mapping[str, list[str]] = {
     "stats": ["stats"],
     "stats --tokens": ["stats", "--tokens"],
     "timeline": ["timeline", "chat"],
+    "report": ["report", "chat", "--all-ns"],
     "diff --writes": ["diff", "chat", "--writes"],
     "replay": ["replay", "chat"],
     "rollback": ["rollback", "chat", "head", "--dry-run"],
