@@ -19,7 +19,11 @@ _BRIEF = 0.1
 _DEEPEST = 6
 """Levels of subgraphs that are told apart by their indent."""
 _WORDS = {"human": "waited for an answer, and ran", "idle": "nothing ran before"}
-_OPEN = {"human": "waiting for an answer", "idle": "failed, nothing runs", "run": "running or stopped"}
+_OPEN = {
+    "human": "waiting for an answer",
+    "idle": "failed, nothing runs",
+    "run": "running or stopped",
+}
 
 
 def add_timeline(page: Element, timeline: Mapping[str, Any], zone: tzinfo) -> int:
