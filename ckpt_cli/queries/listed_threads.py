@@ -11,9 +11,7 @@ from ckpt_backends.codec.values import Cut, Value
 from ckpt_backends.model import CheckpointKey, Status, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.conversation.title import MESSAGES, says_nothing, title_of
-from ckpt_cli.core.state import read_body
 from ckpt_cli.core.tasks.status import blocking_error
-from ckpt_cli.core.tasks.status import blocking_failures
 from ckpt_cli.core.tasks.tasks import Question
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.expiry import expires_at
