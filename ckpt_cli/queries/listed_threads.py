@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from ckpt_backends.codec import Limits, decode
 from ckpt_backends.codec.values import Cut, Value
 from ckpt_backends.model import CheckpointKey, Status, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.conversation.title import MESSAGES, says_nothing, title_of
-from ckpt_cli.core.state import read_body
 from ckpt_cli.core.tasks.status import blocking_error
 from ckpt_cli.core.tasks.tasks import Question
 from ckpt_cli.threads.checkpoint import Moment
@@ -20,6 +20,8 @@ from ckpt_cli.threads.trigger_inference import TriggerInference
 
 _LARGE = 256 * 1024
 """Bytes of messages, stored apart from their checkpoint, that are not read for a title."""
+_BEGINNING = Limits(value_bytes=16 * 1024)
+"""How much of them is decoded first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +150,15 @@ def with_titles(
 
 
 def _titles_at(store: Store, keys: Sequence[CheckpointKey]) -> dict[str, str | Cut | None]:
-    if not keys:
-        return {}
-    found = store.checkpoints_at(keys, body=True, values=[MESSAGES])
-    return {one.key.thread_id: title_of(read_body(one).values) for one in found}
+    """Return titles by thread id; of the messages, only as much is decoded as a title needs."""
+    titles: dict[str, str | Cut | None] = {}
+    for one in store.checkpoints_at(keys, body=True, values=[MESSAGES]) if keys else ():
+        blob = (one.blobs or {}).get(MESSAGES)
+        if blob is not None and blob.value is not None:
+            titles[one.key.thread_id] = title_of({MESSAGES: decode(blob.value, _BEGINNING)}) or (
+                title_of({MESSAGES: decode(blob.value)})
+            )
+    return titles
 
 
 def _titled(row: ListedThread, read: str | Cut | None, *, every: bool) -> ListedThread:

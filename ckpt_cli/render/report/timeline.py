@@ -19,7 +19,11 @@ _BRIEF = 0.1
 _DEEPEST = 6
 """Levels of subgraphs that are told apart by their indent."""
 _WORDS = {"human": "waited for an answer, and ran", "idle": "nothing ran before"}
-_OPEN = {"human": "waiting for an answer", "idle": "nothing runs: it failed", "run": "next"}
+_OPEN = {
+    "human": "waiting for an answer",
+    "idle": "failed, nothing runs",
+    "run": "running or stopped",
+}
 
 
 def add_timeline(page: Element, timeline: Mapping[str, Any], zone: tzinfo) -> int:
@@ -108,9 +112,8 @@ def _add_open(table: Element, step: Mapping[str, Any], zone: tzinfo) -> None:
     row = add(table, "tr")
     add(row, "td", "now")
     nodes = add(row, "td", counted_names(step["nodes"]))
-    since = "" if step["since"] is None else f" since {_clock(step['since'], zone)}"
-    add(nodes, "span", f" {_OPEN[step['kind']]}{since}", class_="dim")
-    add(row, "td")
+    add(nodes, "span", f" {_OPEN[step['kind']]} since", class_="dim")
+    _add_time(add(row, "td", class_="when"), step["since"], zone)
     add(row, "td")
     _add_bar(add(row, "td"), "human" if step["kind"] == "human" else "idle", 0, 1)
 
