@@ -28,6 +28,7 @@ from ckpt_cli.core.tasks.task_ids import UPDATE_PATH
 from ckpt_cli.core.tasks.tasks import CONTROL
 from ckpt_cli.core.tasks.triggers import SENDS, START
 from ckpt_cli.core.tasks.writes import tasks_by_id
+from ckpt_cli.core.tree.calls import is_call
 from ckpt_cli.core.usage.message_ledger import FoundMessage, MessageLedger, Origin
 from ckpt_cli.core.usage.sums import CountedMessage, Grouping, UsageSums
 from ckpt_cli.core.usage.tokens import counts_of
@@ -137,21 +138,19 @@ def _add_states(
 ) -> None:
     """Add the messages in states that are not made of stored writes, and in the newest ones."""
     parents = {(ns, one.parent_checkpoint_id) for (ns, _), one in index.items()}
-    wanted: dict[str, list[str]] = {}
-    for key, one in reversed(index.items()):
-        if key not in parents or not _is_explained(key, one, index, stored, reader):
-            wanted.setdefault(key[0], []).append(key[1])
-    for ns, ids in wanted.items():
-        some = iter(ids)
-        while chunk := list(islice(some, _AT_ONCE)):
-            for one in reader.store.checkpoints(
-                reader.thread_id, checkpoint_ns=ns, checkpoint_ids=chunk, body=True, values=True
-            ):
-                checkpoint_id = one.key.checkpoint_id
-                origin = Origin(ns, checkpoint_id, None, "", None, _time(one, checkpoint_id))
-                for channel, value in read_body(one).values.items():
-                    if channel != SENDS:
-                        found.add_state(origin, _told(value))
+    wanted = (
+        one.key
+        for key, one in index.items()
+        if (key not in parents and not is_call(key[0]))
+        or not _is_explained(key, one, index, stored, reader)
+    )
+    while some := list(islice(wanted, _AT_ONCE)):
+        for one in reader.store.checkpoints_at(some, body=True, values=True):
+            ns, checkpoint_id = one.key.checkpoint_ns, one.key.checkpoint_id
+            origin = Origin(ns, checkpoint_id, at=_time(one, checkpoint_id))
+            for channel, value in read_body(one).values.items():
+                if channel != SENDS:
+                    found.add_state(origin, _told(value))
 
 
 def _is_explained(
