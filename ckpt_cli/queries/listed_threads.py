@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from ckpt_backends.codec import Limits, decode
+from ckpt_backends.codec import DEFAULT_LIMITS, Limits, decode
 from ckpt_backends.codec.values import Cut, Value
 from ckpt_backends.model import CheckpointKey, Status, Thread
 from ckpt_backends.protocol import Store
@@ -149,19 +149,21 @@ def with_titles(
             yield _titled(row, read.get(row.thread.thread_id), every=every)
 
 
-def _titles_at(store: Store, keys: Sequence[CheckpointKey]) -> dict[str, str | Cut | None]:
+def _titles_at(store: Store, keys: Sequence[CheckpointKey]) -> dict[str, str]:
     """Return titles by thread id; of the messages, only as much is decoded as a title needs."""
-    titles: dict[str, str | Cut | None] = {}
+    titles = {}
     for one in store.checkpoints_at(keys, body=True, values=[MESSAGES]) if keys else ():
         blob = (one.blobs or {}).get(MESSAGES)
         if blob is not None and blob.value is not None:
-            titles[one.key.thread_id] = title_of({MESSAGES: decode(blob.value, _BEGINNING)}) or (
-                title_of({MESSAGES: decode(blob.value)})
-            )
+            for limits in (_BEGINNING, DEFAULT_LIMITS):
+                title = title_of({MESSAGES: decode(blob.value, limits)})
+                if isinstance(title, str):
+                    titles[one.key.thread_id] = title
+                    break
     return titles
 
 
-def _titled(row: ListedThread, read: str | Cut | None, *, every: bool) -> ListedThread:
+def _titled(row: ListedThread, read: str | None, *, every: bool) -> ListedThread:
     """Return the thread with its title as text, or without one."""
     if row.details is None:
         return row

@@ -101,8 +101,9 @@ def test_messages_that_are_stored_apart_are_read_for_a_title_unless_they_are_lar
     graph = StateGraph(MessagesState).add_node("answer", _answer).add_edge(START, "answer")
     saver = FileSaver(tmp_path)
     agent = graph.compile(checkpointer=saver)
+    rules = SystemMessage("be kind " * 5_000)
     for thread_id, text in ((UUID, "Hi"), ("17", f"Hi{' there' * 50_000}"), ("anna", "Hi")):
-        said: Any = {"messages": [HumanMessage(text)]}
+        said: Any = {"messages": [rules, HumanMessage(text)]}
         agent.invoke(said, {"configurable": {"thread_id": thread_id}})
     saver.sync()
     titles = {name: row.get("title") for name, row in _rows(tmp_path).items()}
