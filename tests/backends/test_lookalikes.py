@@ -180,11 +180,19 @@ def shown(url: str) -> str:
 
 def refuses_changes(url: str) -> None:
     for words in WRITING:
-        before = ckpt("-s", url, "export", "--all").raw
+        before = contents(url)
         answer = ckpt("-s", url, *words)
         assert answer.code == 4, words
         assert "ckpt reads this store" in answer.err, answer.err
-        assert ckpt("-s", url, "export", "--all").raw == before
+        assert contents(url) == before
+
+
+def contents(url: str) -> bytes:
+    """All threads with states and writes, as JSON lines."""
+    exported = ckpt("-s", url, "export", "--all", "--format", "jsonl")
+    assert exported.code == 0, exported.err
+    assert exported.raw
+    return exported.raw
 
 
 def described(url: str) -> Any:

@@ -88,7 +88,7 @@ def test_a_store_that_goes_away_is_waited_for(sample: Path) -> None:
         sample.rename(away)
         # What is open stays readable; a new connection is not to be had.
         for worker in seat.app.context.workers:
-            worker._drop()
+            worker._live.drop()
         await seat.until(lambda: seat.sees("retrying: "))
         assert seat.main.rows.thread is not None
         await seat.press("j", "enter", "2", "i", "escape")
