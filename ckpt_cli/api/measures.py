@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ckpt_backends.protocol import Store
-from ckpt_cli.api.answer import Answer
+from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.api.surroundings import Surroundings, When, time_of
 from ckpt_cli.api.texts import texts
 from ckpt_cli.api.watch import Watcher, unwatched
@@ -15,6 +15,7 @@ from ckpt_cli.api.watch import Watcher, unwatched
 if TYPE_CHECKING:
     from ckpt_cli.core.usage.sums import UsageSums
     from ckpt_cli.core.write_counts import WriteCounts
+    from ckpt_cli.queries.disk_usage import By, Survey
     from ckpt_cli.queries.node_times import NodeTimes
 
 
@@ -108,6 +109,41 @@ class MeasureAnswers:
             found.add(one)
         return Answer(found, partial(usage_record, prices=around.names.prices))
 
+    def du(
+        self,
+        *,
+        match: str | None = None,
+        where: str | Sequence[str] = (),
+        top: int | None = None,
+        watch: Watcher = unwatched,
+    ) -> Answer[Survey]:
+        """Return the disk usage, as `ckpt du` prints it; `top` limits each listing.
+
+        `match` is a pattern for ids, `where` a filter as in `threads`: only these threads are
+        measured. Raises `UsageError`.
+        """
+        from ckpt_cli.api.disk_usage import disk_usage
+
+        return disk_usage(self._store, self._measured(match, where, watch), top, watch)
+
+    def du_by(
+        self,
+        by: By,
+        *,
+        match: str | None = None,
+        where: str | Sequence[str] = (),
+        top: int | None = None,
+        watch: Watcher = unwatched,
+    ) -> AnswerList[Survey]:
+        """Return the largest threads, channels and so on, as `ckpt du --by` prints them.
+
+        `by` is `thread`, `channel`, `ns`, `type` or `table`. The other arguments are those of `du`.
+        Raises `UsageError`.
+        """
+        from ckpt_cli.api.disk_usage import disk_usage_by
+
+        return disk_usage_by(self._store, self._measured(match, where, watch), by, top, watch)
+
     def _ids(
         self,
         threads: str | Iterable[str] | None,
@@ -120,3 +156,12 @@ class MeasureAnswers:
         chosen = chosen_threads(self._store, self._around, threads, match, where, watch)
         found = watch(self._store.threads()) if chosen is None else chosen
         return (one.thread_id for one in found)
+
+    def _measured(
+        self, match: str | None, where: str | Sequence[str], watch: Watcher
+    ) -> Collection[str] | None:
+        """Return the ids of the threads that are measured; None for all."""
+        from ckpt_cli.api.listing import chosen_threads
+
+        chosen = chosen_threads(self._store, self._around, None, match, where, watch)
+        return None if chosen is None else {one.thread_id for one in chosen}

@@ -13,7 +13,6 @@ from ckpt_cli.api.answer import Answer
 from ckpt_cli.api.checkpoint import CheckpointHandle
 from ckpt_cli.api.incidents import IncidentAnswers
 from ckpt_cli.api.measures import MeasureAnswers
-from ckpt_cli.api.measuring import DiskUsageMethods
 from ckpt_cli.api.neighbours import NeighbourAnswers
 from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text
 from ckpt_cli.api.texts import texts
@@ -28,13 +27,12 @@ if TYPE_CHECKING:
     from ckpt_cli.api.search import SearchHits
     from ckpt_cli.api.secrets import SecretSearch
     from ckpt_cli.core.replay.report import ReplayReport
-    from ckpt_cli.core.write_counts import WriteCounts
     from ckpt_cli.queries.interrupts import Waiting
     from ckpt_cli.queries.listed_threads import ListedThread
     from ckpt_cli.threads.target import NamedThread, Target
 
 
-class StoreHandle(IncidentAnswers, MeasureAnswers, DiskUsageMethods, NeighbourAnswers, Closing):
+class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
     """A store that is open for reading. `ckpt_cli.open` returns one.
 
     Threads and checkpoints that it returns read when they are asked, so use them before the store
@@ -246,33 +244,6 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, DiskUsageMethods, NeighbourAn
         wanted = GrepQuery(pattern, fixed, ignore_case, tuple(texts(channels)), ns, head_only)
         chosen = self._selected(threads, match, where, watch)
         return start_search(self._store, self._around.opening, chosen, wanted, jobs)
-
-    def stats(
-        self,
-        threads: str | Iterable[str] | None = None,
-        *,
-        match: str | None = None,
-        where: str | Sequence[str] = (),
-        since: When | None = None,
-        until: When | None = None,
-        jobs: int = 1,
-        watch: Watcher = unwatched,
-    ) -> Answer[WriteCounts]:
-        """Return which nodes wrote how much to which channels, as `ckpt stats` prints it.
-
-        `since` and `until` limit the checkpoints, by an age such as `7d` or a time. The other
-        arguments are those of `grep`. Raises `NotFound` or `UsageError`.
-        """
-        from ckpt_cli.core.write_counts import WriteCounts
-        from ckpt_cli.queries.stats import Range, threads_stats
-        from ckpt_cli.render.stats import stats_record
-
-        around, found = self._around, WriteCounts()
-        within = Range(time_of(around, since), time_of(around, until))
-        ids = (one.thread_id for one in self._selected(threads, match, where, watch))
-        for one in threads_stats(self._store, around.opening, ids, within, jobs):
-            found.add(one)
-        return Answer(found, stats_record)
 
     def replay_all(
         self,
