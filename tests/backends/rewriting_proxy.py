@@ -38,7 +38,13 @@ def rewriting(url: str, rewrites: Rewrites) -> Iterator[str]:
         with socket.create_connection((parts.hostname or "", parts.port or 0)) as server:
             # Parts of a request go on one by one, which the kernel would delay by 40 ms each.
             server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            forward(client, server, rewrite)
+            try:
+                forward(client, server, rewrite)
+            finally:
+                # The thread that sends back still reads, so closing alone would not end the
+                # connection, and the server would keep its locks.
+                with suppress(OSError):
+                    server.shutdown(socket.SHUT_RDWR)
 
     with standin(answer) as port:
         user = f"{parts.username}@" if parts.username else ""
