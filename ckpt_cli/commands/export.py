@@ -33,7 +33,7 @@ COLUMNS = (
 
 def export(
     session: Session,
-    threads: Annotated[list[str] | None, argument("[THREAD...]", "Threads to export.")] = None,
+    threads: Annotated[list[str] | None, argument("[THREAD]...", "Threads to export.")] = None,
     match: Match = None,
     where: Where = None,
     everything: Annotated[bool, flag("Export all threads.", "--all")] = False,

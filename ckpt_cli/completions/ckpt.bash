@@ -269,6 +269,7 @@ _ckpt_answer() {
             "ops redo:0") kind="op" ;;
             "ops verify:0") kind="file" ;;
             "erase:"*) kind="thread" ;;
+            "export:"*) kind="thread" ;;
             "import:"*) kind="file" ;;
             "du:0") kind="thread" ;;
             "trust:0") kind="file" ;;

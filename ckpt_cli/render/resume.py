@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ckpt_backends.model import Status
 from ckpt_cli.core.tasks.status import has_failed
 from ckpt_cli.render.status import counted_names
-from ckpt_cli.render.terminal.fields import command_field, field
+from ckpt_cli.render.terminal.fields import field
 
 if TYPE_CHECKING:
     from ckpt_cli.core.tasks.tasks import Question
@@ -69,11 +69,11 @@ def resume_lines(head: Moment, width: int) -> Iterator[StyledLine]:
         yield from field("", found.does, width, "dim")
 
 
-def config_lines(head: Moment) -> Iterator[StyledLine]:
+def config_lines(head: Moment, width: int) -> Iterator[StyledLine]:
     """Yield what `config` stands for in that call."""
     found = resume_call(head)
     if found is not None:
-        yield command_field("config", found.config)
+        yield from field("config", found.config, width)
 
 
 def resume_record(head: Moment) -> dict[str, Any] | None:

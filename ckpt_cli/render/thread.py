@@ -132,7 +132,7 @@ def summary_lines(
         yield from status_lines(details.conditions, width)
     if found.head is not None:
         yield from head_lines(found.head, width)
-        yield from config_lines(found.head)
+        yield from config_lines(found.head, width)
         yield from _rollback_lines(found, words, width)
     yield from lifetime_lines(found.lifetime, now, zone, width)
     if found.plaintext:
