@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.api.filters import filter_of
+from ckpt_cli.api.filters import explained_if_none, filter_of
 from ckpt_cli.api.surroundings import Surroundings, When, time_of
 from ckpt_cli.api.texts import texts
 from ckpt_cli.api.watch import Watcher, unwatched
@@ -78,4 +78,5 @@ def threads_with_head_writes(
     if threads is not None and not names:  # an empty selection is not all threads
         return iter(())
     condition = filter_of(around, where)
-    return filtered_threads(store, names, match, condition, around.now, watch, channels)
+    found = filtered_threads(store, names, match, condition, around.now, watch, channels)
+    return explained_if_none(around, where, found)

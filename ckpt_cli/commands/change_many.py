@@ -42,8 +42,10 @@ PlanOne: TypeAlias = Callable[[ThreadReader, str | None], ThreadChange | ChangeO
 
 Returns an outcome for a thread that is ready as it is, and None for one that needs no change.
 """
-TargetId: TypeAlias = tuple[str, str | None]
-"""A thread, and its checkpoint if one is named."""
+TargetId: TypeAlias = tuple[str, str | None, str | None]
+"""A thread, its checkpoint if one is named, and its head if conditions chose it: they may not hold
+for another head.
+"""
 
 _MOVED = "an agent changed it meanwhile"
 _OF_ONE_THREAD = (Refused, StoreChanged, Unreadable, Unsupported, NotFound)
@@ -136,10 +138,13 @@ def _plan_one(
     session: Session, target: TargetId, plan: PlanOne, inference: TriggerInference
 ) -> ThreadChange | ChangeOutcome | None:
     """Return the change of a thread, or why there is none; None if it needs none."""
-    thread_id, checkpoint_id = target
+    thread_id, checkpoint_id, chosen_head = target
     try:
+        reader = ThreadReader(session.store, thread_id, inference)
+        if chosen_head is not None and reader.thread.head != chosen_head:
+            return _moved(thread_id)
         with seeded_for(thread_id):
-            return plan(ThreadReader(session.store, thread_id, inference), checkpoint_id)
+            return plan(reader, checkpoint_id)
     except _OF_ONE_THREAD as error:
         return _skipped(thread_id, error)
 

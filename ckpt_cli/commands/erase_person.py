@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ckpt_backends.errors import PartlyDone
 from ckpt_cli import __version__
-from ckpt_cli.api.filters import filter_of
+from ckpt_cli.api.filters import explain_short_forms, filter_of
 from ckpt_cli.apply.erase import ErasureRun
 from ckpt_cli.apply.erase_receipt import check_receipt_path, write_receipt
 from ckpt_cli.apply.stopping import collected_signals
@@ -84,6 +84,8 @@ def erase_person(session: Session, options: EraseOptions) -> None:
         is_searched=request.finds_mentions,
     )
     _note_missing(session, options.threads or (), plan)
+    if not plan.threads:
+        explain_short_forms(session, options.where)
     if plan.unsearched:
         values = counted(plan.unsearched, "value")
         session.note(f"{values} could not be searched for the person's name")

@@ -73,7 +73,10 @@ def errors(session: Session, options: ErrorOptions) -> None:
         counted = session.output.records(records, columns)
     if not counted and not options.summary:
         lacking = limit("errors", session.store.describe().capabilities)
-        session.note("no task failed" if lacking is None else f"no errors: {lacking.why}")
+        whose = (
+            " of the chosen threads" if options.threads or options.match or options.where else ""
+        )
+        session.note(f"no task{whose} failed" if lacking is None else f"no errors: {lacking.why}")
     if options.exit_code and counted:
         raise Exit(1)
 

@@ -11,6 +11,7 @@ from ckpt_backends.changes.bundle import bundle_name, make_folder, write_bundle
 from ckpt_backends.changes.signatures import SigningKey
 from ckpt_backends.errors import UsageError
 from ckpt_cli import __version__
+from ckpt_cli.api.filters import explain_short_forms
 from ckpt_cli.api.thread import ThreadHandle
 from ckpt_cli.apply.archives import archive_header
 from ckpt_cli.commands.signatures import SignKey, signing_key
@@ -63,6 +64,7 @@ def export(
         raise UsageError("--sign-key signs archives", hint="leave out --format")
     chosen = _chosen(session, threads, match, where, everything=everything)
     if not chosen:
+        explain_short_forms(session, where)
         session.note("no thread matches")
     if format_ == "jsonl" and to is None:
         session.output.lines(record for thread in chosen for record in thread.export())

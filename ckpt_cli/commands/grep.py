@@ -88,6 +88,8 @@ def grep(session: Session, options: GrepOptions) -> None:
 
 def _check_names(session: Session, options: GrepOptions) -> None:
     """Raise `NotFound` for an unknown namespace, and note unknown channels."""
+    if options.ns is None and not options.channel:
+        return  # Choosing the threads again may read all heads.
     store = session.store
     chosen = chosen_threads(store, session, options.threads, options.match, options.where or ())
     ids = [one.thread_id for one in (store.threads() if chosen is None else chosen)]

@@ -47,6 +47,7 @@ def interrupts(
     records = (one.to_dict() for one in found)
     counted = session.output.records(records, interrupt_columns(session.now))
     if not counted:
-        session.note("no question waits for an answer")
+        whose = " of the chosen threads" if threads or match or where else ""
+        session.note(f"no question{whose} waits for an answer")
     if exit_code and counted:
         raise Exit(1)

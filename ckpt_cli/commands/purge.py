@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from ckpt_backends.errors import UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_backends.model import Status
-from ckpt_cli.api.filters import filter_of
+from ckpt_cli.api.filters import explained_if_none, filter_of
 from ckpt_cli.apply.purge import Pace
 from ckpt_cli.commands.apply_removal import RemovalTerms, check_terms, show_and_remove
 from ckpt_cli.commands.plan_out import PlanOut, removes, saved_removal
@@ -149,7 +149,11 @@ def purge(session: Session, options: PurgeOptions) -> None:
             found.saved.header.check_layout(options.plan, session.store.describe().layout)
         else:
             watch = partial(progress, total=None, label="planning")
-            planned = plan_purge(session.store, policy, session.now, watch)
+            planned = explained_if_none(
+                session,
+                options.where,
+                plan_purge(session.store, policy, session.now, watch),
+            )
             found = saved_removal(
                 session, "purge", options.plan_out, folder, planned, options.of_removal
             )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ckpt_backends.errors import UsageError
-from ckpt_cli.commands.change_many import change_many
+from ckpt_cli.commands.change_many import TargetId, change_many
 from ckpt_cli.commands.thread_targets import ThreadTargets
 from ckpt_cli.plans.one_of_many import PLACE, ManyRollbacks, new_thread_id
 from ckpt_cli.plans.rollback_target import TargetOptions
@@ -44,9 +46,9 @@ def rollback_many(
     change_many(session, ids, plans.plan, words, dry_run=dry_run, yes=yes, reason=options.reason)
 
 
-def _check_refs(ids: list[tuple[str, str | None]], target: TargetOptions) -> None:
+def _check_refs(ids: Sequence[TargetId], target: TargetOptions) -> None:
     """Raise `UsageError` unless each thread has a checkpoint, or an option chooses it."""
-    named = [thread_id for thread_id, checkpoint_id in ids if checkpoint_id is not None]
+    named = [thread_id for thread_id, checkpoint_id, _ in ids if checkpoint_id is not None]
     if target.given and named:
         raise UsageError(
             f"a checkpoint of thread '{named[0]}' is given, so {target.given[0]} cannot choose one",

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.commands.threads_to_change import threads_to_change
 from ckpt_cli.session import Session
 from ckpt_cli.threads.target import TargetArguments, find_checkpoint
 from ckpt_cli.threads.thread import ThreadReader
+
+if TYPE_CHECKING:
+    from ckpt_cli.commands.change_many import TargetId
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +63,8 @@ class ThreadTargets:
         """Return the only thread, and the checkpoint if one is named. Raises `NotFound`."""
         return self._named(session, self.names[0])
 
-    def all(self, session: Session) -> list[tuple[str, str | None]]:
-        """Return the ids of all threads, each with the checkpoint that is named, if any.
+    def all(self, session: Session) -> list[TargetId]:
+        """Return all threads, each with the checkpoint that is named, if any.
 
         Raises `NotFound` for an unknown name, and `UsageError` for several checkpoints of a thread:
         the copy of one would replace the copy of the other as the head.
@@ -74,9 +78,9 @@ class ThreadTargets:
                         f"thread '{thread_id}' is named with different checkpoints",
                         hint="name each thread once",
                     )
-            return named
+            return [(*one, None) for one in named]
         threads = threads_to_change(session, (), self.match, self.where)
-        return [(one.thread_id, None) for one in threads]
+        return [(one.thread_id, None, one.head) for one in threads]
 
     def _named(self, session: Session, name: str) -> tuple[ThreadReader, str | None]:
         words = TargetArguments(name, self.at)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Status
 from ckpt_cli.api.answer import Answer
+from ckpt_cli.api.filters import explain_short_forms
 from ckpt_cli.api.watch import Watcher, unwatched
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
@@ -128,6 +129,8 @@ def list_(session: Session, options: ThreadListOptions) -> None:
     columns = _columns(session, options)
     counted = session.output.records((row.to_dict() for row in rows), columns)
     if not counted:
+        if options.page == 1:
+            explain_short_forms(session, options.where)
         session.note(_why_none(options))
     elif options.everything and not options.long and session.output.terminal:
         session.note("--long also shows status, error, title and size")

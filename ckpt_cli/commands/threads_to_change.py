@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from ckpt_backends.model import Thread
-from ckpt_cli.api.filters import filter_of
+from ckpt_cli.api.filters import explained_if_none, filter_of
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.queries.selection import filtered_threads
 from ckpt_cli.session import Session
@@ -24,4 +24,5 @@ def threads_to_change(
     """
     watch = partial(progress, total=None, label="choosing threads")
     wanted = filter_of(session, where, acts=True)
-    return filtered_threads(session.store, names or (), match, wanted, session.now, watch)
+    found = filtered_threads(session.store, names or (), match, wanted, session.now, watch)
+    return explained_if_none(session, where, found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
@@ -34,6 +34,7 @@ from ckpt_cli.render.terminal.units import age, ago, left, size, step_number, wh
 from ckpt_cli.render.values.one_line import counted, summary
 
 if TYPE_CHECKING:
+    from ckpt_backends.codec.values import Value
     from ckpt_cli.queries.threads import Summary
     from ckpt_cli.threads.checkpoint import Moment
     from ckpt_cli.threads.expiry import Lifetime
@@ -42,6 +43,8 @@ _QUESTION = 1000
 """Maximum width of a question."""
 _WHY = 200
 """Maximum width of a question in a list."""
+_QUESTION_KEYS = ("question", "query", "prompt", "message", "instruction", "text")
+"""Keys under which agents put the text of a question."""
 
 
 _MEANINGS: dict[Status, str] = {
@@ -85,7 +88,7 @@ def thread_columns(
             Column("STATUS", "status", table=False),
             Column("STATUS", "conditions", ", ".join, style=marks_style, cut=True, least=14),
             Column("NEXT", "next", counted_names, style="node", cut=True, drop=4),
-            Column("WHY", "", cut=True, least=28 if wide else 16, drop=2, combine=_why),
+            Column("WHY", "", cut=True, least=28 if wide else 16, room=40, drop=2, combine=_why),
             Column("ERROR", "error", table=False),
             Column("QUESTION", "question", table=False),
             Column("TITLE", "title", cut=True, least=20, drop=3),
@@ -98,15 +101,32 @@ def thread_columns(
     return columns
 
 
-def _why(record: Record) -> Span:
-    """Return the error or else the question for which a thread waits, on one line."""
+def _why(record: Record, shown: Collection[str]) -> Span:
+    """Return the error or else the question for which a thread waits, on one line.
+
+    The node comes before it, unless it is the only one in the column NEXT.
+    """
+    names = set(record.get("next") or ())
+    known = names.pop() if "next" in shown and len(names) == 1 else None
     error = record.get("error")
     if error is not None:
-        return first_line(error), "error"
+        text = first_line(error)
+        return text if known is None else text.removeprefix(f"{known}: "), "error"
     if "question" not in record:
         return "", "plain"
-    asked = summary(from_json(record["question"]), _WHY)
-    return f"{path_text(tuple(record['asked_by']))}: {asked}", "question"
+    asked = summary(_asked(from_json(record["question"])), _WHY)
+    by = path_text(tuple(record["asked_by"]))
+    return asked if by == known else f"{by}: {asked}", "question"
+
+
+def _asked(question: Value) -> Value:
+    """Return the text of a question for people, if a usual key holds it, else the question."""
+    if isinstance(question, dict):
+        for key in _QUESTION_KEYS:
+            text = question.get(key)
+            if isinstance(text, str) and text.strip():
+                return text
+    return question
 
 
 def namespace_columns() -> Sequence[Column]:

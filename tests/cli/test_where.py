@@ -132,6 +132,14 @@ def test_a_filter_with_an_alias_chooses(folder: Path, command: str) -> None:
     assert one.read(answer) == one.found
 
 
+@pytest.mark.parametrize("command", sorted(name for name, one in RUNS.items() if one.ends))
+def test_a_short_form_that_finds_nothing_is_explained(folder: Path, command: str) -> None:
+    note = "note: 'stat=...' was read as metadata.stat; did you mean the field status?\n"
+    assert run(command, "stat=error").err.count(note) == 1
+    found = run(command, "user_id=mara").err
+    assert "was read as" not in found or command in {"interrupts", "errors"}
+
+
 @pytest.mark.parametrize("command", sorted(RUNS))
 def test_a_wrong_filter_is_shown_with_its_place(folder: Path, command: str) -> None:
     words = [*command.split(), *RUNS[command].words.split()]

@@ -111,7 +111,7 @@ def test_threads_and_times_choose_what_is_listed(store: Path) -> None:
 def test_the_exit_code_tells_whether_a_task_failed(store: Path) -> None:
     assert ckpt("-s", store, "errors", "--exit-code").code == 1
     ended = ckpt("-s", store, "errors", "asks", "--exit-code")
-    assert (ended.code, ended.err) == (0, "note: no task failed\n")
+    assert (ended.code, ended.err) == (0, "note: no task of the chosen threads failed\n")
 
 
 def test_python_gets_the_same(store: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +88,42 @@ def test_the_table_fits_and_never_cuts_an_id(store: Path, width: int) -> None:
     assert max(map(cell_len, lines)) <= width
     text = "\n".join(lines)
     assert all(row["thread_id"] in text for row in rows)
-    assert ("WHY" in lines[0]) is ("answer: Con" in text) is (width >= 80)
+    assert ("WHY" in lines[0]) is ("Connec" in text) is (width >= 80)
+    # The node stands before an error only if no column names it.
+    assert ("answer: Connec" in text) is ("WHY" in lines[0] and "NEXT" not in lines[0])
     assert ("TITLE" in lines[0]) is (width >= 120)
     if width == 200:
-        assert "answer: {question: Send another one?}" in text
-        assert "answer: ConnectionError('no route to payments …" in text
+        assert "  Send another one?  " in text
+        assert "  ConnectionError('no route to payments …" in text
+
+
+def test_an_error_and_a_question_get_room_before_counts_and_sizes() -> None:
+    said = "Shall I refund 89 EUR to the card that ends 4242 today?"
+    one: dict[str, Any] = {
+        "thread_id": "refund-4711",
+        "status": "interrupted",
+        "conditions": ["interrupted"],
+    }
+    one |= {"step": 12, "checkpoints": 13, "namespaces": 1, "bytes": 4711}
+    one |= {
+        "next": ["ask_for_approval_of_the_refund"],
+        "asked_by": ["ask_for_approval_of_the_refund"],
+    }
+    one |= {"question": {"question": said, "amount": 89}}
+    two = one | {"next": ["send", "check"], "asked_by": ["check", "ask"], "question": {"n": 1}}
+
+    def table(width: int) -> list[str]:
+        columns = thread_columns(datetime.now(UTC), details=True, wide=width >= 100)
+        return [line.text for line in table_lines([one, two], columns, width)]
+
+    head, first, second = table(90)
+    assert said[:39] in first
+    assert "check > ask: {n: 1}" in second
+    assert "NEXT" in head
+    assert not any(name in head for name in ("STEP", "CHECKPOINTS", "SIZE"))
+    head, first, _ = table(160)
+    assert f"  {said}  " in first
+    assert all(name in head for name in ("STEP", "CHECKPOINTS", "SIZE"))
 
 
 def test_messages_that_are_stored_apart_are_read_for_a_title_unless_they_are_large(

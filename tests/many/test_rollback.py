@@ -141,6 +141,22 @@ def test_a_thread_that_moves_is_skipped_and_named(
     assert log_of(path, "raise-1") == log_of(path, "done-0")
 
 
+def test_a_thread_that_moves_after_the_filter_chose_it_is_skipped(
+    path: Path, after_planning: Callable[[str, Callable[[], None]], None]
+) -> None:
+    def move() -> None:
+        with sqlite_agent(path) as agent:
+            config: Any = {"configurable": {"thread_id": "done-2"}}
+            agent.graph.update_state(config, {"log": ["moved"]}, as_node="close")
+
+    after_planning("done-0", move)
+    where = ["--where", "status = done and thread like 'done-%'"]
+    answer = ckpt("-s", path, "rollback", *where, "--steps", "1", "--yes", "-o", "ndjson")
+    assert (answer.code, set(by_thread(answer))) == (7, {"done-1", "done-0"}), answer.err
+    assert "skipped 'done-2': an agent changed it meanwhile" in answer.err
+    assert log_of(path, "done-2")[-1] == "moved"
+
+
 def test_what_moved_while_the_user_thought_is_skipped(path: Path) -> None:
     def go_on() -> None:
         with sqlite_agent(path, is_mended=True) as agent:

@@ -69,6 +69,12 @@ def parse_filter(text: str, terms: FilterTerms | None = None) -> Filter:
     return _Reader(text, terms or FilterTerms(), _Room()).read()
 
 
+def shorthand_key(text: str) -> str | None:
+    """Return the key of `KEY=VALUE` where this asks for metadata; None for any other filter."""
+    found = _SHORTHAND.fullmatch(text)
+    return None if found is None or found["key"].split(".")[0] in FIELDS else found["key"]
+
+
 @dataclass(slots=True)
 class _Room:
     """How much a filter may still hold, with all aliases replaced."""
@@ -210,6 +216,10 @@ def _meant(expected: str, found: str, before: Sequence[str]) -> str | None:
     """Return a hint for what people write who know other languages; None for anything else."""
     if expected == "FIELD" and found in {"'", '"'}:
         return "write the field first, such as status = error"
+    if expected == "_AND" and found in {"&", "|"}:
+        return "write and" if found == "&" else "write or"
+    if expected == "_AND" and before and before[-1].isdigit() and found.isalpha():
+        return "write a number and its unit without a blank, such as 2h or 10MiB"
     name, colon, value = before[-1].lstrip("(").partition(":") if before else ("", "", "")
     if expected == "OPERATOR" and colon and name in FIELDS:
         return f"write {name} = {value or 'VALUE'}"

@@ -6,7 +6,7 @@ Tables do not use rich, which keeps every row in memory and cuts ids in a narrow
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
@@ -20,6 +20,8 @@ Record = Mapping[str, Any]
 _WIDTHS_FROM = 200
 """Number of rows that decide the column widths; later rows may be wider."""
 _GAP = 2
+_MINOR = 5
+"""Columns with at least this `drop` are left out for the `room` of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +42,18 @@ class Column:
     """Whether a table may shorten it. Ids are never cut."""
     least: int = 16
     """A column that is cut keeps this width; others are left out for it."""
+    room: int = 0
+    """Width for which columns with a high `drop` are left out, and other columns are cut first."""
     table: bool = True
     """Whether a table shows it; TSV always has all columns."""
     drop: int = 0
     """Columns above 0 are left out if all cells are empty or the terminal is too narrow, the
     highest number first.
     """
-    combine: Callable[[Record], Span] | None = None
-    """Makes the cell of a table from several keys of the record; TSV leaves such a column out."""
+    combine: Callable[[Record, Collection[str]], Span] | None = None
+    """Makes the cell of a table from several keys of the record, and from the keys of the columns
+    that are shown. TSV leaves such a column out.
+    """
 
 
 def plain_columns(*keys: str) -> list[Column]:
@@ -88,25 +94,28 @@ def table_lines(
     columns = [column for column in columns if column.table]
     shown = _fitting(first, columns, width)
     headers: list[Span] = [(column.header, "bold") for column in shown]
-    widths = _widths(
-        [headers, *([_cell(row, one) for one in shown] for row in first)], shown, width
-    )
+    widths = _widths([headers, *(_cells(row, shown) for row in first)], shown, width)
     if _total(widths) > width:
         for number, row in enumerate(chain(first, stream)):
             yield from _block(row, columns, width, apart=number > 0)
         return
     yield _line(headers, shown, widths)
     for row in chain(first, stream):
-        cells = [_cell(row, column) for column in shown]
+        cells = _cells(row, shown)
         if _total(_widened(cells, shown, widths)) > width:
             yield from _block(row, columns, width, apart=False)
         else:
             yield _line(cells, shown, widths)
 
 
-def _cell(row: Record, column: Column) -> Span:
+def _cells(row: Record, shown: Sequence[Column]) -> list[Span]:
+    keys = {column.key for column in shown}
+    return [_cell(row, column, keys) for column in shown]
+
+
+def _cell(row: Record, column: Column, shown: Collection[str]) -> Span:
     if column.combine is not None:
-        text, combined_style = column.combine(row)
+        text, combined_style = column.combine(row, shown)
         return safe_text(text), combined_style
     value = row.get(column.key)
     if value is None:
@@ -118,12 +127,14 @@ def _cell(row: Record, column: Column) -> Span:
 def _fitting(rows: Sequence[Record], columns: list[Column], width: int) -> list[Column]:
     """Return the columns without those that are empty or do not fit."""
     needs = {}
+    keys = {column.key for column in columns}
     for column in columns:
-        longest = max(cell_len(_cell(row, column)[0]) for row in rows)
+        longest = max(cell_len(_cell(row, column, keys)[0]) for row in rows)
         if longest or not column.drop:
             needs[column] = max(longest, cell_len(column.header))
     for column in sorted(needs, key=lambda column: -column.drop):
-        least = [min(need, one.least) if one.cut else need for one, need in needs.items()]
+        kept = {one: max(one.least, one.room if column.drop >= _MINOR else 0) for one in needs}
+        least = [min(need, kept[one]) if one.cut else need for one, need in needs.items()]
         if column.drop and _total(least) > width:
             del needs[column]
     return list(needs)
@@ -135,11 +146,14 @@ def _widths(rows: list[list[Span]], columns: Sequence[Column], width: int) -> li
     """
     widths = [max(cell_len(row[i][0]) for row in rows) for i in range(len(columns))]
     over = _total(widths) - width
-    for i, column in sorted(enumerate(columns), key=lambda pair: -widths[pair[0]]):
-        if over > 0 and column.cut:
-            smaller = min(widths[i], max(column.least, widths[i] - over))
-            over -= widths[i] - smaller
-            widths[i] = smaller
+    by_width = sorted(enumerate(columns), key=lambda pair: -widths[pair[0]])
+    for has_room in (True, False):
+        for i, column in by_width:
+            if over > 0 and column.cut:
+                least = max(column.least, column.room) if has_room else column.least
+                smaller = min(widths[i], max(least, widths[i] - over))
+                over -= widths[i] - smaller
+                widths[i] = smaller
     return widths
 
 
@@ -175,8 +189,9 @@ def _block(
     """Yield a row as lines of `header: value`; a longer value goes below its header."""
     if apart:
         yield line("")
+    keys = {column.key for column in columns}
     for column in columns:
-        text, style = _cell(row, column)
+        text, style = _cell(row, column, keys)
         if not text:
             continue
         head = f"{column.header.lower()}: "

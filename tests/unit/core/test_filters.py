@@ -392,7 +392,10 @@ def test_an_unknown_field_is_answered_with_the_nearest(name: str, meant: str | N
         ("status == error", "write = for equal; use = != in"),
         ("status = failed", "use one of error, interrupted, pending, done, unknown, empty"),
         ("user_id=null", "write metadata.user_id = null, or = 'null' for this text"),
-        ("idle > 1h && status = error", "put text with blanks, commas or brackets in quotes"),
+        ("idle > 1h && status = error", "write and"),
+        ("status = done || idle > 1h", "write or"),
+        ("idle > 2 h", "write a number and its unit without a blank, such as 2h or 10MiB"),
+        ("next = two words", "put text with blanks, commas or brackets in quotes"),
     ],
 )
 def test_a_hint_says_what_to_write(text: str, hint: str) -> None:
