@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from base64 import b64encode
 from hashlib import sha256
 from html.parser import HTMLParser
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
+from langgraph.types import interrupt
 from typing_extensions import TypedDict
 
 import ckpt_cli
@@ -92,11 +94,35 @@ def test_what_is_left_out_is_said_in_the_page_and_on_stderr(sample: Path) -> Non
     assert "not included" not in whole.out + whole.err
 
 
+def test_bars_in_a_call_that_is_not_over_begin_with_it(tmp_path: Path) -> None:
+    class State(TypedDict):
+        n: int
+
+    inner = StateGraph(State)
+    inner.add_node("look", lambda _: time.sleep(0.05))
+    inner.add_node("ask", lambda _: interrupt("how many?"))
+    inner.add_edge(START, "look")
+    inner.add_edge("look", "ask")
+    outer = StateGraph(State)
+    outer.add_node("plan", lambda _: time.sleep(0.2))
+    outer.add_node("research", inner.compile())
+    outer.add_edge(START, "plan")
+    outer.add_edge("plan", "research")
+    file = tmp_path / "store.db"
+    with SqliteSaver.from_conn_string(str(file)) as saver:
+        graph = outer.compile(checkpointer=saver)
+        graph.invoke({"n": 1}, {"configurable": {"thread_id": "t"}})
+    (row,) = (row for row in report(file, "t").split("<tr>") if ">look<" in row)
+    begins = re.search(r'class="run" x="([\d.]+)"', row)
+    assert begins is not None
+    assert float(begins[1]) < 50
+
+
 def test_what_is_wrong_comes_first(sample: Path) -> None:
     failed = report(sample, "invoice-import")
     assert failed.index("match_supplier failed") < failed.index("Checkpoints</h2>")
     assert "graph.invoke(None, config)" in failed
-    assert "rollback --steps 1 --dry-run invoice-import" in failed
+    assert "rollback --last-good --dry-run invoice-import" in failed
     asked = report(sample, "refund-4711")
     assert "ask_approval asks" in asked
     assert "Command(resume=" in asked
