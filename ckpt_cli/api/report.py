@@ -92,8 +92,9 @@ def _conversation(target: Target) -> Conversation | None:
 def _left_out(chosen: ChosenCheckpoints) -> list[str]:
     left_out = []
     if chosen.older:
+        option = "an earlier --since" if chosen.before_since else "--last N"
         left_out.append(
-            f"{counted(chosen.older, 'older checkpoint')} not included; --last N adds more."
+            f"{counted(chosen.older, 'older checkpoint')} not included; {option} adds more."
         )
     if chosen.in_calls:
         number = counted(chosen.in_calls, "checkpoint")

@@ -90,6 +90,7 @@ def test_what_is_left_out_is_said_in_the_page_and_on_stderr(sample: Path) -> Non
     assert len(data_of(answer.out)["checkpoints"]) == 5
     later = ckpt("-s", sample, "report", "trip-to-kyoto", "--since", "2100-01-01")
     assert len(data_of(later.out)["checkpoints"]) == 1
+    assert "not included; an earlier --since adds more" in later.err
     whole = ckpt("-s", sample, "report", "trip-to-kyoto", "--all-ns")
     assert "not included" not in whole.out + whole.err
 
