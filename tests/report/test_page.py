@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import sys
 import time
 from base64 import b64encode
 from hashlib import sha256
@@ -23,7 +25,7 @@ from ckpt_cli.core.redact import REDACTED
 from ckpt_cli.render.report import checkpoints as checkpoints_module
 from ckpt_cli.render.report.checkpoints import script_json
 from ckpt_cli.render.report.state_changes import LARGEST_CHANNEL, LONGEST_TEXT
-from tests.cli.terminal import ckpt_in_terminal
+from tests.cli.terminal import ckpt_in_terminal, in_terminal
 from tests.report.reading import data_of, states
 from tests.support import FIXTURES, ckpt, copy_store, first_now
 from tests.threetable import MARKS, connected, engine_of
@@ -218,6 +220,16 @@ def test_a_full_page_keeps_the_newest_states(sample: Path, monkeypatch: pytest.M
     assert 0 < missing < len(kept)
     assert f"the {missing} oldest checkpoints are listed without their state" in answer.err
     assert kept == [None] * missing + whole[missing:]
+
+
+def test_progress_is_shown_on_a_terminal_and_the_page_goes_to_the_file(
+    sample: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "incident.html"
+    command = [sys.executable, "-m", "ckpt_cli", "-s", str(sample), "report", "trip-to-kyoto"]
+    code, shown = in_terminal(["sh", "-c", f"{shlex.join(command)} > {shlex.quote(str(file))}"])
+    assert (code, "reading checkpoints" in shown) == (0, True)
+    assert file.read_text("utf-8").startswith("<!doctype html>")
 
 
 def test_a_terminal_and_other_formats_are_refused(sample: Path) -> None:
