@@ -218,7 +218,7 @@ def test_a_full_page_keeps_the_newest_states(sample: Path, monkeypatch: pytest.M
     kept = states(data_of(answer.out)["checkpoints"])
     missing = kept.count(None)
     assert 0 < missing < len(kept)
-    assert f"the {missing} oldest checkpoints are listed without their state" in answer.err
+    assert f"{missing} oldest checkpoints listed without state" in answer.err
     assert kept == [None] * missing + whole[missing:]
 
 
