@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ckpt_backends.errors import NotFound, Unreadable
 from ckpt_cli import __version__
 from ckpt_cli.api.surroundings import When, time_of
+from ckpt_cli.api.watch import Watcher, unwatched
 from ckpt_cli.queries.messages import Conversation, conversation
 from ckpt_cli.queries.report import (
     ChosenCheckpoints,
@@ -29,11 +30,17 @@ if TYPE_CHECKING:
 
 
 def report(
-    found: CheckpointHandle, *, all_ns: bool, since: When | None, last: int
+    found: CheckpointHandle,
+    *,
+    all_ns: bool,
+    since: When | None,
+    last: int,
+    watch: Watcher = unwatched,
 ) -> Iterable[str]:
     """Yield the page about a thread in pieces; it first shows this checkpoint.
 
-    Notes what is not in the page. Raises `UsageError` for a time that cannot be read.
+    `watch` gets the checkpoints as they are read. Notes what is not in the page. Raises
+    `UsageError` for a time that cannot be read.
     """
     thread, reader = found.thread, found.target.reader
     around = thread.around
@@ -52,7 +59,7 @@ def report(
         summary=summarize(reader, thread.operations),
         tree=drawn,
         checkpoints=checkpoint_json(
-            _reported(found, chosen), places, drawn.rows, refs, around.zone
+            watch(_reported(found, chosen)), places, drawn.rows, refs, around.zone
         ),
         start=places[key],
         ref=refs.get(found.id, found.id),
@@ -92,8 +99,9 @@ def _conversation(target: Target) -> Conversation | None:
 def _left_out(chosen: ChosenCheckpoints) -> list[str]:
     left_out = []
     if chosen.older:
+        option = "an earlier --since" if chosen.before_since else "--last N"
         left_out.append(
-            f"{counted(chosen.older, 'older checkpoint')} not included; --last N adds more."
+            f"{counted(chosen.older, 'older checkpoint')} not included; {option} adds more."
         )
     if chosen.in_calls:
         number = counted(chosen.in_calls, "checkpoint")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.report import report as page_of
+from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import At, Namespace, OptionalThread, flag, option
 from ckpt_cli.session import Session
 from ckpt_cli.threads.target import TargetArguments
@@ -45,4 +47,5 @@ def report(
             "cannot print a page to a terminal", hint="redirect it: ckpt report ... > incident.html"
         )
     found = session.checkpoint(TargetArguments(thread, at, ns))
-    session.output.verbatim(*page_of(found, all_ns=all_ns, since=since, last=last))
+    watch = partial(progress, total=None, label="reading checkpoints")
+    session.output.verbatim(*page_of(found, all_ns=all_ns, since=since, last=last, watch=watch))

@@ -108,7 +108,8 @@ def bisect_by_test(target: Target, test: Test, options: BisectOptions) -> Bisect
     reader, ns = target.reader, target.checkpoint_ns
     if redaction.is_redacted(reader.store):
         raise UsageError(
-            "a test cannot be combined with --redact: it needs the values", hint="use one of them"
+            "a test (--exec) needs the values, which --redact hides",
+            hint="leave out --redact, or use a condition",
         )
     parents = {one.key.checkpoint_id: one.parent_checkpoint_id for one in reader.index(ns)}
 

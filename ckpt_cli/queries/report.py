@@ -27,6 +27,8 @@ class ChosenCheckpoints:
     """Oldest first."""
     older: int
     """Number of older checkpoints of these namespaces that are left out."""
+    before_since: bool
+    """Whether all of these are left out because they are older than `since`."""
     in_calls: int
     """Number of checkpoints in namespaces that are left out."""
 
@@ -61,12 +63,14 @@ def choose_checkpoints(
             found.append((times.get(checkpoint_id) or _NEVER, (ns, checkpoint_id)))
     if len(namespaces) > 1:
         found.sort(key=lambda one: (one[0], one[1][1]))
-    kept = [key for at, key in found if since is None or at >= since][-last:]
+    recent = [key for at, key in found if since is None or at >= since]
+    kept = recent[-last:]
     if keep not in kept:
         kept.insert(0, keep)
     return ChosenCheckpoints(
         kept,
         older=len(found) - len(kept),
+        before_since=since is not None and len(recent) <= last,
         in_calls=reader.thread.checkpoints - len(found),
     )
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import sys
+import time
 from base64 import b64encode
 from hashlib import sha256
 from html.parser import HTMLParser
@@ -13,6 +16,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
+from langgraph.types import interrupt
 from typing_extensions import TypedDict
 
 import ckpt_cli
@@ -21,7 +25,7 @@ from ckpt_cli.core.redact import REDACTED
 from ckpt_cli.render.report import checkpoints as checkpoints_module
 from ckpt_cli.render.report.checkpoints import script_json
 from ckpt_cli.render.report.state_changes import LARGEST_CHANNEL, LONGEST_TEXT
-from tests.cli.terminal import ckpt_in_terminal
+from tests.cli.terminal import ckpt_in_terminal, in_terminal
 from tests.report.reading import data_of, states
 from tests.support import FIXTURES, ckpt, copy_store, first_now
 from tests.threetable import MARKS, connected, engine_of
@@ -88,15 +92,40 @@ def test_what_is_left_out_is_said_in_the_page_and_on_stderr(sample: Path) -> Non
     assert len(data_of(answer.out)["checkpoints"]) == 5
     later = ckpt("-s", sample, "report", "trip-to-kyoto", "--since", "2100-01-01")
     assert len(data_of(later.out)["checkpoints"]) == 1
+    assert "not included; an earlier --since adds more" in later.err
     whole = ckpt("-s", sample, "report", "trip-to-kyoto", "--all-ns")
     assert "not included" not in whole.out + whole.err
+
+
+def test_bars_in_a_call_that_is_not_over_begin_with_it(tmp_path: Path) -> None:
+    class State(TypedDict):
+        n: int
+
+    inner = StateGraph(State)
+    inner.add_node("look", lambda _: time.sleep(0.05))
+    inner.add_node("ask", lambda _: interrupt("how many?"))
+    inner.add_edge(START, "look")
+    inner.add_edge("look", "ask")
+    outer = StateGraph(State)
+    outer.add_node("plan", lambda _: time.sleep(0.2))
+    outer.add_node("research", inner.compile())
+    outer.add_edge(START, "plan")
+    outer.add_edge("plan", "research")
+    file = tmp_path / "store.db"
+    with SqliteSaver.from_conn_string(str(file)) as saver:
+        graph = outer.compile(checkpointer=saver)
+        graph.invoke({"n": 1}, {"configurable": {"thread_id": "t"}})
+    (row,) = (row for row in report(file, "t").split("<tr>") if ">look<" in row)
+    begins = re.search(r'class="run" x="([\d.]+)"', row)
+    assert begins is not None
+    assert float(begins[1]) < 50
 
 
 def test_what_is_wrong_comes_first(sample: Path) -> None:
     failed = report(sample, "invoice-import")
     assert failed.index("match_supplier failed") < failed.index("Checkpoints</h2>")
     assert "graph.invoke(None, config)" in failed
-    assert "rollback --steps 1 --dry-run invoice-import" in failed
+    assert "rollback --last-good --dry-run invoice-import" in failed
     asked = report(sample, "refund-4711")
     assert "ask_approval asks" in asked
     assert "Command(resume=" in asked
@@ -189,8 +218,18 @@ def test_a_full_page_keeps_the_newest_states(sample: Path, monkeypatch: pytest.M
     kept = states(data_of(answer.out)["checkpoints"])
     missing = kept.count(None)
     assert 0 < missing < len(kept)
-    assert f"the {missing} oldest checkpoints are listed without their state" in answer.err
+    assert f"{missing} oldest checkpoints listed without state" in answer.err
     assert kept == [None] * missing + whole[missing:]
+
+
+def test_progress_is_shown_on_a_terminal_and_the_page_goes_to_the_file(
+    sample: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "incident.html"
+    command = [sys.executable, "-m", "ckpt_cli", "-s", str(sample), "report", "trip-to-kyoto"]
+    code, shown = in_terminal(["sh", "-c", f"{shlex.join(command)} > {shlex.quote(str(file))}"])
+    assert (code, "reading checkpoints" in shown) == (0, True)
+    assert file.read_text("utf-8").startswith("<!doctype html>")
 
 
 def test_a_terminal_and_other_formats_are_refused(sample: Path) -> None:

@@ -17,7 +17,7 @@ from ckpt_cli.core.diff.list_diff import (
     in_order,
     pair_gaps,
 )
-from ckpt_cli.core.values.equality import Numbers, is_set
+from ckpt_cli.core.values.equality import Numbers, is_set, same_start
 
 Path: TypeAlias = tuple[str | int, ...]
 
@@ -47,7 +47,14 @@ def diff_values(before: Value, after: Value, cells: Cells | None = None) -> list
 
     Pass the same `cells` to all comparisons that belong to one answer.
     """
-    return list(_diff(before, after, (), _Numbers(cells or Cells())))
+    numbers = _Numbers(cells or Cells())
+    if isinstance(before, list) and isinstance(after, list):
+        # Most channels that grow are long lists of which only the end is new.
+        start = same_start(before, after)
+        if start == len(before) == len(after):
+            return []
+        return list(_diff_lists(before, after, (), numbers, start))
+    return list(_diff(before, after, (), numbers))
 
 
 class _Numbers(Numbers):
@@ -103,17 +110,17 @@ def _diff_sets(
 
 
 def _diff_lists(
-    before: list[Value], after: list[Value], path: Path, numbers: _Numbers
+    before: list[Value], after: list[Value], path: Path, numbers: _Numbers, start: int = 0
 ) -> Iterator[Op]:
+    """Compare two lists of which the first `start` items are equal."""
     ids_before, ids_after = _message_ids(before), _message_ids(after)
     if any(ids_before) or any(ids_after):
-        pairs = _pairs_by_id(before, after, ids_before, ids_after, numbers)
+        pairs = _pairs_by_id(before, after, ids_before, ids_after, numbers, start)
     else:
-        equal = common_subsequence([*map(numbers, before)], [*map(numbers, after)], numbers.cells)
-        pairs = pair_gaps(equal, len(before), len(after))
+        pairs = _pairs_by_place(before, after, numbers, start)
     kept = dict(pairs)
     sources = {j: i for i, j in pairs}
-    i = j = 0
+    i = j = start
     # Go from one item that kept its place to the next, as a person would compare two lists.
     for next_i, next_j in [*in_order(pairs), (len(before), len(after))]:
         for k in range(i, next_i):
@@ -131,17 +138,27 @@ def _diff_lists(
         i, j = next_i + 1, next_j + 1
 
 
+def _pairs_by_place(
+    before: list[Value], after: list[Value], numbers: _Numbers, start: int
+) -> Pairs:
+    old, new = [*map(numbers, before[start:])], [*map(numbers, after[start:])]
+    pairs = pair_gaps(common_subsequence(old, new, numbers.cells), len(old), len(new))
+    return [(start + i, start + j) for i, j in pairs]
+
+
 def _pairs_by_id(
     before: list[Value],
     after: list[Value],
     ids_before: Sequence[str | None],
     ids_after: Sequence[str | None],
     numbers: _Numbers,
+    start: int,
 ) -> Pairs:
-    pairs = by_identity(ids_before, ids_after)
+    # An id can occur again after the equal items, so it is looked for in all of them.
+    pairs = [pair for pair in by_identity(ids_before, ids_after) if pair[0] >= start]
     paired_before, paired_after = {i for i, _ in pairs}, {j for _, j in pairs}
-    rest_before = [i for i in range(len(before)) if i not in paired_before]
-    rest_after = [j for j in range(len(after)) if j not in paired_after]
+    rest_before = [i for i in range(start, len(before)) if i not in paired_before]
+    rest_after = [j for j in range(start, len(after)) if j not in paired_after]
     equal = common_subsequence(
         [numbers(before[i]) for i in rest_before],
         [numbers(after[j]) for j in rest_after],
@@ -152,10 +169,13 @@ def _pairs_by_id(
 
 def _message_ids(items: list[Value]) -> list[str | None]:
     """Return the ids of a list of messages; only None if the list holds anything else."""
-    messages = [message for item in items if (message := as_message(item))]
-    if len(messages) < len(items):
-        return [None] * len(items)
-    return [message.id for message in messages]
+    ids = []
+    for item in items:
+        message = as_message(item)
+        if message is None:
+            return [None] * len(items)
+        ids.append(message.id)
+    return ids
 
 
 def _plain_keys(value: dict[Value, Value]) -> bool:

@@ -81,8 +81,8 @@ class MessageLedger:
 
     def __init__(self) -> None:
         self._by_id: dict[str, FoundMessage] = {}
-        self._contents: Counter[int] = Counter()
-        """How many messages with an id have these contents."""
+        self._with_id: dict[int, list[str]] = {}
+        """By contents: the ids of the messages that have one."""
         self._nameless: dict[int, dict[int, list[FoundMessage]]] = {}
         """Messages without an id, by contents and by depth of subgraphs."""
         self._written: dict[tuple[str, str], list[int]] = {}
@@ -121,18 +121,24 @@ class MessageLedger:
 
     def messages(self) -> Iterator[FoundMessage]:
         """Yield each message once."""
-        yield from self._by_id.values()
+        by_id = dict(self._by_id)
         for held, by_depth in self._nameless.items():
-            # In the graph that called a subgraph, the same messages may have ids.
+            # In the state, and in the graph that called a subgraph, the same messages may have ids.
+            # A state does not tell who wrote them, nor when.
             most = max(by_depth.values(), key=len)
-            yield from most[self._contents[held] :]
+            ids = self._with_id.get(held, [])
+            for name, written in zip(ids, most, strict=False):
+                if by_id[name].origin.task_id is None and written.origin.task_id is not None:
+                    by_id[name] = replace(by_id[name], origin=written.origin)
+            yield from most[len(ids) :]
+        yield from by_id.values()
 
     def _add(self, message: Message, counted: FoundMessage) -> None:
         assert message.id is not None  # noqa: S101
         known = self._by_id.get(message.id)
         if known is None:
             self._by_id[message.id] = counted
-            self._contents[contents(message)] += 1
+            self._with_id.setdefault(contents(message), []).append(message.id)
             return
         # A message that was streamed grew.
         whole = known if known.tokens.total >= counted.tokens.total else counted

@@ -95,6 +95,14 @@ def same(one: Value, other: Value) -> bool:
     return True
 
 
+def same_start(these: list[Value], those: list[Value]) -> int:
+    """Return how many items at the start of two lists are strictly equal."""
+    shorter = min(len(these), len(those))
+    if same(these[:shorter], those[:shorter]):
+        return shorter
+    return next(n for n, (a, b) in enumerate(zip(these, those, strict=False)) if not same(a, b))
+
+
 _TEXT = {str}
 _PLAIN = {str, int, bool, bytes, type(None)}
 """Types with strict equality in Python, if both values have the same type."""

@@ -92,13 +92,13 @@ def report_page(parts: ReportParts) -> ReportPage:
     sections.add_about(body, parts.info, _about(parts))
     left_out = [*parts.left_out]
     for n, noun, where in (
-        (parts.checkpoints.without_state, "checkpoint", "are listed without their state"),
-        (parts.tree.left_out, "row", "of the tree are not drawn"),
-        (hidden_steps, "step", "of the timeline are not shown"),
-        (hidden, "message", "of the conversation are not shown"),
+        (parts.checkpoints.without_state, "checkpoint", "listed without state"),
+        (parts.tree.left_out, "row", "of the tree not drawn"),
+        (hidden_steps, "step", "of the timeline not shown"),
+        (hidden, "message", "of the conversation not shown"),
     ):
         if n:
-            left_out.append(f"The {counted(n, 'oldest ' + noun)} {where}.")
+            left_out.append(f"{counted(n, 'oldest ' + noun)} {where}.")
     _add_notes(notes, parts, left_out)
     return ReportPage(_document(thread_id, body, parts), left_out)
 

@@ -146,8 +146,11 @@ def commands(
     yield "Show the state at the checkpoint", line("show", *at, *where)
     yield "Show what changed there", line("diff", *at, *where)
     yield "Verify the steps against what the tasks wrote", line("replay", "--verify")
-    if Status.ERROR in _conditions(summary):
-        yield "Plan to go back a step", line("rollback", "--steps", "1", "--dry-run")
+    if Status.ERROR in _conditions(summary) and summary.rolls_back:
+        yield (
+            "Plan to go back to before the failed step",
+            line("rollback", "--last-good", "--dry-run"),
+        )
 
 
 def add_about(page: Element, info: StoreInfo, facts: Iterable[tuple[str, str]]) -> None:

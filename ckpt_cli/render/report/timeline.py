@@ -70,9 +70,12 @@ def _add_steps(table: Element, steps: Sequence[Mapping[str, Any]], zone: tzinfo)
     outer = [one for one in steps if not one["depth"]]
     longest = max((one["seconds"] or 0 for one in outer if one["kind"] == "run"), default=0)
     began: str | None = None
+    until: str | None = None
     for one in steps:
         if not one["depth"]:
-            began = one["started_at"]
+            began, until = one["started_at"], one["ended_at"]
+        elif until and one["started_at"] and _seconds_between(until, one["started_at"]) >= 0:
+            began = until  # The step that called it is not over.
         kind, seconds = one["kind"], one["seconds"]
         row = add(table, "tr")
         add(row, "td", "" if one["step"] is None or one["depth"] else str(one["step"]))

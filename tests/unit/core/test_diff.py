@@ -223,6 +223,13 @@ def test_ids_that_stand_twice_identify_nothing() -> None:
     assert by_identity(["a", "a", "b", None], ["b", "a", None]) == [(2, 0)]
 
 
+def test_an_id_that_stands_in_the_equal_start_again_identifies_nothing() -> None:
+    same_start, old, new = message("hi", "1"), message("a", "1"), message("b", "2")
+    assert diff_values([same_start, old], [same_start, new, old]) == [
+        Op("add", (1,), after=new, id="2")
+    ]
+
+
 def test_only_channels_that_differ_are_listed_by_name() -> None:
     changes = diff_channels({"b": 1, "a": 1, "same": [1]}, {"b": 2, "c": None, "same": [1]})
     assert changes == {

@@ -128,3 +128,12 @@ def test_a_list_that_is_written_whole_adds_only_what_is_new() -> None:
     for number in (1, 2, 3):
         ledger.add_list("said", origin, [(message(), counted)] * number)
     assert len(list(ledger.messages())) == 3
+
+
+def test_a_message_that_got_its_id_in_the_state_belongs_to_the_task_that_wrote_it() -> None:
+    ledger = MessageLedger()
+    counted = FoundMessage("m", TokenCounts(1, 1, 1, total=2))
+    written = Origin("", "1", "task", "~__pregel_pull, chat")
+    ledger.add_list("messages", written, [(message(), counted)])
+    ledger.add_state(Origin("", "9"), [(message(id="a"), counted), (message(id="b"), counted)])
+    assert [one.origin for one in ledger.messages()] == [written, Origin("", "9")]
