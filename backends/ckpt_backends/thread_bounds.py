@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from datetime import datetime
 
 from ckpt_backends.model import Thread
+
+_LAST = chr(sys.maxunicode)
+_SURROGATES = range(0xD800, 0xE000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +43,15 @@ class ThreadBounds:
 
 
 ALL_THREADS = ThreadBounds()
+
+
+def end_of_prefix(prefix: str) -> str | None:
+    """The least text after all that begin with a prefix, also with broken characters.
+
+    Returns None if there is none, or if it cannot be told.
+    """
+    kept = prefix.rstrip(_LAST)
+    if not kept or ord(kept[-1]) in _SURROGATES:
+        return None
+    following = ord(kept[-1]) + 1
+    return kept[:-1] + chr(_SURROGATES.stop if following in _SURROGATES else following)

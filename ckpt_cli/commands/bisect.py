@@ -46,12 +46,12 @@ def bisect(
     nowhere.
 
     CONDITION is a filter as for --where, about a checkpoint: values.KEY, metadata.KEY, step,
-    source, next, status.
+    source, next, status, error.
 
     COMMAND runs in the shell. CKPT_THREAD, CKPT_NAMESPACE, CKPT_CHECKPOINT, CKPT_PARENT and
     CKPT_STEP are set, and its output goes to stderr. Its exit code decides, as in `git bisect run`:
     0 means that the fault is not there yet, 1 to 127 that it is there, 125 skips the checkpoint.
-    Anything else stops the search.
+    Anything else stops the search, and so does 126 or 127 at the first checkpoint.
 
     \b
       ckpt -s agent.db bisect user-42 'values.plan = null'

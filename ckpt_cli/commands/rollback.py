@@ -80,8 +80,8 @@ def rollback(session: Session, options: RollbackArguments) -> None:
     failed task and the other tasks of that step run again; answers from earlier steps are kept.
 
     With --where, --match or several threads, shows one plan for all of them and asks once. There,
-    --last-good leaves out threads whose newest step did not fail. -o ndjson prints the threads to
-    resume, one a line.
+    --last-good leaves out threads where the newest step did not fail. -o ndjson prints the threads
+    to resume, one a line.
 
     \b
       ckpt -s agent.db rollback user-42 f169

@@ -10,6 +10,7 @@ from ckpt_backends.errors import UsageError
 from ckpt_cli.api.watch import Watcher
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Jobs, Match, Where, argument, flag, option, takes
+from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 
 _TOP = 20
@@ -152,3 +153,5 @@ def _show_tokens(session: Session, options: StatsOptions) -> None:
     note = unpriced_note(found, prices, named=not session.settings.get("redact"))
     if note is not None:
         session.note(note)
+    if found.unread:
+        session.warn(f"{counted(found.unread, 'value')} could not be read and counted")

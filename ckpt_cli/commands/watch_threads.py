@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -32,7 +33,7 @@ def watch_threads(session: Session, read: Callable[[StoreHandle], Table], interv
     whole table.
     """
     output = session.output
-    if not output.terminal or not output.table:
+    if not output.terminal or not output.table or os.environ.get("TERM") == "dumb":
         raise UsageError(
             "--watch needs a terminal and a table", hint="`ckpt tail -o ndjson` prints what changes"
         )

@@ -12,17 +12,29 @@ cache_read = 1.25
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.core.usage.prices import ModelPrice, PriceList
 
-_KEYS = [one.name for one in fields(ModelPrice)]
+if TYPE_CHECKING:
+    from ckpt_cli.core.usage.prices import ModelPrice, PriceList
+
+_KEYS = ("input", "output", "cache_read", "cache_creation")
 _EXAMPLE = 'write [prices."gpt-4o"] with input = 2.5 and output = 10, for a million tokens'
 
 
-def parse_prices(table: object, where: str) -> PriceList:
-    """Return the prices of models. Raises `UsageError` for a table that is none."""
+def parse_prices(outer: Mapping[str, object], where: str) -> PriceList | None:
+    """Return the prices of models, from the table `prices` of a table; None if it has none.
+
+    Raises `UsageError` for a table in another form.
+    """
+    if "prices" not in outer:
+        return None
+    # Most runs need no prices.
+    from ckpt_cli.core.usage.prices import PriceList
+
+    table = outer["prices"]
     if not isinstance(table, dict):
         raise UsageError(f"prices are not a table in {where}", hint=_EXAMPLE)
     currency = table.get("currency", "USD")
@@ -37,6 +49,8 @@ def parse_prices(table: object, where: str) -> PriceList:
 
 
 def _price(model: str, table: object, where: str) -> ModelPrice:
+    from ckpt_cli.core.usage.prices import ModelPrice
+
     if not isinstance(table, dict) or not {"input", "output"} <= table.keys():
         raise UsageError(f"the prices of '{model}' lack input or output in {where}", hint=_EXAMPLE)
     for key, value in table.items():

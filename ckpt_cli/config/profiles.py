@@ -5,6 +5,10 @@
     [filters]
     stuck = "status in (error, pending) and idle > 1h"
 
+    [prices."gpt-4o"]
+    input = 2.5
+    output = 10
+
     [stores.prod]
     url = "postgresql://reader:${PGPASSWORD}@db/agents"
     retention = "90d"
@@ -42,6 +46,7 @@ from ckpt_cli.config import trust
 from ckpt_cli.config.confined import needs_trust
 from ckpt_cli.config.erase_rules import EraseRules, parse_erase_rules
 from ckpt_cli.config.filter_aliases import parse_aliases
+from ckpt_cli.config.model_prices import parse_prices
 
 if TYPE_CHECKING:
     from ckpt_cli.core.secrets.ignored import IgnoredSecrets
@@ -282,7 +287,7 @@ def parse(path: Path, table: object, distrust: str | None = None) -> Profiles:
         )
     found = {name: _profile(path, name, it) for name, it in stores.items()}
     filters = parse_aliases(table.get("filters", {}), "filters", f"'{path}'")
-    return Profiles(path, default, found, distrust, filters, _prices(table, f"'{path}'"))
+    return Profiles(path, default, found, distrust, filters, parse_prices(table, f"'{path}'"))
 
 
 def _profile(path: Path, name: str, table: object) -> Profile:
@@ -313,16 +318,8 @@ def _profile(path: Path, name: str, table: object) -> Profile:
         _ignored_secrets(name, where, table.get("secrets", {})),
         parse_erase_rules(name, where, table.get("erase")),
         parse_aliases(table.get("filters", {}), f"stores.{name}.filters", where),
-        _prices(table, where),
+        parse_prices(table, where),
     )
-
-
-def _prices(table: Mapping[str, object], where: str) -> PriceList | None:
-    if "prices" not in table:
-        return None
-    from ckpt_cli.config.model_prices import parse_prices
-
-    return parse_prices(table["prices"], where)
 
 
 def _param(value: object) -> str:

@@ -54,6 +54,9 @@ _ONE = Limit(
     "nothing",
     "each namespace has one checkpoint, so there is no step to compare or prune",
 )
+_UNTIMED = Limit(
+    C.HISTORY, "no times", "each namespace has one checkpoint, so no step has a known time"
+)
 
 _NO_ANSWERS = (
     Limit(C.WRITES, "no", NO_ANSWERS),
@@ -85,6 +88,9 @@ LIMITS: Mapping[str, tuple[Limit, ...]] = {
     "interrupts": (_NO_WRITES,),
     "errors": (_NO_WRITES,),
     "stats": (_NO_WRITES,),
+    "stats --tokens": (),
+    "timeline": (_UNTIMED,),
+    "report": (_NEWEST, _ONE_STATE),
     "diff --writes": (_ONE, _NO_WRITES, _SHOWN),
     "replay": (_ONE, _NO_WRITES, _SHOWN),
     "rollback": (_NOT_ADDED, _OVERWRITES, _ADDS_NOTHING),

@@ -65,15 +65,15 @@ class ManyRollbacks:
                 return _ready(head, configurable(head.key), _PUT_BACK)
             if self.target.last_good and not has_failed_step(head):
                 return _cut_short(head, is_busy=is_busy(reader, self.now))
-            target = checkpoint_id or self._chosen(reader)
+            # --last-good means the head here: an older failure is not looked for.
+            target = head_id if self.target.last_good else checkpoint_id or self._chosen(reader)
             plan = plan_rollback(reader, self.rows, target, self.now, self.options)
         except (NotFound, UsageError) as error:
             raise Refused(error.message) from error
         return ThreadChange(reader.thread_id, plan.change, plan.change.heads, plan=plan)
 
     def _chosen(self, reader: ThreadReader) -> str:
-        at = self.target.at if self.target.ref is None else self.target.ref
-        named = NamedThread(reader, ref=at, as_of=self.target.as_of)
+        named = NamedThread(reader, ref=self.target.at, as_of=self.target.as_of)
         found = named.checkpoint(self.now, self.zone)
         return chosen_from(found, self.target, _no_note).checkpoint_id
 
@@ -121,8 +121,11 @@ def _ready(
 
 def _is_unused_copy(head: Moment) -> bool:
     """Return whether a head was added by `ckpt`, and no task of it has ended or failed."""
-    is_copy = head.metadata.get(BY) == NAME and THREAD not in head.metadata
-    return is_copy and all(one.task_id == NULL_TASK_ID for one in head.writes)
+    # update_state() keeps the other marks of the checkpoint that it updates.
+    is_copy = head.source == "fork" and head.metadata.get(BY) == NAME
+    if not is_copy or THREAD in head.metadata:
+        return False
+    return all(one.task_id == NULL_TASK_ID for one in head.writes)
 
 
 def _is_fork(head: Moment) -> bool:

@@ -107,7 +107,9 @@ def bisect_by_test(target: Target, test: Test, options: BisectOptions) -> Bisect
     """
     reader, ns = target.reader, target.checkpoint_ns
     if redaction.is_redacted(reader.store):
-        raise UsageError("--exec cannot be combined with --redact", hint="use one of them")
+        raise UsageError(
+            "a test cannot be combined with --redact: it needs the values", hint="use one of them"
+        )
     parents = {one.key.checkpoint_id: one.parent_checkpoint_id for one in reader.index(ns)}
 
     def judge(facts: CheckpointFacts) -> Verdict:
@@ -155,7 +157,7 @@ def _bisect(target: Target, asked: _Asked, options: BisectOptions) -> Bisection:
     if not ids:
         raise UsageError(
             "no checkpoint is in the range of --since and --until",
-            hint=f"{len(line)} checkpoints lead to '{target.checkpoint_id}'",
+            hint=f"number of checkpoints that lead to '{target.checkpoint_id}': {len(line)}",
         )
     lineage, total = Lineage(reader, ns, line), len(ids)
     if options.binary:
@@ -222,10 +224,10 @@ def _described(
 
 
 def _redacted(values: Mapping[str, Value] | None) -> dict[str, Value] | None:
-    """Hide values of the state and of the metadata, but not steps, nodes and statuses."""
+    """Hide values, metadata and errors, but not steps, nodes and statuses."""
     if values is None:
         return None
-    hidden = (VALUES, METADATA)
+    hidden = (VALUES, METADATA, "error")
     return {
         name: redact(value) if name.startswith(hidden) else value for name, value in values.items()
     }

@@ -13,15 +13,16 @@ from ckpt_cli.core.filters.expressions import Field
 from ckpt_cli.core.filters.fields import METADATA, VALUES
 from ckpt_cli.core.filters.lookup import values_at
 from ckpt_cli.core.state import read_metadata, source_from
+from ckpt_cli.core.tasks.status import blocking_error
 from ckpt_cli.threads.checkpoint import number_of
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.timeline import StateTimeline
 
-FIELDS_OF_CHECKPOINT = (VALUES, METADATA, "step", "source", "next", "status")
+FIELDS_OF_CHECKPOINT = (VALUES, METADATA, "step", "source", "next", "status", "error")
 """The fields of the filter language that a checkpoint has; the others are about a thread."""
 _OF_METADATA = frozenset({METADATA, "step", "source"})
-_OF_STEP = frozenset({"next", "status"})
+_OF_STEP = frozenset({"next", "status", "error"})
 _AT_ONCE = 200
 
 Found = TypeVar("Found")
@@ -33,6 +34,7 @@ Values = Mapping[str, Value] | Opaque
 class _StepFacts:
     conditions: tuple[Status, ...]
     next: tuple[str, ...] | None
+    error: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class CheckpointFacts:
                 return None if self.step is None else self.step.conditions
             case "next":
                 return None if self.step is None else self.step.next
+            case "error":
+                return None if self.step is None else (self.step.error,)
         if self.metadata is None:
             return None
         match field.name:
@@ -117,7 +121,9 @@ class Lineage:
 
     def _steps(self, ids: Sequence[str]) -> dict[str, _StepFacts]:
         return {
-            one.key.checkpoint_id: _StepFacts(one.conditions, one.step.next)
+            one.key.checkpoint_id: _StepFacts(
+                one.conditions, one.step.next, blocking_error(one.step)
+            )
             for one in self._reader.moments(self._ns, ids)
         }
 

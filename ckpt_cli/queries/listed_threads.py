@@ -11,7 +11,7 @@ from ckpt_backends.codec.values import Cut, Value
 from ckpt_backends.model import CheckpointKey, Status, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.conversation.title import MESSAGES, says_nothing, title_of
-from ckpt_cli.core.tasks.status import blocking_failures
+from ckpt_cli.core.tasks.status import blocking_error
 from ckpt_cli.core.tasks.tasks import Question
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.expiry import expires_at
@@ -124,7 +124,7 @@ def details_of(store: Store, thread: Thread, head: Moment | None) -> Details:
         None,
         expires_at(store, head.key),
         head.step.next,
-        next((f"{run.node or '?'}: {run.error}" for run in blocking_failures(head.step)), None),
+        blocking_error(head.step),
         next(questions, None),
         title_of(head.body.values),
     )

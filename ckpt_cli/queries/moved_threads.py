@@ -103,7 +103,9 @@ class MovedThreads:
             if before is None and not self._has_moved(one):  # Newer threads are gone.
                 self._seen[one.thread_id] = after
                 continue
-            before = before or Seen(None, self._since, 0)
+            if before is None:
+                # Remembered, so that it is looked at again if the connection is lost now.
+                before = self._seen[one.thread_id] = Seen(None, self._since, 0)
             late = _late(before, one, marks)
             if late is not None or before.has_moved(one):
                 moved.append(Moved(one, before, replace(after, recent=before.recent), late))
@@ -123,14 +125,16 @@ class MovedThreads:
         return threads if self._has_times else list(store.threads())
 
     def _forget_older(self, threads: Sequence[Thread], number: int) -> None:
-        if self._has_times and len(threads) >= number:
+        if not self._has_times:
+            self._since = None
+        elif len(threads) >= number:
             self._since = threads[-1].last_at
 
     def _has_moved(self, thread: Thread) -> bool:
         seen = self._seen.get(thread.thread_id)
         if seen is not None:
             return seen.has_moved(thread)
-        return self._since is None or thread.last_at is None or thread.last_at > self._since
+        return self._since is None or (thread.last_at is not None and thread.last_at > self._since)
 
 
 def fresh(

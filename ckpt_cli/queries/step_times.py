@@ -182,8 +182,9 @@ def _numbered(checkpoints: Iterable[TimedCheckpoint]) -> list[TimedCheckpoint]:
     for one in checkpoints:
         parent = found.get(one.parent_checkpoint_id or "")
         found[one.checkpoint_id] = one
-        if parent is not None and parent.step is not None and one.step is not None:
-            wraps = round((parent.step + 1 - one.step) / _STEPS)
+        if parent is None or parent.step is None or one.step is None:
+            continue
+        if wraps := round((parent.step + 1 - one.step) / _STEPS):
             found[one.checkpoint_id] = replace(one, step=one.step + wraps * _STEPS)
     return list(found.values())
 
@@ -265,6 +266,8 @@ def _calls(
     metadata: Mapping[Key, Mapping[str, object]],
 ) -> Mapping[Key, list[str]]:
     """Return the namespaces of subgraph calls, by the checkpoint before the calling step."""
+    if len(found) == 1:
+        return {}
     branches: dict[str, Branches] = {}
     for ns, checkpoints in sorted(found.items()):
         items = {

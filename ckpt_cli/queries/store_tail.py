@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from heapq import nlargest
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Literal
@@ -60,6 +61,8 @@ class StoreTail:
         self._where = where
         self._all_ns = all_ns
         self._threads = MovedThreads()
+        self._told: set[str] = set()
+        """The threads that matched."""
         self._inference: tuple[Store, TriggerInference] | None = None
 
     def last(self, store: Store, number: int) -> Iterator[Movement]:
@@ -79,6 +82,7 @@ class StoreTail:
             for one in islice(store.checkpoints(reader.thread_id, checkpoint_ns=ns), number)
         )
         newest = nlargest(number, stored, key=order_of)
+        self._told.update(one.key.thread_id for one in newest)
         for thread_id, found in groupby(reversed(newest), lambda one: one.key.thread_id):
             yield from _movements(readers[thread_id], list(found))
 
@@ -89,7 +93,7 @@ class StoreTail:
         """
         store.refresh()
         look = self._threads.look(store)
-        for thread_id in look.deleted:
+        for thread_id in filter(self._was_chosen, look.deleted):
             yield Movement("deleted", thread_id, datetime.now(UTC))
         inference = self._inference_of(store)
         threads = [one.thread for one in look.moved]
@@ -99,6 +103,7 @@ class StoreTail:
             reader = ThreadReader(store, moved.thread, inference)
             found, recent = fresh(store, moved, self._namespaces(reader))
             if thread_id in chosen:
+                self._told.add(thread_id)
                 yield from _late(reader, moved)
                 yield from _movements(reader, found)
             self._threads.remember(thread_id, replace(seen, recent=recent))
@@ -115,6 +120,12 @@ class StoreTail:
 
         chooser = ThreadChooser(store, self._where, inference, datetime.now(UTC))
         return (row.thread for row in chooser.choose(filter(chooser.may_match, found)))
+
+    def _was_chosen(self, thread_id: str) -> bool:
+        """Return whether a thread that is gone matched, as far as its id and the past show."""
+        if self._where is not None and thread_id not in self._told:
+            return False
+        return self._match is None or fnmatchcase(thread_id, self._match)
 
     def _inference_of(self, store: Store) -> TriggerInference:
         """Return what was learned from a store, until it is opened again."""

@@ -68,8 +68,9 @@ def thread_usage(
 ) -> UsageSums:
     """Return the tokens of the messages of a thread, on all branches."""
     found = UsageSums(wanted.by, threads=1)
-    with remembering():
+    with remembering() as memo:
         ledger = _ledger(reader, checkpoint_ns)
+        found.unread = memo.unreadable
     kept = [one for one in ledger.messages() if wanted.within.holds(one.origin.at)]
     nodes = _nodes(reader, kept) if "node" in wanted.by else {}
     hidden = redaction.is_redacted(reader.store)

@@ -54,7 +54,7 @@ def outcome_columns(words: ChangeWords) -> list[Column]:
     """Return the columns of the table and of TSV."""
     forked = [Column("FROM", "forked_from_thread", style="head", drop=3)]
     steps = [
-        Column("BACK TO", "target_step", "step {}".format, drop=4),
+        Column("COPY OF" if words.new_id else "BACK TO", "target_step", "step {}".format, drop=4),
         Column("NEXT", "next", node_names, style="node", drop=2),
         Column("REPEATS", "again", _repeated, style="question", drop=5),
         Column("ASKS", "asked", counted_names, style="question", drop=6),

@@ -9,7 +9,14 @@ from ckpt_cli.queries.node_times import NodeTimes
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.table import table_lines
 from ckpt_cli.render.terminal.units import duration
-from ckpt_cli.render.timeline import by_total, node_columns, node_record, node_remarks, node_rows
+from ckpt_cli.render.timeline import (
+    by_total,
+    node_columns,
+    node_record,
+    node_remarks,
+    node_rows,
+    remark_lines,
+)
 from ckpt_cli.render.values.one_line import counted
 
 
@@ -39,4 +46,4 @@ def node_times_lines(found: NodeTimes, top: int, width: int) -> Iterator[StyledL
     yield from table_lines(rows[:top], node_columns(), width)
     if len(rows) > top:
         yield line((f"… and {len(rows) - top} more", "dim"))
-    yield from node_remarks(found.nodes)
+    yield from remark_lines(node_remarks(found.nodes))

@@ -99,14 +99,24 @@ def node_rows(nodes: Mapping[str, NodeTime]) -> Iterator[dict[str, Any]]:
     return ({"node": name, **node_record(one)} for name, one in by_total(nodes))
 
 
-def node_remarks(nodes: Mapping[str, NodeTime]) -> Iterator[StyledLine]:
-    """Yield lines about what the times of nodes do not tell."""
+def node_remarks(nodes: Mapping[str, NodeTime]) -> list[str]:
+    """Return what the times of nodes do not tell."""
+    found = []
     if any(one.runs > one.seconds.count for one in nodes.values()):
-        yield line(("runs are not measured if an answer or a pause came within their step", "dim"))
+        found.append("runs are not measured if an answer or a pause came within their step")
     if any(one.shared for one in nodes.values()):
-        yield line(("nodes that ran in parallel count with the time of their whole step", "dim"))
+        found.append("nodes that share a step, such as parallel ones, count with all of its time")
     if any(one.seconds.is_estimated for one in nodes.values()):
-        yield line(("P50 and P95 of more than 10,000 runs are estimates, 1 % off at most", "dim"))
+        found.append("P50 and P95 of more than 10,000 runs are estimates, 1 % off at most")
+    return found
+
+
+def remark_lines(texts: Iterable[str]) -> Iterator[StyledLine]:
+    """Yield remarks below a table, after a blank line."""
+    for place, text in enumerate(texts):
+        if not place:
+            yield line("")
+        yield line((text, "dim"))
 
 
 def by_total(nodes: Mapping[str, NodeTime]) -> Iterable[tuple[str, NodeTime]]:

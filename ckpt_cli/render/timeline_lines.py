@@ -18,7 +18,14 @@ from ckpt_cli.render.terminal.safe_text import safe_text, short_ns
 from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
 from ckpt_cli.render.terminal.table import table_lines
 from ckpt_cli.render.terminal.units import age, duration, step_number, when
-from ckpt_cli.render.timeline import is_shown, local, node_columns, node_remarks, node_rows
+from ckpt_cli.render.timeline import (
+    is_shown,
+    local,
+    node_columns,
+    node_remarks,
+    node_rows,
+    remark_lines,
+)
 from ckpt_cli.render.values.one_line import counted
 
 _NAMES = 28
@@ -61,9 +68,7 @@ def timeline_lines(
     found: Timeline, *, now: datetime, zone: tzinfo, width: int, unicode: bool
 ) -> Iterator[StyledLine]:
     """Yield a summary, one line for each step, and the times of each node."""
-    yield _heading(found)
-    if found.left_out:
-        yield line((f"{counted(found.left_out, 'earlier step')} left out", "dim"))
+    yield from _heading(found)
     yield line("")
     yield from _drawn(_rows(found.steps), zone, width, _UNICODE if unicode else _ASCII)
     if found.open is not None:
@@ -75,16 +80,18 @@ def timeline_lines(
     yield from _remarks(found)
 
 
-def _heading(found: Timeline) -> StyledLine:
-    steps = sum(not one.depth for one in found.steps)
-    parts = [counted(steps, "step")]
-    if found.seconds is not None:
-        parts.append(f"{duration(found.seconds)}: {duration(found.running_seconds)} running")
-        if found.waiting_seconds:
-            parts.append(f"{duration(found.waiting_seconds)} waiting for answers")
-        if found.idle_seconds:
-            parts.append(f"{duration(found.idle_seconds)} idle")
-    return line(("thread ", "dim"), (safe_text(found.thread_id), "head"), f"   {', '.join(parts)}")
+def _heading(found: Timeline) -> Iterator[StyledLine]:
+    steps = counted(sum(not one.depth for one in found.steps), "step")
+    left = f", {found.left_out} earlier ones left out" if found.left_out else ""
+    yield line(("thread ", "dim"), (safe_text(found.thread_id), "head"), f"   {steps}{left}")
+    if found.seconds is None:
+        return
+    parts = [f"{duration(found.running_seconds)} running"]
+    if found.waiting_seconds:
+        parts.append(f"{duration(found.waiting_seconds)} waiting for answers")
+    if found.idle_seconds:
+        parts.append(f"{duration(found.idle_seconds)} idle")
+    yield line(f"{duration(found.seconds)}: {', '.join(parts)}")
 
 
 def _rows(steps: Sequence[TimedStep]) -> Iterator[_Row]:
@@ -148,9 +155,10 @@ def _drawn(
     runs = [one.seconds or 0.0 for one in found if one.kind == "run" and not one.depth]
     longest = max(runs, default=0.0) or max((one.seconds or 0.0 for one in found), default=0.0)
     day: date | None = None
-    outer = found[0] if found else None
+    outer: _Row | None = None
     for one in found:
-        outer = outer if one.depth and outer is not None else one
+        if outer is None or not one.depth or _is_after(one, outer):
+            outer = one
         shown = one.start or one.end
         clock = ""
         if shown is not None:
@@ -160,16 +168,21 @@ def _drawn(
                 day = at.date()
                 yield line((f"{at:%a} {at.day} {at:%b %Y}", "dim"))
         name = fit(" " * one.depth + safe_text(one.name), names)
-        took = "" if one.seconds is None else duration(one.seconds)
+        took = "" if one.seconds is None else f"  {duration(one.seconds):>{_TOOK}}"
         bar = _bar(one, outer, longest, bars, glyphs) if bars >= _LEAST_BAR else ""
         yield line(
             (f"{one.number:>{numbers}}  ", "plain"),
             (name + " " * (names - cell_len(name)), "node" if one.kind == "run" else "plain"),
             (f"  {clock:{_CLOCK}}", "time"),
-            f"  {took:>{_TOOK}}",
+            took,
             *([(f"  {bar}", _STYLES[one.kind])] if bar else []),
             *([(f"  {one.mark}", _STYLES[one.kind])] if one.mark else []),
         )
+
+
+def _is_after(one: _Row, outer: _Row) -> bool:
+    """Return whether a row began after a step: a call of a step that is not over yet."""
+    return one.start is not None and outer.end is not None and one.start >= outer.end
 
 
 def _bar(one: _Row, outer: _Row, longest: float, room: int, glyphs: dict[Kind, str]) -> str:
@@ -196,7 +209,7 @@ def _open(found: Timeline, now: datetime, zone: tzinfo) -> Iterator[StyledLine]:
 
 def _remarks(found: Timeline) -> Iterator[StyledLine]:
     """Yield what the times do not tell."""
-    if any(one.kind == "human" and one.waiting_seconds == one.seconds for one in found.steps):
-        yield line("")
-        yield line((_ANSWERED, "dim"))
-    yield from node_remarks(found.nodes)
+    answered = any(
+        one.kind == "human" and one.waiting_seconds == one.seconds for one in found.steps
+    )
+    yield from remark_lines([*([_ANSWERED] if answered else []), *node_remarks(found.nodes)])

@@ -30,6 +30,7 @@ def usage_record(found: UsageSums, prices: PriceList) -> dict[str, Any]:
         **asdict(found.total),
         "cost": _rounded(found.cost(prices)),
         "currency": prices.currency,
+        "unread": found.unread,
         "by": list(usage_records(found, prices)),
     }
 

@@ -19,6 +19,7 @@ _WORDS: dict[CheckpointTab, tuple[str, ...]] = {
     "diff": ("diff",),
     "writes": ("diff", "--writes"),
     "messages": ("messages",),
+    "timeline": ("timeline",),
     "metadata": ("show", "--metadata"),
     "raw": ("show", "--raw"),
 }

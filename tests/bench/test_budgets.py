@@ -147,6 +147,18 @@ def test_tree(deep: Path, thread_id: str, figures: list[Figure], tmp_path: Path)
     assert [row["checkpoint_id"] for row in rows] == ids
 
 
+@pytest.mark.parametrize("thread_id", ["loop", "straight", "forked"])
+def test_timeline(deep: Path, thread_id: str, figures: list[Figure], tmp_path: Path) -> None:
+    found = answer(deep, tmp_path, "timeline", thread_id)
+    ids = [one["checkpoint_id"] for one in found["steps"]]
+    assert ids == sorted(set(ids))
+    assert all(one["nodes"] is not None for one in found["steps"])
+    timed = interleaved({"ckpt": ckpt(deep, "timeline", thread_id)}, ROUNDS)
+    what = f"timeline, {len(ids)} steps, {thread_id}"
+    figures.append(bounded(what, timed["ckpt"], 1.5))
+    figures.append(memory(what, timed["ckpt"].mib, MEMORY))
+
+
 def test_reading_all_heads(large: Path, figures: list[Figure], tmp_path: Path) -> None:
     """Two commands that must decode every head."""
     sql = "SELECT DISTINCT thread_id FROM writes WHERE channel = '__interrupt__'"

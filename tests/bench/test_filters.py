@@ -86,6 +86,12 @@ class Measured:
         return AT_HEADS.format(channel=channel, **self.writes)
 
 
+def apart(asking: list[str]) -> tuple[list[str], list[str]]:
+    """Return the threads that are to fail, and those that are to ask no more; both all over."""
+    chosen = asking[:: len(asking) // (FAILED + WAITING)][: FAILED + WAITING]
+    return chosen[:: len(chosen) // FAILED][:FAILED], sorted({*asking}.difference(chosen))
+
+
 @pytest.fixture(scope="module")
 def number() -> int:
     """How many threads are made."""
@@ -99,13 +105,14 @@ def sqlite_store(tmp_path_factory: pytest.TempPathFactory, number: int) -> Measu
     with closing(sqlite3.connect(path)) as connection, connection:
         asking = "SELECT DISTINCT thread_id FROM writes WHERE channel = '__interrupt__' ORDER BY 1"
         found = [thread_id for (thread_id,) in connection.execute(asking)]
-        for thread_id in found[:FAILED]:
+        failed, others = apart(found)
+        for thread_id in failed:
             connection.execute(
                 "UPDATE writes SET channel = '__error__', idx = -1, value = ?"
                 " WHERE channel = '__interrupt__' AND thread_id = ?",
                 [ormsgpack.packb("TimeoutError('no answer')"), thread_id],
             )
-        for thread_id in found[FAILED + WAITING :]:
+        for thread_id in others:
             connection.execute(
                 "DELETE FROM writes WHERE channel = '__interrupt__' AND thread_id = ?", [thread_id]
             )
@@ -122,15 +129,16 @@ def postgres_store(postgres_server: Server, number: int) -> Iterator[Measured]:
         )
         with psycopg.connect(url) as connection:
             found = [thread_id for (thread_id,) in connection.execute(asking.encode())]
+            failed, others = apart(found)
             connection.execute(
                 "UPDATE checkpoint_writes SET channel = '__error__', idx = -1, blob = %s"
                 " WHERE channel = '__interrupt__' AND thread_id = ANY(%s)",
-                [ormsgpack.packb("TimeoutError('no answer')"), found[:FAILED]],
+                [ormsgpack.packb("TimeoutError('no answer')"), failed],
             )
             connection.execute(
                 "DELETE FROM checkpoint_writes WHERE channel = '__interrupt__'"
                 " AND thread_id = ANY(%s)",
-                [found[FAILED + WAITING :]],
+                [others],
             )
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("VACUUM (ANALYZE) checkpoint_writes")

@@ -267,6 +267,22 @@ def test_redacted_answers_hold_no_value(job: Path) -> None:
     assert (refused.code, refused.out) == (2, "")
 
 
+def test_the_first_checkpoint_with_an_error_is_found(tmp_path: Path) -> None:
+    def fails(state: Plan) -> Plan:
+        raise ValueError("no paper")
+
+    path = tmp_path / "job.db"
+    with saver_of(path) as saver:
+        graph(saver).invoke({"log": ["a"]}, CONFIG)
+        failing = StateGraph(Plan).add_node("work", fails).add_edge(START, "work").compile(saver)
+        with pytest.raises(ValueError, match="no paper"):
+            failing.invoke({"log": ["b"]}, CONFIG)
+    found = bisect(path, "error ~ paper", "-o", "json").json
+    assert (found["step"], found["before"]) == (3, {"error": None})
+    assert found["after"] == {"error": "work: ValueError('no paper')"}
+    assert "paper" not in bisect(path, "status = error and error ~ paper", "--redact").out
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

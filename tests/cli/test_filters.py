@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from ckpt_backends.model import Checkpoint, CheckpointKey, Thread, ThreadSize
 from ckpt_backends.registry import open_store
 from ckpt_backends.wrapper import WrappedStore
 from ckpt_cli.core.filters.parse import parse_filter
+from ckpt_cli.queries.selection import selected_threads
 from ckpt_cli.queries.threads import Selection, list_threads
 from tests.security.corpus import HOSTILE_ID, Row, build_store, ordinary_body
 from tests.support import FIXTURES, ckpt
@@ -173,6 +174,27 @@ def test_threads_that_the_index_excludes_are_not_even_grouped(sample: Path) -> N
         wanted = Selection(where=parse_filter("checkpoints > 16 and source = update"))
         assert list(list_threads(store, wanted, watch=watch)) == []
     assert set(seen) == {"trip-to-kyoto", "research-agent"}
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("checkpoints > 16", 2), ("status = done and checkpoints > 16", 2), ("status = done", 8)],
+)
+def test_progress_counts_what_is_chosen_or_must_be_read(
+    sample: Path, text: str, number: int
+) -> None:
+    seen: list[str] = []
+
+    def watch(threads: Iterable[Thread]) -> Iterator[Thread]:
+        for thread in threads:
+            seen.append(thread.thread_id)
+            yield thread
+
+    with open_store(str(sample)) as store:
+        wanted = Selection(where=parse_filter(text))
+        found = list(selected_threads(store, wanted, datetime.now(UTC), watch))
+    assert len(seen) == number
+    assert {one.thread_id for one in found} <= set(seen)
 
 
 def test_a_wrong_filter_is_shown_with_a_caret(sample: Path) -> None:

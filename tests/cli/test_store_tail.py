@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sqlite3
 import subprocess
@@ -23,16 +24,18 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
 from ckpt_cli.api.opening import open as open_handle
+from ckpt_cli.core.filters.parse import parse_filter
 from ckpt_cli.queries import moved_threads
 from ckpt_cli.queries.store_tail import Movement, StoreTail
 from ckpt_cli.render.store_tail import movement_line, movement_record
 from ckpt_cli.threads.redaction import RedactedStore
 from tests.harness import HARNESSES
 from tests.harness.opening import empty_store
+from tests.harness.postgres import PostgresHarness
 from tests.harness.tiers import FAST
 from tests.support import ckpt
 
-HELLO = {"messages": [("user", "hello")]}
+HELLO: Any = {"messages": [("user", "hello")]}
 HOSTILE = "evil\x1b[31m\n'; DROP TABLE [bold]\u202e"
 # A shell that runs tests in the background lets them ignore Ctrl-C, and what they start too.
 PROGRAM = """
@@ -166,6 +169,45 @@ def _check_questions_and_errors(harness: Harness, store: Store, tail: StoreTail)
     assert "ValueError" in text(failed)
     store.refresh()
     assert list(tail.new(store)) == []
+
+
+def test_a_failure_that_is_retried_between_two_looks_is_told(live: Path) -> None:
+    run_sqlite(live, "stops", answer, interrupt_before=["answer"])
+    with open_store(str(live)) as store:
+        tail = new_tail()
+        list(tail.last(store, 0))
+        run_sqlite(live, "stops", fail, None)
+        run_sqlite(live, "stops", answer, None)
+        failed, done = tail.new(store)
+        assert told([failed, done]) == [("step", "stops", 0), ("checkpoint", "stops", 1)]
+        assert "  retried  answer: ValueError" in text(failed)
+        assert list(tail.new(store)) == []
+
+
+def test_checkpoints_of_subgraphs_are_told_if_they_are_wanted(live: Path) -> None:
+    inner = StateGraph(MessagesState).add_node("think", answer).add_edge(START, "think").compile()
+    graph = StateGraph(MessagesState).add_edge(START, "left").add_edge(START, "right")
+    graph.add_node("left", inner).add_node("right", inner)
+    with open_store(str(live)) as store:
+        tails = {all_ns: new_tail(all_ns=all_ns) for all_ns in (False, True)}
+        for tail in tails.values():
+            list(tail.last(store, 0))
+        store.refresh()
+        with closing(sqlite3.connect(live, check_same_thread=False)) as connection:
+            compiled = graph.compile(checkpointer=SqliteSaver(connection))
+            for thread in ("nested", "first"):
+                config: Any = {"configurable": {"thread_id": thread}}
+                compiled.invoke(HELLO, config)
+            (stored,) = connection.execute("SELECT count(*) FROM checkpoints").fetchone()
+        root, everything = ([*tails[all_ns].new(store)] for all_ns in (False, True))
+        assert all(one.moment and one.moment.key.checkpoint_ns == "" for one in root)
+        keys = [one.moment.key for one in everything if one.moment]
+        assert len(keys) == len(set(keys)) == stored - 3
+        times = [str(one.at) for one in everything if one.thread_id == "nested"]
+        assert times == sorted(times)
+        nested = next(one for one in everything if one.moment and one.moment.key.checkpoint_ns)
+        assert re.search(r"  in (left|right):[0-9a-f]{8}…$", text(nested))
+        assert [list(tail.new(store)) for tail in tails.values()] == [[], []]
 
 
 def test_a_line_tells_what_a_step_changed(live: Path) -> None:
@@ -308,6 +350,22 @@ def _until_stopped(found: Iterator[Any]) -> Iterator[Any]:
         yield from found
 
 
+def test_a_deleted_thread_is_named_if_it_matched(live: Path) -> None:
+    for thread in ("agent-1", "agent-2"):
+        run_sqlite(live, thread, answer)
+    run_sqlite(live, "agent-2", answer)
+    tails = [new_tail("agent-*"), StoreTail(None, parse_filter("step > 2"), all_ns=False)]
+    with open_store(str(live)) as store:
+        for tail in tails:
+            list(tail.last(store, 9))
+        store.refresh()
+        with closing(sqlite3.connect(live)) as connection:
+            for thread in ("first", "agent-1", "agent-2"):
+                SqliteSaver(connection).delete_thread(thread)
+        gone = [[one.thread_id for one in tail.new(store)] for tail in tails]
+        assert list(map(sorted, gone)) == [["agent-1", "agent-2"], ["agent-2"]]
+
+
 def test_a_lost_connection_is_opened_again(
     live: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -414,3 +472,32 @@ def test_a_store_without_threads_is_followed(tmp_path: Path) -> None:
         assert told(found) == [("checkpoint", "new", n) for n in (-1, 0, 1)]
         assert found[0].at is not None
         assert found[0].at < datetime.now(UTC)
+
+
+@pytest.mark.engines
+def test_a_connection_that_the_server_ends_is_opened_again(
+    request: pytest.FixtureRequest, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    waits = 0
+
+    def wait(seconds: float) -> None:
+        nonlocal waits
+        waits += 1
+        if waits == 4:
+            raise Stopped
+        with harness.saver() as saver:
+            run(saver, f"pause-{waits}", answer)
+            if waits == 2:
+                saver.conn.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE pid <> pg_backend_pid() AND datname = current_database()"
+                )
+
+    with empty_store(PostgresHarness, request, tmp_path) as harness:
+        with harness.saver() as saver:
+            run(saver, "first", answer)
+        with open_handle(harness.url) as handle:
+            found = list(_until_stopped(handle.tail(0, interval=0.1, wait=wait)))
+    names = [one["thread_id"] for one in found]
+    assert names == [f"pause-{number}" for number in (1, 2, 3) for _ in range(3)]
+    assert caplog.messages[-1] == "connected again"

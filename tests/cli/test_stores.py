@@ -66,7 +66,7 @@ def test_a_profile_of_another_file(project: Path) -> None:
         ("retentoin = '90d'\n", "did you mean 'retention'? it belongs in a table [stores.NAME]"),
         (
             "colour = 1\n",
-            "unknown key 'colour' in 'ckpt.toml'\nhint: known: default, filters, stores",
+            "unknown key 'colour' in 'ckpt.toml'\nhint: known: default, filters, ",
         ),
         (X + "retentoin = '90d'\n", "unknown key 'retentoin' in profile 'x' in 'ckpt.toml'"),
         (X + "retentoin = '90d'\n", "hint: did you mean 'retention'?"),

@@ -17,8 +17,8 @@ from tests.harness import HARNESSES
 
 PYTHON = {one.name: one for one in HARNESSES if one.recording is None and " " not in one.name}
 """The harness of each layout of Python."""
-_SLOW = ("dynamodb",)
-"""Layouts whose test servers take long."""
+_SLOW = ("dynamodb", "mysql-shallow", "redis-shallow")
+"""Layouts whose test servers take long, and shallow ones: that of PostgreSQL is tried for all."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from tests.backends.test_redis import client, fill, fill_plain, fill_shallow, gr
 from tests.backends.test_redis_removal import config_of
 from tests.redis_savers import dump
 from tests.restore import restore_javascript_keys
-from tests.support import FIXTURES, ckpt
+from tests.support import FIXTURES, ckpt, later
 
 HOUR = 3600
 _WORD = re.compile(r'"(?:[^"\\]|\\.)*"|\S+')
@@ -235,8 +235,7 @@ FILLS: dict[str, Callable[[str, int | None], None]] = {
 }
 
 
-@pytest.mark.engines
-@pytest.mark.parametrize("seconds", [None, HOUR])
+@pytest.mark.parametrize("seconds", [pytest.param(None, marks=pytest.mark.slow), *later(HOUR)])
 @pytest.mark.parametrize("layout", FILLS)
 def test_nothing_is_wrong_after_what_ckpt_does(
     redis_stack_url: str, layout: str, seconds: int | None, tmp_path: Path

@@ -103,6 +103,14 @@ def test_the_label_of_the_store_is_escaped(sample: Path) -> None:
     assert labels.endswith('a "b" \\ c\\n\\x1b[2J.db')
 
 
+def test_a_profile_is_the_label_of_its_store(sample: Path, tmp_path: Path) -> None:
+    profiles = tmp_path / "profiles.toml"
+    profiles.write_text(f'[stores.prod]\nurl = "{sample}"\n')
+    printed = ckpt("--config", profiles, "-s", "prod", "metrics")
+    assert 'ckpt_up{store="prod"} 1\n' in printed.out
+    assert str(sample) not in printed.out
+
+
 def test_a_file_is_replaced_when_all_is_read(sample: Path, tmp_path: Path) -> None:
     out = tmp_path / "ckpt.prom"
     out.write_text("old")

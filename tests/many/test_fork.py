@@ -80,3 +80,18 @@ def test_ids_that_would_be_one(path: Path) -> None:
     assert answer.code == 2
     assert "--to 'retry-{thread}'" in answer.err
     assert rows_of(path) == before
+
+
+def test_ids_of_any_kind(path: Path) -> None:
+    ids = ["-x", "a\nb", "it's {thread}", "raise@head", "\x1b[31mred", "über\u202e"]
+    with sqlite_agent(path) as agent:
+        for one in ids:
+            agent.run(one, "beside")
+    where = ("--where", "status = error and not thread ~ '-[0-9]$'", "--yes")
+    shown = ckpt("-s", path, "fork", *where, "--to", "{thread}/{thread}", "-o", "table")
+    assert shown.code == 0
+    assert "\x1b[31m" not in shown.out
+    assert "\u202e" not in shown.out
+    done = by_thread(ckpt("-s", path, "rollback", *where, "--last-good", "-o", "ndjson"))
+    assert set(done) == {*ids, *(f"{one}/{one}" for one in ids)}
+    assert resumed(path, done) == dict.fromkeys(done, log_of(path, "done-0"))

@@ -192,18 +192,21 @@ def test_hostile_text_runs_nothing(browser: Browser, tmp_path: Path) -> None:
 
 @pytest.mark.engines
 def test_hostile_rows_run_nothing(browser: Browser, tmp_path: Path) -> None:
-    store = tmp_path / "hostile.db"
     rows = hostile_rows(tmp_path / "ran")
     named = [one for one in rows if one.table not in {"write", "checkpoint"}]
     others = [one for one in rows if one.table in {"write", "checkpoint"}]
-    for thread_id in build_store(store, [*named, *others[::8]]):
-        answer = ckpt("-s", store, "report", "--all-ns", "--", thread_id)
-        assert answer.code in {0, 3, 4}, answer.err
-        if answer.code == 0:
-            file = tmp_path / "incident.html"
-            file.write_bytes(answer.raw)
-            browser.open(file)
-            _look_at_everything(browser)
+    chosen = [*named, *others[::8]]
+    # In small stores, since some answers look into other threads.
+    for start in range(0, len(chosen), 6):
+        store = tmp_path / f"{start}.db"
+        for thread_id in build_store(store, chosen[start : start + 6]):
+            answer = ckpt("-s", store, "report", "--all-ns", "--", thread_id)
+            assert answer.code in {0, 3, 4}, answer.err
+            if answer.code == 0:
+                file = tmp_path / "incident.html"
+                file.write_bytes(answer.raw)
+                browser.open(file)
+                _look_at_everything(browser)
 
 
 def test_a_script_in_the_page_would_not_run(

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, StateGraph
+from typing_extensions import TypedDict
 
 import ckpt_cli
 from ckpt_backends.testing.scenarios import graphs
@@ -22,6 +24,8 @@ from ckpt_cli.render.report.state_changes import LARGEST_CHANNEL, LONGEST_TEXT
 from tests.cli.terminal import ckpt_in_terminal
 from tests.report.reading import data_of, states
 from tests.support import FIXTURES, ckpt, copy_store, first_now
+from tests.threetable import MARKS, connected, engine_of
+from tests.threetable import maker as tables_maker
 
 ERAS = ["lg-1.2.22", "lg-0.2.14", "js-1.7.3"]
 
@@ -35,11 +39,22 @@ def report(store: Path, *words: str) -> str:
 @pytest.mark.parametrize("era", first_now(ERAS))
 def test_states_are_those_of_show(era: str, tmp_path: Path) -> None:
     (source,) = (FIXTURES / era).glob("*.db")
-    store = copy_store(source, tmp_path)
+    compare_with_show(copy_store(source, tmp_path))
+
+
+@pytest.mark.engines
+def test_states_are_those_of_show_where_a_checkpoint_has_only_values(tmp_path: Path) -> None:
+    url = str(tmp_path / "store.db")
+    with connected(url) as execute:
+        tables_maker().fill(engine_of(url), execute, mark=MARKS[engine_of(url)])
+    compare_with_show(tmp_path / "store.db")
+
+
+def compare_with_show(store: Path) -> None:
+    """Compare the states of all checkpoints of a store."""
     with ckpt_cli.open(str(store)) as opened:
         for thread in opened.threads():
-            page = data_of(thread.report(all_ns=True, last=10_000))
-            found = page["checkpoints"]
+            found = data_of(thread.report(all_ns=True, last=10_000))["checkpoints"]
             assert len(found) == thread.checkpoint_count
             stored = {(one.ns, one.id): one for one in thread.history(all_ns=True)}
             ids = [(one["ns"], one["id"]) for one in found]
@@ -145,6 +160,26 @@ def test_large_values_are_cut_and_say_so(tmp_path: Path) -> None:
     assert state is not None
     assert state["items"]["$cut"]["reason"] == "2.5 MiB of JSON in all"
     assert len(page) < LARGEST_CHANNEL
+
+
+def test_long_errors_and_metadata_are_cut(tmp_path: Path) -> None:
+    class Said(TypedDict):
+        a: int
+
+    def fail(state: Said) -> None:
+        raise ValueError("x" * 1_000_000)
+
+    store = tmp_path / "agent.db"
+    with SqliteSaver.from_conn_string(str(store)) as saver:
+        graph = StateGraph(Said)
+        graph.add_node("fail", fail)
+        graph.add_edge(START, "fail")
+        config: Any = {"configurable": {"thread_id": "long"}, "metadata": {"y": "y" * 1_000_000}}
+        with pytest.raises(ValueError, match="xxx"):
+            graph.compile(saver).invoke({"a": 1}, config)
+    page = report(store, "long")
+    assert "more characters" in page
+    assert len(page) < 20 * LONGEST_TEXT
 
 
 def test_a_full_page_keeps_the_newest_states(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:

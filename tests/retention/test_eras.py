@@ -20,6 +20,8 @@ POLICIES = [
     ["--keep-last", "3"],
     ["--keep-last", "1", "--keep-tips"],
 ]
+TELLING = {"lg-0.2.14": POLICIES[0], "lg-0.2.70": POLICIES[1], "lg-0.6.11": POLICIES[0]}
+"""The formats that lean most on parents, each with one policy; the others are slow."""
 
 
 @pytest.mark.parametrize(
@@ -29,7 +31,7 @@ POLICIES = [
             era,
             policy,
             id=f"{era}-{' '.join(policy)}",
-            marks=() if policy == POLICIES[0] or era == "lg-0.2.70" else pytest.mark.slow,
+            marks=() if era in TELLING and policy == TELLING[era] else pytest.mark.slow,
         )
         for era in ERAS
         for policy in POLICIES

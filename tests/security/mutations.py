@@ -78,6 +78,7 @@ ON_THREAD = [
     *(["show", "--tree"], ["show", "--tree", "--all-ns", "-o", "json"], ["show", "--where"]),
     *(["history", "--all-ns", "-o", "table"], ["history", "-o", "json"], ["diff"], ["replay"]),
     *(["diff", "--writes", "-o", "json"], ["replay", "--verify", "-o", "json"], ["stats"]),
+    *(["timeline"], ["timeline", "-o", "json"], ["stats", "--time"], ["stats", "--tokens"]),
     *(["replay", "--repair", "--dry-run"], ["interrupts"], ["threads", "show"], ["messages"]),
     ["errors", "--history", "-o", "json"],
     *(["messages", "--full", "-o", "json"], ["rollback", "--steps", "1", "--dry-run"], ["du"]),
@@ -96,6 +97,7 @@ ON_THREAD = [
         ["fork", "--at", "head", "--set", "messages=[]", "--dry-run"],
         ["sessions", "list", "--thread"],
     ),
+    *(["show", "--svg"], ["report", "--all-ns"]),
 ]
 """Command lines with a thread as their last word, or where `{}` is."""
 WHOLE = [

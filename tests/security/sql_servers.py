@@ -10,7 +10,7 @@ from tests.security.watched import check, here
 from tests.support import CommandResult
 
 PASSWORD = b"C4nary-Passw0rd"
-QUICK = "connect_timeout=2&read_timeout=2"
+QUICK = "connect_timeout=2&read_timeout=1"
 
 
 @contextmanager

@@ -21,7 +21,7 @@ VALUES = {"WHO": "alice-kingsleigh", "WHERE": "127.0.0.1", "BASE": "wonderland-d
 
 
 LATER = ("mysql", "mongodb", "redis")
-OPTIONS = {"mongodb": "?serverSelectionTimeoutMS=200"}
+OPTIONS = {"mongodb": "?serverSelectionTimeoutMS=50"}
 
 
 def write(folder: Path, lines: str) -> list[str | Path]:
@@ -58,7 +58,7 @@ def test_no_error_tells_a_value(
         text = (
             f"{scheme}://${{WHO}}:${{PW}}@${{WHERE}}:${{PORT}}/${{BASE}}{OPTIONS.get(scheme, '')}"
         )
-        shown = text.replace("${PW}", "***").replace("=200", "=***")
+        shown = text.replace("${PW}", "***").replace("=50", "=***")
         if whole:
             values = VALUES | {"PORT": str(port)}
             for name, value in values.items():

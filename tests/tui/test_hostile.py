@@ -97,7 +97,9 @@ def test_damaged_rows_are_messages(sample: Path) -> None:
 
     async def look(seat: Seat) -> None:
         for _ in range(2):
-            await seat.press("enter", "1", "2", "3", "4", "5", "6", "7", "escape", "escape", "j")
+            await seat.press(
+                "enter", "1", "2", "3", "4", "5", "6", "7", "9", "escape", "escape", "j"
+            )
             assert seat.sees("8 threads")
         await seat.press("enter", "1")
         assert seat.sees("not readable")

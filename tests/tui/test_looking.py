@@ -68,6 +68,7 @@ def test_each_tab_shows_its_part_of_the_checkpoint(sample: Path) -> None:
         "5": ["checked 1 thread", "no findings"],
         "6": ["parent", "channel_versions", "source"],
         "7": ["where", "body", "000000"],
+        "9": ["14 steps", "planner > check_weather", "answered"],
     }
 
     async def look(seat: Seat) -> None:

@@ -13,6 +13,7 @@ from heapq import merge
 from itertools import groupby
 from typing import Any, Unpack
 
+from ckpt_backends.checkpoint_ids import ids_between
 from ckpt_backends.model import (
     Checkpoint,
     CheckpointKey,
@@ -33,6 +34,7 @@ from ckpt_backends.mongodb.faults import expiry_faults, index_faults, is_expirin
 from ckpt_backends.mongodb.recognise import JAVASCRIPT
 from ckpt_backends.mongodb.suspects import suspects
 from ckpt_backends.read_options import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
+from ckpt_backends.thread_bounds import ThreadBounds
 from ckpt_backends.url import StoreUrl
 
 _IDS_PER_QUERY = 20_000
@@ -108,6 +110,11 @@ class MongoStore(MongoCheckpoints):
                 int(row["number"]),
                 int(row["bytes"]),
             )
+
+    def _within(self, bounds: ThreadBounds) -> list[Stage]:
+        since, until = ids_between(bounds.since, bounds.until)
+        newest = ({"$gte": since} if since else {}) | ({"$lt": until} if until else {})
+        return [{"$match": {"newest": newest}}] if newest else []
 
     def faults(self) -> Iterator[Fault]:
         yield from super().faults()

@@ -104,7 +104,7 @@ class MySQLStore(SqlStore):
         return GroupedThreads(
             query.format(checkpoints=table, ns=ns, where=where),
             {"root": self._layout.ns_key("")},
-            stored="t.stored",
+            by=sql.exact("c.thread_id") if self._merged_threads() else "c.thread_id",
         )
 
     def _of_space(self, checkpoint_ns: str) -> tuple[str, dict[str, object]]:

@@ -21,7 +21,7 @@ GROUPED = f"""
     SELECT {exact("c.thread_id")} AS thread,
            MAX(CASE WHEN c.{{ns}} = %(root)s THEN c.checkpoint_id END) AS head,
            MIN(c.checkpoint_id) AS first_id, MAX(c.checkpoint_id) AS newest, COUNT(*) AS n,
-           COUNT(DISTINCT c.{{ns}}) AS spaces, MIN(c.thread_id) AS stored
+           COUNT(DISTINCT c.{{ns}}) AS spaces
     FROM {{checkpoints}} c {{where}}
     GROUP BY thread
 """
@@ -30,8 +30,7 @@ contains all columns that are read, because it includes the primary key."""
 
 LISTED = f"""
     SELECT {exact("thread_id")} AS thread, MAX(CASE WHEN ns = %(root)s THEN last_id END) AS head,
-           MIN(first_id) AS first_id, MAX(last_id) AS newest, SUM(n) AS n, COUNT(*) AS spaces,
-           MIN(thread_id) AS stored
+           MIN(first_id) AS first_id, MAX(last_id) AS newest, SUM(n) AS n, COUNT(*) AS spaces
     FROM (SELECT c.thread_id, c.{{ns}} AS ns, MIN(c.checkpoint_id) AS first_id,
                  MAX(c.checkpoint_id) AS last_id, COUNT(*) AS n
           FROM {{checkpoints}} c GROUP BY c.thread_id, c.{{ns}}) per_namespace

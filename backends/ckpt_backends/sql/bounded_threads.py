@@ -10,12 +10,11 @@ from typing import TypeAlias
 from ckpt_backends.checkpoint_ids import ids_between
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.queries import SqlTables
-from ckpt_backends.thread_bounds import ThreadBounds
+from ckpt_backends.thread_bounds import ThreadBounds, end_of_prefix
 
 _IDS = 500
 """Maximum number of ids in a query. If there are more, all threads are listed."""
 _LAST = chr(sys.maxunicode)
-_SURROGATES, _AFTER_SURROGATES = frozenset(map(chr, range(0xD800, 0xE000))), "\ue000"
 
 Query: TypeAlias = tuple[str, dict[str, object]]
 """SQL and its parameters."""
@@ -30,8 +29,8 @@ class GroupedThreads:
 
     query: str
     values: dict[str, object]
-    stored: str = "t.thread"
-    """The expression for the thread id as it is stored, if the query is named `t`."""
+    by: str = "c.thread_id"
+    """The expression that groups checkpoints by thread."""
 
     @property
     def rows(self) -> str:
@@ -44,20 +43,35 @@ def query_within(
     database: Database,
     tables: SqlTables,
     grouped: Callable[[str], GroupedThreads],
-    of_space: Callable[[str], Query],
+    is_root: Query,
     bounds: ThreadBounds,
 ) -> Query | None:
     """The query for the threads within bounds, newest first; None if there can be none.
 
-    `grouped` returns the query for threads, given a condition for checkpoints, and `of_space` the
-    condition for rows of a namespace. The result may include threads outside of the bounds, but
-    each of them has a write on one of the `head_channels`.
+    `grouped` returns the query for threads, given a condition for checkpoints; `is_root` is the
+    condition for rows of the root namespace. The result may include threads outside of the bounds,
+    but each of them has a write on one of the `head_channels`, or its id is equal in the collation
+    to that of a thread that has one.
     """
     keys = _keys_within(database, bounds)
     if keys is None or bounds.head_channels == frozenset():
         return None
-    listed = grouped(keys[0])
-    values = {**listed.values, **keys[1]}
+    where, values = keys
+    if bounds.head_channels is not None:
+        among, channels = database.among("c.channel", "channel", sorted(bounds.head_channels))
+        # Counts and times are then read of few threads. `CROSS JOIN` keeps SQLite from reading all
+        # writes before the heads.
+        written = (
+            "c.thread_id IN (SELECT c.thread_id FROM (SELECT MIN(c.thread_id) AS thread,"
+            f" MAX(c.checkpoint_id) AS head FROM {tables.checkpoints.source} c"
+            f" WHERE {is_root[0]} GROUP BY {grouped('').by}) h CROSS JOIN {tables.writes.source} c"
+            f" WHERE {is_root[0]} AND {among} AND c.thread_id = h.thread"
+            " AND c.checkpoint_id = h.head)"
+        )
+        where = f"{where} AND {written}" if where else written
+        values = values | is_root[1] | channels
+    listed = grouped(where)
+    values = listed.values | values
     conditions = []
     times = ids_between(bounds.since, bounds.until)
     for name, operator, text in zip(("since", "until"), (">=", "<"), times, strict=True):
@@ -65,17 +79,9 @@ def query_within(
             newest, bound = map(database.exact, ("t.newest", database.text(name)))
             conditions.append(f"{newest} {operator} {bound}")
             values[name] = database.bound(text)
-    if bounds.head_channels is not None:
-        is_root, root = of_space("")
-        among, channels = database.among("c.channel", "channel", sorted(bounds.head_channels))
-        conditions.append(
-            f"EXISTS (SELECT 1 FROM {tables.writes.source} c WHERE c.thread_id = {listed.stored}"
-            f" AND {is_root} AND c.checkpoint_id = t.head AND {among})"
-        )
-        values |= root | channels
-    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    only = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     order = f"ORDER BY t.newest DESC, {database.exact('t.thread')}"
-    return f"{listed.rows} {where} {order}", values
+    return f"{listed.rows} {only} {order}", values
 
 
 def ids_query(database: Database, tables: SqlTables, prefix: str, after: str) -> Query | None:
@@ -98,20 +104,8 @@ def _keys_within(database: Database, bounds: ThreadBounds) -> Query | None:
         return database.among("c.thread_id", "only", ids) if ids else None
     if not database.storable(bounds.prefix):
         return None
-    end = _end_of(bounds.prefix)
+    end = end_of_prefix(bounds.prefix)
     return ("", {}) if end is None else _between(database, ">=", bounds.prefix, end)
-
-
-def _end_of(prefix: str) -> str | None:
-    """The least text after all that begin with a prefix, also with broken characters.
-
-    Returns None if there is none, or if it cannot be told.
-    """
-    kept = prefix.rstrip(_LAST)
-    if not kept or kept[-1] in _SURROGATES:
-        return None
-    following = chr(ord(kept[-1]) + 1)
-    return kept[:-1] + (_AFTER_SURROGATES if following in _SURROGATES else following)
 
 
 def _between(database: Database, operator: str, begin: str, end: str) -> Query:

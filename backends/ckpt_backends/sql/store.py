@@ -128,7 +128,8 @@ class SqlStore(BaseStore):
         yield from map(self._thread, self._newest(limit))
 
     def threads_within(self, bounds: ThreadBounds) -> Iterator[Thread]:
-        found = query_within(self._database, self._tables, self._grouped, self._of_space, bounds)
+        root = self._of_space("")
+        found = query_within(self._database, self._tables, self._grouped, root, bounds)
         if found is not None:
             yield from filter(bounds.admits, map(self._thread, self._stream(*found)))
 
@@ -145,7 +146,7 @@ class SqlStore(BaseStore):
         return self._thread(found[0]) if found else None
 
     def _thread(self, row: Sequence[Any]) -> Thread:
-        thread_id, head, first_id, last_id, checkpoints, namespaces, *_ = row
+        thread_id, head, first_id, last_id, checkpoints, namespaces = row
         return Thread(
             self._text(thread_id),
             None if head is None else self._text(head),

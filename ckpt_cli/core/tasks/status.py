@@ -39,6 +39,11 @@ def blocking_failures(step: Step) -> list[Task]:
     return list(filter(has_failed, runs))
 
 
+def blocking_error(step: Step) -> str | None:
+    """Return the first of these errors on one line, with its node; None if there is none."""
+    return next((f"{run.node or '?'}: {run.error}" for run in blocking_failures(step)), None)
+
+
 def has_failed(run: Task) -> bool:
     """Return whether a task failed, and was neither retried nor handled."""
     return run.error is not None and not run.finished and not run.handled

@@ -198,17 +198,19 @@ class ThreadSteps:
 
 def node_times(steps: Iterable[TimedStep]) -> dict[str, NodeTime]:
     """Return the runs of each node, by its path."""
-    found: dict[str, NodeTime] = {}
+    found: dict[tuple[str, str], NodeTime] = {}
     for step in steps:
         nodes = [node for node in step.nodes or () if node != START]
         for node in nodes:
-            path = path_text(node_path(step.checkpoint_ns, [node]))
-            here = found.setdefault(path, NodeTime())
+            here = found.setdefault((step.checkpoint_ns, node), NodeTime())
             here.runs += 1
             here.shared += len(nodes) > 1
         for node, seconds in _known(step, nodes):
-            found[path_text(node_path(step.checkpoint_ns, [node]))].seconds.add(seconds)
-    return found
+            found[step.checkpoint_ns, node].seconds.add(seconds)
+    by_path: dict[str, NodeTime] = {}
+    for (ns, node), one in found.items():
+        by_path.setdefault(path_text(node_path(ns, [node])), NodeTime()).merge(one)
+    return by_path
 
 
 def _known(step: TimedStep, nodes: Sequence[str]) -> Iterator[tuple[str, float]]:

@@ -46,6 +46,8 @@ class UsageSums:
 
     by: tuple[Grouping, ...] = ("model",)
     threads: int = 0
+    unread: int = 0
+    """Number of values that could not be read, whose messages are not counted."""
     groups: dict[tuple[str | None, ...], TokenCounts] = field(default_factory=dict)
     """By model, followed by the groups."""
 
@@ -63,6 +65,7 @@ class UsageSums:
     def add(self, other: UsageSums) -> None:
         """Add the sums of another object with the same groups."""
         self.threads += other.threads
+        self.unread += other.unread
         for key, tokens in other.groups.items():
             self.groups.setdefault(key, TokenCounts()).add(tokens)
 

@@ -20,9 +20,10 @@ from ckpt_cli.core.tasks.step_nodes import (
 from ckpt_cli.core.tree.rows import Key
 from ckpt_cli.queries.history import Entry
 from ckpt_cli.queries.report import ReportedCheckpoint
-from ckpt_cli.render.records import values_record
 from ckpt_cli.render.report.state_changes import (
     StateText,
+    bounded,
+    cut_text,
     difference,
     encoded,
     state_text,
@@ -32,15 +33,15 @@ from ckpt_cli.render.status import counted_names, next_node_names
 from ckpt_cli.render.terminal.safe_text import safe_json, safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.tree.lines import has_zones
+from ckpt_cli.render.values.block import block
 from ckpt_cli.render.values.diff import diff_text
-from ckpt_cli.render.values.one_line import summary
 
 MOST_BYTES = 16 << 20
 """Characters of states and changes in a page. The newest checkpoints come first."""
 _WIDTH = 160
 _MOST_LINES = 200
 """Lines of changes at one checkpoint."""
-_QUESTION = 2000
+_QUESTION_WIDTH = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +178,11 @@ def _facts(
         "next": next_node_names(next_paths(step)),
         "status": [] if entry.children else [one.value for one in moment.conditions],
         "writes": len(moment.writes),
-        "metadata": values_record(moment.metadata),
+        "metadata": bounded(moment.metadata),
         "errors": [
             {
                 "node": path_text(node_path(key.checkpoint_ns, failed_at(run))),
-                "text": run.error,
+                "text": cut_text(run.error),
                 "became": RETRIED if run.finished else HANDLED if run.handled else "",
             }
             for run in runs
@@ -190,7 +191,7 @@ def _facts(
         "questions": [
             {
                 "node": path_text(node_path(key.checkpoint_ns, asked_by(one))),
-                "text": summary(one.value, _QUESTION),
+                "text": cut_text("\n".join(block(one.value, 0, _QUESTION_WIDTH))),
                 "answered": one.answered,
             }
             for one in questions

@@ -17,8 +17,9 @@ from ckpt_cli.queries.messages import Conversation
 from ckpt_cli.queries.threads import Summary
 from ckpt_cli.render.markup import add
 from ckpt_cli.render.report.checkpoints import FailedTask, local_time
+from ckpt_cli.render.report.state_changes import cut_text
 from ckpt_cli.render.report.tables import add_section, add_table
-from ckpt_cli.render.resume import resume_lines
+from ckpt_cli.render.resume import resume_call
 from ckpt_cli.render.status import next_node_names
 from ckpt_cli.render.terminal.units import age, size, step_number
 from ckpt_cli.render.values.block import block
@@ -26,8 +27,7 @@ from ckpt_cli.render.values.one_line import call_text, counted, message_label, s
 
 MOST_MESSAGES = 200
 _LONG = 1500
-_LONGEST = 20_000
-"""Characters of a message: shown at once, and in all."""
+"""Characters of a message that are not folded."""
 _WIDTH = 100
 _ROLES = {"human", "user", "ai", "assistant", "tool", "system"}
 _MEANINGS = {
@@ -70,7 +70,8 @@ def add_problem(page: Element, found: Summary) -> None:
     runs = (*head.step.tasks, *head.step.others)
     failed = [run for run in runs if has_failed(run)]
     asked = [one for run in runs for one in run.questions if not one.answered]
-    section = add_section(page, "problem", "What is wrong" if failed or asked else "What is next")
+    title = "What is wrong" if failed else "What it waits for" if asked else "What is next"
+    section = add_section(page, "problem", title)
     for run in failed:
         _trouble(section, "error", f"{path_text(failed_at(run))} failed", run.error or "")
     for one in asked:
@@ -84,11 +85,11 @@ def add_problem(page: Element, found: Summary) -> None:
         "p",
         f"Head: {head.key.checkpoint_id}, step {step_number(head.number)}. Next: {follows}.",
     )
-    resume = [line.spans[-1][0] for line in resume_lines(head, 1 << 20)]
-    if resume:
+    if (resume := resume_call(head)) is not None:
         add(section, "h3", "Resume")
-        add(add(section, "pre"), "code", resume[0])
-        add(section, "p", f"This {' '.join(resume[1:])}.", class_="dim")
+        config = f"config = {resume.config}"
+        add(add(section, "pre"), "code", f"{config}\n{resume.call}")
+        add(section, "p", f"This {resume.does}.", class_="dim")
 
 
 def add_errors(page: Element, failures: Sequence[FailedTask]) -> None:
@@ -97,7 +98,7 @@ def add_errors(page: Element, failures: Sequence[FailedTask]) -> None:
     if not failures:
         add(section, "p", "No error is stored at these checkpoints.", class_="dim")
         return
-    table = add_table(section, ("Node", "Checkpoint", "Step began", "Error", "Outcome"))
+    table = add_table(section, "Errors", ("Node", "Checkpoint", "Step began", "Error", "Outcome"))
     for one in failures:
         row = add(table, "tr")
         add(row, "td", one.node)
@@ -170,7 +171,7 @@ def _conditions(found: Summary) -> Sequence[Status]:
 def _trouble(section: Element, kind: str, title: str, text: str) -> None:
     found = add(section, "div", class_=f"trouble {kind}")
     add(found, "h3", title)
-    add(found, "pre", text[:_LONGEST])
+    add(found, "pre", cut_text(text))
 
 
 def _add_turn(section: Element, turn: Turn, turns: Sequence[Turn]) -> None:
@@ -194,7 +195,7 @@ def _add_call(said: Element, call: Call, turns: Sequence[Turn]) -> None:
     label = add(details, "summary", call_text(call.call, _WIDTH))
     if what:
         add(label, "span", f"  {what}", class_="error" if failed else "dim")
-    add(details, "pre", "\n".join(block(call.call.args, 0, _WIDTH))[:_LONGEST])
+    add(details, "pre", cut_text("\n".join(block(call.call.args, 0, _WIDTH))))
     if answer is not None:
         add(details, "h4", "Result")
         _add_text(details, answer.content)
@@ -210,6 +211,4 @@ def _add_text(parent: Element, content: Any) -> None:
         return
     details = add(parent, "details", class_="long")
     add(details, "summary", summary(text, _WIDTH))
-    add(details, "p", text[:_LONGEST], class_="said")
-    if len(text) > _LONGEST:
-        add(details, "p", f"… {len(text) - _LONGEST} more characters", class_="dim")
+    add(details, "p", cut_text(text), class_="said")

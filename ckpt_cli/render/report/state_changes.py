@@ -39,6 +39,17 @@ def state_text(values: Mapping[str, Value]) -> StateText:
     return {name: _channel_text(value) for name, value in values.items()}
 
 
+def bounded(values: Mapping[str, Value]) -> dict[str, Any]:
+    """Return values in JSON form, each cut like a channel of a state."""
+    return {name: json.loads(_joined(text)) for name, text in state_text(values).items()}
+
+
+def cut_text(text: str) -> str:
+    """Return a text, cut if it is too long."""
+    more = len(text) - LONGEST_TEXT
+    return text if more <= 0 else f"{text[:LONGEST_TEXT]}… ({more} more characters)"
+
+
 def whole(state: StateText) -> str:
     """Return a state that does not refer to another one, as JSON."""
     return _object((name, f"[0,{_joined(text)}]") for name, text in state.items())

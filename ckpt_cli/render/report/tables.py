@@ -15,10 +15,13 @@ def add_section(page: Element, name: str, title: str) -> Element:
     return section
 
 
-def add_table(section: Element, headers: Sequence[str], numbers: Collection[str] = ()) -> Element:
+def add_table(
+    section: Element, label: str, headers: Sequence[str], numbers: Collection[str] = ()
+) -> Element:
     """Add a table and return its body; `numbers` are the columns that are set to the right."""
     # A wide table scrolls by itself, so that the page does not.
-    table = add(add(section, "div", class_="scrolls", tabindex=0), "table")
+    box = add(section, "div", class_="scrolls", tabindex=0, role="region", aria_label=label)
+    table = add(box, "table")
     row = add(add(table, "thead"), "tr")
     for one in headers:
         add(row, "th", one, scope="col", **({"class_": "number"} if one in numbers else {}))

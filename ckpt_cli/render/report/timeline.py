@@ -7,7 +7,7 @@ from datetime import datetime, tzinfo
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from ckpt_cli.core.timeline.steps import START
+from ckpt_cli.core.tasks.triggers import START
 from ckpt_cli.render.markup import add
 from ckpt_cli.render.report.checkpoints import local_time
 from ckpt_cli.render.report.tables import add_section, add_table
@@ -19,7 +19,11 @@ _BRIEF = 0.1
 _DEEPEST = 6
 """Levels of subgraphs that are told apart by their indent."""
 _WORDS = {"human": "waited for an answer, and ran", "idle": "nothing ran before"}
-_OPEN = {"human": "waiting for an answer", "idle": "nothing runs: it failed", "run": "next"}
+_OPEN = {
+    "human": "waiting for an answer",
+    "idle": "failed, nothing runs",
+    "run": "running or stopped",
+}
 
 
 def add_timeline(page: Element, timeline: Mapping[str, Any], zone: tzinfo) -> int:
@@ -39,11 +43,13 @@ def add_timeline(page: Element, timeline: Mapping[str, Any], zone: tzinfo) -> in
         )
         if timeline[key]
     ]
-    said = "A checkpoint is saved when its step is over, so a step took from the last one to it."
+    said = "A step takes from the checkpoint before it to its own, which is saved at its end."
     add(section, "p", f"{', '.join(facts)}. {said}", class_="dim")
     steps = list(filter(_is_shown, steps))
     shown = steps[-MOST_STEPS:]
-    table = add_table(section, ("Step", "Nodes", "Saved", "Duration", ""), numbers=("Duration",))
+    table = add_table(
+        section, "Steps", ("Step", "Nodes", "Saved", "Duration", ""), numbers=("Duration",)
+    )
     _add_steps(table, shown, zone)
     if timeline["open"] is not None:
         _add_open(table, timeline["open"], zone)
@@ -72,17 +78,20 @@ def _add_steps(table: Element, steps: Sequence[Mapping[str, Any]], zone: tzinfo)
         add(row, "td", "" if one["step"] is None or one["depth"] else str(one["step"]))
         nodes = add(row, "td", class_=f"depth-{min(one['depth'], _DEEPEST)}")
         add(nodes, "span", counted_names(one["nodes"] or ()) or one["cause"] or "?")
-        if kind in _WORDS:
+        if kind in _WORDS and seconds is not None:
             add(nodes, "span", f" {_WORDS[kind]}", class_="dim")
         _add_time(add(row, "td", class_="when"), one["ended_at"], zone)
         add(row, "td", "" if seconds is None else duration(seconds), class_="number")
         after = _seconds_between(began, one["started_at"])
+        if seconds is None:
+            add(row, "td")
+            continue
         _add_bar(add(row, "td"), kind, *_shares(after, seconds, longest))
 
 
-def _shares(after: float, seconds: float | None, longest: float) -> tuple[float, float]:
+def _shares(after: float, seconds: float, longest: float) -> tuple[float, float]:
     """Return where a bar begins and how long it is, as parts of the longest."""
-    if not longest or seconds is None:
+    if not longest:
         return 0, 0
     begins = min(max(after / longest, 0), 1)
     return begins, min(seconds / longest, 1 - begins)
@@ -103,16 +112,15 @@ def _add_open(table: Element, step: Mapping[str, Any], zone: tzinfo) -> None:
     row = add(table, "tr")
     add(row, "td", "now")
     nodes = add(row, "td", counted_names(step["nodes"]))
-    since = "" if step["since"] is None else f" since {_clock(step['since'], zone)}"
-    add(nodes, "span", f" {_OPEN[step['kind']]}{since}", class_="dim")
-    add(row, "td")
+    add(nodes, "span", f" {_OPEN[step['kind']]} since", class_="dim")
+    _add_time(add(row, "td", class_="when"), step["since"], zone)
     add(row, "td")
     _add_bar(add(row, "td"), "human" if step["kind"] == "human" else "idle", 0, 1)
 
 
 def _add_nodes(section: Element, nodes: Mapping[str, Mapping[str, Any]]) -> None:
     names = ("Runs", "Total", "Median", "95 %", "Longest")
-    table = add_table(section, ("Node", *names), numbers=names)
+    table = add_table(section, "Nodes", ("Node", *names), numbers=names)
     for name, one in nodes.items():
         row = add(table, "tr")
         add(row, "td", name)

@@ -33,16 +33,18 @@ from ckpt_cli.render.values.diff_header import diff_header_lines
 from ckpt_cli.threads.target import Target
 from ckpt_cli.tui.content.checkpoint import Clock, target_of
 
-CheckpointTab = Literal["state", "diff", "writes", "messages", "metadata", "raw"]
+CheckpointTab = Literal["state", "diff", "writes", "messages", "timeline", "metadata", "raw"]
 ThreadTab = Literal["findings", "memory"]
 Tab = Literal[CheckpointTab, ThreadTab]
 TABS: tuple[Tab, ...] = (
     *("state", "diff", "writes", "messages"),
-    *("findings", "metadata", "raw", "memory"),
+    *("findings", "metadata", "raw", "memory", "timeline"),
 )
 
 _MOST_LINES = 20_000
 """Maximum number of lines of one document; `ckpt show` prints more."""
+_MOST_STEPS = 2_000
+"""Maximum number of steps of a timeline; `ckpt timeline` prints more."""
 _RAW_BYTES = 16 * 1024
 _RAW_ROW = 16
 
@@ -80,6 +82,7 @@ def read_document(
     lines = {
         "diff": lambda: _diff(target, None if base is None else target_of(store, base), width),
         "writes": lambda: _writes(target, clock, width),
+        "timeline": lambda: _timeline(target, clock, width),
         "metadata": lambda: _metadata(target, clock, width),
         "raw": lambda: _raw(target, width),
     }[tab]()
@@ -169,6 +172,16 @@ def _messages(target: Target, width: int) -> TabContent:
     if not turns:
         lines.append(line(("no messages yet", "dim")))
     return TabContent(lines, marks)
+
+
+def _timeline(target: Target, clock: Clock, width: int) -> Iterator[StyledLine]:
+    # Loaded when the tab is first opened.
+    from ckpt_cli.queries.timeline import timeline
+    from ckpt_cli.render.timeline_lines import timeline_lines
+
+    ns, checkpoint_id = target.checkpoint_ns, target.checkpoint_id
+    found = timeline(target.reader, ns, checkpoint_id, last=_MOST_STEPS)
+    yield from timeline_lines(found, now=clock.now, zone=clock.zone, width=width, unicode=True)
 
 
 def _metadata(target: Target, clock: Clock, width: int) -> Iterator[StyledLine]:

@@ -9,7 +9,8 @@ from typing import Literal
 
 from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.filters.expressions import Filter, fields_in
+from ckpt_cli.core.filters.expressions import Filter, fields_in, sources_of
+from ckpt_cli.core.filters.fields import ReadFrom
 from ckpt_cli.render.status import STATUS_STYLES
 from ckpt_cli.render.terminal.cell_width import cell_len, fit, pad
 from ckpt_cli.render.terminal.safe_text import safe_text
@@ -40,6 +41,8 @@ SIGNS: Mapping[Status | None, str] = {
 
 _AGES_HOLD = timedelta(minutes=1)
 """How long the answer of a filter by age holds for a thread that did not change."""
+_AT_ONCE, _AT_ONCE_IN_INDEX = 500, 20_000
+"""Number of threads of which is asked whether they match: by their heads, and by the index."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _AGE_CELLS = 4
 _COUNT_CELLS = 6
@@ -161,8 +164,11 @@ def unread(listing: ThreadListing) -> list[Thread]:
     return [one for one in found if listing.status(one) is None]
 
 
-def unasked(listing: ThreadListing, now: datetime) -> list[Thread]:
-    """Return threads of which it is not known whether `where` matches them now."""
+def unasked(listing: ThreadListing, now: datetime) -> list[Sequence[Thread]]:
+    """Return the threads of which it is not known whether `where` matches them now.
+
+    They come in parts that are asked about together, large ones if the index answers.
+    """
     if listing.wanted.where is None:
         return []
     names = {field.name for field in fields_in(listing.wanted.where)}
@@ -172,7 +178,9 @@ def unasked(listing: ThreadListing, now: datetime) -> list[Thread]:
         known = listing.matches.get(one.thread_id)
         if known is None or known[0] != one or known[2] < since:
             found.append(one)
-    return found
+    in_index = sources_of(listing.wanted.where) <= {ReadFrom.INDEX}
+    number = _AT_ONCE_IN_INDEX if in_index else _AT_ONCE
+    return [found[at : at + number] for at in range(0, len(found), number)]
 
 
 def read_matches(

@@ -197,8 +197,7 @@ class LiveScreen(StoreScreen[None]):
                 break
             try:
                 if not some:
-                    await self._match(unanswered[: -_HEADS - 1 : -1])
-                    del unanswered[-_HEADS:]
+                    await self._match(unanswered.pop())
                     continue
                 found = await self.context.heads.ask(partial(read_conditions, threads=some))
             except CkptError as error:

@@ -26,6 +26,7 @@ from ckpt_backends.mongodb.engine.indexes import IndexKey, missing_index
 from ckpt_backends.mongodb.engine.layout import CHECKPOINTS
 from ckpt_backends.mongodb.engine.store import MongoCheckpoints
 from ckpt_backends.read_options import CheckpointOptions, CheckpointQuery, WriteOptions
+from ckpt_backends.thread_bounds import ThreadBounds
 
 _PICKLE = "pickle"
 _NO_WRITES = "KaFlow stores no writes: questions, errors and results of tasks are unknown"
@@ -71,6 +72,14 @@ class KaflowStore(MongoCheckpoints):
                 name, "checkpoint_data", thread, "", None, _PICKLE, number, int(row["bodies"])
             )
             yield Usage(name, "metadata", thread, "", None, "bson", number, int(row["metadata"]))
+
+    def _within(self, bounds: ThreadBounds) -> list[pipelines.Stage]:
+        times = {"$gte": bounds.since, "$lte": bounds.until}
+        newest = {name: at for name, at in times.items() if at is not None}
+        wanted: dict[str, Any] = {"last.at": newest} if newest else {}
+        if bounds.users is not None:
+            wanted["user"] = {"$in": storable_of(bounds.users)}
+        return [{"$match": wanted}] if wanted else []
 
     def faults(self) -> Iterator[Fault]:
         yield from super().faults()

@@ -14,9 +14,11 @@ from ckpt_backends.model import Capability, CheckpointKey, Fault, StoreInfo, Thr
 from ckpt_backends.mongodb.engine import pipelines
 from ckpt_backends.mongodb.engine.connect import MongoConnection
 from ckpt_backends.mongodb.engine.fields import form_of, number_of, storable, stored_forms, text
+from ckpt_backends.mongodb.engine.keys_within import keys_within
 from ckpt_backends.mongodb.engine.layout import KEY, WRITES, MongoLayout
 from ckpt_backends.mongodb.engine.restoring import document_of, key_of
 from ckpt_backends.mongodb.engine.sizes import near_limit, unused_space
+from ckpt_backends.thread_bounds import ThreadBounds
 from ckpt_backends.url import StoreUrl
 
 _BY_CHECKPOINT = {name: f"${name}" for name in KEY[1:]}
@@ -108,6 +110,16 @@ class MongoCheckpoints(OnConnection[MongoConnection], BaseStore):
         stages = layout.saver.threads({}, limit)
         found = self._connection.aggregate(layout.checkpoints, stages, hint=layout.index)
         yield from map(layout.saver.thread_of, found)
+
+    def _listed(self, bounds: ThreadBounds) -> Iterator[Thread]:
+        layout = self._layout
+        stages = [*layout.saver.threads(keys_within(bounds), None), *self._within(bounds)]
+        found = self._connection.aggregate(layout.checkpoints, stages, hint=layout.index)
+        return map(layout.saver.thread_of, found)
+
+    def _within(self, bounds: ThreadBounds) -> list[pipelines.Stage]:  # noqa: ARG002
+        """The stages that leave out listed threads, at most those outside of the bounds."""
+        return []
 
     def thread(self, thread_id: str) -> Thread | None:
         match, saver = self._of(thread_id), self._layout.saver

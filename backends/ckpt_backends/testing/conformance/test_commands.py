@@ -114,6 +114,21 @@ def test_history_and_tree_list_the_checkpoints_newest_first(filled: FilledStore)
             assert "values" not in found[0]
 
 
+def test_the_timeline_has_the_steps_of_the_head_and_their_nodes(filled: FilledStore) -> None:
+    for thread_id in filled.sampled_threads:
+        listed = run(filled, "history", "-o", "json", "--", thread_id).json
+        by_id = {one["checkpoint_id"]: one for one in listed}
+        found = run(filled, "timeline", "-o", "json", "--", thread_id).json
+        steps = [one for one in found["steps"] if not one["depth"] and not one["checkpoint_ns"]]
+        assert steps[-1]["checkpoint_id"] == listed[0]["checkpoint_id"]
+        for one, before in zip(steps[1:], steps, strict=False):
+            here = by_id[one["checkpoint_id"]]
+            assert here["parent_checkpoint_id"] == before["checkpoint_id"]
+            assert sorted(one["nodes"]) == sorted(here["nodes"]), thread_id
+            assert (one["ended_at"], one["step"]) == (here["ts"], here["step"])
+            assert (one["cause"] == "input") == (here["source"] == "input")
+
+
 def test_history_of_all_namespaces(filled: FilledStore) -> None:
     for thread_id, truth in filled.sampled_threads.items():
         found = run(filled, "history", "--all-ns", "-o", "ndjson", "--", thread_id)
@@ -219,10 +234,14 @@ def test_no_command_changes_the_store(filled: FilledStore) -> None:
         ["diff", thread_id, "--writes"],
         ["replay", thread_id],
         ["stats"],
+        ["stats", "--time"],
+        ["stats", "--tokens"],
+        ["timeline", thread_id],
         ["interrupts"],
         ["messages", "chat", "--full"],
         ["grep", "a"],
         ["blame", "chat", "messages[0]"],
+        ["bisect", "chat", "values.nothing = null"],
         ["du"],
         ["stores"],
     ):

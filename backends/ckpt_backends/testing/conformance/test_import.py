@@ -191,10 +191,11 @@ def test_an_archive_that_names_another_thread_brings_nothing(place: ArchivePlace
 
 
 def test_cells_of_other_types_end_with_a_clear_error(place: ArchivePlace) -> None:
-    """What the engine takes is restored and removed again."""
+    """What the engine takes is restored and removed again. A server takes every other cell."""
     others: Iterator[Cell] = cycle([1 << 62, "x", b"x", None, 0.5])
+    step = 1 if place.harness.server is None else 2
     for row in {one.table: one for one in place.rows}.values():
-        for name in row.cells:
+        for name in list(row.cells)[::step]:
             changed = with_cells(row, {name: next(others)})
             rows = [changed if one is row else one for one in place.rows]
             done = place.imported(place.bundle(rows))

@@ -49,6 +49,19 @@ def test_threads_are_listed_with_their_heads_and_no_status(filled: FilledStore) 
         assert (row["status"], row["source"], row["metadata"]) == ("unknown", None, {})
 
 
+def test_the_timeline_has_the_times_of_the_head_and_its_ancestors(filled: FilledStore) -> None:
+    for thread_id in filled.threads:
+        found = told(filled, "timeline", thread_id)
+        listed = {row["checkpoint_id"]: row for row in told(filled, "history", thread_id)}
+        steps = [one for one in found["steps"] if not one["depth"]]
+        for one, before in zip(steps[1:], steps, strict=False):
+            assert listed[one["checkpoint_id"]]["parent_checkpoint_id"] == before["checkpoint_id"]
+            assert one["ended_at"] == listed[one["checkpoint_id"]]["ts"]
+            assert sorted(one["nodes"] or ()) == sorted(listed[one["checkpoint_id"]]["nodes"])
+    assert told(filled, "stats", "--time")["threads"] == len(filled.threads)
+    assert told(filled, "stats", "--tokens")["threads"] == len(filled.threads)
+
+
 def test_every_state_is_the_one_that_was_stored_or_said_not_to_be(filled: FilledStore) -> None:
     """The library adds what a caller wrote since; here that stands with the next checkpoint."""
     with open_store(filled.harness.url) as store, filled.harness.saver() as saver:

@@ -1,0 +1,130 @@
+"""Tokens of messages as providers write them, and their prices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ckpt_backends.codec.values import Tagged
+from ckpt_backends.errors import UsageError
+from ckpt_cli.core.conversation.messages import as_message
+from ckpt_cli.core.usage.message_ledger import FoundMessage, MessageLedger, Origin
+from ckpt_cli.core.usage.prices import ModelPrice, PriceList
+from ckpt_cli.core.usage.sums import CountedMessage, UsageSums, parse_groupings
+from ckpt_cli.core.usage.tokens import TokenCounts, counts_of
+
+
+def message(**fields: Any) -> Any:
+    said: Any = {"content": "", **fields}
+    found = as_message(Tagged("langchain_core.messages.ai.AIMessage", said))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("fields", "counts"),
+    [
+        (
+            {
+                "usage_metadata": {
+                    "input_tokens": 100,
+                    "output_tokens": 20,
+                    "total_tokens": 120,
+                    "input_token_details": {"cache_read": 60, "cache_creation": 10},
+                    "output_token_details": {"reasoning": 5},
+                }
+            },
+            TokenCounts(1, 100, 20, 60, 10, 5, 120),
+        ),
+        (
+            {
+                "response_metadata": {
+                    "token_usage": {
+                        "prompt_tokens": 100,
+                        "completion_tokens": 20,
+                        "prompt_tokens_details": {"cached_tokens": 60},
+                        "completion_tokens_details": {"reasoning_tokens": 5},
+                    }
+                }
+            },
+            TokenCounts(1, 100, 20, 60, 0, 5, 120),
+        ),
+        (
+            {
+                "response_metadata": {
+                    "usage": {
+                        "input_tokens": 30,
+                        "output_tokens": 20,
+                        "cache_read_input_tokens": 60,
+                        "cache_creation_input_tokens": 10,
+                    }
+                }
+            },
+            TokenCounts(1, 100, 20, 60, 10, 0, 120),
+        ),
+        ({"usage_metadata": None}, None),
+    ],
+)
+def test_tokens_are_read_as_providers_write_them(fields: Any, counts: TokenCounts | None) -> None:
+    assert counts_of(message(**fields)) == counts
+
+
+def test_cached_tokens_have_their_own_price() -> None:
+    tokens = TokenCounts(1, 1_000_000, 1_000_000, 600_000, 100_000)
+    assert ModelPrice(2.0, 8.0).cost(tokens) == pytest.approx(10.0)
+    assert ModelPrice(2.0, 8.0, 0.5, 2.5).cost(tokens) == pytest.approx(0.6 + 0.3 + 0.25 + 8.0)
+
+
+def test_the_longest_pattern_gives_the_price_unless_the_model_is_named() -> None:
+    prices = [ModelPrice(n, n) for n in (1, 2, 3)]
+    found = PriceList(models=dict(zip(("gpt-*", "gpt-4o*", "gpt-4o-mini"), prices, strict=True)))
+    assert found.of("gpt-4o-mini") is prices[2]
+    assert found.of("gpt-4o-2024") is prices[1]
+    assert found.of("gpt-5") is prices[0]
+    assert found.of("other") is found.of(None) is None
+
+
+def test_groups_of_several_keys_add_up() -> None:
+    found, other = (UsageSums(("node", "model")) for _ in range(2))
+    for sums, node, model in ((found, "a", "x"), (found, "b", "x"), (other, "a", "x")):
+        sums.count(CountedMessage("t", model, model, node, None, TokenCounts(1, 10, 5, total=15)))
+    found.add(other)
+    rows = found.rows(PriceList(models={"x": ModelPrice(1e6, 0)}))
+    assert [(row.key, row.tokens.messages, row.cost) for row in rows] == [
+        (("a", "x"), 2, 20.0),
+        (("b", "x"), 1, 10.0),
+    ]
+
+
+def test_keys_may_be_separated_by_commas() -> None:
+    assert parse_groupings(["model, day", "model"]) == ("model", "day")
+    with pytest.raises(UsageError, match="cannot group by 'week'"):
+        parse_groupings(["week"])
+
+
+def _nodes(*origins: Origin, text: str = "id") -> list[Origin]:
+    ledger = MessageLedger()
+    for origin in origins:
+        counted = FoundMessage("m", TokenCounts(1, 1, 1, total=2))
+        ledger.add_list("messages", origin, [(message(id=text), counted)])
+    return [one.origin for one in ledger.messages()]
+
+
+def test_a_message_belongs_to_the_innermost_node_that_wrote_it() -> None:
+    outer = Origin("", "1", "task", "~__pregel_pull, research")
+    inner = Origin("research:task", "2", "own", "~__pregel_pull, dig")
+    given = Origin("research:task", "2", "other", "~__pregel_pull, __start__")
+    kept = Origin("research", "2", "own", "~__pregel_pull, dig")
+    assert _nodes(outer, inner) == _nodes(inner, outer) == _nodes(given, inner, outer) == [inner]
+    assert _nodes(outer, given) == [outer]
+    assert _nodes(outer, kept) == [kept]
+
+
+def test_a_list_that_is_written_whole_adds_only_what_is_new() -> None:
+    ledger = MessageLedger()
+    counted = FoundMessage("m", TokenCounts(1, 1, 1, total=2))
+    origin = Origin("", "1", "task", "~__pregel_pull, chat")
+    for number in (1, 2, 3):
+        ledger.add_list("said", origin, [(message(), counted)] * number)
+    assert len(list(ledger.messages())) == 3
