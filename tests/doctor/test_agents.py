@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -64,9 +65,24 @@ class Items(TypedDict):
 
 
 def changed_in_place(saver: SqliteSaver) -> None:
-    """A node changes a value of the state in place, and does not return it."""
+    """A node changes a value of the state in place, and does not return it.
+
+    LangGraph stores writes beside the run. If the node is faster, the stored write has the change
+    already and its checkpoint does not, which nobody can tell from a checkpoint that was edited.
+    So the node waits for the write.
+    """
+    stored, put = Event(), saver.put_writes
+
+    def put_writes(config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+        put(config, writes, task_id, task_path)
+        if any(channel == "items" for channel, _ in writes):
+            stored.set()
+
+    saver.put_writes = put_writes  # type: ignore[method-assign]
 
     def note(state: Items) -> dict[str, int]:
+        assert stored.wait(30)
+        stored.clear()
         state["items"].append(1)
         return {"turn": state["turn"] + 1}
 
