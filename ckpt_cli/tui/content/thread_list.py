@@ -9,16 +9,17 @@ from typing import Literal
 
 from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
+from ckpt_cli.core.conversation.title import says_nothing
 from ckpt_cli.core.filters.expressions import Filter, fields_in, sources_of
 from ckpt_cli.core.filters.fields import ReadFrom
 from ckpt_cli.render.status import STATUS_STYLES
 from ckpt_cli.render.terminal.cell_width import cell_len, fit, pad
 from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import StyledLine, line
+from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
 from ckpt_cli.render.terminal.units import age
-from ckpt_cli.threads.heads import read_heads
 from ckpt_cli.threads.trigger_inference import TriggerInference
 from ckpt_cli.tui.content.thread_filter import ThreadFilter, text_filter
+from ckpt_cli.tui.content.thread_heads import HeadFacts
 
 Sort = Literal["last", "first", "id", "checkpoints"]
 SORTS: tuple[Sort, ...] = ("last", "first", "id", "checkpoints")
@@ -44,8 +45,14 @@ _AGES_HOLD = timedelta(minutes=1)
 _AT_ONCE, _AT_ONCE_IN_INDEX = 500, 20_000
 """Number of threads of which is asked whether they match: by their heads, and by the index."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
+_SIGN_CELLS = 2
 _AGE_CELLS = 4
 _COUNT_CELLS = 6
+_GAP = 2
+_LEAST_TITLE = 8
+"""In fewer columns, a title is left out."""
+_ID_END = 4
+"""Number of characters shown of an id that says nothing, beside the title."""
 _WIDE = 34
 """Number of checkpoints is shown from this width on."""
 _LONGEST = 1000
@@ -59,19 +66,22 @@ class ThreadListing:
     threads: Sequence[Thread] = ()
     """In the order of the store: newest first."""
     shown: Sequence[Thread] = ()
-    conditions: dict[str, tuple[Thread, Sequence[Status]]] = field(default_factory=dict)
-    """By thread id: the thread as it was when its head was read, and its conditions, the worst
-    first.
-    """
+    heads: dict[str, tuple[Thread, HeadFacts]] = field(default_factory=dict)
+    """By thread id: the thread as it was when its head was read, and what was read."""
     wanted: ThreadFilter = field(default_factory=ThreadFilter)
     matches: dict[str, tuple[Thread, bool, datetime]] = field(default_factory=dict)
     """By thread id: the thread as it was when `wanted.where` was asked, the answer, and when."""
     sort: Sort = "last"
 
+    def head_of(self, thread: Thread) -> HeadFacts | None:
+        """Return what was read of a head; None if it was not read since the thread changed."""
+        known = self.heads.get(thread.thread_id)
+        return known[1] if known is not None and known[0] == thread else None
+
     def conditions_of(self, thread: Thread) -> Sequence[Status]:
         """Return all conditions of a thread; empty if its head was not read since it changed."""
-        known = self.conditions.get(thread.thread_id)
-        return known[1] if known is not None and known[0] == thread else ()
+        head = self.head_of(thread)
+        return () if head is None else head.conditions
 
     def status(self, thread: Thread) -> Status | None:
         """Return the worst condition; None if the head was not read since the thread changed."""
@@ -109,7 +119,7 @@ class ThreadListing:
         """Number of threads of which a filter reads more than the index; None without one."""
         if self.wanted.where is not None:
             return len(self.matches)
-        return len(self.conditions) if self.wanted.status else None
+        return len(self.heads) if self.wanted.status else None
 
     def place_of(self, thread_id: str | None) -> int | None:
         """Return the line of a thread; None if it is not shown."""
@@ -197,17 +207,47 @@ def read_matches(
     return [one.thread_id in found for one in threads]
 
 
-def thread_line(thread: Thread, status: Status | None, now: datetime, width: int) -> StyledLine:
-    """Return one thread as a line of `width` columns: sign, id, age and number of checkpoints."""
-    sign = f"{SIGNS[status]} "
+def thread_line(thread: Thread, head: HeadFacts | None, now: datetime, width: int) -> StyledLine:
+    """Return one thread as a line of `width` columns: sign, id, title, age, checkpoints.
+
+    The title stands before an id that says nothing, such as a UUID, and after any other.
+    """
+    status = head.conditions[0] if head is not None else None
     old = age(thread.last_at, now) if thread.last_at is not None else ""
-    right = f" {old:>{_AGE_CELLS}}"
-    if width >= _WIDE:
-        right += f" {thread.checkpoints:>{_COUNT_CELLS}}"
-    room = max(width - len(sign) - cell_len(right), 1)
-    name = fit(safe_text(thread.thread_id[:_LONGEST]), room)
+    right = _right(old, f"{thread.checkpoints}", width)
+    room = max(width - _SIGN_CELLS - cell_len(right), 1)
     style = STATUS_STYLES[status] if status is not None else "dim"
-    return line((sign, style), (pad(name, room), style), (right, "time"))
+    name = _name(thread.thread_id, head.title if head is not None else "", style, room)
+    return line((f"{SIGNS[status]} ", style), *name, (right, "time"))
+
+
+def heading_line(width: int) -> StyledLine:
+    """Return the names of the columns of the threads."""
+    right = _right("IDLE", "CKPTS", width)
+    room = max(width - _SIGN_CELLS - cell_len(right), 1)
+    return line((f"{'':{_SIGN_CELLS}}{pad(fit('THREAD', room), room)}{right}", "dim"))
+
+
+def _right(old: str, number: str, width: int) -> str:
+    shown = f" {old:>{_AGE_CELLS}}"
+    return f"{shown} {number:>{_COUNT_CELLS}}" if width >= _WIDE else shown
+
+
+def _name(thread_id: str, title: str, style: Style, room: int) -> list[Span]:
+    """Return the id and the title of a thread, in `room` columns."""
+    name, said = safe_text(thread_id[:_LONGEST]), safe_text(title)
+    if said and says_nothing(thread_id):
+        # Ids made one after the other share their beginning.
+        end = f"{'':{_GAP}}…{name[-_ID_END:]}"
+        left = room - cell_len(end)
+        if left >= _LEAST_TITLE:
+            return [(pad(fit(said, left), left), style), (end, "dim")]
+        return [(pad(fit(said, room), room), style)]
+    name = fit(name, room)
+    left = room - cell_len(name) - _GAP
+    if said and left >= _LEAST_TITLE:
+        return [(f"{name}{'':{_GAP}}", style), (pad(fit(said, left), left), "dim")]
+    return [(pad(name, room), style)]
 
 
 def read_threads(store: Store, before: Sequence[Thread] = ()) -> list[Thread]:
@@ -218,13 +258,3 @@ def read_threads(store: Store, before: Sequence[Thread] = ()) -> list[Thread]:
         same = known.get(one.thread_id)
         found.append(same if same == one and same is not None else one)
     return found
-
-
-def read_conditions(store: Store, threads: Sequence[Thread]) -> list[Sequence[Status]]:
-    """Return the conditions of each thread, the worst first."""
-    heads = read_heads(store, threads, TriggerInference(store))
-    found = {one.key.thread_id: one.conditions for one in heads}
-    return [
-        (Status.EMPTY,) if one.head is None else found.get(one.thread_id, (Status.UNKNOWN,))
-        for one in threads
-    ]

@@ -25,9 +25,9 @@ from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.content.checkpoint import Clock
 from ckpt_cli.tui.content.tabs import Tab, TabContent, ThreadTab, read_document
+from ckpt_cli.tui.content.thread_heads import read_head_facts
 from ckpt_cli.tui.content.thread_list import (
     SORT_NAMES,
-    read_conditions,
     read_matches,
     read_threads,
     unasked,
@@ -199,15 +199,17 @@ class LiveScreen(StoreScreen[None]):
                 if not some:
                     await self._match(unanswered.pop())
                     continue
-                found = await self.context.heads.ask(partial(read_conditions, threads=some))
+                found = await self.context.heads.ask(partial(read_head_facts, threads=some))
             except CkptError as error:
                 self._problem = error.message
                 break
-            for thread, conditions in zip(some, found, strict=True):
-                listing.conditions[thread.thread_id] = (thread, conditions)
+            for thread, facts in zip(some, found, strict=True):
+                listing.heads[thread.thread_id] = (thread, facts)
             while rest and listing.status(rest[-1]) is not None:
                 rest.pop()
-            self._show_again(any(not listing.wanted.status.isdisjoint(one) for one in found))
+            self._show_again(
+                any(not listing.wanted.status.isdisjoint(one.conditions) for one in found)
+            )
         self._reading_heads = False
         self.show_status()
 
