@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Literal
 
 from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.conversation.title import says_nothing
-from ckpt_cli.core.filters.expressions import Filter, fields_in, sources_of
-from ckpt_cli.core.filters.fields import ReadFrom
 from ckpt_cli.render.status import STATUS_STYLES
 from ckpt_cli.render.terminal.cell_width import cell_len, fit, pad
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
 from ckpt_cli.render.terminal.units import age
-from ckpt_cli.threads.trigger_inference import TriggerInference
 from ckpt_cli.tui.content.thread_filter import ThreadFilter, text_filter
 from ckpt_cli.tui.content.thread_heads import HeadFacts
 
@@ -40,10 +37,6 @@ SIGNS: Mapping[Status | None, str] = {
 }
 """The sign before a thread, by status; blank until its head is read."""
 
-_AGES_HOLD = timedelta(minutes=1)
-"""How long the answer of a filter by age holds for a thread that did not change."""
-_AT_ONCE, _AT_ONCE_IN_INDEX = 500, 20_000
-"""Number of threads of which is asked whether they match: by their heads, and by the index."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _SIGN_CELLS = 2
 _AGE_CELLS = 4
@@ -70,13 +63,17 @@ class ThreadListing:
     """By thread id: the thread as it was when its head was read, and what was read."""
     wanted: ThreadFilter = field(default_factory=ThreadFilter)
     matches: dict[str, tuple[Thread, bool, datetime]] = field(default_factory=dict)
-    """By thread id: the thread as it was when `wanted.where` was asked, the answer, and when."""
+    """By thread id: the thread when `wanted.condition` was asked, the answer, and when."""
     sort: Sort = "last"
+    reads_titles: bool = True
+    """Whether a filter by text reads the titles of all threads; else it knows those once shown."""
 
     def head_of(self, thread: Thread) -> HeadFacts | None:
         """Return what was read of a head; None if it was not read since the thread changed."""
         known = self.heads.get(thread.thread_id)
-        return known[1] if known is not None and known[0] == thread else None
+        if known is None or not (known[0] is thread or known[0] == thread):
+            return None
+        return known[1]
 
     def conditions_of(self, thread: Thread) -> Sequence[Status]:
         """Return all conditions of a thread; empty if its head was not read since it changed."""
@@ -89,11 +86,22 @@ class ThreadListing:
 
     def rebuild(self) -> None:
         """Filter and sort again."""
-        if self.wanted.where is not None:
-            found: Sequence[Thread] = list(filter(self._matches, self.threads))
-        else:
-            found = choose(self.threads, self.wanted, self.conditions_of)
-        self.shown = order(found, self.sort)
+        self.shown = order(list(self._chosen()), self.sort)
+
+    def _chosen(self) -> Iterable[Thread]:
+        """Return the threads that match, as far as is known."""
+        wanted = self.wanted
+        found: Iterable[Thread] = self.threads
+        if wanted.user is not None:
+            found = (one for one in found if one.user == wanted.user)
+        if wanted.text:
+            fits = text_filter(wanted.text)
+            found = (one for one in found if fits(one.thread_id) or fits(self._title(one)))
+        return found if wanted.condition is None else filter(self._matches, found)
+
+    def _title(self, thread: Thread) -> str:
+        head = self.head_of(thread)
+        return "" if head is None else head.title
 
     def _matches(self, thread: Thread) -> bool:
         """Return the last answer: while a thread is asked again, it stays where it is."""
@@ -102,12 +110,21 @@ class ThreadListing:
 
     def set_filter(self, wanted: ThreadFilter) -> None:
         """Filter by other conditions."""
-        if wanted.where != self.wanted.where:
+        if wanted.condition != self.wanted.condition:
             self.matches.clear()
         self.wanted = wanted
 
+    def take_heads(self, threads: Sequence[Thread], found: Sequence[HeadFacts]) -> bool:
+        """Keep what was read of some heads; returns whether other threads may match now."""
+        for one, facts in zip(threads, found, strict=True):
+            self.heads[one.thread_id] = (one, facts)
+        if not self.wanted.text:
+            return False
+        fits = text_filter(self.wanted.text)
+        return any(facts.title and fits(facts.title) for facts in found)
+
     def answer(self, threads: Sequence[Thread], found: Sequence[bool], now: datetime) -> bool:
-        """Keep whether `where` matches some threads; returns whether other threads match now."""
+        """Keep whether the condition holds for some threads; returns whether others match now."""
         changed = False
         for one, matches in zip(threads, found, strict=True):
             changed = changed or self._matches(one) != matches
@@ -117,32 +134,14 @@ class ThreadListing:
     @property
     def checked(self) -> int | None:
         """Number of threads of which a filter reads more than the index; None without one."""
-        if self.wanted.where is not None:
+        if self.wanted.condition is not None:
             return len(self.matches)
-        return len(self.heads) if self.wanted.status else None
+        return len(self.heads) if self.wanted.text and self.reads_titles else None
 
     def place_of(self, thread_id: str | None) -> int | None:
         """Return the line of a thread; None if it is not shown."""
         ids = (at for at, one in enumerate(self.shown) if one.thread_id == thread_id)
         return next(ids, None)
-
-
-def choose(
-    threads: Sequence[Thread],
-    wanted: ThreadFilter,
-    conditions: Callable[[Thread], Sequence[Status]],
-) -> Sequence[Thread]:
-    """Return the threads that match. A filter by status leaves out threads with unread heads."""
-    if wanted == ThreadFilter():
-        return threads
-    fits = text_filter(wanted.text)
-    return [
-        one
-        for one in threads
-        if (wanted.user is None or one.user == wanted.user)
-        and fits(one.thread_id)
-        and (not wanted.status or not wanted.status.isdisjoint(conditions(one)))
-    ]
 
 
 def order(threads: Sequence[Thread], sort: Sort) -> Sequence[Thread]:
@@ -166,45 +165,13 @@ def unread_near(listing: ThreadListing, seen: range, number: int) -> list[Thread
 
 
 def unread(listing: ThreadListing) -> list[Thread]:
-    """Return threads that a filter by status leaves out because their heads were not read."""
-    if not listing.wanted.status:
+    """Return threads of which a filter asks the title, with unread heads."""
+    if not listing.wanted.text or not listing.reads_titles:
         return []
-    wanted = replace(listing.wanted, status=frozenset())
-    found = choose(listing.threads, wanted, listing.conditions_of)
-    return [one for one in found if listing.status(one) is None]
-
-
-def unasked(listing: ThreadListing, now: datetime) -> list[Sequence[Thread]]:
-    """Return the threads of which it is not known whether `where` matches them now.
-
-    They come in parts that are asked about together, large ones if the index answers.
-    """
-    if listing.wanted.where is None:
-        return []
-    names = {field.name for field in fields_in(listing.wanted.where)}
-    since = now - _AGES_HOLD if names & {"age", "idle"} else _NEVER
-    found = []
-    for one in listing.threads:
-        known = listing.matches.get(one.thread_id)
-        if known is None or known[0] != one or known[2] < since:
-            found.append(one)
-    in_index = sources_of(listing.wanted.where) <= {ReadFrom.INDEX}
-    number = _AT_ONCE_IN_INDEX if in_index else _AT_ONCE
-    return [found[at : at + number] for at in range(0, len(found), number)]
-
-
-def read_matches(
-    store: Store, threads: Sequence[Thread], wanted: Filter, now: datetime
-) -> list[bool]:
-    """Return whether each thread matches a filter, with ages as of `now`.
-
-    Raises `UsageError` if a pattern takes too long.
-    """
-    from ckpt_cli.queries.filtered_threads import ThreadChooser
-
-    chooser = ThreadChooser(store, wanted, TriggerInference(store), now)
-    found = {row.thread.thread_id for row in chooser.choose(threads)}
-    return [one.thread_id in found for one in threads]
+    fits = text_filter(listing.wanted.text)
+    return [
+        one for one in listing.threads if listing.head_of(one) is None and not fits(one.thread_id)
+    ]
 
 
 def thread_line(thread: Thread, head: HeadFacts | None, now: datetime, width: int) -> StyledLine:

@@ -76,7 +76,7 @@ class ThreadsPane(FilterPane):
     rows: ThreadLines
 
     def __init__(self, now: Callable[[], datetime], terms: Callable[[], FilterTerms]) -> None:
-        hint = "text, glob*, status:error, idle > 2h"
+        hint = "id or title, glob*, status:error, idle > 2h"
         super().__init__(ThreadLines(now), hint, id="threads")
         self._terms = terms
 
