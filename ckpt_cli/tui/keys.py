@@ -49,6 +49,7 @@ READING_KEYS: Sequence[Key] = (
     Key("m", "mark", "Mark", "Mark this checkpoint as the base of diffs", "m", True),
     Key("d", "compare", "Diff", "Diff side by side with the marked one, or the parent", "d", True),
     Key("i", "questions", "Questions", "List unanswered questions of all threads", "i", True),
+    Key("e", "errors", "Errors", "List tasks that failed, of all threads", "e", True),
     Key("S", "grep", "Search", "Search values in this thread, or in all", "S"),
     Key("M", "memory", "Memory", "Browse long-term memory", "M"),
     Key("y", "copy_ref", "Copy ref", "Copy THREAD@CHECKPOINT", "y"),

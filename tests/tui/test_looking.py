@@ -394,7 +394,7 @@ def test_help_names_every_key(sample: Path) -> None:
         await seat.press("escape")
         assert seat.app.screen is seat.main
 
-    sit(sample, look, size=(80, 66))
+    sit(sample, look, size=(80, 90))
 
 
 @pytest.mark.slow  # the message may come after the screen rests

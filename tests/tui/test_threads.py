@@ -126,3 +126,14 @@ def test_a_look_at_the_store_does_not_restart_the_reading_of_heads(
         assert [one.thread_id for one in seat.main.rows.listing.shown] == ["trip-to-kyoto"]
 
     sit(sample, look)
+
+
+def test_from_an_error_to_its_thread(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("e")
+        assert seat.sees("Errors: 1", "invoice-import", "match_supplier", "LookupError")
+        await seat.press("enter")
+        assert seat.main.place is not None
+        assert seat.main.place.thread_id == "invoice-import"
+
+    sit(sample, look)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
 from textual.binding import Binding, BindingType
@@ -24,6 +24,9 @@ from ckpt_cli.tui.panes.inspector import Inspector
 from ckpt_cli.tui.panes.row_list import RowList
 from ckpt_cli.tui.screens.base import SOON
 from ckpt_cli.tui.screens.thread_tabs import ThreadTabsScreen
+
+if TYPE_CHECKING:
+    from ckpt_cli.tui.content.places import PlaceList
 
 _NARROW = 60
 """On screens with fewer columns, one pane is shown at a time."""
@@ -271,9 +274,19 @@ class MainScreen(ThreadTabsScreen):
         self.app.push_screen(DiffScreen(self.context.detail, base, place))
 
     def action_questions(self) -> None:
-        from ckpt_cli.tui.screens.questions import QuestionsScreen
+        from ckpt_cli.tui.content.places import QUESTIONS
 
-        screen = QuestionsScreen(self.context.searching, self.context.now)
+        self._list_places(QUESTIONS)
+
+    def action_errors(self) -> None:
+        from ckpt_cli.tui.content.places import ERRORS
+
+        self._list_places(ERRORS)
+
+    def _list_places(self, kind: PlaceList) -> None:
+        from ckpt_cli.tui.screens.places import PlacesScreen
+
+        screen = PlacesScreen(kind, self.context.searching, self.context.now)
         self.app.push_screen(screen, partial(self._follow, tab="state"))
 
     def action_grep(self) -> None:
