@@ -51,6 +51,7 @@ READING_KEYS: Sequence[Key] = (
     Key("i", "questions", "Questions", "List unanswered questions of all threads", "i", True),
     Key("e", "errors", "Errors", "List tasks that failed, of all threads", "e", True),
     Key("S", "grep", "Search", "Search values in this thread, or in all", "S"),
+    Key("O", "operations", "Operations", "List what ckpt changed in this thread", "O"),
     Key("M", "memory", "Memory", "Browse long-term memory", "M"),
     Key("y", "copy_ref", "Copy ref", "Copy THREAD@CHECKPOINT", "y"),
     Key("Y", "copy_config", "Copy config", "Copy the config dict of this checkpoint", "Y"),

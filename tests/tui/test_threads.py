@@ -16,6 +16,7 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.tui.content.thread_matches import read_matches
 from ckpt_cli.tui.screens import thread_reading
+from ckpt_cli.tui.writing import WritingApp
 
 UUID = "3f2c9a4e-7b1d-4c55-9a10-5e0f6d2b8c11"
 
@@ -136,4 +137,30 @@ def test_from_an_error_to_its_thread(sample: Path) -> None:
         assert seat.main.place is not None
         assert seat.main.place.thread_id == "invoice-import"
 
+    sit(sample, look)
+
+
+def test_operations_of_a_thread_are_listed_and_the_last_one_undone(sample: Path) -> None:
+    """The key for undo is there with --write alone."""
+
+    async def change(seat: Seat) -> None:
+        await seat.press("O")
+        await seat.until(lambda: seat.sees("ckpt recorded no change of this thread"))
+        await seat.press("escape", "enter", "k", "k", "B", "y")
+        await seat.until(lambda: ": head is now " in seat.said)
+        await seat.press("O")
+        await seat.until(lambda: seat.sees("on trip-to-kyoto: 1", "rollback"))
+        await seat.press("U")
+        assert seat.sees("Undo this?")
+        await seat.press("y")
+        await seat.until(lambda: "undid the last change" in seat.said)
+
+    async def look(seat: Seat) -> None:
+        await seat.press("O")
+        await seat.until(lambda: seat.sees("on trip-to-kyoto: 2", "undoes", "undone by"))
+        assert not seat.sees("Undo the last")
+        await seat.press("U")
+        assert seat.sees("undone by")
+
+    sit(sample, change, kind=WritingApp)
     sit(sample, look)

@@ -41,6 +41,8 @@ class MainScreen(ThreadTabsScreen):
     ]
     COMMANDS: ClassVar = {Palette}
     is_zoomed = False
+    writes: ClassVar[bool] = False
+    """Whether there are keys that change the store."""
 
     def go(self, rows: RowList) -> None:
         """Focus a pane, and show it if there is space for only one."""
@@ -288,6 +290,21 @@ class MainScreen(ThreadTabsScreen):
 
         screen = PlacesScreen(kind, self.context.searching, self.context.now)
         self.app.push_screen(screen, partial(self._follow, tab="state"))
+
+    def action_operations(self) -> None:
+        if self.view.thread_id is None:
+            return
+        from ckpt_cli.tui.screens.operations import OperationsScreen
+
+        now = self.context.now()
+        screen = OperationsScreen(
+            self.context.opening, self.view.thread_id, now, writes=self.writes
+        )
+        self.app.push_screen(screen, self._undo)
+
+    async def _undo(self, is_wanted: bool | None) -> None:
+        if is_wanted:
+            await self.run_action("undo")
 
     def action_grep(self) -> None:
         from ckpt_cli.tui.screens.search import SearchScreen
