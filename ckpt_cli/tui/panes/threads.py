@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
+from importlib import import_module
 from typing import ClassVar
 
 from rich.text import Text
@@ -83,6 +85,12 @@ class ThreadsPane(FilterPane):
     def compose(self) -> ComposeResult:
         yield ThreadColumns(self.rows)
         yield from super().compose()
+
+    def action_search(self) -> None:
+        super().action_search()
+        # Takes 0.1 s, so that the first letter of a filter would have to wait.
+        parser = partial(import_module, "ckpt_cli.core.filters.parse")
+        self.run_worker(parser, group="parser", exclusive=True, thread=True)
 
     def narrow(self, text: str) -> None:
         kept = self.rows.thread.thread_id if self.rows.thread is not None else None
