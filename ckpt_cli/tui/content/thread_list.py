@@ -90,14 +90,17 @@ class ThreadListing:
 
     def _chosen(self) -> Iterable[Thread]:
         """Return the threads that match, as far as is known."""
-        wanted = self.wanted
-        found: Iterable[Thread] = self.threads
-        if wanted.user is not None:
-            found = (one for one in found if one.user == wanted.user)
-        if wanted.text:
-            fits = text_filter(wanted.text)
-            found = (one for one in found if fits(one.thread_id) or fits(self._title(one)))
-        return found if wanted.condition is None else filter(self._matches, found)
+        if not self.wanted.text:
+            return self.candidates()
+        fits = text_filter(self.wanted.text)
+        return (one for one in self.candidates() if fits(one.thread_id) or fits(self._title(one)))
+
+    def candidates(self) -> Iterable[Thread]:
+        """Return the threads for which all conditions hold other than the text."""
+        user, found = self.wanted.user, iter(self.threads)
+        if user is not None:
+            found = (one for one in found if one.user == user)
+        return found if self.wanted.condition is None else filter(self._matches, found)
 
     def _title(self, thread: Thread) -> str:
         head = self.head_of(thread)
@@ -165,12 +168,14 @@ def unread_near(listing: ThreadListing, seen: range, number: int) -> list[Thread
 
 
 def unread(listing: ThreadListing) -> list[Thread]:
-    """Return threads of which a filter asks the title, with unread heads."""
+    """Return threads with unread heads that a filter by text shows if their title matches."""
     if not listing.wanted.text or not listing.reads_titles:
         return []
     fits = text_filter(listing.wanted.text)
     return [
-        one for one in listing.threads if listing.head_of(one) is None and not fits(one.thread_id)
+        one
+        for one in listing.candidates()
+        if listing.head_of(one) is None and not fits(one.thread_id)
     ]
 
 

@@ -118,23 +118,29 @@ class ThreadReadingScreen(StoreScreen[None]):
     async def _read_seen_and_asked(self) -> None:
         """Read heads until none is missing. Raises what reading them raises."""
         listing = self.rows.listing
-        # Newest last, because they are taken from the end.
-        rest = unread(listing)[::-1]
+        # Both with the newest last, because they are taken from the end.
         parts: list[Sequence[Thread]] | None = None
+        rest: list[Thread] | None = None
         while True:
-            some = unread_near(listing, self.rows.seen, _HEADS_NEAR) or rest[-_HEADS:]
-            if some:
-                found = await self.context.heads.ask(partial(read_head_facts, threads=some))
-                changed = listing.take_heads(some, found)
-                while rest and listing.head_of(rest[-1]) is not None:
-                    rest.pop()
-                self._show_again(changed)
+            if some := unread_near(listing, self.rows.seen, _HEADS_NEAR):
+                await self._read_facts(some)
             elif parts is None:
                 parts = await self._unasked()
             elif parts:
                 await self._match(parts.pop())
+            elif rest is None:
+                rest = unread(listing)[::-1]
+            elif rest:
+                await self._read_facts(rest[-_HEADS:])
+                while rest and listing.head_of(rest[-1]) is not None:
+                    rest.pop()
             else:
                 return
+
+    async def _read_facts(self, threads: Sequence[Thread]) -> None:
+        """Read what is shown of some heads. Raises what reading them raises."""
+        found = await self.context.heads.ask(partial(read_head_facts, threads=threads))
+        self._show_again(self.rows.listing.take_heads(threads, found))
 
     async def _unasked(self) -> list[Sequence[Thread]]:
         """Return the threads of which must be asked whether they match, the newest last.
