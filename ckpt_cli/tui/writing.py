@@ -139,6 +139,7 @@ class WritingScreen(MainScreen):
 
     app: WritingApp
     BINDINGS: ClassVar[list[BindingType]] = bindings(WRITING_KEYS)
+    writes = True
 
     def on_mount(self) -> None:
         super().on_mount()

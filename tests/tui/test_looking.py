@@ -27,7 +27,7 @@ def test_threads_come_newest_first_with_what_they_wait_for(sample: Path) -> None
     signs = {"done": "✓", "interrupted": "?", "error": "✗", "pending": "▸"}
 
     async def look(seat: Seat) -> None:
-        rows = [one[:40].split()[:2] for one in seat.lines[2 : 2 + len(listed)]]
+        rows = [one[:40].split()[:2] for one in seat.lines[3 : 3 + len(listed)]]
         assert rows == [[signs[one["status"]], one["thread_id"]] for one in listed]
         assert seat.sees("read-only", "sqlite", f"{len(listed)} threads")
 
@@ -394,7 +394,7 @@ def test_help_names_every_key(sample: Path) -> None:
         await seat.press("escape")
         assert seat.app.screen is seat.main
 
-    sit(sample, look, size=(80, 66))
+    sit(sample, look, size=(80, 90))
 
 
 @pytest.mark.slow  # the message may come after the screen rests

@@ -12,7 +12,7 @@ from ckpt_backends.model import Status
 from ckpt_cli.core.filters.expressions import Filter
 from ckpt_cli.core.filters.fields import FIELDS
 from ckpt_cli.core.filters.terms import ALIAS_NAME, FilterTerms
-from ckpt_cli.queries.threads import parse_status
+from ckpt_cli.queries.threads import Selection, parse_status
 
 _LANGUAGE = re.compile(
     rf"[\s(]*(?:not[\s(]+)*(?:{'|'.join(FIELDS)})(?:[.\[][^=<>!~]*?)?"
@@ -29,14 +29,19 @@ class ThreadFilter:
     """A filter of threads; all conditions must hold."""
 
     text: str = ""
-    """Part of the id, ignoring case, or a shell pattern for the whole id."""
+    """Part of the id or of the title, ignoring case, or a shell pattern for all of one."""
     status: frozenset[Status] = frozenset()
     """The thread must have one of these; any if empty."""
     user: str | None = None
     where: Filter | None = None
-    """A filter in the language of `--where`; then there are no other conditions."""
+    """A filter in the language of `--where`; then nothing else is given."""
     written: str = ""
     """The text of `where`."""
+
+    @property
+    def condition(self) -> Filter | None:
+        """The status and `where` as one filter."""
+        return Selection(status=self.status, where=self.where).filter
 
 
 def parse_thread_filter(text: str, terms: FilterTerms) -> ThreadFilter:

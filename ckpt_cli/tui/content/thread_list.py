@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Literal
 
 from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.filters.expressions import Filter, fields_in, sources_of
-from ckpt_cli.core.filters.fields import ReadFrom
+from ckpt_cli.core.conversation.title import says_nothing
 from ckpt_cli.render.status import STATUS_STYLES
 from ckpt_cli.render.terminal.cell_width import cell_len, fit, pad
 from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import StyledLine, line
+from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
 from ckpt_cli.render.terminal.units import age
-from ckpt_cli.threads.heads import read_heads
-from ckpt_cli.threads.trigger_inference import TriggerInference
 from ckpt_cli.tui.content.thread_filter import ThreadFilter, text_filter
+from ckpt_cli.tui.content.thread_heads import HeadFacts
 
 Sort = Literal["last", "first", "id", "checkpoints"]
 SORTS: tuple[Sort, ...] = ("last", "first", "id", "checkpoints")
@@ -39,13 +37,15 @@ SIGNS: Mapping[Status | None, str] = {
 }
 """The sign before a thread, by status; blank until its head is read."""
 
-_AGES_HOLD = timedelta(minutes=1)
-"""How long the answer of a filter by age holds for a thread that did not change."""
-_AT_ONCE, _AT_ONCE_IN_INDEX = 500, 20_000
-"""Number of threads of which is asked whether they match: by their heads, and by the index."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
+_SIGN_CELLS = 2
 _AGE_CELLS = 4
 _COUNT_CELLS = 6
+_GAP = 2
+_LEAST_TITLE = 8
+"""In fewer columns, a title is left out."""
+_ID_END = 4
+"""Number of characters shown of an id that says nothing, beside the title."""
 _WIDE = 34
 """Number of checkpoints is shown from this width on."""
 _LONGEST = 1000
@@ -59,19 +59,26 @@ class ThreadListing:
     threads: Sequence[Thread] = ()
     """In the order of the store: newest first."""
     shown: Sequence[Thread] = ()
-    conditions: dict[str, tuple[Thread, Sequence[Status]]] = field(default_factory=dict)
-    """By thread id: the thread as it was when its head was read, and its conditions, the worst
-    first.
-    """
+    heads: dict[str, tuple[Thread, HeadFacts]] = field(default_factory=dict)
+    """By thread id: the thread as it was when its head was read, and what was read."""
     wanted: ThreadFilter = field(default_factory=ThreadFilter)
     matches: dict[str, tuple[Thread, bool, datetime]] = field(default_factory=dict)
-    """By thread id: the thread as it was when `wanted.where` was asked, the answer, and when."""
+    """By thread id: the thread when `wanted.condition` was asked, the answer, and when."""
     sort: Sort = "last"
+    reads_titles: bool = True
+    """Whether a filter by text reads the titles of all threads; else it knows those once shown."""
+
+    def head_of(self, thread: Thread) -> HeadFacts | None:
+        """Return what was read of a head; None if it was not read since the thread changed."""
+        known = self.heads.get(thread.thread_id)
+        if known is None or not (known[0] is thread or known[0] == thread):
+            return None
+        return known[1]
 
     def conditions_of(self, thread: Thread) -> Sequence[Status]:
         """Return all conditions of a thread; empty if its head was not read since it changed."""
-        known = self.conditions.get(thread.thread_id)
-        return known[1] if known is not None and known[0] == thread else ()
+        head = self.head_of(thread)
+        return () if head is None else head.conditions
 
     def status(self, thread: Thread) -> Status | None:
         """Return the worst condition; None if the head was not read since the thread changed."""
@@ -79,11 +86,25 @@ class ThreadListing:
 
     def rebuild(self) -> None:
         """Filter and sort again."""
-        if self.wanted.where is not None:
-            found: Sequence[Thread] = list(filter(self._matches, self.threads))
-        else:
-            found = choose(self.threads, self.wanted, self.conditions_of)
-        self.shown = order(found, self.sort)
+        self.shown = order(list(self._chosen()), self.sort)
+
+    def _chosen(self) -> Iterable[Thread]:
+        """Return the threads that match, as far as is known."""
+        if not self.wanted.text:
+            return self.candidates()
+        fits = text_filter(self.wanted.text)
+        return (one for one in self.candidates() if fits(one.thread_id) or fits(self._title(one)))
+
+    def candidates(self) -> Iterable[Thread]:
+        """Return the threads for which all conditions hold other than the text."""
+        user, found = self.wanted.user, iter(self.threads)
+        if user is not None:
+            found = (one for one in found if one.user == user)
+        return found if self.wanted.condition is None else filter(self._matches, found)
+
+    def _title(self, thread: Thread) -> str:
+        head = self.head_of(thread)
+        return "" if head is None else head.title
 
     def _matches(self, thread: Thread) -> bool:
         """Return the last answer: while a thread is asked again, it stays where it is."""
@@ -92,12 +113,21 @@ class ThreadListing:
 
     def set_filter(self, wanted: ThreadFilter) -> None:
         """Filter by other conditions."""
-        if wanted.where != self.wanted.where:
+        if wanted.condition != self.wanted.condition:
             self.matches.clear()
         self.wanted = wanted
 
+    def take_heads(self, threads: Sequence[Thread], found: Sequence[HeadFacts]) -> bool:
+        """Keep what was read of some heads; returns whether other threads may match now."""
+        for one, facts in zip(threads, found, strict=True):
+            self.heads[one.thread_id] = (one, facts)
+        if not self.wanted.text:
+            return False
+        fits = text_filter(self.wanted.text)
+        return any(facts.title and fits(facts.title) for facts in found)
+
     def answer(self, threads: Sequence[Thread], found: Sequence[bool], now: datetime) -> bool:
-        """Keep whether `where` matches some threads; returns whether other threads match now."""
+        """Keep whether the condition holds for some threads; returns whether others match now."""
         changed = False
         for one, matches in zip(threads, found, strict=True):
             changed = changed or self._matches(one) != matches
@@ -107,32 +137,14 @@ class ThreadListing:
     @property
     def checked(self) -> int | None:
         """Number of threads of which a filter reads more than the index; None without one."""
-        if self.wanted.where is not None:
+        if self.wanted.condition is not None:
             return len(self.matches)
-        return len(self.conditions) if self.wanted.status else None
+        return len(self.heads) if self.wanted.text and self.reads_titles else None
 
     def place_of(self, thread_id: str | None) -> int | None:
         """Return the line of a thread; None if it is not shown."""
         ids = (at for at, one in enumerate(self.shown) if one.thread_id == thread_id)
         return next(ids, None)
-
-
-def choose(
-    threads: Sequence[Thread],
-    wanted: ThreadFilter,
-    conditions: Callable[[Thread], Sequence[Status]],
-) -> Sequence[Thread]:
-    """Return the threads that match. A filter by status leaves out threads with unread heads."""
-    if wanted == ThreadFilter():
-        return threads
-    fits = text_filter(wanted.text)
-    return [
-        one
-        for one in threads
-        if (wanted.user is None or one.user == wanted.user)
-        and fits(one.thread_id)
-        and (not wanted.status or not wanted.status.isdisjoint(conditions(one)))
-    ]
 
 
 def order(threads: Sequence[Thread], sort: Sort) -> Sequence[Thread]:
@@ -156,58 +168,58 @@ def unread_near(listing: ThreadListing, seen: range, number: int) -> list[Thread
 
 
 def unread(listing: ThreadListing) -> list[Thread]:
-    """Return threads that a filter by status leaves out because their heads were not read."""
-    if not listing.wanted.status:
+    """Return threads with unread heads that a filter by text shows if their title matches."""
+    if not listing.wanted.text or not listing.reads_titles:
         return []
-    wanted = replace(listing.wanted, status=frozenset())
-    found = choose(listing.threads, wanted, listing.conditions_of)
-    return [one for one in found if listing.status(one) is None]
+    fits = text_filter(listing.wanted.text)
+    return [
+        one
+        for one in listing.candidates()
+        if listing.head_of(one) is None and not fits(one.thread_id)
+    ]
 
 
-def unasked(listing: ThreadListing, now: datetime) -> list[Sequence[Thread]]:
-    """Return the threads of which it is not known whether `where` matches them now.
+def thread_line(thread: Thread, head: HeadFacts | None, now: datetime, width: int) -> StyledLine:
+    """Return one thread as a line of `width` columns: sign, id, title, age, checkpoints.
 
-    They come in parts that are asked about together, large ones if the index answers.
+    The title stands before an id that says nothing, such as a UUID, and after any other.
     """
-    if listing.wanted.where is None:
-        return []
-    names = {field.name for field in fields_in(listing.wanted.where)}
-    since = now - _AGES_HOLD if names & {"age", "idle"} else _NEVER
-    found = []
-    for one in listing.threads:
-        known = listing.matches.get(one.thread_id)
-        if known is None or known[0] != one or known[2] < since:
-            found.append(one)
-    in_index = sources_of(listing.wanted.where) <= {ReadFrom.INDEX}
-    number = _AT_ONCE_IN_INDEX if in_index else _AT_ONCE
-    return [found[at : at + number] for at in range(0, len(found), number)]
-
-
-def read_matches(
-    store: Store, threads: Sequence[Thread], wanted: Filter, now: datetime
-) -> list[bool]:
-    """Return whether each thread matches a filter, with ages as of `now`.
-
-    Raises `UsageError` if a pattern takes too long.
-    """
-    from ckpt_cli.queries.filtered_threads import ThreadChooser
-
-    chooser = ThreadChooser(store, wanted, TriggerInference(store), now)
-    found = {row.thread.thread_id for row in chooser.choose(threads)}
-    return [one.thread_id in found for one in threads]
-
-
-def thread_line(thread: Thread, status: Status | None, now: datetime, width: int) -> StyledLine:
-    """Return one thread as a line of `width` columns: sign, id, age and number of checkpoints."""
-    sign = f"{SIGNS[status]} "
+    status = head.conditions[0] if head is not None else None
     old = age(thread.last_at, now) if thread.last_at is not None else ""
-    right = f" {old:>{_AGE_CELLS}}"
-    if width >= _WIDE:
-        right += f" {thread.checkpoints:>{_COUNT_CELLS}}"
-    room = max(width - len(sign) - cell_len(right), 1)
-    name = fit(safe_text(thread.thread_id[:_LONGEST]), room)
+    right = _right(old, f"{thread.checkpoints}", width)
+    room = max(width - _SIGN_CELLS - cell_len(right), 1)
     style = STATUS_STYLES[status] if status is not None else "dim"
-    return line((sign, style), (pad(name, room), style), (right, "time"))
+    name = _name(thread.thread_id, head.title if head is not None else "", style, room)
+    return line((f"{SIGNS[status]} ", style), *name, (right, "time"))
+
+
+def heading_line(width: int) -> StyledLine:
+    """Return the names of the columns of the threads."""
+    right = _right("IDLE", "CKPTS", width)
+    room = max(width - _SIGN_CELLS - cell_len(right), 1)
+    return line((f"{'':{_SIGN_CELLS}}{pad(fit('THREAD', room), room)}{right}", "dim"))
+
+
+def _right(old: str, number: str, width: int) -> str:
+    shown = f" {old:>{_AGE_CELLS}}"
+    return f"{shown} {number:>{_COUNT_CELLS}}" if width >= _WIDE else shown
+
+
+def _name(thread_id: str, title: str, style: Style, room: int) -> list[Span]:
+    """Return the id and the title of a thread, in `room` columns."""
+    name, said = safe_text(thread_id[:_LONGEST]), safe_text(title)
+    if said and says_nothing(thread_id):
+        # Ids made one after the other share their beginning.
+        end = f"{'':{_GAP}}…{name[-_ID_END:]}"
+        left = room - cell_len(end)
+        if left >= _LEAST_TITLE:
+            return [(pad(fit(said, left), left), style), (end, "dim")]
+        return [(pad(fit(said, room), room), style)]
+    name = fit(name, room)
+    left = room - cell_len(name) - _GAP
+    if said and left >= _LEAST_TITLE:
+        return [(f"{name}{'':{_GAP}}", style), (pad(fit(said, left), left), "dim")]
+    return [(pad(name, room), style)]
 
 
 def read_threads(store: Store, before: Sequence[Thread] = ()) -> list[Thread]:
@@ -218,13 +230,3 @@ def read_threads(store: Store, before: Sequence[Thread] = ()) -> list[Thread]:
         same = known.get(one.thread_id)
         found.append(same if same == one and same is not None else one)
     return found
-
-
-def read_conditions(store: Store, threads: Sequence[Thread]) -> list[Sequence[Status]]:
-    """Return the conditions of each thread, the worst first."""
-    heads = read_heads(store, threads, TriggerInference(store))
-    found = {one.key.thread_id: one.conditions for one in heads}
-    return [
-        (Status.EMPTY,) if one.head is None else found.get(one.thread_id, (Status.UNKNOWN,))
-        for one in threads
-    ]

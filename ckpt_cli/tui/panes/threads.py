@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
+from importlib import import_module
 from typing import ClassVar
 
+from rich.text import Text
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.widget import Widget
 
 from ckpt_backends.model import Thread
 from ckpt_cli.core.filters.terms import FilterTerms
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.tui.content.thread_filter import parse_thread_filter
-from ckpt_cli.tui.content.thread_list import SORTS, ThreadListing, thread_line
+from ckpt_cli.tui.content.thread_list import SORTS, ThreadListing, heading_line, thread_line
 from ckpt_cli.tui.panes.filter import FilterPane
 from ckpt_cli.tui.panes.row_list import RowList
+from ckpt_cli.tui.panes.styles import as_text
 
 
 class ThreadLines(RowList):
@@ -32,7 +38,7 @@ class ThreadLines(RowList):
 
     def line_at(self, index: int, width: int) -> StyledLine:
         thread = self.listing.shown[index]
-        return thread_line(thread, self.listing.status(thread), self._now(), width)
+        return thread_line(thread, self.listing.head_of(thread), self._now(), width)
 
     @property
     def thread(self) -> Thread | None:
@@ -53,15 +59,38 @@ class ThreadLines(RowList):
         self.post_message(FilterPane.Narrowed())
 
 
+class ThreadColumns(Widget):
+    """The names of the columns, above the threads."""
+
+    DEFAULT_CSS = "ThreadColumns { height: 1; }"
+
+    def __init__(self, rows: ThreadLines) -> None:
+        super().__init__()
+        self._rows = rows
+
+    def render(self) -> Text:
+        return as_text(heading_line(self._rows.width))
+
+
 class ThreadsPane(FilterPane):
     """All threads of the store, or those that match the filter."""
 
     rows: ThreadLines
 
     def __init__(self, now: Callable[[], datetime], terms: Callable[[], FilterTerms]) -> None:
-        hint = "text, glob*, status:error, idle > 2h"
+        hint = "id or title, glob*, status:error, idle > 2h"
         super().__init__(ThreadLines(now), hint, id="threads")
         self._terms = terms
+
+    def compose(self) -> ComposeResult:
+        yield ThreadColumns(self.rows)
+        yield from super().compose()
+
+    def action_search(self) -> None:
+        super().action_search()
+        # Takes 0.1 s, so that the first letter of a filter would have to wait.
+        parser = partial(import_module, "ckpt_cli.core.filters.parse")
+        self.run_worker(parser, group="parser", exclusive=True, thread=True)
 
     def narrow(self, text: str) -> None:
         kept = self.rows.thread.thread_id if self.rows.thread is not None else None

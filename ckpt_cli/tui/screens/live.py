@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +13,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Footer, Static
 
 from ckpt_backends.errors import CkptError, StoreUnavailable, Unreadable, Unsupported
-from ckpt_backends.model import CheckpointKey, StoreInfo, Thread
+from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.tree.rows import Key as TreeKey
 from ckpt_cli.queries.tree import Tree
@@ -25,15 +23,7 @@ from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.content.checkpoint import Clock
 from ckpt_cli.tui.content.tabs import Tab, TabContent, ThreadTab, read_document
-from ckpt_cli.tui.content.thread_list import (
-    SORT_NAMES,
-    read_conditions,
-    read_matches,
-    read_threads,
-    unasked,
-    unread,
-    unread_near,
-)
+from ckpt_cli.tui.content.thread_list import SORT_NAMES
 from ckpt_cli.tui.content.tree import draw_tree, read_thread_tree
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.panes.inspector import Inspector
@@ -41,15 +31,12 @@ from ckpt_cli.tui.panes.search import SearchPane
 from ckpt_cli.tui.panes.styles import as_text, title
 from ckpt_cli.tui.panes.threads import ThreadsPane
 from ckpt_cli.tui.panes.tree import TreeRows
-from ckpt_cli.tui.screens.base import SHARE, SOON, StoreScreen, error_lines
+from ckpt_cli.tui.screens.base import SOON, error_lines
+from ckpt_cli.tui.screens.thread_reading import ThreadReadingScreen
 from ckpt_cli.tui.store_worker import StoreWorker
 
 _Answer = TypeVar("_Answer")
 
-_HEADS_NEAR, _HEADS = 50, 500
-"""Number of heads read with one query: near the screen, and elsewhere. Small, since other
-queries may be waiting.
-"""
 _MARK = 16
 """Maximum number of characters of the marked checkpoint in the status line."""
 
@@ -68,7 +55,7 @@ class TreeView:
     """Whether the cursor stays on the head."""
 
 
-class LiveScreen(StoreScreen[None]):
+class LiveScreen(ThreadReadingScreen):
     """Threads on the left, the tree of one thread on the right, and a checkpoint below it."""
 
     READING: ClassVar = frozenset(
@@ -77,12 +64,7 @@ class LiveScreen(StoreScreen[None]):
     REFRESHING: ClassVar = frozenset({"threads", "memory", "findings"})
 
     def __init__(self, context: ScreenContext) -> None:
-        super().__init__()
-        self.context = context
-        self._info: StoreInfo | None = None
-        self._problem = ""
-        self._scans = False
-        """Whether listing threads needs a scan, which is repeated on request only."""
+        super().__init__(context)
         self.view = TreeView()
         self.outer: list[tuple[str | None, TreeKey | None]] = []
         """The outer namespaces, each with the checkpoint that called the next one."""
@@ -94,7 +76,6 @@ class LiveScreen(StoreScreen[None]):
         """The same, or None if it must be read again."""
         self.base: CheckpointKey | None = None
         """The checkpoint marked as the base of diffs."""
-        self._reading_heads = False
         self.tree_heading = ""
 
     # Parts of the screen
@@ -135,100 +116,6 @@ class LiveScreen(StoreScreen[None]):
         if self.view.thread_id is None or self.view.tree is None or key is None:
             return None
         return CheckpointKey(self.view.thread_id, *key)
-
-    # Threads
-
-    @work(exclusive=True, group="threads")
-    async def load_threads(self) -> None:
-        """List all threads now, and again after a pause."""
-        began = time.monotonic()
-        try:
-            info = self._info
-            if info is None:
-                info, self._scans = await self.context.threads.ask(
-                    lambda store: (store.describe(), store.lists_by_scan)
-                )
-            before = self.rows.listing.threads
-            threads = await self.context.threads.ask(partial(read_threads, before=before))
-            self._info = info
-        except CkptError as error:
-            self._problem = f"retrying: {error.message}"
-            self.show_status()
-            self._again(self.context.pause)
-            return
-        self._problem = ""
-        self._take(threads)
-        took = time.monotonic() - began
-        if not self._scans:
-            self._again(max(self.context.pause, took * SHARE))
-
-    def _again(self, pause: float) -> None:
-        if self.context.pause:
-            self.schedule("threads", pause, self.load_threads)
-
-    def _take(self, threads: list[Thread]) -> None:
-        listing = self.rows.listing
-        before = self.rows.thread
-        if list(listing.threads) != threads:
-            if not listing.threads:
-                # The threads stay in memory: without this, garbage collection causes visible
-                # pauses.
-                gc.freeze()
-            listing.threads = threads
-            self.rows.rebuild(before.thread_id if before is not None else None)
-        else:
-            # The ages have changed.
-            self.rows.refresh()
-        self.read_heads()
-        self.show_status()
-        self.load_tree()
-
-    @work(exclusive=True, group="heads")
-    async def read_heads(self) -> None:
-        """Read the status of threads: first those on the screen, then all of them for a filter."""
-        listing = self.rows.listing
-        self._reading_heads = True
-        # Newest last, because they are taken from the end.
-        rest = unread(listing)[::-1]
-        unanswered = unasked(listing, self.context.now())[::-1]
-        while True:
-            some = unread_near(listing, self.rows.seen, _HEADS_NEAR) or rest[-_HEADS:]
-            if not (some or unanswered):
-                break
-            try:
-                if not some:
-                    await self._match(unanswered.pop())
-                    continue
-                found = await self.context.heads.ask(partial(read_conditions, threads=some))
-            except CkptError as error:
-                self._problem = error.message
-                break
-            for thread, conditions in zip(some, found, strict=True):
-                listing.conditions[thread.thread_id] = (thread, conditions)
-            while rest and listing.status(rest[-1]) is not None:
-                rest.pop()
-            self._show_again(any(not listing.wanted.status.isdisjoint(one) for one in found))
-        self._reading_heads = False
-        self.show_status()
-
-    async def _match(self, some: Sequence[Thread]) -> None:
-        """Ask whether some threads match the filter. Raises what reading them raises."""
-        listing, now = self.rows.listing, self.context.now()
-        if (wanted := listing.wanted.where) is None:
-            return
-        question = partial(read_matches, threads=some, wanted=wanted, now=now)
-        found = await self.context.heads.ask(question)
-        if listing.wanted.where is wanted:
-            self._show_again(listing.answer(some, found, now))
-
-    def _show_again(self, changed: bool) -> None:
-        """Show the threads with their status; if others match now, filter and sort again."""
-        if changed:
-            kept = self.rows.thread
-            self.rows.rebuild(kept.thread_id if kept is not None else None)
-        else:
-            self.rows.refresh()
-        self.show_status()
 
     # The tree
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
 from textual.binding import Binding, BindingType
@@ -25,6 +25,9 @@ from ckpt_cli.tui.panes.row_list import RowList
 from ckpt_cli.tui.screens.base import SOON
 from ckpt_cli.tui.screens.thread_tabs import ThreadTabsScreen
 
+if TYPE_CHECKING:
+    from ckpt_cli.tui.content.places import PlaceList
+
 _NARROW = 60
 """On screens with fewer columns, one pane is shown at a time."""
 
@@ -38,6 +41,8 @@ class MainScreen(ThreadTabsScreen):
     ]
     COMMANDS: ClassVar = {Palette}
     is_zoomed = False
+    writes: ClassVar[bool] = False
+    """Whether there are keys that change the store."""
 
     def go(self, rows: RowList) -> None:
         """Focus a pane, and show it if there is space for only one."""
@@ -271,10 +276,35 @@ class MainScreen(ThreadTabsScreen):
         self.app.push_screen(DiffScreen(self.context.detail, base, place))
 
     def action_questions(self) -> None:
-        from ckpt_cli.tui.screens.questions import QuestionsScreen
+        from ckpt_cli.tui.content.places import QUESTIONS
 
-        screen = QuestionsScreen(self.context.searching, self.context.now)
+        self._list_places(QUESTIONS)
+
+    def action_errors(self) -> None:
+        from ckpt_cli.tui.content.places import ERRORS
+
+        self._list_places(ERRORS)
+
+    def _list_places(self, kind: PlaceList) -> None:
+        from ckpt_cli.tui.screens.places import PlacesScreen
+
+        screen = PlacesScreen(kind, self.context.searching, self.context.now)
         self.app.push_screen(screen, partial(self._follow, tab="state"))
+
+    def action_operations(self) -> None:
+        if self.view.thread_id is None:
+            return
+        from ckpt_cli.tui.screens.operations import OperationsScreen
+
+        now = self.context.now()
+        screen = OperationsScreen(
+            self.context.opening, self.view.thread_id, now, writes=self.writes
+        )
+        self.app.push_screen(screen, self._undo)
+
+    async def _undo(self, is_wanted: bool | None) -> None:
+        if is_wanted:
+            await self.run_action("undo")
 
     def action_grep(self) -> None:
         from ckpt_cli.tui.screens.search import SearchScreen

@@ -1,0 +1,92 @@
+"""What `ckpt` changed in one thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Footer
+
+from ckpt_cli.queries.operations import ListedOperation
+from ckpt_cli.queries.thread_operations import ThreadOperations
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import StyledLine, line
+from ckpt_cli.render.terminal.units import age
+from ckpt_cli.threads.opening import Opening
+from ckpt_cli.tui.panes.search import SearchableLines, SearchPane
+from ckpt_cli.tui.panes.styles import title
+
+
+class OperationsScreen(Screen[bool]):
+    """One line per operation, newest first. Returns whether the last change is to be undone."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "dismiss(False)", "Close", key_display="Esc"),
+        Binding("U", "dismiss(True)", "Undo the last change"),
+    ]
+
+    def __init__(self, opening: Opening, thread_id: str, now: datetime, *, writes: bool) -> None:
+        super().__init__()
+        self._operations = ThreadOperations(opening, thread_id)
+        self._of, self._now, self._writes = safe_text(thread_id), now, writes
+
+    def compose(self) -> ComposeResult:
+        self._rows = SearchableLines(id="operations")
+        self._pane = SearchPane(self._rows, id="operations-pane")
+        yield self._pane
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        title(self._pane, f"Operations of ckpt on {self._of}: loading")
+        self._rows.focus()
+        self._load()
+
+    @work(exclusive=True)
+    async def _load(self) -> None:
+        # The log is on a disk, and may be long.
+        found = await asyncio.to_thread(lambda: self._operations.newest_first)
+        title(self._pane, f"Operations of ckpt on {self._of}: {len(found):,}")
+        self._rows.show_lines(operation_lines(found, self._now))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:
+        """Leave out the key for undo if the screen only reads."""
+        return self._writes or (action, parameters) != ("dismiss", (True,))
+
+
+def operation_lines(found: Sequence[ListedOperation], now: datetime) -> list[StyledLine]:
+    """Return one line per operation: its age, action, id, user, reason, and what became of it."""
+    if not found:
+        return [line(("ckpt recorded no change of this thread", "dim"))]
+    longest = max(len(one.operation.action) for one in found)
+    return [_line(one, now, longest) for one in found]
+
+
+def _line(one: ListedOperation, now: datetime, longest: int) -> StyledLine:
+    operation = one.operation
+    others = operation.number - 1
+    said = [
+        f"by {operation.user}" if operation.user else "",
+        f"with {others:,} other threads" if others > 1 else "",
+        f"undoes {operation.undoes}" if operation.undoes else "",
+        _became(one),
+        operation.reason or "",
+        operation.ended,
+    ]
+    return line(
+        (f"{age(operation.at, now):>5}  ", "time"),
+        (f"{safe_text(operation.action):{longest}}  ", "head"),
+        (operation.op, "id"),
+        (f"  {safe_text('; '.join(filter(None, said)))}", "dim" if one.undone_by else "plain"),
+    )
+
+
+def _became(one: ListedOperation) -> str:
+    if one.undone_by is not None:
+        return f"undone by {one.undone_by}"
+    return f"cannot be undone: {one.why_not}" if one.why_not else ""
