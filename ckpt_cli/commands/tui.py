@@ -77,6 +77,7 @@ def tui(
         application = _writing() if write else _reading()
     from ckpt_cli.tui.check_rules import CheckRules
     from ckpt_cli.tui.context import ScreenContext
+    from ckpt_cli.tui.remembered import look_file
 
     # Errors of the store are reported before the screen starts.
     opening, words, memory, start = _found(session)
@@ -91,7 +92,7 @@ def tui(
     context = ScreenContext(
         opening, words, session.zone, pause, memory=memory, rules=rules, audit=audit, alias=alias
     )
-    screen = application(context, start)
+    screen = application(context, start, look_file())
     with restored(*ENDING):
         screen.run()
     if screen.ended_by is not None:
