@@ -15,6 +15,7 @@ from textual.screen import Screen
 
 from ckpt_cli.ending import ENDING
 from ckpt_cli.tui.context import ScreenContext
+from ckpt_cli.tui.contrast import is_of_terminal, readable_palette
 from ckpt_cli.tui.remembered import read_look, write_look
 from ckpt_cli.tui.screens.main import MainScreen
 
@@ -38,6 +39,7 @@ class CkptApp(App[None]):
         self.animation_level = "none"
         self.context = context
         self._start = start
+        self._palettes = self.ansi_theme_dark, self.ansi_theme_light
         self._look = look
         self._main: MainScreen | None = None
         self.ended_by: int | None = None
@@ -67,6 +69,7 @@ class CkptApp(App[None]):
         return self._main
 
     def on_mount(self) -> None:
+        self.watch_theme()
         self._recall()
         if self._start == "memory" and isinstance(self.screen, MainScreen):
             self.screen.action_memory()
@@ -84,6 +87,14 @@ class CkptApp(App[None]):
     def on_unmount(self) -> None:
         self._remember()
         self.context.close()
+
+    def watch_theme(self) -> None:
+        """Keep all colours of lines readable in the new theme."""
+        theme = self.current_theme
+        if not is_of_terminal(theme):
+            dark, light = self._palettes
+            self.ansi_theme_dark = readable_palette(theme, dark)
+            self.ansi_theme_light = readable_palette(theme, light)
 
     def _recall(self) -> None:
         """Look as the screen did when it was left."""

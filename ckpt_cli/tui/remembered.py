@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from ckpt_backends.errors import CkptError
 from ckpt_backends.files.atomic_write import make_private_folder, writing
@@ -46,14 +47,10 @@ def read_look(path: Path) -> RememberedLook:
         return RememberedLook()
     if not isinstance(found, dict):
         return RememberedLook()
-    default = RememberedLook()
-    named = {one.name: found.get(one.name) for one in fields(RememberedLook)}
-    return RememberedLook(
-        **{
-            name: value if type(value) is type(getattr(default, name)) else getattr(default, name)
-            for name, value in named.items()
-        }
-    )
+    default = asdict(RememberedLook())
+    usable = {key: found[key] for key in default if type(found.get(key)) is type(default[key])}
+    values: dict[str, Any] = default | usable
+    return RememberedLook(**values)
 
 
 def write_look(path: Path, look: RememberedLook) -> None:

@@ -29,7 +29,8 @@ def test_theme_sort_tab_fold_and_zoom_come_back(sample: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "[" * 4000, '{"tab": 3, "is_zoomed": "yes"}', " " * 5000]
+    "text",
+    ["", "{", "[]", "[" * 4000, '{"tab": 3, "is_zoomed": "yes"}', '{"more": null}', " " * 5000],
 )
 def test_a_broken_file_is_ignored(tmp_path: Path, text: str) -> None:
     (tmp_path / "look.json").write_text(text)
