@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +18,7 @@ from ckpt_cli import diagnostics
 from ckpt_cli.ending import ENDING, Ended, restored
 from ckpt_cli.options import flag, option
 from ckpt_cli.session import Session
+from ckpt_cli.tui.serving import SERVED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +35,10 @@ def tui(
         float, option("SECONDS", "Refresh every SECONDS; 0: only on r.", "--refresh", min=0)
     ] = 2.0,
     write: Annotated[bool, flag("Enable the keys that change the store.")] = False,
+    serve: Annotated[bool, flag("Show the screen in a browser on this machine.")] = False,
+    port: Annotated[
+        int | None, option("N", "The port for --serve; a free one if left out.", max=65535, min=1)
+    ] = None,
 ) -> None:
     """Browse threads, checkpoints and long-term memory in the terminal.
 
@@ -40,8 +49,20 @@ def tui(
       ckpt -s agent.db tui
       ckpt -s prod tui --refresh 10
       ckpt -s agent.db tui --write
+      ckpt -s agent.db tui --serve
     """
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if port is not None and not serve:
+        raise UsageError("--port needs --serve", hint="add --serve")
+    if serve and write:
+        raise UsageError(
+            "--serve cannot be combined with --write", hint="a served screen is read-only"
+        )
+    # The process of a served screen has the same arguments.
+    is_served = serve and SERVED in os.environ
+    if serve and not is_served:
+        _serve(session, port or 0)
+        return
+    if not is_served and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
             "cannot start the screen: not a terminal",
             hint="run ckpt threads list, or ckpt show",
@@ -52,17 +73,11 @@ def tui(
         )
     if write:
         session.changes_store()
-    try:
+    with _installed("textual", "tui"):
         application = _writing() if write else _reading()
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "textual":
-            raise
-        raise UsageError(
-            "cannot start the screen: package 'textual' is not installed",
-            hint=install_command("langgraph-ckpt[tui]"),
-        ) from None
     from ckpt_cli.tui.check_rules import CheckRules
     from ckpt_cli.tui.context import ScreenContext
+    from ckpt_cli.tui.remembered import look_file
 
     # Errors of the store are reported before the screen starts.
     opening, words, memory, start = _found(session)
@@ -77,7 +92,7 @@ def tui(
     context = ScreenContext(
         opening, words, session.zone, pause, memory=memory, rules=rules, audit=audit, alias=alias
     )
-    screen = application(context, start)
+    screen = application(context, start, look_file())
     with restored(*ENDING):
         screen.run()
     if screen.ended_by is not None:
@@ -85,6 +100,38 @@ def tui(
     if session.settings.get("debug"):
         for failure in context.failures:
             diagnostics.traceback(failure)
+
+
+def _serve(session: Session, port: int) -> None:
+    """Serve the screen to a browser until Ctrl-C."""
+    with _installed("textual", "serve"), _installed("textual_serve", "serve"):
+        from ckpt_cli.tui.serving.server import ScreenServer
+    # Errors of the store are reported here, before anybody looks.
+    _found(session)
+
+    def ready(url: str) -> None:
+        session.output.verbatim(f"{url}\n")
+        sys.stdout.flush()
+        session.note("open this address in a browser on this machine; Ctrl-C ends")
+
+    ended = ScreenServer(session.argv).serve(port, ready)
+    if ended == signal.SIGINT:
+        raise KeyboardInterrupt
+    raise Ended(ended)
+
+
+@contextmanager
+def _installed(package: str, extra: str) -> Iterator[None]:
+    """Raise `UsageError` with the command that installs a missing package."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != package:
+            raise
+        raise UsageError(
+            f"cannot start the screen: package '{package.replace('_', '-')}' is not installed",
+            hint=install_command(f"langgraph-ckpt[{extra}]"),
+        ) from None
 
 
 def _found(session: Session) -> tuple[Opening, Sequence[str], MemoryNamed, Start]:

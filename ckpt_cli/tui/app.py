@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -14,6 +15,8 @@ from textual.screen import Screen
 
 from ckpt_cli.ending import ENDING
 from ckpt_cli.tui.context import ScreenContext
+from ckpt_cli.tui.contrast import is_of_terminal, readable_palette
+from ckpt_cli.tui.remembered import read_look, write_look
 from ckpt_cli.tui.screens.main import MainScreen
 
 Start = Literal["threads", "memory", "memory alone"]
@@ -27,12 +30,18 @@ class CkptApp(App[None]):
     TITLE = "ckpt"
     ENABLE_COMMAND_PALETTE: ClassVar[bool] = True
 
-    def __init__(self, context: ScreenContext, start: Start = "threads") -> None:
+    def __init__(
+        self, context: ScreenContext, start: Start = "threads", look: Path | None = None
+    ) -> None:
+        """`look` is the file that remembers how the screen looked; None to remember nothing."""
         super().__init__()
         # No animation: the terminal may be slow, and motion distracts.
         self.animation_level = "none"
         self.context = context
         self._start = start
+        self._palettes = self.ansi_theme_dark, self.ansi_theme_light
+        self._look = look
+        self._main: MainScreen | None = None
         self.ended_by: int | None = None
         """The signal that closed the screen."""
 
@@ -56,9 +65,12 @@ class CkptApp(App[None]):
             from ckpt_cli.tui.screens.memory import MemoryScreen
 
             return MemoryScreen(self.context, alone=True)
-        return MainScreen(self.context)
+        self._main = MainScreen(self.context)
+        return self._main
 
     def on_mount(self) -> None:
+        self.watch_theme()
+        self._recall()
         if self._start == "memory" and isinstance(self.screen, MainScreen):
             self.screen.action_memory()
 
@@ -69,8 +81,31 @@ class CkptApp(App[None]):
             self.push_screen(CommandPalette(placeholder=hint, id="--command-palette"))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:  # noqa: ARG002
-        """Keep Textual's commands out of the palette."""
-        return ()
+        """Offer the themes; Textual's other commands stay out of the palette."""
+        yield SystemCommand("Theme", "Choose the colours", self.action_change_theme)
 
     def on_unmount(self) -> None:
+        self._remember()
         self.context.close()
+
+    def watch_theme(self) -> None:
+        """Keep all colours of lines readable in the new theme."""
+        theme = self.current_theme
+        if not is_of_terminal(theme):
+            dark, light = self._palettes
+            self.ansi_theme_dark = readable_palette(theme, dark)
+            self.ansi_theme_light = readable_palette(theme, light)
+
+    def _recall(self) -> None:
+        """Look as the screen did when it was left."""
+        if self._look is None:
+            return
+        look = read_look(self._look)
+        if look.theme in self.available_themes:
+            self.theme = look.theme
+        if self._main is not None:
+            self._main.remembered = look
+
+    def _remember(self) -> None:
+        if self._look is not None and self._main is not None:
+            write_look(self._look, replace(self._main.look, theme=self.theme))

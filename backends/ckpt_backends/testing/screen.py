@@ -127,6 +127,7 @@ def sit(
     opening: Opening | None = None,
     memory: MemoryNamed | None = None,
     start: Start = "threads",
+    look: Path | None = None,
 ) -> None:
     """Open the screen on a store and do what a scenario says."""
 
@@ -135,7 +136,7 @@ def sit(
         clock = (lambda: datetime.now(UTC)) if now is None else (lambda: now)
         opened = opening or Opening(parse_url(str(store)))
         context = ScreenContext(opened, words, UTC, pause, clock, memory)
-        app = kind(context, start)
+        app = kind(context, start, look)
         # What is said stays until it was looked for, however busy the machine is.
         with (
             patch.object(App, "NOTIFICATION_TIMEOUT", 2 * _PATIENCE),

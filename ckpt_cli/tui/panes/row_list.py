@@ -37,9 +37,9 @@ class RowList(ScrollView, can_focus=True):
     DEFAULT_CSS = """
     RowList { overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1;
         scrollbar-gutter: stable; }
-    RowList > .rows--cursor { background: $surface-lighten-2; }
-    RowList:focus > .rows--cursor { background: $primary; color: $text; }
-    RowList > .rows--found { background: $warning-muted; }
+    RowList > .rows--cursor { background: $surface-lighten-2; color: $text; }
+    RowList:focus > .rows--cursor { background: $primary-muted; color: $text; }
+    RowList > .rows--found { background: $warning-muted; color: $text; }
     """
 
     cursor: reactive[int] = reactive(0, repaint=False)

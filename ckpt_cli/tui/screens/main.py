@@ -17,11 +17,13 @@ from ckpt_cli.threads.target import TargetArguments, find_checkpoint
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.content.tabs import TABS, Tab, read_origin
 from ckpt_cli.tui.content.thread_filter import ThreadFilter
+from ckpt_cli.tui.content.thread_list import SORTS
 from ckpt_cli.tui.keys import READING_KEYS, SIGNS, Key, bindings
 from ckpt_cli.tui.palette import Palette
 from ckpt_cli.tui.panes.filter import FilterPane
 from ckpt_cli.tui.panes.inspector import Inspector
 from ckpt_cli.tui.panes.row_list import RowList
+from ckpt_cli.tui.remembered import RememberedLook
 from ckpt_cli.tui.screens.base import SOON
 from ckpt_cli.tui.screens.thread_tabs import ThreadTabsScreen
 
@@ -43,6 +45,8 @@ class MainScreen(ThreadTabsScreen):
     is_zoomed = False
     writes: ClassVar[bool] = False
     """Whether there are keys that change the store."""
+    remembered = RememberedLook()
+    """How the screen looks at its start."""
 
     def go(self, rows: RowList) -> None:
         """Focus a pane, and show it if there is space for only one."""
@@ -59,6 +63,24 @@ class MainScreen(ThreadTabsScreen):
             pane.display = not alone or pane is chosen
         self.right.display = not alone or chosen is not self.threads_pane
         self.set_class(alone, "alone")
+
+    @property
+    def look(self) -> RememberedLook:
+        """How the screen looks, to remember it. The theme is the application's."""
+        return RememberedLook(
+            sort=self.rows.listing.sort,
+            tab=self.inspector.tab,
+            is_unfolded=self.view.unfold,
+            is_zoomed=self.is_zoomed,
+        )
+
+    def on_mount(self) -> None:
+        """Look as remembered; the base class does the rest."""
+        look = self.remembered
+        self.rows.listing.sort = next((one for one in SORTS if one == look.sort), SORTS[0])
+        self.view.unfold, self.is_zoomed = look.is_unfolded, look.is_zoomed
+        self.inspector.turn(next((one for one in TABS if one == look.tab), TABS[0]))
+        self.show_panes()
 
     def on_resize(self) -> None:
         self.show_panes()

@@ -1,0 +1,50 @@
+"""What the screen remembers of its last use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ckpt_backends.testing.screen import Seat, sit
+from ckpt_cli.tui.remembered import RememberedLook, read_look, write_look
+
+
+def test_theme_sort_tab_fold_and_zoom_come_back(sample: Path, tmp_path: Path) -> None:
+    look = tmp_path / "state" / "look.json"
+
+    async def change(seat: Seat) -> None:
+        await seat.press("s", "o", "4", "z")
+        seat.app.theme = "nord"
+
+    async def again(seat: Seat) -> None:
+        assert seat.app.theme == "nord"
+        assert seat.main.look == RememberedLook("", "first", "messages", True, True)
+        assert seat.sees("oldest first")
+
+    sit(sample, change, look=look)
+    assert look.stat().st_mode & 0o777 == 0o600
+    assert look.parent.stat().st_mode & 0o777 == 0o700
+    sit(sample, again, look=look)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "[" * 4000, '{"tab": 3, "is_zoomed": "yes"}', '{"more": null}', " " * 5000],
+)
+def test_a_broken_file_is_ignored(tmp_path: Path, text: str) -> None:
+    (tmp_path / "look.json").write_text(text)
+    assert read_look(tmp_path / "look.json") == RememberedLook()
+
+
+def test_a_file_that_cannot_be_used_is_ignored(sample: Path, tmp_path: Path) -> None:
+    look = tmp_path / "look.json"
+    write_look(look, RememberedLook("no-such", "no-such", "no-such"))
+
+    async def seen(seat: Seat) -> None:
+        assert seat.main.look == RememberedLook("", "last", "state")
+
+    sit(sample, seen, look=look)
+    assert read_look(tmp_path / "none" / "look.json") == RememberedLook()
+    # A folder in the place of the file.
+    write_look(tmp_path, RememberedLook())
