@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -11,18 +12,17 @@ from ckpt_backends.testing.scenarios import graphs
 from ckpt_backends.testing.screen import Seat, sit
 
 
-def stored(path: Path, *states: list[object]) -> Path:
-    """A store with one thread, to whose list of items each state is added."""
+def stored(path: Path, *updates: Mapping[str, object]) -> Path:
+    """A store with one thread of some updates; items are added to those before."""
     with SqliteSaver.from_conn_string(str(path)) as saver:
-        for items in states:
-            graphs.linear(saver).update_state(config_of("long"), {"items": items}, as_node="read")
+        for one in updates:
+            graphs.linear(saver).update_state(config_of("long"), one, as_node="read")
     return path
 
 
 def test_a_list_of_3000_items_shows_its_first_ones_and_its_length(tmp_path: Path) -> None:
-    store = stored(
-        tmp_path / "agent.db", [{"place": f"stop {n}", "nights": n} for n in range(3000)]
-    )
+    items = [{"place": f"stop {n}", "nights": n} for n in range(3000)]
+    store = stored(tmp_path / "agent.db", {"items": items})
 
     async def look(seat: Seat) -> None:
         await seat.press("z", "1")

@@ -17,6 +17,10 @@ STYLES: dict[Style, RichStyle] = {
     "bold": RichStyle(bold=True),
     "add": RichStyle(color="green"),
     "remove": RichStyle(color="red"),
+    "added": RichStyle(color="green"),
+    "added-part": RichStyle(color="green", bold=True),
+    "removed": RichStyle(color="red"),
+    "removed-part": RichStyle(color="red", bold=True),
     "change": RichStyle(color="yellow"),
     "warn": RichStyle(color="yellow"),
     "error": RichStyle(color="red", bold=True),
@@ -27,6 +31,21 @@ STYLES: dict[Style, RichStyle] = {
     "time": RichStyle(dim=True),
 }
 
+DARK_TINTS: dict[Style, RichStyle] = {
+    "added": RichStyle(color="#c4e8cb", bgcolor="#12301c"),
+    "added-part": RichStyle(color="#ffffff", bgcolor="#1d6b37", bold=True),
+    "removed": RichStyle(color="#f2cccc", bgcolor="#3a1619"),
+    "removed-part": RichStyle(color="#ffffff", bgcolor="#8f2c33", bold=True),
+}
+LIGHT_TINTS: dict[Style, RichStyle] = {
+    "added": RichStyle(color="#0f4a20", bgcolor="#dff5e3"),
+    "added-part": RichStyle(color="#05290f", bgcolor="#9fe0ae", bold=True),
+    "removed": RichStyle(color="#6b1118", bgcolor="#fbe3e3"),
+    "removed-part": RichStyle(color="#430408", bgcolor="#f3abab", bold=True),
+}
+"""Lines of a diff, on a light background; each has both colours, so every theme can be read."""
+_DARK = 128
+
 
 def as_text(line: StyledLine) -> Text:
     """Return a line as a renderable; markup is not parsed."""
@@ -35,7 +54,19 @@ def as_text(line: StyledLine) -> Text:
 
 def as_strip(line: StyledLine, base: RichStyle) -> Strip:
     """Return a line for a widget that draws its own lines."""
-    return Strip([Segment(text, base + STYLES[style]) for text, style in line.spans])
+    tints: dict[Style, RichStyle] = {}
+    if any(style in DARK_TINTS for _, style in line.spans):
+        tints = DARK_TINTS if _is_dark(base) else LIGHT_TINTS
+    return Strip(
+        [Segment(text, base + tints.get(style, STYLES[style])) for text, style in line.spans]
+    )
+
+
+def _is_dark(base: RichStyle) -> bool:
+    """Return whether text of this style is on a dark background."""
+    if base.bgcolor is None:
+        return True
+    return sum(base.bgcolor.get_truecolor()) < 3 * _DARK
 
 
 def title(pane: Vertical, text: str) -> None:
