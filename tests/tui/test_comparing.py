@@ -147,3 +147,17 @@ def test_tints_follow_the_theme(sample: Path, theme: str, tints: dict[Style, Ric
         assert tints["added"].bgcolor in seen
 
     sit(sample, look)
+
+
+def test_a_match_is_seen_on_a_tinted_line(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "m", "g", "d", "slash")
+        await seat.type("KYO-HKK")
+        await seat.press("enter")
+        rows = seat.app.screen.query_one(SidesRows)
+        tint = DARK_TINTS["removed"].bgcolor
+        found, other = (rows.render_line(at - rows.seen.start) for at in (rows.here, rows.here + 1))
+        assert tint not in {one.style.bgcolor for one in found if one.style}
+        assert tint in {one.style.bgcolor for one in other if one.style}
+
+    sit(sample, look)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rich.segment import Segment
 from rich.style import Style as RichStyle
 from rich.text import Text
@@ -43,8 +45,9 @@ LIGHT_TINTS: dict[Style, RichStyle] = {
     "removed": RichStyle(color="#6b1118", bgcolor="#fbe3e3"),
     "removed-part": RichStyle(color="#430408", bgcolor="#f3abab", bold=True),
 }
-"""Lines of a diff, on a light background; each has both colours, so every theme can be read."""
+"""Lines of a diff. Each style has both colours, so that it can be read in every theme."""
 _DARK = 128
+"""A background is dark if its red, green and blue are below this on average."""
 
 
 def as_text(line: StyledLine) -> Text:
@@ -52,14 +55,12 @@ def as_text(line: StyledLine) -> Text:
     return Text.assemble(*((text, STYLES[style]) for text, style in line.spans), no_wrap=True)
 
 
-def as_strip(line: StyledLine, base: RichStyle) -> Strip:
+def as_strip(line: StyledLine, base: RichStyle, *, is_tinted: bool = True) -> Strip:
     """Return a line for a widget that draws its own lines."""
-    tints: dict[Style, RichStyle] = {}
-    if any(style in DARK_TINTS for _, style in line.spans):
-        tints = DARK_TINTS if _is_dark(base) else LIGHT_TINTS
-    return Strip(
-        [Segment(text, base + tints.get(style, STYLES[style])) for text, style in line.spans]
-    )
+    styles: Mapping[Style, RichStyle] = STYLES
+    if is_tinted and any(style in DARK_TINTS for _, style in line.spans):
+        styles = STYLES | (DARK_TINTS if _is_dark(base) else LIGHT_TINTS)
+    return Strip([Segment(text, base + styles[style]) for text, style in line.spans])
 
 
 def _is_dark(base: RichStyle) -> bool:

@@ -35,6 +35,10 @@ class SidesRows(SearchableLines):
         self._changes: Sequence[int] = ()
         self._at: int | None = None
 
+    def is_stop(self, index: int) -> bool:  # noqa: ARG002
+        """Return False: without a cursor, keys scroll, and all tints are seen."""
+        return False
+
     def show_sides(self, sides: Sides) -> None:
         """Show another diff, or the same one in another width."""
         self._changes, self._at = sides.changes, None
