@@ -99,11 +99,15 @@ def test_the_words_that_changed_inside_a_line_are_marked(tmp_path: Path) -> None
 
     async def look(seat: Seat) -> None:
         await seat.press("enter", "d")
-        spans = [one for line in shown(seat) for one in line.spans]
-        assert [text for text, style in spans if style == "removed-part"] == ["Monday", "Kanra"]
-        assert [text for text, style in spans if style == "added-part"] == ["Wednesday", "Gracery"]
+        beside = shown(seat)
+        await seat.press("escape", "2")
+        for lines in (beside, seat.main.inspector.document.lines):
+            spans = [one for line in lines for one in line.spans]
+            assert [text for text, style in spans if style == "removed-part"] == ["Monday", "Kanra"]
+            added = [text for text, style in spans if style == "added-part"]
+            assert added == ["Wednesday", "Gracery"]
 
-    sit(store, look, size=(100, 30))
+    sit(store, look, size=(160, 30))
 
 
 def test_the_next_change_is_a_key_away(sample: Path) -> None:
