@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
 from typing import cast
 
-from ckpt_backends.codec.values import Value
+from ckpt_backends.codec.values import Cut, Value
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.channels import MEANINGS, NOT_STORED
 from ckpt_cli.core.tasks.writes import TaskWrite
@@ -111,6 +111,8 @@ def value_lines(name: str, value: Value, width: int, remark: str | None) -> Iter
 
 def _long(value: Value) -> bool:
     """Return whether a value is printed below its name."""
+    if isinstance(value, Cut):
+        return _long(value.kept)
     if isinstance(value, str):
         return "\n" in value
     return isinstance(value, list | dict) and bool(value)

@@ -30,8 +30,13 @@ def tab_command(
     tab: CheckpointTab,
     place: CheckpointKey,
     base: CheckpointKey | None,
-) -> str:
-    """Return the command that prints a tab of a checkpoint; a diff starts at `base`, if given."""
+) -> str | None:
+    """Return the command that prints a tab of a checkpoint; a diff starts at `base`, if given.
+
+    None for a diff of two subgraph calls, because `ckpt diff` takes one namespace.
+    """
+    if tab == "diff" and base is not None and base.checkpoint_ns != place.checkpoint_ns:
+        return None
     inside = ["--ns", place.checkpoint_ns] if place.checkpoint_ns else []
     ids = [ref(base), ref(place)] if tab == "diff" and base is not None else [ref(place)]
     return command("ckpt", *store, *_WORDS[tab], *inside, ids=ids)

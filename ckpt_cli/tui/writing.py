@@ -21,6 +21,7 @@ from textual.worker import WorkerCancelled
 from ckpt_backends.encryption import DecryptingStore
 from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
+from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_cli.apply.purge import run_purge
@@ -30,6 +31,7 @@ from ckpt_cli.apply.writable import apply_change, writable_store
 from ckpt_cli.core.forking.sealed_change import sealed_change
 from ckpt_cli.core.retention.purge_plan import PurgeReport
 from ckpt_cli.operations.command_text import command_text, user_name
+from ckpt_cli.plans.purge import Policy
 from ckpt_cli.render.purge import question as question_of
 from ckpt_cli.render.purge import report_lines
 from ckpt_cli.render.terminal.safe_text import safe_text
@@ -51,13 +53,14 @@ from ckpt_cli.tui.plans import (
     editable,
     mending,
 )
-from ckpt_cli.tui.screens.forms import ForkForm, PurgeForm
+from ckpt_cli.tui.screens.forms import ForkForm, ForkWish, PurgeForm, Refuse
 from ckpt_cli.tui.screens.main import MainScreen
 from ckpt_cli.tui.screens.plan import PlanScreen
 
 _WIDTH = 200
 """Width of the result of a purge, in columns."""
 _UNDO = "; press U to undo"
+_PLAN_FILE = "plan.ndjson"
 _COMMENTS = re.compile("^#.*\n?", re.MULTILINE)
 """Lines of the edited file that are not part of the value: no line of JSON starts with #."""
 _CANCEL = "Save to see the plan; leave it unchanged to cancel. Lines that start with # are ignored."
@@ -187,19 +190,24 @@ class WritingScreen(MainScreen):
         channels = await self.ask(worker, partial(channels_of, place=place), self.show_error)
         if channels is None:
             return
-        wish = await self.app.push_screen_wait(ForkForm(channels))
-        if wish is None:
-            return
+        form = ForkForm(channels, partial(self._planned_fork, place))
+        if (found := await self.app.push_screen_wait(form)) is not None:
+            await self._review(found, "Fork this checkpoint?", _UNDO)
+
+    async def _planned_fork(
+        self, place: CheckpointKey, wish: ForkWish, refuse: Refuse
+    ) -> Proposal | None:
+        """Return the plan of a fork, with the value that the user edits, if any."""
         to, channel, kind, node = wish
-        edit = None
+        worker, edit = self.context.detail, None
         if channel:
             value = partial(editable, place=place, channel=channel, kind=kind)
-            before = await self.ask(worker, value, self.show_error)
+            before = await self.ask(worker, value, refuse)
             edit = None if before is None else self._edit(before)
             if edit is None:
-                return
+                return None
         question = partial(self._planner.fork, place=place, how=Fork(to, edit, node))
-        await self._propose(question, "Fork this checkpoint?", _UNDO)
+        return await self.ask(worker, question, refuse)
 
     def _edit(self, before: Editable) -> EditedValue | None:
         """Return the edited value; None if it was not changed.
@@ -218,9 +226,14 @@ class WritingScreen(MainScreen):
     async def _propose(
         self, question: Callable[[Store], Proposal], ask: str, hint: str = ""
     ) -> None:
-        """Show a plan, apply it if the user agrees, and go to the new head."""
+        """Make a plan, and apply it if the user agrees."""
         found = await self.ask(self.context.detail, question, self.show_error)
-        if found is None or not await self.app.push_screen_wait(PlanScreen(ask, found.lines)):
+        if found is not None:
+            await self._review(found, ask, hint)
+
+    async def _review(self, found: Proposal, ask: str, hint: str) -> None:
+        """Show a plan, apply it if the user agrees, and go to the new head."""
+        if not await self.app.push_screen_wait(PlanScreen(ask, found.lines)):
             return
         try:
             if found.record is not None:
@@ -247,10 +260,14 @@ class WritingScreen(MainScreen):
 
     @work(exclusive=True, group="change")
     async def action_delete(self) -> None:
-        thread = self.rows.thread
-        if thread is not None:
-            planned = partial(self._planner.delete, thread_id=thread.thread_id)
-            await self._propose_removal(planned)
+        if (thread := self.rows.thread) is None:
+            return
+        with TemporaryFolder() as folder:
+            path = folder / _PLAN_FILE
+            question = partial(self._planner.delete, thread_id=thread.thread_id, path=path)
+            found = await self.ask(self.context.detail, question, self.show_error)
+            if found is not None:
+                await self._review_removal(found)
 
     @work(exclusive=True, group="change")
     async def action_purge(self) -> None:
@@ -260,28 +277,29 @@ class WritingScreen(MainScreen):
             self.say(f"to purge by this filter, run `{said}`", is_error=True)
             return
         match = match_of(wanted.text) if wanted.text else ""
-        form = PurgeForm(match, self.context.now(), self.context.zone)
-        if (policy := await self.app.push_screen_wait(form)) is not None:
-            planned = partial(self._planner.purge, policy=policy)
-            await self._propose_removal(planned)
-
-    async def _propose_removal(self, planned: Callable[..., ReviewedRemoval]) -> None:
-        """Show what would be removed, and remove it if the user agrees."""
         with TemporaryFolder() as folder:
-            question = partial(planned, path=folder / "plan.ndjson")
-            found = await self.ask(self.context.detail, question, self.show_error)
-            if found is None:
-                return
-            ask = question_of(found.plan.sums)
-            if not await self.app.push_screen_wait(PlanScreen(ask, found.lines)):
-                return
-            try:
-                report, notes = await asyncio.to_thread(self.app.remove, found)
-            except CkptError as error:
-                self.show_error(error)
-                return
-            lines = [text.text for text in report_lines(found.plan, report, _WIDTH)]
-            self.say("; ".join([*lines, *notes]), is_error=bool(report.stopped))
+            path = folder / _PLAN_FILE
+
+            async def plan(policy: Policy, refuse: Refuse) -> ReviewedRemoval | None:
+                question = partial(self._planner.purge, policy=policy, path=path)
+                return await self.ask(self.context.detail, question, refuse)
+
+            form = PurgeForm(match, self.context.now(), self.context.zone, plan)
+            if (found := await self.app.push_screen_wait(form)) is not None:
+                await self._review_removal(found)
+
+    async def _review_removal(self, found: ReviewedRemoval) -> None:
+        """Show what would be removed, and remove it if the user agrees."""
+        ask = question_of(found.plan.sums)
+        if not await self.app.push_screen_wait(PlanScreen(ask, found.lines)):
+            return
+        try:
+            report, notes = await asyncio.to_thread(self.app.remove, found)
+        except CkptError as error:
+            self.show_error(error)
+            return
+        lines = [text.text for text in report_lines(found.plan, report, _WIDTH)]
+        self.say("; ".join([*lines, *notes]), is_error=bool(report.stopped))
         self.load_threads()
 
     def edited(self, text: str, heading: str) -> str | None:

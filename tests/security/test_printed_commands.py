@@ -176,7 +176,7 @@ def screens(bench: Bench, text: str) -> Iterator[Pasted]:
     place, store = CheckpointKey(text, text, bench.head), ["-s", text]
     whole = f"{text}@{bench.head}"
     yield (
-        command_line.tab_command(store, "diff", place, place),
+        command_line.tab_command(store, "diff", place, place) or "",
         [*store, "diff", "--ns", text, *guarded(whole, whole)],
     )
     yield (

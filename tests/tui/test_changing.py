@@ -197,6 +197,23 @@ def test_a_fork_with_a_value_edited_in_the_editor(
     assert store.state(STUCK).values["items"] != ["edited"]
 
 
+def test_a_refused_fork_keeps_its_form(store: Store) -> None:
+    async def work(seat: Seat) -> None:
+        await go(seat, STUCK)
+        await seat.press("F")
+        await seat.type(CHAT)
+        await seat.press("enter")
+        assert seat.sees("Fork", f"thread '{CHAT}' already exists", "hint:"), seat.text
+        # What is typed goes on in the same field, and does not roll back or quit.
+        await seat.type("-Bq")
+        await seat.press("enter")
+        await seat.until(lambda: seat.sees("Fork this checkpoint?", f"{CHAT}-Bq"))
+        await seat.press("n")
+        assert seat.app.screen is seat.main
+
+    sit(store.url, work, kind=WritingApp)
+
+
 def test_what_cannot_be_done_is_said(store: Store) -> None:
     before = store.history(CHAT)
 
@@ -276,7 +293,7 @@ def test_a_purge_keeps_what_waits_and_prunes_inside(store: Store) -> None:
         await seat.press("enter")
         await seat.until(lambda: seat.sees("nothing to do", STUCK))
         assert store.history(STUCK) == waiting
-        await seat.press("X", "tab", "tab")
+        await seat.press(*["backspace"] * len("*alone"), "tab", "tab")
         await seat.type("2")
         await seat.press("enter")
         await seat.until(lambda: seat.sees("Prune 2 threads (", "prune"))

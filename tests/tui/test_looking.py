@@ -245,7 +245,7 @@ def test_folds_open_and_subgraphs_are_drawn_inside(sample: Path) -> None:
 def test_two_marked_checkpoints_stand_side_by_side(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("enter", "k", "k", "k", "m", "G", "d")
-        assert seat.sees("--- trip-to-kyoto", "+++ trip-to-kyoto", "itinerary", " │ ")
+        assert seat.sees("Diff of trip-to-kyoto", "itinerary", " │ ")
         assert any("+" in one.partition("│")[2] for one in seat.lines)
         await seat.press("escape", "2")
         base = seat.main.base

@@ -6,7 +6,7 @@ A class that a store names is never imported; it is represented by its name.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 Value: TypeAlias = (
     "bool | int | float | str | bytes | list[Value] | dict[Value, Value]"
@@ -50,8 +50,9 @@ class Cut:
 
     kept: Value
     size: int
-    """Stored bytes of the whole value."""
+    """Size of the whole value in `unit`; stored bytes, if a store was read only in part."""
     reason: str
+    unit: Literal["byte", "character", "item", "key"] = "byte"
 
     def __hash__(self) -> int:
         return hash((self.size, self.reason))

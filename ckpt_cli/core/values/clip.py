@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 from ckpt_backends.codec.values import Cut, Tagged, Value
 
@@ -23,20 +24,21 @@ def clip(value: Value) -> Value:
 def _clip(value: Value, left: list[int]) -> Value:
     left[0] -= 1
     if isinstance(value, str | bytes) and len(value) > LONGEST:
-        kept = value[:LONGEST]
-        return Cut(kept, len(value), "only its beginning is shown")
+        reason = "only its beginning is shown"
+        unit: Literal["byte", "character"] = "character" if isinstance(value, str) else "byte"
+        return Cut(value[:LONGEST], len(value), reason, unit)
     if isinstance(value, list):
         items: list[Value] = []
         for item in value:
             if left[0] <= 0:
-                return Cut(items, len(value), f"its first {len(items)} items are shown")
+                return Cut(items, len(value), f"its first {len(items):,} are shown", "item")
             items.append(_clip(item, left))
         return items
     if isinstance(value, dict):
         fields: dict[Value, Value] = {}
         for key, item in value.items():
             if left[0] <= 0:
-                return Cut(fields, len(value), f"its first {len(fields)} keys are shown")
+                return Cut(fields, len(value), f"its first {len(fields):,} are shown", "key")
             fields[key] = _clip(item, left)
         return fields
     if isinstance(value, Tagged):

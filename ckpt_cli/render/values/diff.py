@@ -13,6 +13,7 @@ from ckpt_cli.core.values.equality import is_set
 from ckpt_cli.core.values.paths import format_path
 from ckpt_cli.core.values.unwrap import unwrap
 from ckpt_cli.render.terminal.cell_width import cell_len, fit, pad
+from ckpt_cli.render.terminal.changed_words import changed_words
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
 from ckpt_cli.render.terminal.units import size
@@ -118,8 +119,17 @@ def _replace(op: Op, width: int) -> Iterator[StyledLine]:
         indent = "    "
         yield line((f"  ~ {name}:", "change"))
     before, after = _apart(op.before, op.after, width)
-    yield _value_line(f"{indent}- ", before, "remove", width)
-    yield _value_line(f"{indent}+ ", after, "add", width)
+    room = max(width - cell_len(indent) - 2, 1)
+    old, new = summary(before, room), summary(after, room)
+    is_text = isinstance(before, str) and isinstance(after, str)
+    words = changed_words([old], [new]) if is_text else None
+    (gone,), (come,) = words or ([[(old, False)]], [[(new, False)]])
+    removed: Iterator[Span] = (
+        (text, "removed-part" if differs else "remove") for text, differs in gone
+    )
+    added: Iterator[Span] = ((text, "added-part" if differs else "add") for text, differs in come)
+    yield line((f"{indent}- ", "remove"), *removed)
+    yield line((f"{indent}+ ", "add"), *added)
 
 
 def _line_diff(before: list[str], after: list[str], width: int) -> Iterator[StyledLine]:

@@ -65,7 +65,10 @@ def string(text: str, width: int, *, nested: bool = False, quote: bool = False) 
 
 def cut_note(value: Cut) -> str:
     """Return the note that follows the kept part of a value that was cut."""
-    return f"(cut, {size(value.size)} in all: {safe_text(value.reason)})"
+    whole = size(value.size)
+    if value.unit != "byte":
+        whole = f"{value.size:,} {value.unit}{'' if value.size == 1 else 's'}"
+    return f"(cut, {whole} in all: {safe_text(value.reason)})"
 
 
 def _misread(text: str, *, nested: bool) -> bool:

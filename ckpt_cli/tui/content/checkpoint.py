@@ -19,6 +19,14 @@ class Clock:
     zone: tzinfo
 
 
+def base_of(marked: CheckpointKey | None, place: CheckpointKey) -> CheckpointKey | None:
+    """Return the checkpoint that a diff starts at; None for the parent of `place`.
+
+    It is the marked one, unless the marked one itself is shown.
+    """
+    return None if marked == place else marked
+
+
 def target_of(store: Store, place: CheckpointKey) -> Target:
     """Return the checkpoint for the functions of `reading`. Raises `NotFound`."""
     reader = ThreadReader(store, place.thread_id)

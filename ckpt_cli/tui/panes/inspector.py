@@ -11,6 +11,7 @@ from textual.widgets import Tab, Tabs
 
 from ckpt_backends.memory.protocol import ItemKey
 from ckpt_cli.core.doctor.finding import Finding
+from ckpt_cli.tui.content.tab_labels import tab_labels
 from ckpt_cli.tui.content.tabs import TABS, TabContent
 from ckpt_cli.tui.content.tabs import Tab as TabName
 from ckpt_cli.tui.panes.search import SearchableLines, SearchPane
@@ -62,8 +63,7 @@ class Inspector(SearchPane):
     def __init__(self) -> None:
         self.document = DocumentRows()
         super().__init__(self.document, id="inspector")
-        labels = (f"{number} {name.capitalize()}" for number, name in enumerate(TABS, 1))
-        self.tabs = Tabs(*(Tab(label, id=name) for label, name in zip(labels, TABS, strict=True)))
+        self.tabs = Tabs(*(Tab("", id=name) for name in TABS))
         # Tabs are chosen by number; the focus goes to their content.
         self.tabs.can_focus = False
         self._heading = ""
@@ -108,6 +108,14 @@ class Inspector(SearchPane):
         """Show another tab."""
         self.tabs.active = tab
 
+    def on_resize(self) -> None:
+        self._name_tabs()
+
+    def _name_tabs(self) -> None:
+        for one, label in zip(TABS, tab_labels(self.size.width, self.tab), strict=True):
+            self.tabs.query_one(f"#{one}", Tab).label = label
+
     def on_tabs_tab_activated(self, event: Tabs.TabActivated) -> None:
         event.stop()
+        self._name_tabs()
         self.post_message(self.Turned())

@@ -115,14 +115,15 @@ class RowList(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         index = round(self.scroll_y) + y
         width = self.width
-        base = self.rich_style
+        base = plain = self.rich_style
         if index >= self.count():
             return Strip.blank(width, base)
         if index == self.cursor and self.is_stop(index):
             base += self.get_component_rich_style("rows--cursor", partial=True)
         elif self.is_found(index):
             base += self.get_component_rich_style("rows--found", partial=True)
-        strip = as_strip(self.line_at(index, width), base)
+        # A tint would hide the cursor or the match.
+        strip = as_strip(self.line_at(index, width), base, is_tinted=base == plain)
         if strip.cell_length > width:
             # Show that the line is cut.
             strip = Strip([*strip.crop(0, width - 1), Segment("…", base)])

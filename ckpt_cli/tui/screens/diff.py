@@ -2,42 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Sequence
 from functools import partial
-from itertools import islice
 from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.widgets import Footer
+from textual.widgets import Footer, Static
 
-from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.diff.state_diff import ChannelChange
-from ckpt_cli.core.values.clip import clip
-from ckpt_cli.queries.diff import compare
-from ckpt_cli.render.terminal.cell_width import fit, pad
 from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.side_by_side import MOST, side_by_side
-from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.render.values.block import block
-from ckpt_cli.render.values.diff_header import diff_header_lines
-from ckpt_cli.tui.content.checkpoint import target_of
+from ckpt_cli.tui.content.sides import Sides, read_sides
 from ckpt_cli.tui.panes.search import SearchableLines, SearchPane
-from ckpt_cli.tui.panes.styles import title
+from ckpt_cli.tui.panes.styles import as_text, title
+from ckpt_cli.tui.screens.base import error_lines
 from ckpt_cli.tui.store_worker import StoreWorker
 
-_NARROWEST = 20
+_ABOVE = 3
+"""Number of lines that are shown above a change."""
+
+
+class SidesRows(SearchableLines):
+    """The lines of a diff, and the change that was jumped to."""
+
+    def __init__(self) -> None:
+        super().__init__(id="sides")
+        self._changes: Sequence[int] = ()
+        self._at: int | None = None
+
+    def is_stop(self, index: int) -> bool:  # noqa: ARG002
+        """Return False: without a cursor, keys scroll, and all tints are seen."""
+        return False
+
+    def show_sides(self, sides: Sides) -> None:
+        """Show another diff, or the same one in another width."""
+        self._changes, self._at = sides.changes, None
+        self.show_lines(sides.lines)
+
+    def jump(self, way: int) -> str:
+        """Go to the next or previous change from what is on the screen; return which one it is."""
+        changes, seen = self._changes, self.seen
+        if not changes:
+            return "no differences"
+        at = self._at
+        if at is None or changes[at] not in seen:
+            at = bisect_left(changes, seen.start) - (way > 0)
+        self._at = at = min(max(at + way, 0), len(changes) - 1)
+        self.scroll_to(y=max(changes[at] - _ABOVE, 0), animate=False)
+        return f"change {at + 1} of {len(changes)}"
+
+
+class SidesPane(SearchPane):
+    """A diff below the names of its two columns."""
+
+    rows: SidesRows
+
+    def __init__(self) -> None:
+        super().__init__(SidesRows(), id="sides-pane")
+        self.names = Static(id="sides-names")
+
+    def compose(self) -> ComposeResult:
+        yield self.names
+        yield from super().compose()
 
 
 class DiffScreen(Screen[None]):
     """The diff of two checkpoints, or of one checkpoint and its parent."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("right_square_bracket", "jump(1)", "Next change", key_display="]"),
+        Binding("left_square_bracket", "jump(-1)", "Previous change", key_display="["),
         Binding("escape,q,d", "dismiss(None)", "Close", key_display="Esc"),
     ]
 
@@ -48,57 +87,31 @@ class DiffScreen(Screen[None]):
         self._worker, self._base, self._place = worker, base, place
 
     def compose(self) -> ComposeResult:
-        self._rows = SearchableLines(id="sides")
-        self._pane = SearchPane(self._rows, id="sides-pane")
+        self._pane = SidesPane()
         yield self._pane
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
         title(self._pane, "Diff: loading")
-        self._rows.focus()
+        self._pane.rows.focus()
 
     def on_resize(self) -> None:
         self._load()
 
     @work(exclusive=True)
     async def _load(self) -> None:
-        width = self._rows.width
-        question = partial(_read, base=self._base, place=self._place, width=width)
+        rows = self._pane.rows
+        question = partial(read_sides, base=self._base, place=self._place, width=rows.width)
         try:
-            lines = await self._worker.ask(question)
+            found = await self._worker.ask(question)
         except CkptError as error:
-            lines = [line((safe_text(error.message), "error"))]
-        title(self._pane, "Diff")
-        self._rows.show_lines(lines)
+            title(self._pane, "Diff")
+            rows.show_lines(error_lines(error, rows.width))
+            return
+        title(self._pane, f"Diff of {safe_text(self._place.thread_id)}")
+        self._pane.names.update(as_text(found.names))
+        rows.show_sides(found)
 
-
-def _read(
-    store: Store, base: CheckpointKey | None, place: CheckpointKey, width: int
-) -> list[StyledLine]:
-    target = target_of(store, place)
-    found = compare(target, None, None)
-    if base is not None:
-        found = compare(target_of(store, base), target, None)
-    lines = list(diff_header_lines(found))
-    for name, change in found.changes.items():
-        lines.append(line(""))
-        lines.append(line((pad(fit(safe_text(name), width), width), "head")))
-        lines += side_by_side(*_sides(change, width // 2 - 4), width)
-    if not found.changes:
-        lines.append(line(("no differences", "dim")))
-    return lines
-
-
-def _sides(change: ChannelChange, width: int) -> tuple[list[str], list[str]]:
-    """Return the value before and after, as lines; no lines if there is no value."""
-    before = [] if change.change == "added" else _lines(change.before, width)
-    after = [] if change.change == "removed" else _lines(change.after, width)
-    return before, after
-
-
-def _lines(value: Value, width: int) -> list[str]:
-    return list(islice(_block(value, width), MOST))
-
-
-def _block(value: Value, width: int) -> Iterator[str]:
-    return block(clip(value), 0, max(width, _NARROWEST))
+    def action_jump(self, way: int) -> None:
+        said = self._pane.rows.jump(way)
+        title(self._pane, f"Diff of {safe_text(self._place.thread_id)}: {said}")

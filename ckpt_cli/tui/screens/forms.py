@@ -2,33 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, tzinfo
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeAlias, TypeVar
 
+from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.suggester import SuggestFromList
-from textual.widgets import Footer, Input, Label
+from textual.widgets import Footer, Input, Label, Static
 
 from ckpt_backends.errors import CkptError, UsageError
 from ckpt_cli.plans.purge import Policy
-from ckpt_cli.tui.panes.styles import title
-from ckpt_cli.tui.plans import KINDS, Kind, Purge
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import line
+from ckpt_cli.tui.panes.styles import as_text, title
+from ckpt_cli.tui.plans import KINDS, Kind, Proposal, Purge, ReviewedRemoval
 
 _Result = TypeVar("_Result")
+_Plan = TypeVar("_Plan")
+
+Refuse: TypeAlias = Callable[[CkptError], None]
+Planning: TypeAlias = Callable[[_Result, Refuse], Awaitable[_Plan | None]]
+"""Plans what was filled in; None if there is no plan, after it called `Refuse` with the reason."""
 
 
-class DialogForm(ModalScreen[_Result | None], Generic[_Result]):
-    """Fields to fill in; Enter submits, Escape cancels."""
+class DialogForm(ModalScreen[_Plan | None], Generic[_Result, _Plan]):
+    """Fields to fill in; Enter makes a plan of them, Escape cancels.
+
+    The form stays until there is a plan, so that a field can be corrected.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", "Show plan", priority=True),
         Binding("escape", "dismiss(None)", "Cancel", key_display="Esc"),
     ]
     HEADING: ClassVar[str]
+
+    def __init__(self, plan: Planning[_Result, _Plan]) -> None:
+        super().__init__()
+        self._plan = plan
+        self._is_planning = False
+        self._refusal = Static(id="refusal")
 
     def fields(self) -> Sequence[tuple[str, Input]]:
         """Return the labels and fields."""
@@ -44,23 +61,42 @@ class DialogForm(ModalScreen[_Result | None], Generic[_Result]):
             for label, field in self.fields():
                 yield Label(label, markup=False)
                 yield field
+            yield self._refusal
         yield Footer(show_command_palette=False)
 
-    def action_submit(self) -> None:
+    @work
+    async def action_submit(self) -> None:
+        if self._is_planning:
+            return
+        self._is_planning = True
+        self._refusal.update()
         try:
-            self.dismiss(self.result())
+            if (found := await self._plan(self.result(), self._refuse)) is not None:
+                self.dismiss(found)
         except CkptError as error:
-            hint = f"; {error.hint}" if error.hint else ""
-            self.notify(f"{error.message}{hint}", severity="error", markup=False)
+            self._refuse(error)
+        finally:
+            self._is_planning = False
+
+    def _refuse(self, error: CkptError) -> None:
+        """Say why there is no plan, below the fields."""
+        hint = f"\nhint: {safe_text(error.hint)}" if error.hint else ""
+        text = as_text(line((safe_text(error.message), "error"), hint))
+        text.no_wrap = False
+        self._refusal.update(text)
 
 
-class ForkForm(DialogForm[tuple[str, str, Kind, str | None]]):
+ForkWish: TypeAlias = tuple[str, str, Kind, str | None]
+"""The new thread, the channel to edit and how, and the node to continue after."""
+
+
+class ForkForm(DialogForm[ForkWish, Proposal]):
     """The new thread, the channel to edit and how, and the node to continue after."""
 
     HEADING = "Fork"
 
-    def __init__(self, channels: Sequence[str]) -> None:
-        super().__init__()
+    def __init__(self, channels: Sequence[str], plan: Planning[ForkWish, Proposal]) -> None:
+        super().__init__(plan)
         self._channels = channels
         self._to = Input(placeholder="empty: a new branch of this thread", compact=True, id="to")
         self._channel = Input(
@@ -82,7 +118,7 @@ class ForkForm(DialogForm[tuple[str, str, Kind, str | None]]):
             ("Continue as if this node had just run", self._node),
         ]
 
-    def result(self) -> tuple[str, str, Kind, str | None]:
+    def result(self) -> ForkWish:
         kind = next((one for one in KINDS if one == self._kind.value), None)
         if kind is None:
             raise UsageError(
@@ -106,13 +142,15 @@ class ForkForm(DialogForm[tuple[str, str, Kind, str | None]]):
         return found[0]
 
 
-class PurgeForm(DialogForm[Policy]):
+class PurgeForm(DialogForm[Policy, ReviewedRemoval]):
     """The threads, their age, and how many checkpoints of each to keep."""
 
     HEADING = "Purge"
 
-    def __init__(self, match: str, now: datetime, zone: tzinfo) -> None:
-        super().__init__()
+    def __init__(
+        self, match: str, now: datetime, zone: tzinfo, plan: Planning[Policy, ReviewedRemoval]
+    ) -> None:
+        super().__init__(plan)
         self._now, self._zone = now, zone
         self._match = Input(match, placeholder="empty: all threads", compact=True, id="match")
         self._age = Input(placeholder="30d or 2026-04-07; empty: any age", compact=True, id="age")

@@ -21,7 +21,7 @@ from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.content.checkpoint import Clock
+from ckpt_cli.tui.content.checkpoint import Clock, base_of
 from ckpt_cli.tui.content.tabs import Tab, TabContent, ThreadTab, read_document
 from ckpt_cli.tui.content.thread_list import SORT_NAMES
 from ckpt_cli.tui.content.tree import draw_tree, read_thread_tree
@@ -206,12 +206,12 @@ class LiveScreen(ThreadReadingScreen):
         if self.shown == (place, tab):
             return
         width = max(self.inspector.document.width, 1)
+        base = base_of(self.base, place) if tab == "diff" else None
         question = partial(
-            read_document, tab=tab, place=place, base=self.base, clock=self.clock, width=width
+            read_document, tab=tab, place=place, base=base, clock=self.clock, width=width
         )
         with self.inspector.while_loading("Checkpoint: loading"):
             document = await self.ask(self.context.detail, question, self._no_document)
-            base = self.base if tab == "diff" else None
             marked = f", base {safe_text(command_line.ref(base))}" if base is not None else ""
             self.inspector.set_heading(f"Checkpoint {safe_text(place.checkpoint_id)}{marked}")
         if document is not None:

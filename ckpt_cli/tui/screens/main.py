@@ -15,6 +15,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.threads.target import TargetArguments, find_checkpoint
 from ckpt_cli.tui import command_line
+from ckpt_cli.tui.content.checkpoint import base_of
 from ckpt_cli.tui.content.tabs import TABS, Tab, read_origin
 from ckpt_cli.tui.content.thread_filter import ThreadFilter
 from ckpt_cli.tui.content.thread_list import SORTS
@@ -294,7 +295,7 @@ class MainScreen(ThreadTabsScreen):
             return
         from ckpt_cli.tui.screens.diff import DiffScreen
 
-        base = None if self.base == place else self.base
+        base = base_of(self.base, place)
         self.app.push_screen(DiffScreen(self.context.detail, base, place))
 
     def action_questions(self) -> None:
@@ -360,15 +361,16 @@ class MainScreen(ThreadTabsScreen):
         found = [command_line.list_command(store, self.rows.listing.wanted)]
         if self.view.thread_id is not None:
             found.append(command_line.tree_command(store, self.view.thread_id, self.view.ns))
-        if place is not None:
-            found.append(self._tab_command(place))
+        if place is not None and (shown := self._tab_command(place)) is not None:
+            found.append(shown)
         first = 0 if self.rows.has_focus else 1 if self.tree_rows.has_focus else 2
         first = min(first, len(found) - 1)
         finding = self.inspector.document.finding
         fix = "" if finding is None else finding.fix(list(store))
         return [found[first], *found[:first], *found[first + 1 :], *([fix] if fix else [])]
 
-    def _tab_command(self, place: CheckpointKey) -> str:
+    def _tab_command(self, place: CheckpointKey) -> str | None:
+        """Return the command that prints the tab; None if no command does."""
         store, tab = self.context.store_words, self.inspector.tab
         if tab == "memory":
             memory = self.context.memory_named.name
@@ -376,7 +378,7 @@ class MainScreen(ThreadTabsScreen):
         if tab == "findings":
             deep = self.checked is not None and self.checked.is_deep
             return command_line.check_command(store, place.thread_id, deep=deep)
-        return command_line.tab_command(store, tab, place, self.base)
+        return command_line.tab_command(store, tab, place, base_of(self.base, place))
 
     def action_again(self) -> None:
         self.forget_findings()

@@ -29,7 +29,7 @@ def test_a_long_text_is_cut_wherever_it_stands() -> None:
     cut = found.payload["text"]
     assert isinstance(cut, Cut)
     assert cut.kept == "x" * LONGEST
-    assert cut.size == LONGEST + 1
+    assert (cut.size, cut.unit) == (LONGEST + 1, "character")
     assert found.payload["short"] == "y"
 
 
@@ -38,4 +38,5 @@ def test_no_more_than_so_many_parts_are_kept_in_all() -> None:
     assert isinstance(found, Cut)
     assert isinstance(found.kept, list)
     assert sum(1 + len(one) for one in found.kept if isinstance(one, list)) <= MOST
-    assert found.reason == f"its first {len(found.kept)} items are shown"
+    assert (found.size, found.unit) == (MOST, "item")
+    assert found.reason == f"its first {len(found.kept):,} are shown"

@@ -1,0 +1,129 @@
+"""Two checkpoints side by side, channel by channel: a function for a `StoreWorker`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from ckpt_backends.codec.values import Value
+from ckpt_backends.model import CheckpointKey
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.diff.state_diff import ChannelChange
+from ckpt_cli.core.short_refs import short_refs
+from ckpt_cli.core.values.clip import clip
+from ckpt_cli.core.values.equality import same_start
+from ckpt_cli.queries.diff import compare
+from ckpt_cli.queries.history import made_by
+from ckpt_cli.render.terminal.cell_width import fit, pad
+from ckpt_cli.render.terminal.safe_text import safe_text, short_ns
+from ckpt_cli.render.terminal.side_by_side import MOST, columns, side_by_side
+from ckpt_cli.render.terminal.styled_text import StyledLine, line
+from ckpt_cli.render.terminal.units import step_number
+from ckpt_cli.render.values.block import block
+from ckpt_cli.render.values.one_line import counted, noun_for
+from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.tui.content.checkpoint import target_of
+
+_NARROWEST = 20
+_SIGN = 2
+_CHANGED = {"added", "removed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The content of the diff side by side."""
+
+    names: StyledLine
+    """Above the columns: the step, the node and the ref of each checkpoint."""
+    lines: Sequence[StyledLine]
+    changes: Sequence[int]
+    """The lines where a change starts."""
+
+
+def read_sides(store: Store, base: CheckpointKey | None, place: CheckpointKey, width: int) -> Sides:
+    """Compare a checkpoint with `base`, or else with its parent. Raises what `compare` raises."""
+    target = target_of(store, place)
+    first = None if base is None else target_of(store, base)
+    found = compare(target, None, None) if first is None else compare(first, target, None)
+    before = "nothing" if found.after.checkpoint.parent_checkpoint_id is None else "not stored"
+    if found.before is not None:
+        before = _name(found.before, target.reader if first is None else first.reader, place)
+    after = _name(found.after, target.reader, base)
+    lines: list[StyledLine] = []
+    for name, change in found.changes.items():
+        if lines:
+            lines.append(line(""))
+        lines.append(line((pad(fit(safe_text(name), width), width), "head")))
+        lines += _changed(change, width)
+    if not found.changes:
+        lines.append(line(("no differences", "dim")))
+    return Sides(columns((before, "head"), (after, "head"), width), lines, list(_starts(lines)))
+
+
+def _name(moment: Moment, reader: ThreadReader, other: CheckpointKey | None) -> str:
+    """Return the name of a checkpoint, with its thread and namespace if the other has others."""
+    key = moment.key
+    nodes = ", ".join(dict.fromkeys(made_by(reader, moment) or ())) or moment.source or "?"
+    ids = [one.key.checkpoint_id for one in reader.index(key.checkpoint_ns)]
+    parts = [f"step {step_number(moment.number)}", nodes, short_refs(ids)[key.checkpoint_id]]
+    if other is not None and other.thread_id != key.thread_id:
+        parts.append(key.thread_id)
+    if other is not None and other.checkpoint_ns != key.checkpoint_ns:
+        parts.append(short_ns(key.checkpoint_ns))
+    return safe_text(" · ".join(parts))
+
+
+def _changed(change: ChannelChange, width: int) -> Iterator[StyledLine]:
+    """Yield a channel before and after, without equal items at the ends of a list."""
+    before = [] if change.change == "added" else [change.before]
+    after = [] if change.change == "removed" else [change.after]
+    values = _values
+    ahead = behind = 0
+    noun = "item"
+    old, new = change.before, change.after
+    if change.change == "changed" and isinstance(old, list) and isinstance(new, list):
+        ahead = same_start(old, new)
+        behind = same_start(old[ahead:][::-1], new[ahead:][::-1])
+        noun = noun_for(old + new)
+        before, after = old[ahead : len(old) - behind], new[ahead : len(new) - behind]
+        values = _items
+    if ahead:
+        yield line((fit(f"… {counted(ahead, f'equal {noun}')}", width), "dim"))
+    room = width // 2 - 2 * _SIGN if before and after else width - _SIGN
+    room = max(room, _NARROWEST)
+    yield from side_by_side(_some(values(before, room)), _some(values(after, room)), width)
+    if behind:
+        yield line((fit(f"… {counted(behind, f'equal {noun}')}", width), "dim"))
+
+
+def _values(values: Sequence[Value], width: int) -> Iterator[str]:
+    for value in values:
+        yield from block(clip(value), 0, width)
+
+
+def _items(values: Sequence[Value], width: int) -> Iterator[str]:
+    """Yield the items of a list, each with a dash before its first line."""
+    for value in values:
+        start = "- "
+        for one in block(clip(value), 0, width - len(start)):
+            yield start + one
+            start = "  "
+
+
+def _some(lines: Iterator[str]) -> list[str]:
+    found = list(islice(lines, MOST))
+    if next(lines, None) is not None:
+        found[-1] = "… more; `ckpt diff` prints all"
+    return found
+
+
+def _starts(lines: Sequence[StyledLine]) -> Iterator[int]:
+    """Yield the lines with a change whose line above has none."""
+    was = False
+    for at, one in enumerate(lines):
+        is_changed = any(style in _CHANGED for _, style in one.spans)
+        if is_changed and not was:
+            yield at
+        was = is_changed

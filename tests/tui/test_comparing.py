@@ -1,0 +1,167 @@
+"""Comparing two checkpoints: by the tab, side by side, and by the command line."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from rich.color import Color
+from rich.style import Style as RichStyle
+
+from ckpt_backends.testing.screen import Seat, sit
+from ckpt_cli.render.terminal.styled_text import Style, StyledLine
+from ckpt_cli.tui.panes.styles import DARK_TINTS, LIGHT_TINTS
+from ckpt_cli.tui.screens.diff import SidesRows
+from tests.support import ckpt
+from tests.tui.test_large_values import stored
+
+_STEP = re.compile(r"step (-?\d+)")
+
+
+async def pairs(seat: Seat) -> list[list[str]]:
+    """The two steps that the tab, the command and the diff side by side name."""
+    await seat.press("2")
+    tab = "\n".join(one.text for one in seat.main.inspector.document.lines[:2])
+    printed = ckpt(*shlex.split(seat.main.command_lines()[0])[1:]).out.splitlines()
+    await seat.press("d")
+    beside = seat.lines[1]
+    await seat.press("escape", "escape")
+    return [_STEP.findall(one) for one in (tab, "\n".join(printed[:2]), beside)]
+
+
+def test_the_mark_is_the_base_of_every_diff(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "k", "k", "k")
+        to_parent = await pairs(seat)
+        await seat.press("m")
+        on_the_mark = await pairs(seat)
+        await seat.press("G")
+        to_mark = await pairs(seat)
+        assert to_parent == on_the_mark == [["6", "7"]] * 3
+        assert to_mark == [["7", "12"]] * 3
+
+    sit(sample, look, size=(200, 40))
+
+
+def test_no_command_is_printed_for_a_diff_across_subgraphs(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "m")
+        picture = seat.main.tree_rows.picture
+        assert picture is not None
+        (seat.main.tree_rows.cursor,) = picture.inner
+        await seat.press("enter", "2")
+        assert seat.main.place is not None
+        assert seat.main.place.checkpoint_ns
+        assert seat.sees("--- trip-to-kyoto", "+++ trip-to-kyoto")
+        assert not any(" diff " in one for one in seat.main.command_lines())
+
+    sit(sample, look, size=(200, 40))
+
+
+def shown(seat: Seat) -> list[StyledLine]:
+    """The lines of the diff side by side."""
+    return list(seat.app.screen.query_one(SidesRows).lines)
+
+
+def test_the_columns_have_the_names_of_their_steps(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "k", "k", "m", "G", "d")
+        left, right = seat.lines[1].split("│")
+        assert left.split() == ["step", "8", "·", "input", "·", "d8ee"]
+        assert right.split() == ["step", "12", "·", "reply", "·", "f169"]
+
+    sit(sample, look)
+
+
+def test_an_item_at_the_end_of_a_long_list_is_shown_in_all_columns(tmp_path: Path) -> None:
+    long = " ".join(["word"] * 15)
+    items = [{"n": n, "m": n} for n in range(3000)]
+    store = stored(tmp_path / "agent.db", {"items": items}, {"items": [long]})
+
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "d")
+        assert [one.text.rstrip() for one in shown(seat)] == [
+            *("items", "… 3000 equal items", f"+ - {long}"),
+        ]
+
+    sit(store, look, size=(100, 30))
+
+
+def test_the_words_that_changed_inside_a_line_are_marked(tmp_path: Path) -> None:
+    store = tmp_path / "agent.db"
+    notes = (
+        "Arrive on Monday at noon, and stay for two nights at the Kanra hotel.",
+        "Arrive on Wednesday at noon, and stay for two nights at the Gracery hotel.",
+    )
+    stored(store, *({"note": one} for one in notes))
+
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "d")
+        beside = shown(seat)
+        await seat.press("escape", "2")
+        for lines in (beside, seat.main.inspector.document.lines):
+            spans = [one for line in lines for one in line.spans]
+            assert [text for text, style in spans if style == "removed-part"] == ["Monday", "Kanra"]
+            added = [text for text, style in spans if style == "added-part"]
+            assert added == ["Wednesday", "Gracery"]
+
+    sit(store, look, size=(160, 30))
+
+
+def test_the_next_change_is_a_key_away(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "m", "g", "d")
+        await seat.press("right_square_bracket")
+        assert seat.sees("change 1 of 8", "- Booking")
+        await seat.press(*["right_square_bracket"] * 7)
+        assert seat.sees("change 8 of 8", "offers")
+        # There is no change after the last one.
+        await seat.press("right_square_bracket", "left_square_bracket")
+        assert seat.sees("change 7 of 8", "messages")
+
+    sit(sample, look, size=(100, 20))
+
+
+@pytest.mark.parametrize("tints", [DARK_TINTS, LIGHT_TINTS])
+def test_tinted_text_has_contrast(tints: dict[Style, RichStyle]) -> None:
+    def luminance(color: Color | None) -> float:
+        assert color is not None
+        parts = (one / 255 for one in color.get_truecolor())
+        red, green, blue = (
+            one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts
+        )
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    for one in tints.values():
+        dark, light = sorted(map(luminance, (one.color, one.bgcolor)))
+        assert (light + 0.05) / (dark + 0.05) >= 4.5
+
+
+@pytest.mark.parametrize(
+    ("theme", "tints"), [("textual-dark", DARK_TINTS), ("textual-light", LIGHT_TINTS)]
+)
+def test_tints_follow_the_theme(sample: Path, theme: str, tints: dict[Style, RichStyle]) -> None:
+    async def look(seat: Seat) -> None:
+        seat.app.theme = theme
+        await seat.press("enter", "d")
+        strips = seat.app.screen._compositor.render_strips()
+        seen = {one.style.bgcolor for strip in strips for one in strip if one.style is not None}
+        assert tints["added"].bgcolor in seen
+
+    sit(sample, look)
+
+
+def test_a_match_is_seen_on_a_tinted_line(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "m", "g", "d", "slash")
+        await seat.type("KYO-HKK")
+        await seat.press("enter")
+        rows = seat.app.screen.query_one(SidesRows)
+        tint = DARK_TINTS["removed"].bgcolor
+        found, other = (rows.render_line(at - rows.seen.start) for at in (rows.here, rows.here + 1))
+        assert tint not in {one.style.bgcolor for one in found if one.style}
+        assert tint in {one.style.bgcolor for one in other if one.style}
+
+    sit(sample, look)
