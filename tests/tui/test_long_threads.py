@@ -124,8 +124,8 @@ def test_a_step_reads_no_list_of_checkpoints(store: Path, monkeypatch: pytest.Mo
     readers: list[ThreadReader] = []
     of = KeptReader.of
 
-    def noted(self: KeptReader, opened: Any, thread_id: str) -> ThreadReader:
-        readers.append(of(self, opened, thread_id))
+    def noted(self: KeptReader, *asked: Any) -> ThreadReader:
+        readers.append(of(self, *asked))
         return readers[-1]
 
     async def look(seat: Seat) -> None:
@@ -224,3 +224,19 @@ def test_details_are_read_again_if_writes_were_added() -> None:
     known.details(keys, {**seals, keys[0]: 2}, (), read)
     known.details(keys, {**seals, keys[0]: 2}, {keys[1]}, read)
     assert asked == [keys, [keys[0], keys[2]], [keys[1], keys[2]]]
+
+
+def test_a_kept_reader_of_a_grown_thread_serves_older_checkpoints_only(store: Path) -> None:
+    kept = KeptReader()
+    with Opening(parse_url(str(store))).open(lambda _: None) as opened:
+        first = kept.of(opened, "long")
+        head, older = (one.key for one in first.index("")[:2])
+        with SqliteSaver.from_conn_string(str(store)) as saver:
+            _long(saver, 1).invoke({"items": []}, config_of("long"))
+        opened.refresh()
+        assert kept.of(opened, "long", older) is first
+        second = kept.of(opened, "long", head)
+        assert second is not first
+        newest = second.index("")[0].key
+        assert newest.checkpoint_id > head.checkpoint_id
+        assert kept.of(opened, "long", newest) is second
