@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ckpt_backends.checkpoint_ids import step_of
+from ckpt_backends.checkpoint_ids import step_of, time_of
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, Status
 from ckpt_cli.core.forking.marks import BY, NAME, REASON
@@ -26,6 +26,7 @@ from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT, Step
 from ckpt_cli.core.tree.branches import undecided
 from ckpt_cli.core.tree.layout import plan_tree
 from ckpt_cli.core.tree.rows import Key, Skeleton, StepDetails, TreeLayout
+from ckpt_cli.queries.known_details import KnownDetails
 from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
@@ -52,10 +53,18 @@ class Tree:
     """Maps a checkpoint id to its short ref."""
     conditions: Sequence[Status]
     """The conditions of the thread, the worst first."""
+    unread: frozenset[Key] = frozenset()
+    """Plain steps that were not read: only the keys of writes tell what is known about them."""
 
     @property
     def status(self) -> Status:
         return self.conditions[0]
+
+    def with_read(self, details: Mapping[Key, StepDetails]) -> Tree:
+        """Return the tree with more steps read."""
+        return replace(
+            self, details={**self.details, **details}, unread=self.unread.difference(details)
+        )
 
 
 @dataclass(slots=True)
@@ -65,6 +74,9 @@ class _Stored:
     tasks: dict[str, str | None]
     """Maps a task id to its node; None if the path does not name it."""
     marked: bool = False
+    writes: int = 0
+    seal: int = 0
+    """Differs if other writes are stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,37 +96,107 @@ def read_tree(
     nest: bool,
     unfold: bool,
     keep: Key | None = None,
+    known: KnownDetails[Tree] | None = None,
+    seen: Collection[Key] | None = None,
 ) -> Tree:
     """Return the tree of a thread, or of one namespace; `say` formats a question on one line.
 
-    The checkpoint `keep` is never folded.
+    The checkpoint `keep` is never folded. What is in `known` is not read again. With `seen`, plain
+    steps are read only if they are in it, also if they are not folded; the same tree is returned as
+    before if nothing has changed.
     """
     namespaces = reader.namespaces if checkpoint_ns is None else [reader.namespace(checkpoint_ns)]
     index = {(ns, one.key.checkpoint_id): one for ns in namespaces for one in reader.index(ns)}
-    skeletons = _skeletons(reader, index)
+    stored = _stored(reader, index)
+    known = KnownDetails() if known is None else known
+    tips = _tips(index)
+    seals = _seals(index, stored)
+    mark = reader.thread, checkpoint_ns, nest, unfold, None if unfold else keep, seals
+
+    def read(keys: Sequence[Key]) -> dict[Key, StepDetails]:
+        found = known.details(
+            keys, seals, tips, lambda some: _details(reader, index, some, say, operations)
+        )
+        if not reader.is_values_only:
+            return found
+        return {key: replace(one, ran=_ran(stored.get(key)) or ()) for key, one in found.items()}
+
+    is_settled = not any(key in stored and stored[key].marked for key in tips)
+    if is_settled and seen is not None and (before := known.same(mark)) is not None:
+        if more := before.unread.intersection(seen):
+            before = before.with_read(read([*more]))
+            known.keep(mark, before)
+        return before
+    skeletons = _skeletons(reader, index, stored)
     details: dict[Key, StepDetails] = {}
     if len(index) <= _SMALL:
-        details = _details(reader, index, list(index), say, operations)
-        # The keys do not always show the source and the nodes that ran.
-        skeletons = [
-            replace(one, source=details[one.key].source, ran=details[one.key].ran or one.ran)
-            for one in skeletons
-        ]
+        details = read(list(index))
+        skeletons = [_completed(one, details[one.key]) for one in skeletons]
     skeletons = [replace(one, marked=True) if one.key == keep else one for one in skeletons]
     plan = plan_tree(skeletons, unfold=unfold, nest=nest)
-    details = details or _details(reader, index, plan.shown, say, operations)
-    if reader.is_values_only:
-        ran = {skeleton.key: skeleton.ran or () for skeleton in skeletons}
-        details = {key: replace(node, ran=ran[key]) for key, node in details.items()}
+    unread: frozenset[Key] = frozenset()
+    if not details:
+        if seen is not None and unfold:
+            plain = set(plan.shown).difference(plan_tree(skeletons, nest=True).shown, seen)
+            unread = frozenset(key for key in plain if not known.has(key))
+        details = read([key for key in plan.shown if key not in unread])
+        details |= _from_keys((one for one in skeletons if one.key in unread), stored)
+    refs = short_refs(sorted({checkpoint_id for _, checkpoint_id in index}))
+    tree = Tree(plan, details, refs, _conditions(reader), unread)
+    known.keep(mark, tree)
+    return tree
+
+
+def _completed(skeleton: Skeleton, details: StepDetails) -> Skeleton:
+    """Add what keys do not always show: the source and the nodes that ran."""
+    return replace(skeleton, source=details.source, ran=details.ran or skeleton.ran)
+
+
+def _conditions(reader: ThreadReader) -> Sequence[Status]:
     head = reader.head("")
-    root = reader.moment("", head) if head is not None else None
-    ids = {checkpoint_id for _, checkpoint_id in index}
-    conditions = root.conditions if root is not None else (Status.EMPTY,)
-    return Tree(plan, details, short_refs(sorted(ids)), conditions)
+    return (Status.EMPTY,) if head is None else reader.moment("", head).conditions
 
 
-def _skeletons(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> list[Skeleton]:
-    stored = _stored(reader, index)
+def _tips(index: Mapping[Key, Checkpoint]) -> set[Key]:
+    """Return the checkpoints without a child; only their questions are likely to change."""
+    return set(index) - {(ns, one.parent_checkpoint_id or "") for (ns, _), one in index.items()}
+
+
+def _seals(index: Mapping[Key, Checkpoint], stored: Mapping[Key, _Stored]) -> dict[Key, int]:
+    """Return a number for each checkpoint that differs if it or its parent has other writes."""
+    none = _Stored({})
+    return {
+        key: hash(
+            (
+                stored.get(key, none).seal,
+                stored.get((key[0], one.parent_checkpoint_id or ""), none).seal,
+            )
+        )
+        for key, one in index.items()
+    }
+
+
+def _from_keys(
+    skeletons: Iterable[Skeleton], stored: Mapping[Key, _Stored]
+) -> dict[Key, StepDetails]:
+    """Return what keys tell about plain steps, without those whose nodes they do not name."""
+    none = _Stored({})
+    return {
+        one.key: StepDetails(
+            at=time_of(one.checkpoint_id),
+            step=one.step,
+            source="loop" if one.source is None else one.source,
+            ran=one.ran,
+            writes=stored.get(one.key, none).writes,
+        )
+        for one in skeletons
+        if one.ran is not None
+    }
+
+
+def _skeletons(
+    reader: ThreadReader, index: Mapping[Key, Checkpoint], stored: Mapping[Key, _Stored]
+) -> list[Skeleton]:
     # The newest comes first in each namespace.
     places = {key: -number for number, key in enumerate(index)} if reader.is_values_only else {}
     found = {
@@ -157,9 +239,11 @@ def _stored(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> dict[Key, 
     only = next(iter(namespaces)) if len(namespaces) == 1 else None
     found: dict[Key, _Stored] = {}
     for write in reader.store.writes(reader.thread_id, checkpoint_ns=only):
+        here = found.setdefault((write.key.checkpoint_ns, write.key.checkpoint_id), _Stored({}))
+        here.writes += 1
+        here.seal = hash((here.seal, write.task_id, write.idx, write.channel, write.size))
         if write.task_id == NULL_TASK_ID:
             continue
-        here = found.setdefault((write.key.checkpoint_ns, write.key.checkpoint_id), _Stored({}))
         if write.task_id not in here.tasks:
             here.tasks[write.task_id] = write.node or pulled_node(write.task_path)
         by_hand = write.task_path.startswith(UPDATE_PATH)
@@ -169,7 +253,7 @@ def _stored(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> dict[Key, 
 
 def _ran(parent: _Stored | None) -> tuple[str, ...] | None:
     """Return the nodes of tasks that stored writes on the parent; None unless all are known."""
-    if parent is None:
+    if parent is None or not parent.tasks:
         return None
     nodes = tuple(node for node in parent.tasks.values() if node is not None)
     return nodes if len(nodes) == len(parent.tasks) else None

@@ -99,9 +99,8 @@ class ScreenContext:
         def connect() -> Store:
             return opening.open(lambda _: None, lambda: self.scan)
 
-        self.threads, self.heads, self.detail, self.searching, self.checking = workers = [
-            StoreWorker[Store](connect, self.failures) for _ in range(5)
-        ]
+        workers = [StoreWorker[Store](connect, self.failures) for _ in range(6)]
+        self.threads, self.heads, self.tree, self.detail, self.searching, self.checking = workers
         self.memory = StoreWorker[MemoryStore](
             lambda: open_memory(self.memory_named.url), self.failures
         )

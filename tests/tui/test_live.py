@@ -14,8 +14,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from ckpt_backends.testing.official import config_of
 from ckpt_backends.testing.scenarios import graphs
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.tui.content.tree import read_thread_tree
-from ckpt_cli.tui.screens import live
+from ckpt_cli.tui.content.tree import GrowingTree
 
 
 def test_new_checkpoints_come_and_the_cursor_stays_where_it_is(tmp_path: Path) -> None:
@@ -118,13 +117,14 @@ def test_a_slow_store_is_said_to_be_loading_and_keys_go_on(
     sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = Event()
+    read = GrowingTree.read
 
     def slow(*arguments: Any, **options: Any) -> Any:
         answer.wait(60)
-        return read_thread_tree(*arguments, **options)
+        return read(*arguments, **options)
 
     async def look(seat: Seat) -> None:
-        monkeypatch.setattr(live, "read_thread_tree", slow)
+        monkeypatch.setattr(GrowingTree, "read", slow)
         await seat.pilot.press("j")
         await seat.until(lambda: seat.sees("Tree: loading"))
         await seat.pilot.press("j", "j")

@@ -31,7 +31,7 @@ from ckpt_cli.render.thread import PLAINTEXT, lifetime_lines, step_lines
 from ckpt_cli.render.values.diff import diff_text
 from ckpt_cli.render.values.diff_header import diff_header_lines
 from ckpt_cli.threads.target import Target
-from ckpt_cli.tui.content.checkpoint import Clock, target_of
+from ckpt_cli.tui.content.checkpoint import Clock, KeptReader, target_of
 
 CheckpointTab = Literal["state", "diff", "writes", "messages", "timeline", "metadata", "raw"]
 ThreadTab = Literal["findings", "memory"]
@@ -69,12 +69,14 @@ def read_document(
     base: CheckpointKey | None,
     clock: Clock,
     width: int,
+    kept: KeptReader | None = None,
 ) -> TabContent:
     """Return a tab of a checkpoint; its diff is against `base`, or else against its parent.
 
-    Raises `NotFound`, `Unreadable`, and other errors of the same command.
+    `kept` is the reader of the call before. Raises `NotFound`, `Unreadable`, and other errors of
+    the same command.
     """
-    target = target_of(store, place)
+    target = target_of(store, place, kept)
     if tab == "messages":
         return _messages(target, width)
     if tab == "state":

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.tree.rows import CallRow, FoldRow, Key, SectionRow, StepRow
+from ckpt_cli.core.tree.rows import CallRow, FoldRow, Key, SectionRow, StepDetails, StepRow
 from ckpt_cli.core.tree.rows import Row as TreeRow
+from ckpt_cli.queries.known_details import KnownDetails
 from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.queries.tree import Tree, read_tree
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.tree.lines import drawn_rows
 from ckpt_cli.render.values.one_line import summary
 from ckpt_cli.threads.opening import Opening
-from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.tui.content.checkpoint import Clock
+from ckpt_cli.tui.content.checkpoint import Clock, KeptReader
 
 _QUESTION_WIDTH = 200
 
@@ -38,30 +38,106 @@ class TreePicture:
     """The head of the first tree; None if it is not shown."""
 
     def line_of(self, key: Key | None) -> int | None:
-        """Return the line of a checkpoint; None if it is folded."""
-        return next((at for at, one in enumerate(self.keys) if one == key), None)
+        """Return the line of a checkpoint, or else the one that it is folded into; None if neither
+        is shown.
+        """
+        exact = next((at for at, one in enumerate(self.keys) if one == key), None)
+        if exact is not None or key is None:
+            return exact
+        return next((at for at, held in enumerate(self.holds) if key in held), None)
+
+    def keys_near(self, lines: range) -> frozenset[Key]:
+        """Return the checkpoints of some lines, and of as many before and after them."""
+        start = max(lines.start - len(lines), 0)
+        return frozenset(filter(None, self.keys[start : lines.stop + len(lines)]))
 
 
-def read_thread_tree(
-    store: Store,
-    opening: Opening,
-    thread_id: str,
-    ns: str | None,
-    *,
-    unfold: bool,
-    nest: bool,
-    keep: Key | None,
-) -> Tree:
-    """Return the tree of a thread, or of one namespace of it. Raises `NotFound`."""
-    return read_tree(
-        ThreadReader(store, thread_id),
-        ns,
-        lambda value: summary(value, _QUESTION_WIDTH),
-        ThreadOperations(opening, thread_id),
-        nest=nest,
-        unfold=unfold,
-        keep=keep,
-    )
+@dataclass(slots=True)
+class TreeView:
+    """Which tree is shown, and how."""
+
+    thread_id: str | None = None
+    ns: str | None = None
+    """Show only this namespace; None for the whole thread."""
+    unfold: bool = False
+    nest: bool = False
+    tree: Tree | None = None
+    follows: bool = False
+    """Whether the cursor stays on the head."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeQuestion:
+    """Which tree is read, and how it is drawn."""
+
+    thread_id: str
+    ns: str | None
+    unfold: bool
+    nest: bool
+    width: int
+
+
+class GrowingTree:
+    """Reads the tree of a thread again and again, and only what has changed. Used by one worker."""
+
+    def __init__(self, opening: Opening) -> None:
+        self._opening = opening
+        self._kept = KeptReader()
+        self._thread_id: str | None = None
+        self._known = KnownDetails[Tree]()
+        self._drawn: tuple[object, TreePicture] | None = None
+
+    def read(
+        self,
+        store: Store,
+        asked: TreeQuestion,
+        clock: Clock,
+        *,
+        keep: Key | None,
+        seen: Collection[Key],
+    ) -> TreePicture:
+        """Return the tree of a thread, or of one namespace of it; the same one if it is unchanged.
+
+        Of the steps that a fold would hide, only those in `seen` are read. The checkpoint `keep` is
+        not folded. Raises `NotFound`.
+        """
+        if asked.thread_id != self._thread_id:
+            self._thread_id, self._known = asked.thread_id, KnownDetails()
+        tree = read_tree(
+            self._kept.of(store, asked.thread_id),
+            asked.ns,
+            lambda value: summary(value, _QUESTION_WIDTH),
+            ThreadOperations(self._opening, asked.thread_id),
+            nest=asked.nest,
+            unfold=asked.unfold,
+            keep=keep,
+            known=self._known,
+            seen=seen,
+        )
+        # A line says the day if it is not today.
+        looks = asked, clock.now.astimezone(clock.zone).date()
+        before = self._drawn[1] if self._drawn is not None and self._drawn[0] == looks else None
+        if before is not None and _looks_alike(before.tree, tree):
+            picture = before if before.tree is tree else replace(before, tree=tree)
+        else:
+            picture = draw_tree(tree, clock, asked.width)
+        self._drawn = looks, picture
+        return picture
+
+
+def _looks_alike(before: Tree, after: Tree) -> bool:
+    """Return whether the same tree is drawn as before, after more of its steps were read."""
+    if before is after or before.plan is not after.plan:
+        return before is after
+    read = before.unread - after.unread
+    return all(_drawn(before.details.get(key)) == _drawn(after.details[key]) for key in read)
+
+
+def _drawn(details: StepDetails | None) -> StepDetails | None:
+    """Return what is drawn of a plain step: its next nodes are the row below."""
+    if details is None or details.at is None:
+        return details
+    return replace(details, at=details.at.replace(microsecond=0), next=None)
 
 
 def draw_tree(tree: Tree, clock: Clock, width: int) -> TreePicture:

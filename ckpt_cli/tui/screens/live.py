@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, TypeVar
 
@@ -15,16 +14,14 @@ from textual.widgets import Footer, Static
 from ckpt_backends.errors import CkptError, StoreUnavailable, Unreadable, Unsupported
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.tree.rows import Key as TreeKey
-from ckpt_cli.queries.tree import Tree
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.content.checkpoint import Clock, base_of
+from ckpt_cli.tui.content.checkpoint import KeptReader, base_of
 from ckpt_cli.tui.content.tabs import Tab, TabContent, ThreadTab, read_document
 from ckpt_cli.tui.content.thread_list import SORT_NAMES
-from ckpt_cli.tui.content.tree import draw_tree, read_thread_tree
+from ckpt_cli.tui.content.tree import TreePicture
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.panes.inspector import Inspector
 from ckpt_cli.tui.panes.search import SearchPane
@@ -32,7 +29,7 @@ from ckpt_cli.tui.panes.styles import as_text, title
 from ckpt_cli.tui.panes.threads import ThreadsPane
 from ckpt_cli.tui.panes.tree import TreeRows
 from ckpt_cli.tui.screens.base import SOON, error_lines
-from ckpt_cli.tui.screens.thread_reading import ThreadReadingScreen
+from ckpt_cli.tui.screens.tree import TreeScreen
 from ckpt_cli.tui.store_worker import StoreWorker
 
 _Answer = TypeVar("_Answer")
@@ -41,21 +38,7 @@ _MARK = 16
 """Maximum number of characters of the marked checkpoint in the status line."""
 
 
-@dataclass(slots=True)
-class TreeView:
-    """Which tree is shown, and how."""
-
-    thread_id: str | None = None
-    ns: str | None = None
-    """Show only this namespace; None for the whole thread."""
-    unfold: bool = False
-    nest: bool = False
-    tree: Tree | None = None
-    follows: bool = False
-    """Whether the cursor stays on the head."""
-
-
-class LiveScreen(ThreadReadingScreen):
+class LiveScreen(TreeScreen):
     """Threads on the left, the tree of one thread on the right, and a checkpoint below it."""
 
     READING: ClassVar = frozenset(
@@ -65,11 +48,7 @@ class LiveScreen(ThreadReadingScreen):
 
     def __init__(self, context: ScreenContext) -> None:
         super().__init__(context)
-        self.view = TreeView()
-        self.outer: list[tuple[str | None, TreeKey | None]] = []
-        """The outer namespaces, each with the checkpoint that called the next one."""
-        self.goal: TreeKey | None = None
-        """The checkpoint where the cursor goes when its tree is loaded."""
+        self._kept = KeptReader()
         self.read: tuple[CheckpointKey, Tab] | None = None
         """The content of the inspector."""
         self.shown: tuple[CheckpointKey, Tab] | None = None
@@ -101,13 +80,9 @@ class LiveScreen(ThreadReadingScreen):
         self.inspector.set_heading("Checkpoint")
         self.rows.focus()
         self.show_status()
+        self.watch(self.tree_rows, "scroll_y", self.read_seen_rows, init=False)
         self.context.scan.changed = lambda: self.app.call_from_thread(self.show_status)
         self.load_threads()
-
-    @property
-    def clock(self) -> Clock:
-        """The current time and its zone, for the panes."""
-        return Clock(self.context.now(), self.context.zone)
 
     @property
     def place(self) -> CheckpointKey | None:
@@ -119,41 +94,13 @@ class LiveScreen(ThreadReadingScreen):
 
     # The tree
 
-    @work(exclusive=True, group="tree")
-    async def load_tree(self) -> None:
-        """Read and draw the tree of the thread under the cursor."""
-        thread = self.rows.thread
-        view = self.view
-        if thread is None:
-            self.view = TreeView(unfold=view.unfold, nest=view.nest)
-            nothing = "no thread matches" if self.rows.listing.threads else "no threads yet"
-            self.clear([line((nothing, "dim"))] if self._info is not None else [])
-            return
-        if view.thread_id != thread.thread_id:
-            self.outer.clear()
-            view.thread_id, view.ns, view.tree = thread.thread_id, None, None
-        question = partial(
-            read_thread_tree,
-            opening=self.context.opening,
-            thread_id=thread.thread_id,
-            ns=view.ns,
-            unfold=view.unfold,
-            nest=view.nest,
-            # Do not fold the requested checkpoint, or the one under the cursor.
-            keep=self.goal or (self.tree_rows.key if view.tree is not None else None),
-        )
-        if view.tree is None:
-            title(self.tree_pane, "Tree: loading")
-        tree = await self.ask(self.context.detail, question, self._no_tree)
-        if tree is not None:
-            view.tree = tree
-            self.draw()
+    def show_no_thread(self) -> None:
+        nothing = "no thread matches" if self.rows.listing.threads else "no threads yet"
+        self.clear([line((nothing, "dim"))] if self._info is not None else [])
 
-    def draw(self) -> None:
-        tree = self.view.tree
-        if tree is None or not self.tree_rows.width:
-            return
-        picture = draw_tree(tree, self.clock, self.tree_rows.width)
+    def draw(self, picture: TreePicture) -> None:
+        """Show a tree that was read."""
+        tree = picture.tree
         facts = counted(tree.plan.checkpoints, "checkpoint")
         if tree.plan.branches > 1:
             facts += f", {counted(tree.plan.branches, 'branch')}"
@@ -162,7 +109,9 @@ class LiveScreen(ThreadReadingScreen):
         inside = ", in a subgraph (Esc leaves)" if self.outer else ""
         self.tree_heading = f"Tree: {facts}, {tree.status}{inside}"
         title(self.tree_pane, self.tree_heading)
-        key, self.goal = self.goal or self.tree_rows.key, None
+        key = self.goal or self.tree_rows.key
+        if not self.is_tree_asked_again:
+            self.goal = None
         if self.view.follows and not self.outer:
             key = picture.head or key
         base = self.base
@@ -170,15 +119,18 @@ class LiveScreen(ThreadReadingScreen):
         self.tree_rows.marked = (
             (base.checkpoint_ns, base.checkpoint_id) if base is not None and is_here else None
         )
-        if self.tree_rows.lines == picture.lines and self.tree_rows.key == key:
+        shown = self.tree_rows.picture
+        is_same = shown is picture or self.tree_rows.lines == picture.lines
+        if is_same and self.tree_rows.key == key:
             self.tree_rows.picture = picture
             # What could not be read before may be readable now.
             self.schedule("document", SOON, self.load_document)
             return
         self.shown = None
         self.tree_rows.show_picture(picture, key)
+        self.read_seen_rows()
 
-    def _no_tree(self, error: CkptError) -> None:
+    def no_tree(self, error: CkptError) -> None:
         self.view.tree = None
         self.clear(error_lines(error, self.tree_rows.width))
 
@@ -208,7 +160,13 @@ class LiveScreen(ThreadReadingScreen):
         width = max(self.inspector.document.width, 1)
         base = base_of(self.base, place) if tab == "diff" else None
         question = partial(
-            read_document, tab=tab, place=place, base=base, clock=self.clock, width=width
+            read_document,
+            tab=tab,
+            place=place,
+            base=base,
+            clock=self.clock,
+            width=width,
+            kept=self._kept,
         )
         with self.inspector.while_loading("Checkpoint: loading"):
             document = await self.ask(self.context.detail, question, self._no_document)

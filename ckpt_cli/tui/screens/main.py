@@ -125,7 +125,7 @@ class MainScreen(ThreadTabsScreen):
     def on_row_list_reshaped(self, event: RowList.Reshaped) -> None:
         event.stop()
         if event.rows is self.tree_rows:
-            self.schedule("draw", SOON, self.draw)
+            self.schedule("draw", SOON, self.load_tree)
         elif event.rows is self.inspector.document:
             self.shown = None
             self.is_memory_fresh = False

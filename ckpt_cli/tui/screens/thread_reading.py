@@ -37,6 +37,8 @@ class ThreadReadingScreen(StoreScreen[None]):
         self._problem = ""
         self._scans = False
         """Whether listing threads needs a scan, which is repeated on request only."""
+        self.tree_took = 0.0
+        """Seconds that the last tree took."""
         self._reading_heads = False
         self._read_for: ThreadFilter | None = None
         """The filter for which heads are read."""
@@ -65,7 +67,7 @@ class ThreadReadingScreen(StoreScreen[None]):
         self._take(threads)
         took = time.monotonic() - began
         if not self._scans:
-            self._again(max(self.context.pause, took * SHARE))
+            self._again(max(self.context.pause, (took + self.tree_took) * SHARE))
 
     def _again(self, pause: float) -> None:
         if self.context.pause:

@@ -13,6 +13,7 @@ from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.tui.content.tabs import Tab, TabContent, ThreadTab
+from ckpt_cli.tui.content.tree import TreePicture
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.panes.styles import title
 from ckpt_cli.tui.screens.base import SHARE, error_lines
@@ -60,8 +61,8 @@ class ThreadTabsScreen(LiveScreen):
         found = None if thread is None else self._checked.get(thread.thread_id)
         return found if found is not None and found.thread == thread else None
 
-    def draw(self) -> None:
-        super().draw()
+    def draw(self, picture: TreePicture) -> None:
+        super().draw(picture)
         self._mark()
         # A store that lists by scans may charge for each read.
         if self.checked is None and not self._scans:

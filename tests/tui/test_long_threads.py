@@ -1,0 +1,242 @@
+"""Threads with many checkpoints: what is read, and how often."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection
+from datetime import UTC
+from operator import add
+from pathlib import Path
+from threading import Event
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Command, interrupt
+
+from ckpt_backends.testing.official import config_of
+from ckpt_backends.testing.screen import NOW, Seat, sit
+from ckpt_backends.url import parse_url
+from ckpt_cli.queries.known_details import KnownDetails
+from ckpt_cli.queries.thread_operations import ThreadOperations
+from ckpt_cli.queries.tree import read_tree
+from ckpt_cli.threads.opening import Opening
+from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.tui.content.checkpoint import Clock, KeptReader
+from ckpt_cli.tui.content.tree import GrowingTree, draw_tree
+
+_TURNS = 200
+
+
+class State(TypedDict, total=False):
+    items: Annotated[list[int], add]
+
+
+def _long(saver: Any, turns: int) -> Any:
+    graph = StateGraph(State)
+    graph.add_node("plan", lambda _: {"items": [1]})
+    graph.add_node("act", lambda _: {})
+    graph.add_edge(START, "plan")
+    graph.add_edge("plan", "act")
+    graph.add_conditional_edges(
+        "act", lambda state: END if len(state["items"]) % turns == 0 else "plan"
+    )
+    return graph.compile(checkpointer=saver)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store = tmp_path_factory.mktemp("long") / "agent.db"
+    with SqliteSaver.from_conn_string(str(store)) as saver:
+        saver.conn.execute("PRAGMA synchronous = OFF")
+        config = {**config_of("long"), "recursion_limit": 2 * _TURNS + 2}
+        _long(saver, _TURNS).invoke({"items": []}, config)
+    return store
+
+
+@pytest.fixture
+def store(written: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(written, tmp_path / "agent.db"))
+
+
+@pytest.fixture
+def bodies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The ids of the checkpoints whose bodies are read for the tree."""
+    found: list[str] = []
+    moments = ThreadReader.moments
+
+    def noted(
+        self: ThreadReader, ns: str, ids: Collection[str] | None = None, **options: Any
+    ) -> Any:
+        assert ids is not None
+        if ids:
+            found.extend(ids)
+        return moments(self, ns, ids, **options)
+
+    monkeypatch.setattr(ThreadReader, "moments", noted)
+    return found
+
+
+def test_unfolding_reads_only_the_rows_that_are_seen(store: Path, bodies: list[str]) -> None:
+    async def look(seat: Seat) -> None:
+        tree = seat.main.tree_rows
+        await seat.press("enter")
+        bodies.clear()
+        await seat.press("o")
+        assert len(tree.lines) == 2 * _TURNS + 2
+        assert 0 < len(set(bodies)) < 100
+        bodies.clear()
+        await seat.press("g")
+        assert 0 < len(set(bodies)) < 100
+        bodies.clear()
+        await seat.press("G", "g", "r")
+        # Of the tree nothing is read again but the head.
+        assert len(set(bodies)) < 10
+
+    sit(store, look)
+
+
+def test_rows_that_are_not_read_look_as_those_that_are(store: Path) -> None:
+    opening = Opening(parse_url(str(store)))
+
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "o")
+        picture = seat.main.tree_rows.picture
+        assert picture is not None
+        assert len(picture.tree.unread) > _TURNS
+        with opening.open(lambda _: None) as opened:
+            whole = read_tree(
+                ThreadReader(opened, "long"),
+                None,
+                str,
+                ThreadOperations(opening, "long"),
+                nest=False,
+                unfold=True,
+            )
+        drawn = draw_tree(whole, Clock(NOW, UTC), seat.main.tree_rows.width)
+        assert picture.lines == drawn.lines
+
+    sit(store, look, now=NOW)
+
+
+def test_a_step_reads_no_list_of_checkpoints(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    readers: list[ThreadReader] = []
+    of = KeptReader.of
+
+    def noted(self: KeptReader, *asked: Any) -> ThreadReader:
+        readers.append(of(self, *asked))
+        return readers[-1]
+
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "o", "1", "escape", "k")
+        monkeypatch.setattr(KeptReader, "of", noted)
+        before = seat.main.place
+        await seat.press("k", "k", "j", "k")
+        assert seat.main.place != before
+        assert seat.main.shown == (seat.main.place, "state")
+        # Each remembers the list that it has read.
+        assert len(readers) >= 4
+        assert all(one is readers[0] for one in readers)
+
+    sit(store, look)
+
+
+def test_a_running_read_is_not_restarted(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer, begun = Event(), []
+    read = GrowingTree.read
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        begun.append(options["asked"])
+        answer.wait(60)
+        return read(*arguments, **options)
+
+    async def look(seat: Seat) -> None:
+        await seat.press("enter")
+        monkeypatch.setattr(GrowingTree, "read", slow)
+        await seat.pilot.press("o")
+        await seat.until(lambda: begun)
+        for _ in range(5):
+            await seat.pilot.press("r")
+            await seat.until(lambda: not seat.app.context.threads.waiting)
+        assert len(begun) == 1
+        assert seat.app.context.tree.waiting == 1
+        answer.set()
+        await seat.until(lambda: len(seat.main.tree_rows.lines) > _TURNS)
+        await seat.rest()
+        # Once more for all that was asked meanwhile, and once for the rows that are seen then.
+        assert len(begun) <= 3
+
+    sit(store, look)
+
+
+def test_a_thread_that_grows_stays_unfolded_at_its_place(store: Path, bodies: list[str]) -> None:
+    async def look(seat: Seat) -> None:
+        tree = seat.main.tree_rows
+        await seat.press("enter", "o", "g", "j", "j")
+        place = seat.main.place
+        with SqliteSaver.from_conn_string(str(store)) as saver:
+            _long(saver, 1).invoke({"items": []}, config_of("long"))
+        bodies.clear()
+        await seat.press("r")
+        assert len(tree.lines) == 2 * _TURNS + 6
+        assert seat.main.place == place
+        assert len(set(bodies)) < 20
+
+    sit(store, look)
+
+
+def test_the_next_question_of_the_same_task_is_shown(tmp_path: Path) -> None:
+    store = tmp_path / "agent.db"
+
+    def ask(_: State) -> State:
+        interrupt("first?")
+        interrupt("other?")
+        return {}
+
+    with SqliteSaver.from_conn_string(str(store)) as saver:
+        builder: Any = StateGraph(State)
+        graph = builder.add_node(ask).add_edge(START, "ask").compile(checkpointer=saver)
+        graph.invoke({"items": []}, config_of("asks"))
+
+        async def look(seat: Seat) -> None:
+            assert seat.sees("first?")
+            graph.invoke(Command(resume="yes"), config_of("asks"))
+            await seat.press("r")
+            assert seat.sees("other?")
+            assert not seat.sees("? ask: first?")
+
+        sit(store, look)
+
+
+def test_details_are_read_again_if_writes_were_added() -> None:
+    from ckpt_cli.core.tree.rows import StepDetails
+
+    known, asked = KnownDetails[None](), []
+
+    def read(keys: Any) -> dict[Any, StepDetails]:
+        asked.append(list(keys))
+        return {key: StepDetails(problem="damaged" if key == ("", "c") else None) for key in keys}
+
+    keys = [("", one) for one in "abc"]
+    seals = dict.fromkeys(keys, 1)
+    known.details(keys, seals, (), read)
+    known.details(keys, {**seals, keys[0]: 2}, (), read)
+    known.details(keys, {**seals, keys[0]: 2}, {keys[1]}, read)
+    assert asked == [keys, [keys[0], keys[2]], [keys[1], keys[2]]]
+
+
+def test_a_kept_reader_of_a_grown_thread_serves_older_checkpoints_only(store: Path) -> None:
+    kept = KeptReader()
+    with Opening(parse_url(str(store))).open(lambda _: None) as opened:
+        first = kept.of(opened, "long")
+        head, older = (one.key for one in first.index("")[:2])
+        with SqliteSaver.from_conn_string(str(store)) as saver:
+            _long(saver, 1).invoke({"items": []}, config_of("long"))
+        opened.refresh()
+        assert kept.of(opened, "long", older) is first
+        second = kept.of(opened, "long", head)
+        assert second is not first
+        newest = second.index("")[0].key
+        assert newest.checkpoint_id > head.checkpoint_id
+        assert kept.of(opened, "long", newest) is second
