@@ -20,3 +20,39 @@ def test_ctrl_c_twice_leaves(sample: Path, before: tuple[str, ...]) -> None:
         assert seat.app._exit
 
     sit(sample, look)
+
+
+def test_a_fold_stays_folded_while_the_cursor_rests_on_it(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "g", "j")
+        at = seat.main.tree_rows.cursor
+        await seat.press("r")
+        assert seat.sees("3 steps")
+        assert seat.main.tree_rows.cursor == at
+
+    sit(sample, look)
+
+
+def test_subgraphs_are_hidden_again_among_unfolded_steps(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "z", "o")
+        assert not seat.sees("3 steps")
+        assert not seat.sees("draft_days")
+        await seat.press("a")
+        assert seat.sees("draft_days")
+        await seat.press("a")
+        assert not seat.sees("3 steps")
+        assert not seat.sees("draft_days")
+
+    sit(sample, look)
+
+
+def test_a_mark_does_not_shift_its_row(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "z", "g")
+        before = seat.lines
+        await seat.press("m")
+        (row,) = [one for one in seat.lines if "▌" in one]
+        assert row.replace("▌", " ", 1) in before
+
+    sit(sample, look)

@@ -38,8 +38,13 @@ class TreePicture:
     """The head of the first tree; None if it is not shown."""
 
     def line_of(self, key: Key | None) -> int | None:
-        """Return the line of a checkpoint; None if it is folded."""
-        return next((at for at, one in enumerate(self.keys) if one == key), None)
+        """Return the line of a checkpoint, or the line that it is folded into, if there is one."""
+        if key is None:
+            return None
+        own = next((at for at, one in enumerate(self.keys) if one == key), None)
+        if own is not None:
+            return own
+        return next((at for at, some in enumerate(self.holds) if key in some), None)
 
 
 def read_thread_tree(

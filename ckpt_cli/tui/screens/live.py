@@ -253,7 +253,7 @@ class LiveScreen(StoreScreen[None]):
             unfold=view.unfold,
             nest=view.nest,
             # Do not fold the requested checkpoint, or the one under the cursor.
-            keep=self.goal or (self.tree_rows.key if view.tree is not None else None),
+            keep=self.goal or (self.tree_rows.unfolded if view.tree is not None else None),
         )
         if view.tree is None:
             title(self.tree_pane, "Tree: loading")
@@ -264,9 +264,9 @@ class LiveScreen(StoreScreen[None]):
 
     def draw(self) -> None:
         tree = self.view.tree
-        if tree is None or not self.tree_rows.width:
+        if tree is None or not self.tree_rows.room:
             return
-        picture = draw_tree(tree, self.clock, self.tree_rows.width)
+        picture = draw_tree(tree, self.clock, self.tree_rows.room)
         facts = counted(tree.plan.checkpoints, "checkpoint")
         if tree.plan.branches > 1:
             facts += f", {counted(tree.plan.branches, 'branch')}"
