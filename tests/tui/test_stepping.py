@@ -56,3 +56,41 @@ def test_a_mark_does_not_shift_its_row(sample: Path) -> None:
         assert row.replace("▌", " ", 1) in before
 
     sit(sample, look)
+
+
+def test_state_keeps_its_value_from_step_to_step(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        document = seat.main.inspector.document
+        await seat.press("1")
+        at = next(line for line, path in document.document.marks.items() if path == "itinerary")
+        document.cursor = at
+        await seat.rest()
+        row = at - round(document.scroll_y)
+        seen = set()
+        await seat.press("escape")
+        for _ in range(12):
+            await seat.press("k")
+            seen.add("itinerary" in document.document.marks.values())
+        assert seen == {True, False}
+        await seat.press("G")
+        assert document.path == "itinerary"
+        assert document.cursor - round(document.scroll_y) == row or document.scroll_y == 0
+        # Another thread is read from its start.
+        await seat.press("escape", "j")
+        assert document.cursor == 0
+
+    sit(sample, look, size=(120, 24))
+
+
+def test_following_is_shown_and_follows_messages(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        document = seat.main.inspector.document
+        await seat.press("4", "f")
+        assert "following the head" in seat.lines[0]
+        assert document.cursor == len(document.lines) - 1
+        await seat.press("1", "4")
+        assert document.cursor == len(document.lines) - 1
+        await seat.press("f")
+        assert "following the head" not in seat.lines[0]
+
+    sit(sample, look)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from ckpt_cli.core.tasks.step_nodes import node_path, path_text
 from ckpt_cli.core.tree.rows import Key
+from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, StyledLine
 from ckpt_cli.tui.content.tree import TreePicture
 from ckpt_cli.tui.panes.search import SearchableLines
 
-
 _GUTTER = 2
 """Columns before a row: one for the mark, one for findings."""
+
+
+def way_here(thread_id: str | None, ns: str | None) -> str:
+    """Return what a tree is of: `Tree`, or the calls that lead into a subgraph."""
+    if not ns or thread_id is None:
+        return "Tree"
+    return f"{safe_text(path_text((thread_id, *node_path(ns, ()))))} (Esc leaves)"
 
 
 class TreeRows(SearchableLines):

@@ -40,7 +40,7 @@ from ckpt_cli.tui.panes.inspector import Inspector
 from ckpt_cli.tui.panes.search import SearchPane
 from ckpt_cli.tui.panes.styles import as_text, title
 from ckpt_cli.tui.panes.threads import ThreadsPane
-from ckpt_cli.tui.panes.tree import TreeRows
+from ckpt_cli.tui.panes.tree import TreeRows, way_here
 from ckpt_cli.tui.screens.base import SHARE, SOON, StoreScreen, error_lines
 from ckpt_cli.tui.store_worker import StoreWorker
 
@@ -238,7 +238,7 @@ class LiveScreen(StoreScreen[None]):
         thread = self.rows.thread
         view = self.view
         if thread is None:
-            self.view = TreeView(unfold=view.unfold, nest=view.nest)
+            self.view = TreeView(unfold=view.unfold, nest=view.nest, follows=view.follows)
             nothing = "no thread matches" if self.rows.listing.threads else "no threads yet"
             self.clear([line((nothing, "dim"))] if self._info is not None else [])
             return
@@ -272,8 +272,7 @@ class LiveScreen(StoreScreen[None]):
             facts += f", {counted(tree.plan.branches, 'branch')}"
         if tree.plan.calls:
             facts += f", {counted(tree.plan.calls, 'call')}"
-        inside = ", in a subgraph (Esc leaves)" if self.outer else ""
-        self.tree_heading = f"Tree: {facts}, {tree.status}{inside}"
+        self.tree_heading = f"{way_here(self.view.thread_id, self.view.ns)}: {facts}, {tree.status}"
         title(self.tree_pane, self.tree_heading)
         key, self.goal = self.goal or self.tree_rows.key, None
         if self.view.follows and not self.outer:
@@ -328,7 +327,8 @@ class LiveScreen(StoreScreen[None]):
             marked = f", base {safe_text(command_line.ref(base))}" if base is not None else ""
             self.inspector.set_heading(f"Checkpoint {safe_text(place.checkpoint_id)}{marked}")
         if document is not None:
-            self.inspector.document.show_document(document, keep=self.read == (place, tab))
+            is_last = self.view.follows and tab == "messages"
+            self.inspector.document.show_step(document, self.read, (place, tab), is_last=is_last)
             self.read = self.shown = (place, tab)
 
     async def load_thread_tab(self, tab: ThreadTab, thread_id: str) -> None:
@@ -352,6 +352,8 @@ class LiveScreen(StoreScreen[None]):
         total, shown = len(listing.threads), len(listing.shown)
         number = f"{shown:,} of {total:,}" if shown != total else f"{total:,}"
         spans: list[Span | str] = [("ckpt ", "bold"), self.mode(), "  "]
+        if self.view.follows:
+            spans.append(("following the head  ", "head"))
         # A narrow screen may cut the end.
         if self._problem:
             spans.append((f"{safe_text(self._problem)}  ", "error"))
