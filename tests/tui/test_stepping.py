@@ -94,3 +94,20 @@ def test_following_is_shown_and_follows_messages(sample: Path) -> None:
         assert "following the head" not in seat.lines[0]
 
     sit(sample, look)
+
+
+def test_h_and_l_go_out_and_in_and_control_keys_by_half_pages(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        main = seat.main
+        await seat.press("l")
+        assert main.tree_rows.has_focus
+        await seat.press("l")
+        assert main.inspector.document.has_focus
+        await seat.press("ctrl+d")
+        half = main.inspector.document.cursor
+        assert 0 < half < main.inspector.document.size.height
+        await seat.press("ctrl+u", "h", "h")
+        assert main.inspector.document.cursor == 0
+        assert main.rows.has_focus
+
+    sit(sample, look)

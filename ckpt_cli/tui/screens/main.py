@@ -34,7 +34,7 @@ class MainScreen(ThreadTabsScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings(READING_KEYS),
-        Binding("escape", "back", "Back", show=False),
+        Binding("escape,h", "back", "Back", show=False),
     ]
     COMMANDS: ClassVar = {Palette}
     is_zoomed = False
