@@ -147,7 +147,7 @@ class ThreadHandle(FollowedThread):
 
         kept = None if keep is None else (keep.ns, keep.id)
         return read_tree(
-            self.reader, ns, say, self.operations, nest=all_ns, unfold=unfold, keep=kept
+            self.reader, ns, say, self.operations, nest=all_ns or unfold, unfold=unfold, keep=kept
         )
 
     def _tree_lines(

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from collections.abc import Iterable
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
 from textual.screen import Screen
+from textual.widgets import Input
 
 from ckpt_cli.ending import ENDING
 from ckpt_cli.tui.context import ScreenContext
@@ -23,9 +27,17 @@ Start = Literal["threads", "memory", "memory alone"]
 """The first screen. `memory alone` if the store of the memory's threads is not known."""
 
 
+_TWICE = 2.0
+"""Seconds in which a second Ctrl-C leaves."""
+
+
 class CkptApp(App[None]):
     """`ckpt tui`."""
 
+    # Before the field or the box that has the focus, so that it leads out from everywhere.
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "interrupt", "Quit", show=False, priority=True)
+    ]
     CSS_PATH = Path(__file__).parent / "theme.tcss"
     TITLE = "ckpt"
     ENABLE_COMMAND_PALETTE: ClassVar[bool] = True
@@ -44,6 +56,8 @@ class CkptApp(App[None]):
         self._main: MainScreen | None = None
         self.ended_by: int | None = None
         """The signal that closed the screen."""
+        self._interrupted = -inf
+        """The time of the last Ctrl-C."""
 
     def on_load(self) -> None:
         """Let signals close the screen as `q` does, which restores the terminal.
@@ -79,6 +93,21 @@ class CkptApp(App[None]):
         if not isinstance(self.screen, CommandPalette):
             hint = "Name of a key, THREAD or THREAD@REF"
             self.push_screen(CommandPalette(placeholder=hint, id="--command-palette"))
+
+    def action_interrupt(self) -> None:
+        """Copy the text that is selected; otherwise leave at the second Ctrl-C."""
+        field = self.focused
+        selected = field.selected_text if isinstance(field, Input) else None
+        selected = selected or self.screen.get_selected_text()
+        now = time.monotonic()
+        if selected:
+            self.copy_to_clipboard(selected)
+        elif now - self._interrupted < _TWICE:
+            self.exit()
+        else:
+            self._interrupted = now
+            self.clear_notifications()
+            self.notify("press Ctrl-C again to quit", timeout=_TWICE, markup=False)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:  # noqa: ARG002
         """Offer the themes; Textual's other commands stay out of the palette."""

@@ -81,16 +81,16 @@ MEMORY_KEYS: Sequence[Key] = (
 
 PANE_KEYS: Sequence[tuple[str, str]] = (
     ("↑ ↓ j k", "Move by a line"),
-    ("PgUp PgDn Space", "Move by a page"),
+    ("PgUp PgDn Space", "Move by a page; Ctrl-d Ctrl-u: by half a page"),
     ("g G", "Go to the first line, to the last line"),
-    ("Enter", "On a thread: go to its tree"),
+    ("Enter l", "On a thread: go to its tree"),
     ("Enter", "On a checkpoint: go to its state"),
     ("Enter", "On a subgraph call: show its tree"),
     ("Enter", "On folded steps: unfold them"),
     ("Enter", "On a message or value: go to its writer"),
     ("Enter", "On a finding: go to its checkpoint"),
     ("Enter", "On a memory item: go to its value, its thread"),
-    ("Esc", "Go back; leave a subgraph; clear a filter"),
+    ("Esc h", "Go back; leave a subgraph; clear a filter"),
     ("/", "Filter threads or items; elsewhere search: n, N"),
     ("s", "Sort threads: newest, oldest, id, checkpoints"),
 )

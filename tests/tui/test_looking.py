@@ -215,7 +215,7 @@ def test_into_a_subgraph_call_and_back_to_its_step(sample: Path) -> None:
         tree.cursor = call
         outside = tree.key
         await seat.press("enter")
-        assert seat.sees("4 checkpoints", "in a subgraph", "draft_days", "check_weather")
+        assert seat.sees("4 checkpoints", "> planner (Esc leaves)", "draft_days", "check_weather")
         assert seat.main.place is not None
         assert seat.main.place.checkpoint_ns.startswith("planner:")
         await seat.press("escape")

@@ -37,14 +37,14 @@ def plan_tree(
     *,
     heads: Mapping[str, str] | None = None,
     unfold: bool = False,
-    nest: bool = False,
+    nest: bool | None = None,
 ) -> TreeLayout:
     """Arrange the checkpoints of one thread in rows.
 
-    `heads` gives the head of a namespace if it is not its greatest id. `nest` also draws the trees
-    of subgraph calls; `unfold` shows every checkpoint, including those of calls.
+    `heads` gives the head of a namespace if it is not its greatest id. `unfold` shows every
+    step; `nest` draws the trees of subgraph calls too, and is as `unfold` if it is not given.
     """
-    return _Planner(skeletons, heads or {}, unfold, nest or unfold).plan()
+    return _Planner(skeletons, heads or {}, unfold, unfold if nest is None else nest).plan()
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,9 +30,11 @@ class RowList(ScrollView, can_focus=True):
         Binding("down,j", "move(1)", "Down", show=False),
         Binding("pageup,ctrl+b", "page(-1)", "Page up", show=False),
         Binding("pagedown,ctrl+f,space", "page(1)", "Page down", show=False),
+        Binding("ctrl+u", "page(-0.5)", "Half a page up", show=False),
+        Binding("ctrl+d", "page(0.5)", "Half a page down", show=False),
         Binding("home,g", "edge(0)", "First", show=False),
         Binding("end,G", "edge(1)", "Last", show=False),
-        Binding("enter", "choose", "Open", show=False),
+        Binding("enter,l", "choose", "Open", show=False),
     ]
     DEFAULT_CSS = """
     RowList { overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1;
@@ -135,12 +137,8 @@ class RowList(ScrollView, can_focus=True):
         else:
             self.scroll_relative(y=by, animate=False)
 
-    def action_page(self, by: int) -> None:
-        height = max(self.size.height - 1, 1)
-        if self._has_cursor():
-            self.cursor += by * height
-        else:
-            self.scroll_relative(y=by * height, animate=False)
+    def action_page(self, pages: float) -> None:
+        self.action_move(round(pages * max(self.size.height - 1, 2)))
 
     def action_edge(self, end: int) -> None:
         if self._has_cursor():

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from ckpt_cli.core.tasks.step_nodes import node_path, path_text
 from ckpt_cli.core.tree.rows import Key
-from ckpt_cli.render.terminal.styled_text import StyledLine
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import Span, StyledLine
 from ckpt_cli.tui.content.tree import TreePicture
 from ckpt_cli.tui.panes.search import SearchableLines
+
+_GUTTER = 2
+"""Columns before a row: one for the mark, one for findings."""
+
+
+def way_here(thread_id: str | None, ns: str | None) -> str:
+    """Return what a tree is of: `Tree`, or the calls that lead into a subgraph."""
+    if not ns or thread_id is None:
+        return "Tree"
+    return f"{safe_text(path_text((thread_id, *node_path(ns, ()))))} (Esc leaves)"
 
 
 class TreeRows(SearchableLines):
@@ -26,11 +38,18 @@ class TreeRows(SearchableLines):
         shown = super().line_at(index, width)
         if self.picture is None:
             return shown
-        if self.marked is not None and self.picture.keys[index] == self.marked:
-            shown = StyledLine((("▌", "question"), *shown.spans))
-        if not self.found.isdisjoint(self.picture.holds[index]):
-            shown = StyledLine((("!", "error"), *shown.spans))
-        return shown
+        is_marked = self.marked is not None and self.picture.keys[index] == self.marked
+        is_found = not self.found.isdisjoint(self.picture.holds[index])
+        signs: tuple[Span, ...] = (
+            ("▌" if is_marked else " ", "question"),
+            ("!" if is_found else " ", "error"),
+        )
+        return StyledLine((*signs, *shown.spans))
+
+    @property
+    def room(self) -> int:
+        """The columns for a row of the tree, beside its signs."""
+        return max(self.width - _GUTTER, 0)
 
     def show_found(self, found: frozenset[Key]) -> None:
         """Mark the checkpoints with findings."""
@@ -45,8 +64,14 @@ class TreeRows(SearchableLines):
             return None
         return self.picture.keys[self.cursor]
 
+    @property
+    def unfolded(self) -> Key | None:
+        """The checkpoint under the cursor; None if it is folded, or if there is none."""
+        picture = self.picture
+        return None if picture is None or self.cursor in picture.folds else self.key
+
     def show_picture(self, picture: TreePicture, key: Key | None) -> None:
         """Show a tree with the cursor on a checkpoint, or else on the last line."""
         self.picture = picture
-        at = picture.line_of(key) if key is not None else None
+        at = picture.line_of(key)
         self.show_lines(picture.lines, len(picture.lines) - 1 if at is None else at)

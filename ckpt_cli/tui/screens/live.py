@@ -27,7 +27,7 @@ from ckpt_cli.tui.panes.inspector import Inspector
 from ckpt_cli.tui.panes.search import SearchPane
 from ckpt_cli.tui.panes.styles import as_text, title
 from ckpt_cli.tui.panes.threads import ThreadsPane
-from ckpt_cli.tui.panes.tree import TreeRows
+from ckpt_cli.tui.panes.tree import TreeRows, way_here
 from ckpt_cli.tui.screens.base import SOON, error_lines
 from ckpt_cli.tui.screens.tree import TreeScreen
 from ckpt_cli.tui.store_worker import StoreWorker
@@ -106,8 +106,7 @@ class LiveScreen(TreeScreen):
             facts += f", {counted(tree.plan.branches, 'branch')}"
         if tree.plan.calls:
             facts += f", {counted(tree.plan.calls, 'call')}"
-        inside = ", in a subgraph (Esc leaves)" if self.outer else ""
-        self.tree_heading = f"Tree: {facts}, {tree.status}{inside}"
+        self.tree_heading = f"{way_here(self.view.thread_id, self.view.ns)}: {facts}, {tree.status}"
         title(self.tree_pane, self.tree_heading)
         key = self.goal or self.tree_rows.key
         if not self.is_tree_asked_again:
@@ -173,7 +172,8 @@ class LiveScreen(TreeScreen):
             marked = f", base {safe_text(command_line.ref(base))}" if base is not None else ""
             self.inspector.set_heading(f"Checkpoint {safe_text(place.checkpoint_id)}{marked}")
         if document is not None:
-            self.inspector.document.show_document(document, keep=self.read == (place, tab))
+            is_last = self.view.follows and tab == "messages"
+            self.inspector.document.show_step(document, self.read, (place, tab), is_last=is_last)
             self.read = self.shown = (place, tab)
 
     async def load_thread_tab(self, tab: ThreadTab, thread_id: str) -> None:
@@ -197,6 +197,8 @@ class LiveScreen(TreeScreen):
         total, shown = len(listing.threads), len(listing.shown)
         number = f"{shown:,} of {total:,}" if shown != total else f"{total:,}"
         spans: list[Span | str] = [("ckpt ", "bold"), self.mode(), "  "]
+        if self.view.follows:
+            spans.append(("following the head  ", "head"))
         # A narrow screen may cut the end.
         if self._problem:
             spans.append((f"{safe_text(self._problem)}  ", "error"))

@@ -40,7 +40,7 @@ class MainScreen(ThreadTabsScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings(READING_KEYS),
-        Binding("escape", "back", "Back", show=False),
+        Binding("escape,h", "back", "Back", show=False),
     ]
     COMMANDS: ClassVar = {Palette}
     is_zoomed = False
@@ -261,7 +261,9 @@ class MainScreen(ThreadTabsScreen):
 
     def action_follow(self) -> None:
         self.view.follows = not self.view.follows
-        self.say("following the head" if self.view.follows else "not following the head")
+        if self.view.follows and self.inspector.tab == "messages":
+            self.inspector.document.action_edge(1)
+        self.show_status()
         self.load_tree()
 
     def action_unfold(self) -> None:

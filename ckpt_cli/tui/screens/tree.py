@@ -58,7 +58,7 @@ class TreeScreen(ThreadReadingScreen):
         """
         thread, view = self.rows.thread, self.view
         if thread is None:
-            self.view = TreeView(unfold=view.unfold, nest=view.nest)
+            self.view = TreeView(unfold=view.unfold, nest=view.nest, follows=view.follows)
             self._asked = None
             self.workers.cancel_group(self, "tree")
             self.show_no_thread()
@@ -66,7 +66,7 @@ class TreeScreen(ThreadReadingScreen):
         if view.thread_id != thread.thread_id:
             self.outer.clear()
             view.thread_id, view.ns, view.tree = thread.thread_id, None, None
-        width = self.tree_rows.width
+        width = self.tree_rows.room
         asked = TreeQuestion(thread.thread_id, view.ns, view.unfold, view.nest, width)
         if view.tree is None:
             title(self.tree_pane, "Tree: loading")
@@ -96,7 +96,7 @@ class TreeScreen(ThreadReadingScreen):
     @property
     def _kept_key(self) -> TreeKey | None:
         """The checkpoint that is not folded: the requested one, or the one under the cursor."""
-        return self.goal or (self.tree_rows.key if self.view.tree is not None else None)
+        return self.goal or (self.tree_rows.unfolded if self.view.tree is not None else None)
 
     @property
     def _seen_keys(self) -> frozenset[TreeKey]:

@@ -1,0 +1,113 @@
+"""Stepping through a thread, and what stays where it is meanwhile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ckpt_backends.testing.screen import Seat, sit
+
+
+@pytest.mark.parametrize("before", [(), ("slash",), ("question_mark",)])
+def test_ctrl_c_twice_leaves(sample: Path, before: tuple[str, ...]) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press(*before, "ctrl+c")
+        assert seat.said == "press Ctrl-C again to quit"
+        assert seat.app.is_running
+        assert not seat.app._exit
+        await seat.press("ctrl+c")
+        assert seat.app._exit
+
+    sit(sample, look)
+
+
+def test_a_fold_stays_folded_while_the_cursor_rests_on_it(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "g", "j")
+        at = seat.main.tree_rows.cursor
+        await seat.press("r")
+        assert seat.sees("3 steps")
+        assert seat.main.tree_rows.cursor == at
+
+    sit(sample, look)
+
+
+def test_subgraphs_are_hidden_again_among_unfolded_steps(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "z", "o")
+        assert not seat.sees("3 steps")
+        assert not seat.sees("draft_days")
+        await seat.press("a")
+        assert seat.sees("draft_days")
+        await seat.press("a")
+        assert not seat.sees("3 steps")
+        assert not seat.sees("draft_days")
+
+    sit(sample, look)
+
+
+def test_a_mark_does_not_shift_its_row(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "z", "g")
+        before = seat.lines
+        await seat.press("m")
+        (row,) = [one for one in seat.lines if "▌" in one]
+        assert row.replace("▌", " ", 1) in before
+
+    sit(sample, look)
+
+
+def test_state_keeps_its_value_from_step_to_step(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        document = seat.main.inspector.document
+        await seat.press("1")
+        at = next(line for line, path in document.document.marks.items() if path == "itinerary")
+        document.cursor = at
+        await seat.rest()
+        row = at - round(document.scroll_y)
+        seen = set()
+        await seat.press("escape")
+        for _ in range(12):
+            await seat.press("k")
+            seen.add("itinerary" in document.document.marks.values())
+        assert seen == {True, False}
+        await seat.press("G")
+        assert document.path == "itinerary"
+        assert document.cursor - round(document.scroll_y) == row or document.scroll_y == 0
+        # Another thread is read from its start.
+        await seat.press("escape", "j")
+        assert document.cursor == 0
+
+    sit(sample, look, size=(120, 24))
+
+
+def test_following_is_shown_and_follows_messages(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        document = seat.main.inspector.document
+        await seat.press("4", "f")
+        assert "following the head" in seat.lines[0]
+        assert document.cursor == len(document.lines) - 1
+        await seat.press("1", "4")
+        assert document.cursor == len(document.lines) - 1
+        await seat.press("f")
+        assert "following the head" not in seat.lines[0]
+
+    sit(sample, look)
+
+
+def test_h_and_l_go_out_and_in_and_control_keys_by_half_pages(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        main = seat.main
+        await seat.press("l")
+        assert main.tree_rows.has_focus
+        await seat.press("l")
+        assert main.inspector.document.has_focus
+        await seat.press("ctrl+d")
+        half = main.inspector.document.cursor
+        assert 0 < half < main.inspector.document.size.height
+        await seat.press("ctrl+u", "h", "h")
+        assert main.inspector.document.cursor == 0
+        assert main.rows.has_focus
+
+    sit(sample, look)
