@@ -41,8 +41,10 @@ class TreePicture:
         """Return the line of a checkpoint, or else the one that it is folded into; None if neither
         is shown.
         """
+        if key is None:
+            return None
         exact = next((at for at, one in enumerate(self.keys) if one == key), None)
-        if exact is not None or key is None:
+        if exact is not None:
             return exact
         return next((at for at, held in enumerate(self.holds) if key in held), None)
 
