@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -13,6 +12,7 @@ from ckpt_backends.changes.remains import Remaining
 from ckpt_backends.errors import CkptError
 from ckpt_backends.files.overwriting import overwrite_and_remove
 from ckpt_cli.core.erasure.places import ErasurePlace, PlaceKind
+from ckpt_cli.operations.file_lock import is_locked
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.plans.erase import ArchiveErasure, StateErasure, file_size
 from ckpt_cli.plans.erase_state import StateNaming
@@ -122,13 +122,7 @@ def _erase_operations(log: OperationLog, naming: StateNaming, state: StateErasur
 
 
 def _is_in_use(path: Path) -> bool:
-    """Return whether a process is writing the steps of an operation: it holds a lock on them."""
+    """Return whether a process is writing the steps of an operation."""
     with suppress(OSError):
-        handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(handle)
+        return is_locked(path)
     return False

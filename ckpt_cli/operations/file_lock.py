@@ -1,10 +1,12 @@
-"""Locks a file for a moment, and waits for other processes no longer than that."""
+"""Locks of files: taken for a moment, and asked for without waiting."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import os
 import time
+from pathlib import Path
 from typing import IO
 
 _PATIENCE = 5.0
@@ -27,3 +29,15 @@ def lock(file: IO[bytes]) -> None:
             time.sleep(_PAUSE)
         else:
             return
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a process holds a lock on a file. Raises `OSError` if it cannot be opened."""
+    handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False

@@ -20,6 +20,7 @@ from typing import IO, Any
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.files.atomic_write import make_private_folder, sync_folder
 from ckpt_backends.files.regular_file import open_regular
+from ckpt_cli.operations.file_lock import is_locked
 from ckpt_cli.operations.log import OperationLog, check_owner, unwritable
 from ckpt_cli.operations.record import Operation, from_record, to_record
 from ckpt_cli.operations.steps import OperationStep, step_from_record, step_record
@@ -132,21 +133,10 @@ def left_behind(log: OperationLog) -> Iterator[tuple[Path, Operation]]:
     """Yield the operations of runs that were killed, each with its file."""
     for path in sorted((log.folder / "running").glob("*.ndjson")):
         with suppress(OSError, StopIteration, UsageError, KeyError, ValueError, TypeError):
-            if _is_locked(path):
+            if is_locked(path):
                 continue
             _, first = next(_records(path))
             yield path, from_record(first)
-
-
-def _is_locked(path: Path) -> bool:
-    handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
-    return False
 
 
 def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
