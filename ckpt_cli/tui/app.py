@@ -11,7 +11,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
 from textual.screen import Screen
@@ -20,6 +20,7 @@ from textual.widgets import Input
 from ckpt_cli.ending import ENDING
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.contrast import is_of_terminal, readable_palette
+from ckpt_cli.tui.key_order import OrderedKeysApp
 from ckpt_cli.tui.remembered import read_look, write_look
 from ckpt_cli.tui.screens.main import MainScreen
 
@@ -31,7 +32,7 @@ _TWICE = 2.0
 """Seconds in which a second Ctrl-C leaves."""
 
 
-class CkptApp(App[None]):
+class CkptApp(OrderedKeysApp):
     """`ckpt tui`."""
 
     # Before the field or the box that has the focus, so that it leads out from everywhere.
