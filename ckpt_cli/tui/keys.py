@@ -139,6 +139,7 @@ SCREEN = KeyGroup(
     (
         Key("z", "zoom", "Zoom", "Show this pane alone, or all panes again", "z"),
         Key("r", "again", "Refresh", "Read the store again now", "r"),
+        Key("L", "app.messages", "Messages", "List the messages of this session", "L"),
         Key(
             "colon",
             "app.command_palette",
