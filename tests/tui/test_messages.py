@@ -84,7 +84,10 @@ def test_a_message_is_shown_over_each_screen(sample: Path) -> None:
         ("new ids must sort later; override with --force", "new ids must sort later"),
         ("leave out --redact, or use a condition", ""),
         ("--dry-run shows the plan without writing", ""),
-        ("`ckpt diff --writes THREAD@REF` shows what its tasks wrote", "the tab Writes shows what its"),
+        (
+            "`ckpt diff --writes THREAD@REF` shows what its tasks wrote",
+            "the tab Writes shows what its",
+        ),
         ("`ckpt show THREAD@REF` says why", "the tab Raw"),
         ("`ckpt rollback trip REF` goes to any checkpoint", "press B"),
         ("`ckpt ops list` lists all operations", "press O to list all operations"),
