@@ -41,7 +41,7 @@ class TreeRows(SearchableLines):
         is_marked = self.marked is not None and self.picture.keys[index] == self.marked
         is_found = not self.found.isdisjoint(self.picture.holds[index])
         signs: tuple[Span, ...] = (
-            ("▌" if is_marked else " ", "question"),
+            ("▌" if is_marked else " ", "head"),
             ("!" if is_found else " ", "error"),
         )
         return StyledLine((*signs, *shown.spans))
