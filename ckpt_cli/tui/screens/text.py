@@ -14,7 +14,7 @@ from textual.widgets import Footer
 from ckpt_cli.render.terminal.cell_width import wrap
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.tui.keys import PANE_KEYS, Key
+from ckpt_cli.tui.keys import KeyGroup
 from ckpt_cli.tui.panes.search import SearchableLines
 from ckpt_cli.tui.panes.styles import title
 
@@ -49,18 +49,19 @@ class TextScreen(ModalScreen[None]):
 
 
 class HelpScreen(TextScreen):
-    """All keys, and what the signs mean."""
+    """All keys in groups, and what the signs mean."""
 
-    def __init__(self, keys: Sequence[Key], signs: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(self, groups: Sequence[KeyGroup], signs: Sequence[tuple[str, str]] = ()) -> None:
         super().__init__("Keys and signs" if signs else "Keys")
-        self._keys, self._signs = keys, signs
+        self._parts = [(group.heading, group.rows) for group in groups]
+        if signs:
+            self._parts.append(("Signs", signs))
 
     def lines(self, width: int) -> Sequence[StyledLine]:  # noqa: ARG002
-        keys = [(key.shown, key.help) for key in self._keys]
-        parts = [part for part in (PANE_KEYS, keys, self._signs) if part]
         found: list[StyledLine] = []
-        for part in parts:
-            found += [line(""), *(line((f"{name:<17}", "head"), text) for name, text in part)]
+        for heading, rows in self._parts:
+            found += [line(""), line((heading, "bold"))]
+            found += [line((f"{name:<16} ", "head"), text) for name, text in rows]
         return found[1:]
 
 
