@@ -73,7 +73,7 @@ class Parentage:
     def _children(self) -> Mapping[tuple[str, str | None], Sequence[Key]]:
         """The children of each parent, oldest first, also of one that is not stored."""
         found: dict[tuple[str, str | None], list[Key]] = {}
-        for key in reversed(self._parents):
+        for key in reversed([*self._parents]):
             found.setdefault((key[0], self._parents[key]), []).append(key)
         return found
 

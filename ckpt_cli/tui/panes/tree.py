@@ -89,13 +89,13 @@ class TreeRows(SearchableLines):
         at = picture.line_of(key)
         self.show_lines(picture.lines, len(picture.lines) - 1 if at is None else at)
         # A fold grows at its end: the cursor keeps standing for the same checkpoint.
-        self._held = key if at is not None and picture.keys[at] != key else None
+        self._held = key if at in picture.folds else None
         self._is_unfolding = is_unfolding and self._held is not None
 
     def stand_on(self, key: Key, line: int) -> None:
         """Move the cursor to the line of a checkpoint, which may stand for several."""
         self.cursor = line
-        is_own = self.picture is not None and self.picture.keys[line] == key
-        self._held, self._is_unfolding = (None, False) if is_own else (key, True)
+        is_folded = self.picture is not None and line in self.picture.folds
+        self._held, self._is_unfolding = (key, True) if is_folded else (None, False)
         self.refresh_line(line)
         self.call_next(self._say_moved)
