@@ -10,8 +10,9 @@ from ckpt_cli.core.tree.parentage import Parentage
 from ckpt_cli.core.tree.rows import CallRow, FoldRow, Key, SectionRow, StepDetails, StepRow
 from ckpt_cli.core.tree.rows import Row as TreeRow
 from ckpt_cli.queries.known_details import KnownDetails
+from ckpt_cli.queries.parentage import read_parentage
 from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.queries.tree import Tree, read_parentage, read_tree
+from ckpt_cli.queries.tree import Tree, read_tree
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.tree.lines import drawn_rows
 from ckpt_cli.render.values.one_line import summary
