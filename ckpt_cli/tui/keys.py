@@ -63,7 +63,7 @@ MOST_USED = KeyGroup(
         Key(
             str(number),
             f"tab('{name}')",
-            name.capitalize(),
+            f"Tab {name.capitalize()}",
             "Show a tab by its number",
             str(number),
         )
@@ -169,6 +169,7 @@ SCREEN = KeyGroup(
     (
         Key("z", "zoom", "Zoom", "Show this pane alone, or all panes again", "z"),
         Key("r", "again", "Refresh", "Read the store again now", "r"),
+        Key("L", "app.messages", "Messages of this session", "List what this screen said", "L"),
         Key(
             "colon",
             "app.command_palette",
