@@ -10,7 +10,6 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Checkpoint, Status
 from ckpt_cli.core.forking.marks import BY, NAME, REASON
 from ckpt_cli.core.short_refs import short_refs
-from ckpt_cli.core.state import Version
 from ckpt_cli.core.tasks.step_nodes import (
     RETRIED,
     asked_by,
@@ -20,15 +19,16 @@ from ckpt_cli.core.tasks.step_nodes import (
     ran,
     ran_here,
 )
-from ckpt_cli.core.tasks.tasks import Step
 from ckpt_cli.core.tree.layout import plan_tree
 from ckpt_cli.core.tree.rows import Key, Skeleton, StepDetails, TreeLayout
 from ckpt_cli.queries.known_details import KnownDetails
 from ckpt_cli.queries.thread_operations import ThreadOperations
+from ckpt_cli.queries.tree_changes import StepFacts, read_changes, step_facts
 from ckpt_cli.queries.tree_keys import (
     by_namespace,
     childless,
     details_from_keys,
+    forked,
     nodes_that_ran,
     skeletons_of,
     stored_keys,
@@ -71,14 +71,6 @@ class Tree:
         return replace(
             self, details={**self.details, **details}, unread=self.unread.difference(details)
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """The parts of a checkpoint that show which nodes ran after it."""
-
-    step: Step
-    seen: Mapping[str, Mapping[str, Version]]
 
 
 def read_tree(
@@ -163,27 +155,31 @@ def _details(
 ) -> dict[Key, StepDetails]:
     """Return details of the checkpoints shown; reads their parents to find the nodes that ran."""
     nodes: dict[Key, StepDetails] = {}
-    moments: dict[Key, _Facts] = {}
+    facts: dict[Key, StepFacts] = {}
     is_redacted = redaction.is_redacted(reader.store)
     for key, moment in _moments(reader, shown):
         node = _node(redaction.moment(moment) if is_redacted else moment, say)
         change = _change(moment, operations.adding(moment), is_redacted=is_redacted)
         nodes[key] = replace(node, change=change)
-        moments[key] = _Facts(moment.step, moment.body.seen)
+        facts[key] = step_facts(moment)
     for key in set(shown) - nodes.keys():  # an id that is not text can only be listed
         nodes[key] = StepDetails(problem="its id is not text")
-    parents = {
-        key: (key[0], index[key].parent_checkpoint_id or "")
-        for key, node in nodes.items()
-        if key in moments and ran_here(node.source) and not reader.is_values_only
-    }
-    for key, moment in _moments(reader, set(parents.values()) - moments.keys()):
-        moments[key] = _Facts(moment.step, moment.body.seen)
+    parents = {key: (key[0], index[key].parent_checkpoint_id or "") for key in facts.keys() & nodes}
+    if not reader.is_values_only:
+        for key, moment in _moments(reader, set(parents.values()) & index.keys() - facts.keys()):
+            facts[key] = step_facts(moment)
     for key, parent in parents.items():
-        if (before := moments.get(parent)) is not None:
-            made = ran(before.step, before.seen, moments[key].seen)
+        before = facts.get(parent)
+        if before is not None and not reader.is_values_only and ran_here(nodes[key].source):
+            made = ran(before.step, before.seen, facts[key].seen)
             nodes[key] = replace(nodes[key], ran=made)
-    return nodes
+    told = read_changes(reader, facts, parents, forked(index), say)
+    return {
+        key: replace(node, changes=told[key].changes, tokens=told[key].tokens)
+        if key in told
+        else node
+        for key, node in nodes.items()
+    }
 
 
 def _moments(reader: ThreadReader, keys: Iterable[Key]) -> Iterator[tuple[Key, Moment]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -31,6 +32,12 @@ class StoredKeys:
 def childless(index: Mapping[Key, Checkpoint]) -> set[Key]:
     """Return the checkpoints without a child; only their questions are likely to change."""
     return set(index) - {(ns, one.parent_checkpoint_id or "") for (ns, _), one in index.items()}
+
+
+def forked(index: Mapping[Key, Checkpoint]) -> frozenset[Key]:
+    """Return the checkpoints with several children."""
+    children = Counter((ns, one.parent_checkpoint_id or "") for (ns, _), one in index.items())
+    return frozenset(key for key, number in children.items() if number > 1 and key in index)
 
 
 def write_seals(
