@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from ckpt_backends.codec.memo import remembering
@@ -27,18 +27,9 @@ class ChannelChanges:
         self._channel = channel
         self._known: dict[str, bool] = {}
 
-    def first(self, steps: Iterable[Step]) -> tuple[int, bool]:
-        """Return the number of steps before the first one that changed the channel, and True.
-
-        Returns False with the number of steps that are known if none of these did.
-        """
-        number = -1
-        for number, (checkpoint_id, _) in enumerate(steps):
-            if (verdict := self._known.get(checkpoint_id)) is None:
-                return number, False
-            if verdict:
-                return number, True
-        return number + 1, False
+    def known(self, step: Step) -> bool | None:
+        """Return whether a step changed the channel; None if it was not read."""
+        return self._known.get(step[0])
 
     def read(self, store: Store, steps: Sequence[Step]) -> None:
         """Find out which of these steps changed the channel; each is near the one before it."""

@@ -124,6 +124,20 @@ STEPPING = KeyGroup(
             "Go between checkpoints with the same parent",
             "}",
         ),
+        Key(
+            "left_square_bracket",
+            "change(-1)",
+            "Previous change",
+            "Go to where the channel under the cursor changed",
+            "[",
+        ),
+        Key(
+            "right_square_bracket",
+            "change(1)",
+            "Next change",
+            "Go to where the channel under the cursor changed",
+            "]",
+        ),
         Key("f", "follow", "Follow", "Keep the cursor on the head (toggle)", "f"),
     ),
 )

@@ -99,6 +99,8 @@ class MainScreen(SteppingScreen):
             self.schedule("heads", SOON, self.read_heads)
         elif event.rows is self.tree_rows:
             self.schedule("document", SOON, self.load_document)
+        elif event.rows is self.inspector.document:
+            self.note_channel()
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         event.stop()
@@ -224,6 +226,8 @@ class MainScreen(SteppingScreen):
 
     def action_back(self) -> None:
         focused = self.focused
+        if self.stop_looking():
+            return
         if self.is_zoomed:
             self.action_zoom()
         elif focused is self.inspector.document:
