@@ -16,7 +16,6 @@ from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.queries.channel_changes import ChannelChanges
 from tests.tui import budget_thread
 
-
 _BUDGET = ("1", "slash", "b", "u", "enter")
 """The keys that lead to `budget` in State."""
 
