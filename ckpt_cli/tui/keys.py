@@ -32,11 +32,11 @@ READING_KEYS: Sequence[Key] = (
     Key("z", "zoom", "Zoom", "Show this pane alone, or all panes again", "z"),
     *(
         Key(
-            str(number),
+            str(number % 10),
             f"tab('{name}')",
             name.capitalize(),
             f"Show tab {name.capitalize()}",
-            str(number),
+            str(number % 10),
         )
         for number, name in enumerate(TABS, 1)
     ),

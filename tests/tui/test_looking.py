@@ -41,7 +41,7 @@ def test_a_question_that_the_layout_cannot_answer_is_not_asked_again(tmp_path: P
 
     async def look(seat: Seat) -> None:
         assert seat.sees("1 thread ")
-        await seat.press("7")
+        await seat.press("9")
         assert seat.sees("cannot print the stored bytes")
         assert not seat.sees("retrying")
 
@@ -65,10 +65,10 @@ def test_each_tab_shows_its_part_of_the_checkpoint(sample: Path) -> None:
         "2": ["--- trip-to-kyoto", "+++ trip-to-kyoto", "itinerary"],
         "3": ["writes that produced this checkpoint", "last_value"],
         "4": ["human", "Five nights in Kyoto"],
-        "5": ["checked 1 thread", "no findings"],
-        "6": ["parent", "channel_versions", "source"],
-        "7": ["where", "body", "000000"],
-        "9": ["14 steps", "planner > check_weather", "answered"],
+        "7": ["checked 1 thread", "no findings"],
+        "8": ["parent", "channel_versions", "source"],
+        "9": ["where", "body", "000000"],
+        "5": ["14 steps", "planner > check_weather", "answered"],
     }
 
     async def look(seat: Seat) -> None:
@@ -500,7 +500,7 @@ def test_escape_leads_out_of_one_thing_after_the_other(sample: Path) -> None:
         await seat.press("escape")
         assert main.rows.has_focus
         # A tab that is asked for is shown, whatever stood alone before.
-        await seat.press("z", "5")
+        await seat.press("z", "7")
         assert main.inspector.region.area
         assert not main.threads_pane.region.area
         await seat.press("right_square_bracket", "left_square_bracket", "left_square_bracket")

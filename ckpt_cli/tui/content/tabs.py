@@ -13,6 +13,7 @@ from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.doctor.finding import Finding
+from ckpt_cli.core.tree.rows import Key
 from ckpt_cli.core.values.clip import clip
 from ckpt_cli.core.values.paths import format_path
 from ckpt_cli.queries.blame import blame
@@ -34,11 +35,11 @@ from ckpt_cli.threads.target import Target
 from ckpt_cli.tui.content.checkpoint import Clock, KeptReader, target_of
 
 CheckpointTab = Literal["state", "diff", "writes", "messages", "timeline", "metadata", "raw"]
-ThreadTab = Literal["findings", "memory"]
+ThreadTab = Literal["errors", "findings", "memory"]
 Tab = Literal[CheckpointTab, ThreadTab]
 TABS: tuple[Tab, ...] = (
-    *("state", "diff", "writes", "messages"),
-    *("findings", "metadata", "raw", "memory", "timeline"),
+    *("state", "diff", "writes", "messages", "timeline"),
+    *("errors", "findings", "metadata", "raw", "memory"),
 )
 
 _MOST_LINES = 20_000
@@ -60,6 +61,8 @@ class TabContent:
     """By line: the key of the memory item that starts there."""
     findings: Mapping[int, Finding] = field(default_factory=dict)
     """By line: the finding that starts there."""
+    places: Mapping[int, Key] = field(default_factory=dict)
+    """By line: the checkpoint that the lines from there on are about."""
 
 
 def read_document(

@@ -12,6 +12,7 @@ from textual.widgets import Tab, Tabs
 from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.doctor.finding import Finding
+from ckpt_cli.core.tree.rows import Key
 from ckpt_cli.tui.content.tab_labels import tab_labels
 from ckpt_cli.tui.content.tabs import TABS, TabContent
 from ckpt_cli.tui.content.tabs import Tab as TabName
@@ -49,6 +50,12 @@ class DocumentRows(SearchableLines):
         """The finding under the cursor; None if there is none."""
         above = max((at for at in self.document.findings if at <= self.cursor), default=None)
         return None if above is None else self.document.findings[above]
+
+    @property
+    def place(self) -> Key | None:
+        """The checkpoint that the line under the cursor is about; None if there is none."""
+        above = max((at for at in self.document.places if at <= self.cursor), default=None)
+        return None if above is None else self.document.places[above]
 
     def show_document(self, document: TabContent, *, keep: bool) -> None:
         """Show a document from its start; with `keep` at the same line as before."""

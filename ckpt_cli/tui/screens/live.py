@@ -151,7 +151,7 @@ class LiveScreen(TreeScreen):
         if place is None:
             return
         match tab:
-            case "findings" | "memory":
+            case "errors" | "findings" | "memory":
                 await self.load_thread_tab(tab, place.thread_id)
                 return
         if self.shown == (place, tab):
@@ -168,7 +168,7 @@ class LiveScreen(TreeScreen):
             kept=self._kept,
         )
         with self.inspector.while_loading("Checkpoint: loading"):
-            document = await self.ask(self.context.detail, question, self._no_document)
+            document = await self.ask(self.context.detail, question, self.no_document)
             marked = f", base {safe_text(command_line.ref(base))}" if base is not None else ""
             self.inspector.set_heading(f"Checkpoint {safe_text(place.checkpoint_id)}{marked}")
         if document is not None:
@@ -180,7 +180,8 @@ class LiveScreen(TreeScreen):
         """Read a tab about the whole thread, and show it."""
         raise NotImplementedError
 
-    def _no_document(self, error: CkptError) -> None:
+    def no_document(self, error: CkptError) -> None:
+        """Show an error in place of a tab."""
         said = error_lines(error, self.inspector.document.width)
         self.inspector.document.show_document(TabContent(said), keep=False)
         self.shown = None
