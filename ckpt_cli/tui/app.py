@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 from math import inf
@@ -14,12 +15,18 @@ from typing import Any, ClassVar, Literal
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
+from textual.events import Event, Key
+from textual.notifications import SeverityLevel
 from textual.screen import Screen
+from textual.timer import Timer
 from textual.widgets import Input
 
 from ckpt_cli.ending import ENDING
+from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.contrast import is_of_terminal, readable_palette
+from ckpt_cli.tui.messages import MOST, ScreenMessage
+from ckpt_cli.tui.panes.message_line import MessageLine
 from ckpt_cli.tui.remembered import read_look, write_look
 from ckpt_cli.tui.screens.main import MainScreen
 
@@ -58,6 +65,11 @@ class CkptApp(App[None]):
         """The signal that closed the screen."""
         self._interrupted = -inf
         """The time of the last Ctrl-C."""
+        self.messages: deque[ScreenMessage] = deque(maxlen=MOST)
+        """What was said in this session, the newest last."""
+        self.message: ScreenMessage | None = None
+        """The message that is shown."""
+        self._hiding: Timer | None = None
 
     def on_load(self) -> None:
         """Let signals close the screen as `q` does, which restores the terminal.
@@ -94,6 +106,12 @@ class CkptApp(App[None]):
             hint = "Name of a key, THREAD or THREAD@REF"
             self.push_screen(CommandPalette(placeholder=hint, id="--command-palette"))
 
+    def action_messages(self) -> None:
+        """List what was said in this session."""
+        from ckpt_cli.tui.screens.text import MessagesScreen
+
+        self.push_screen(MessagesScreen(list(self.messages), self.context.zone))
+
     def action_interrupt(self) -> None:
         """Copy the text that is selected; otherwise leave at the second Ctrl-C."""
         field = self.focused
@@ -106,8 +124,50 @@ class CkptApp(App[None]):
             self.exit()
         else:
             self._interrupted = now
-            self.clear_notifications()
             self.notify("press Ctrl-C again to quit", timeout=_TWICE, markup=False)
+
+    async def on_event(self, event: Event) -> None:
+        """Hide the message at the next key, before the key is carried out."""
+        if isinstance(event, Key) and not event.is_forwarded:
+            self.clear_notifications()
+        await super().on_event(event)
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",  # noqa: ARG002
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,  # noqa: ARG002
+    ) -> None:
+        """Show a message in place of the one before; markup is not parsed.
+
+        An error stays until the next key, another message at most `timeout` seconds.
+        """
+        said = ScreenMessage(self.context.now(), safe_text(message), severity == "error")
+        self.messages.append(said)
+        self._show_message(said)
+        if not said.is_error:
+            seconds = self.NOTIFICATION_TIMEOUT if timeout is None else timeout
+            self._hiding = self.set_timer(seconds, self.clear_notifications)
+
+    def clear_notifications(self) -> None:
+        """Hide the message; the list of messages keeps it."""
+        if self.message is not None:
+            self._show_message(None)
+
+    def _show_message(self, message: ScreenMessage | None) -> None:
+        if self._hiding is not None:
+            self._hiding.stop()
+            self._hiding = None
+        self.message = message
+        for screen in self.screen_stack:
+            found = screen.query(MessageLine)
+            shown = found.first() if found else MessageLine()
+            shown.show(message)
+            if not found:
+                screen.mount(shown)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:  # noqa: ARG002
         """Offer the themes; Textual's other commands stay out of the palette."""

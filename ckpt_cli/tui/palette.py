@@ -9,12 +9,12 @@ from typing import Protocol, cast
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
-from ckpt_cli.tui.keys import Key
+from ckpt_cli.tui.keys import Key, KeyGroup, keys_of
 
 
 class _MainScreen(Protocol):
     @property
-    def key_table(self) -> Sequence[Key]: ...
+    def key_groups(self) -> Sequence[KeyGroup]: ...
 
     def go_to(self, text: str) -> object: ...
 
@@ -48,7 +48,7 @@ class Palette(Provider):
 
     def _keys(self) -> Iterator[Key]:
         skipped = {"app.command_palette"}
-        return (key for key in self._main.key_table if key.action not in skipped)
+        return (key for key in keys_of(self._main.key_groups) if key.action not in skipped)
 
     async def _run(self, key: Key) -> None:
         await self.screen.run_action(key.action)

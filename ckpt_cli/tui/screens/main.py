@@ -19,7 +19,7 @@ from ckpt_cli.tui.content.checkpoint import base_of
 from ckpt_cli.tui.content.tabs import TABS, Tab, read_origin
 from ckpt_cli.tui.content.thread_filter import ThreadFilter
 from ckpt_cli.tui.content.thread_list import SORTS
-from ckpt_cli.tui.keys import READING_KEYS, SIGNS, Key, bindings
+from ckpt_cli.tui.keys import READING_GROUPS, SIGNS, KeyGroup, bindings, keys_of
 from ckpt_cli.tui.palette import Palette
 from ckpt_cli.tui.panes.filter import FilterPane
 from ckpt_cli.tui.panes.inspector import Inspector
@@ -39,7 +39,7 @@ class MainScreen(ThreadTabsScreen):
     """Threads, a tree and a checkpoint, with the keys that only read."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *bindings(READING_KEYS),
+        *bindings(keys_of(READING_GROUPS)),
         Binding("escape,h", "back", "Back", show=False),
     ]
     COMMANDS: ClassVar = {Palette}
@@ -381,9 +381,9 @@ class MainScreen(ThreadTabsScreen):
     def action_help(self) -> None:
         from ckpt_cli.tui.screens.text import HelpScreen
 
-        self.app.push_screen(HelpScreen(self.key_table, SIGNS))
+        self.app.push_screen(HelpScreen(self.key_groups, SIGNS))
 
     @property
-    def key_table(self) -> Sequence[Key]:
+    def key_groups(self) -> Sequence[KeyGroup]:
         """The keys of this screen, for the help and the palette."""
-        return READING_KEYS
+        return READING_GROUPS
