@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -56,6 +57,18 @@ class DocumentRows(SearchableLines):
         """The checkpoint that the line under the cursor is about; None if there is none."""
         above = max((at for at in self.document.places if at <= self.cursor), default=None)
         return None if above is None else self.document.places[above]
+
+    def next_change(self, way: int) -> str:
+        """Go to the next or previous change of a diff; return which one it is."""
+        changes = self.document.changes
+        if not changes:
+            return "no differences"
+        after = (
+            bisect_right(changes, self.cursor) if way > 0 else bisect_left(changes, self.cursor) - 1
+        )
+        at = min(max(after, 0), len(changes) - 1)
+        self.cursor = changes[at]
+        return f"change {at + 1} of {len(changes)}"
 
     def show_document(self, document: TabContent, *, keep: bool) -> None:
         """Show a document from its start; with `keep` at the same line as before."""
@@ -125,7 +138,8 @@ class Inspector(SearchPane):
         self.tabs = Tabs(*(Tab("", id=name) for name in TABS))
         # Tabs are chosen by number; the focus goes to their content.
         self.tabs.can_focus = False
-        self._heading = ""
+        self.heading = ""
+        """The title for what is shown."""
 
     def compose(self) -> ComposeResult:
         yield self.tabs
@@ -133,7 +147,7 @@ class Inspector(SearchPane):
 
     def set_heading(self, heading: str) -> None:
         """Set the title for what is shown from now on."""
-        self._heading = heading
+        self.heading = heading
         title(self, heading)
 
     @contextmanager
@@ -155,7 +169,7 @@ class Inspector(SearchPane):
         finally:
             is_over = True
             slow.stop()
-            title(self, self._heading)
+            title(self, self.heading)
 
     @property
     def tab(self) -> TabName:

@@ -288,6 +288,7 @@ class MainScreen(ThreadTabsScreen):
         if (place := self.here()) is None:
             return
         self.base = None if self.base == place else place
+        self.base_name = self.name_of(place)
         self.tree_rows.marked = self.tree_rows.key if self.base is not None else None
         self.tree_rows.refresh()
         self.shown = None
@@ -300,7 +301,7 @@ class MainScreen(ThreadTabsScreen):
         from ckpt_cli.tui.screens.diff import DiffScreen
 
         base = base_of(self.base, place)
-        self.app.push_screen(DiffScreen(self.context.detail, base, place))
+        self.app.push_screen(DiffScreen(self.context.detail, base, place, self.refs))
 
     def action_questions(self) -> None:
         from ckpt_cli.tui.content.places import QUESTIONS

@@ -52,6 +52,14 @@ class ThreadTabsScreen(LiveScreen):
             case "errors":
                 await self._load_errors(thread_id)
 
+    def action_change(self, way: int) -> None:
+        """Go to the next or previous change of the tab Diff."""
+        if self.inspector.tab != "diff":
+            self.say("nothing to go to: / searches a pane, and the tab Diff has changes")
+            return
+        said = self.inspector.document.next_change(way)
+        title(self.inspector, f"{self.inspector.heading}: {said}")
+
     def tab_command(self, place: CheckpointKey) -> str | None:
         """Return the command that prints the tab that is shown; None if no command does."""
         store, tab = self.context.store_words, self.inspector.tab
