@@ -63,7 +63,7 @@ MOST_USED = KeyGroup(
         Key(
             str(number % 10),
             f"tab('{name}')",
-            name.capitalize(),
+            f"Tab {name.capitalize()}",
             "Show a tab by its number",
             str(number % 10),
         )
@@ -95,7 +95,51 @@ MOVING = KeyGroup(
 )
 STEPPING = KeyGroup(
     "Step through time",
-    (Key("f", "follow", "Follow", "Keep the cursor on the head (toggle)", "f"),),
+    (
+        Key(
+            "less_than_sign",
+            "step(-1)",
+            "Step back",
+            "Go to the parent, or on along the branch",
+            "<",
+        ),
+        Key(
+            "greater_than_sign",
+            "step(1)",
+            "Step forward",
+            "Go to the parent, or on along the branch",
+            ">",
+        ),
+        Key(
+            "left_curly_bracket",
+            "sibling(-1)",
+            "Older sibling",
+            "Go between checkpoints with the same parent",
+            "{",
+        ),
+        Key(
+            "right_curly_bracket",
+            "sibling(1)",
+            "Newer sibling",
+            "Go between checkpoints with the same parent",
+            "}",
+        ),
+        Key(
+            "left_square_bracket",
+            "change(-1)",
+            "Previous change",
+            "Go to where the channel under the cursor changed",
+            "[",
+        ),
+        Key(
+            "right_square_bracket",
+            "change(1)",
+            "Next change",
+            "Go to where the channel under the cursor changed",
+            "]",
+        ),
+        Key("f", "follow", "Follow", "Keep the cursor on the head (toggle)", "f"),
+    ),
 )
 LOOKING = KeyGroup(
     "Look at a checkpoint",
@@ -147,7 +191,7 @@ SCREEN = KeyGroup(
     (
         Key("z", "zoom", "Zoom", "Show this pane alone, or all panes again", "z"),
         Key("r", "again", "Refresh", "Read the store again now", "r"),
-        Key("L", "app.messages", "Messages", "List the messages of this session", "L"),
+        Key("L", "app.messages", "Messages of this session", "List what this screen said", "L"),
         Key(
             "colon",
             "app.command_palette",
