@@ -38,12 +38,16 @@ class DocumentRows(SearchableLines):
         above = max((at for at in self.document.findings if at <= self.cursor), default=None)
         return None if above is None else self.document.findings[above]
 
+    def prepared(self, document: TabContent) -> TabContent:
+        """Return a document as it is shown."""
+        return document
+
     def show_document(self, document: TabContent, *, keep: bool) -> None:
         """Show a document from its start; with `keep` at the same line as before."""
-        self.document = document
+        self.document = self.prepared(document)
         self._missed = None
         below = round(self.scroll_y)
-        self.show_lines(document.lines, self.cursor if keep else 0)
+        self.show_lines(self.document.lines, self.cursor if keep else 0)
         self.scroll_to(y=below if keep else 0, animate=False)
 
     def show_step(
@@ -73,7 +77,9 @@ class DocumentRows(SearchableLines):
         """
         at = self.cursor if self.cursor in self.seen else round(self.scroll_y)
         below = at - round(self.scroll_y)
-        before = [(line, path) for line, path in self.document.marks.items() if line <= at]
+        shown = self.document
+        document = self.prepared(document)
+        before = [(line, path) for line, path in shown.marks.items() if line <= at]
         lines = {path: line for line, path in document.marks.items()}
         if self._missed is not None and self._missed[0] == at:
             _, wanted, inside = self._missed

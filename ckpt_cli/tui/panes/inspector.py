@@ -12,9 +12,9 @@ from textual.widgets import Tab, Tabs
 from ckpt_cli.tui.content.tab_labels import tab_labels
 from ckpt_cli.tui.content.tabs import TABS
 from ckpt_cli.tui.content.tabs import Tab as TabName
-from ckpt_cli.tui.panes.document import DocumentRows
 from ckpt_cli.tui.panes.search import SearchPane
 from ckpt_cli.tui.panes.styles import title
+from ckpt_cli.tui.panes.value_rows import ValueRows
 
 _SLOW = 0.3
 """Seconds after which a read is shown as loading."""
@@ -27,7 +27,7 @@ class Inspector(SearchPane):
         """Another tab was chosen."""
 
     def __init__(self) -> None:
-        self.document = DocumentRows()
+        self.document = ValueRows()
         super().__init__(self.document, id="inspector")
         self.tabs = Tabs(*(Tab("", id=name) for name in TABS))
         # Tabs are chosen by number; the focus goes to their content.
