@@ -154,10 +154,12 @@ LOOKING = KeyGroup(
             "d",
             True,
         ),
-        Key("n", "change(1)", "Next change", "In a diff: go to the next or previous change", "n"),
+        Key(
+            "n", "difference(1)", "Next change", "In a diff: go to the next or previous change", "n"
+        ),
         Key(
             "N",
-            "change(-1)",
+            "difference(-1)",
             "Previous change",
             "In a diff: go to the next or previous change",
             "N",

@@ -52,7 +52,7 @@ class ThreadTabsScreen(LiveScreen):
             case "errors":
                 await self._load_errors(thread_id)
 
-    def action_change(self, way: int) -> None:
+    def action_difference(self, way: int) -> None:
         """Go to the next or previous change of the tab Diff."""
         if self.inspector.tab != "diff":
             self.say("nothing to go to: / searches a pane, and the tab Diff has changes")
