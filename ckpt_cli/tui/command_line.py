@@ -42,6 +42,12 @@ def tab_command(
     return command("ckpt", *store, *_WORDS[tab], *inside, ids=ids)
 
 
+def value_command(store: Sequence[str], place: CheckpointKey, path: str) -> str:
+    """Return the command that prints a value of a checkpoint."""
+    inside = ["--ns", place.checkpoint_ns] if place.checkpoint_ns else []
+    return command("ckpt", *store, "show", *inside, "--path", path, ids=[ref(place)])
+
+
 def tree_command(store: Sequence[str], thread_id: str, ns: str | None) -> str:
     """Return the command that draws a thread's tree."""
     inside = ["--ns", ns] if ns else []

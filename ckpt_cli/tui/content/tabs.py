@@ -16,6 +16,7 @@ from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.core.values.clip import clip
 from ckpt_cli.core.values.paths import format_path
 from ckpt_cli.queries.blame import blame
+from ckpt_cli.queries.changed_values import changed_values
 from ckpt_cli.queries.diff import compare
 from ckpt_cli.queries.messages import conversation
 from ckpt_cli.queries.show import CheckpointView, raw_bytes, view
@@ -32,6 +33,7 @@ from ckpt_cli.render.values.diff import diff_text
 from ckpt_cli.render.values.diff_header import diff_header_lines
 from ckpt_cli.threads.target import Target
 from ckpt_cli.tui.content.checkpoint import Clock, KeptReader, target_of
+from ckpt_cli.tui.content.value_tree import StateValues
 
 CheckpointTab = Literal["state", "diff", "writes", "messages", "timeline", "metadata", "raw"]
 ThreadTab = Literal["findings", "memory"]
@@ -60,6 +62,10 @@ class TabContent:
     """By line: the key of the memory item that starts there."""
     findings: Mapping[int, Finding] = field(default_factory=dict)
     """By line: the finding that starts there."""
+    values: Mapping[int, Value] = field(default_factory=dict)
+    """By line: the value that starts there."""
+    state: StateValues | None = None
+    """Values that fold, to be shown in place of the lines."""
 
 
 def read_document(
@@ -102,15 +108,14 @@ def read_origin(store: Store, place: CheckpointKey, path: str) -> tuple[Checkpoi
 
 def _state(target: Target, clock: Clock, width: int) -> TabContent:
     found = view(target, None, writes=False)
-    lines: list[StyledLine] = []
-    marks: dict[int, str] = {}
-    for one in cut(_heading(found, clock, width)):
-        lines.append(one)
-    for name, value in found.state.values.items():
-        marks[len(lines)] = format_path((name,))
-        remark = found.state.rebuilt.get(name)
-        lines += cut(value_lines(name, clip(value), width, remark))
-    return TabContent(lines, marks)
+    heading = cut(_heading(found, clock, width))
+    try:
+        changes = changed_values(target, found)
+    except CkptError:
+        # The parent is not readable; the checkpoint is.
+        changes = {}
+    state = StateValues(heading, found.state.values, found.state.rebuilt, changes)
+    return TabContent(heading, state=state)
 
 
 def _heading(found: CheckpointView, clock: Clock, width: int) -> Iterator[StyledLine]:
@@ -152,6 +157,7 @@ def _messages(target: Target, width: int) -> TabContent:
     found = conversation(target, None)
     lines: list[StyledLine] = []
     marks: dict[int, str] = {}
+    values: dict[int, Value] = {}
     if found.others:
         names = safe_text(", ".join(found.others))
         lines.append(
@@ -170,10 +176,11 @@ def _messages(target: Target, width: int) -> TabContent:
         if marks:
             lines.append(line(""))
         marks[len(lines)] = format_path((found.channel, turn.index))
+        values[len(lines)] = found.turns[turn.index].value
         lines += turn_lines(turn, turns, width, cut=False)
     if not turns:
         lines.append(line(("no messages yet", "dim")))
-    return TabContent(lines, marks)
+    return TabContent(lines, marks, values=values)
 
 
 def _timeline(target: Target, clock: Clock, width: int) -> Iterator[StyledLine]:

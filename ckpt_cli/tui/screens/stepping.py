@@ -14,12 +14,12 @@ from ckpt_backends.errors import CkptError
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.tree.parentage import Parentage
 from ckpt_cli.core.tree.rows import Key
-from ckpt_cli.core.values.paths import parse_path
+from ckpt_cli.core.values.paths import first_step
 from ckpt_cli.queries.channel_changes import ChannelChanges, Step
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.panes.styles import title
-from ckpt_cli.tui.screens.thread_tabs import ThreadTabsScreen
+from ckpt_cli.tui.screens.values import ValuesScreen
 
 _FIRST, _MOST = 8, 512
 """Number of checkpoints that are searched with the first query, and at most with one."""
@@ -29,10 +29,10 @@ _WITH_CHANNELS = ("state", "messages")
 """The tabs of which each value belongs to a channel."""
 
 
-class SteppingScreen(ThreadTabsScreen):
+class SteppingScreen(ValuesScreen):
     """A main screen where keys step to other checkpoints; the focus stays in its pane."""
 
-    READING: ClassVar = ThreadTabsScreen.READING | {"changes"}
+    READING: ClassVar = ValuesScreen.READING | {"changes"}
 
     def __init__(self, context: ScreenContext) -> None:
         super().__init__(context)
@@ -122,10 +122,10 @@ class SteppingScreen(ThreadTabsScreen):
 
     def note_channel(self) -> None:
         """Remember the channel under the cursor of the state, or of the messages."""
-        path = self.inspector.document.wanted_path
-        if path is None or self.read is None or self.read[1] not in _WITH_CHANNELS:
+        chosen = self.inspector.document.chosen
+        if chosen is None or self.read is None or self.read[1] not in _WITH_CHANNELS:
             return
-        name = parse_path(path)[0]
+        name = first_step(chosen)
         self._channel = name if isinstance(name, str) else self._channel
 
     def action_change(self, way: int) -> None:
