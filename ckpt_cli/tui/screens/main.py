@@ -380,6 +380,7 @@ class MainScreen(SteppingScreen):
 
     def action_again(self) -> None:
         self.forget_findings()
+        self.forget_changes()
         self.load_threads()
         self.load_memory_again()
 
