@@ -26,7 +26,7 @@ from ckpt_cli.tui.panes.inspector import Inspector
 from ckpt_cli.tui.panes.row_list import RowList
 from ckpt_cli.tui.remembered import RememberedLook
 from ckpt_cli.tui.screens.base import SOON
-from ckpt_cli.tui.screens.values import ValuesScreen
+from ckpt_cli.tui.screens.stepping import SteppingScreen
 
 if TYPE_CHECKING:
     from ckpt_cli.tui.content.places import PlaceList
@@ -35,7 +35,7 @@ _NARROW = 60
 """On screens with fewer columns, one pane is shown at a time."""
 
 
-class MainScreen(ValuesScreen):
+class MainScreen(SteppingScreen):
     """Threads, a tree and a checkpoint, with the keys that only read."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -372,6 +372,7 @@ class MainScreen(ValuesScreen):
 
     def action_again(self) -> None:
         self.forget_findings()
+        self.forget_changes()
         self.load_threads()
         self.load_memory_again()
 
