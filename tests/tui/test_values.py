@@ -159,8 +159,9 @@ def test_a_value_is_copied_as_show_prints_it(sample: Path, monkeypatch: pytest.M
         await seat.press("1")
         at_path(seat, "messages[2]")
         await seat.press("w")
-        thread, place = seat.main.place.thread_id, seat.main.place.checkpoint_id
-        words = ("-s", sample, "show", f"{thread}@{place}", "-o", "json", "--path")
+        assert seat.main.place is not None
+        ref = f"{seat.main.place.thread_id}@{seat.main.place.checkpoint_id}"
+        words = ("-s", sample, "show", ref, "-o", "json", "--path")
         assert json.loads(seat.app.clipboard) == ckpt(*words, "messages[2]").json
         at_path(seat, "destination")
         await seat.press("w")
@@ -171,7 +172,7 @@ def test_a_value_is_copied_as_show_prints_it(sample: Path, monkeypatch: pytest.M
         monkeypatch.setattr(copying, "_MOST_COPIED", 5)
         await seat.press("w")
         assert "more than 1 MiB" in seat.said
-        assert f"show --path 'messages[0]' {thread}@{place}" in seat.said
+        assert f"show --path 'messages[0]' {ref}" in seat.said
 
     sit(sample, look)
 
@@ -186,7 +187,7 @@ def test_long_texts_are_wrapped_and_cut_with_a_count(tmp_path: Path) -> None:
         assert "(30,001 characters)" in row(seat)
         assert all(len(one.text) <= rows.width for one in rows.lines)
         assert seat.sees("… 28,001 more characters")
-        at_path(seat, "items[0] 2000-30001")
+        at_path(seat, "items[0] 2000:1")
         await seat.press("right")
         assert seat.sees("▸ … characters 2,000–11,999 of 30,001", "▸ … characters 22,000–30,000")
         await seat.press("right", "right")
@@ -195,3 +196,20 @@ def test_long_texts_are_wrapped_and_cut_with_a_count(tmp_path: Path) -> None:
         assert shown == 10_000 + 2_000 - 301 + sum("y" in one for one in ("items",))
 
     sit(store, look)
+
+
+def test_another_thread_keeps_the_folds_of_channels_only(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("1")
+        rows = at_path(seat, "messages[1]")
+        await seat.press("right")
+        assert "messages[1].content" in rows.document.marks.values()
+        at_path(seat, "messages")
+        await seat.press("left", "escape", "escape", "j", "1")
+        at_path(seat, "messages")
+        assert "▸ messages: [" in row(seat)
+        await seat.press("right")
+        assert "messages[1]" in rows.document.marks.values()
+        assert "messages[1].content" not in rows.document.marks.values()
+
+    sit(sample, look)
