@@ -20,6 +20,7 @@ from ckpt_cli.render.values.folding import (
     children,
     everything_below,
     folds_up,
+    is_channel,
     part_of,
     parts_of,
     text_of,
@@ -69,6 +70,7 @@ def test_each_value_is_a_node_once_and_each_name_is_given_once(state: dict[str, 
 def test_a_path_leads_to_its_value(state: dict[str, Value]) -> None:
     for root in roots_of(state):
         for one in everything(root):
+            assert is_channel(one.name) == (one is root)
             whole: Any = dict(state)
             (at,) = select(whole, parse_path(one.path))
             assert one.path != one.name or at.value is one.value
