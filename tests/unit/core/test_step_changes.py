@@ -28,7 +28,7 @@ def state(values: dict[str, Any], *unknown: str) -> BriefState:
     return brief_state(values, {*values, *unknown})
 
 
-def told(before: BriefState, after: BriefState, **written: Any) -> str:
+def told(before: BriefState, after: BriefState, **written: list[Any]) -> str:
     names = {*after.channels}
     return changes_text(short_changes(written_changes(names, before, after, written), say))
 
@@ -76,11 +76,11 @@ def test_removed_messages_are_no_new_ones() -> None:
 
 
 def test_whole_states_tell_the_same() -> None:
-    before = {"a": 1, "messages": [message("old")], "same": 3}
-    after = {"a": 2, "messages": [message("old"), message("new")], "same": 3}
+    before: dict[str, Any] = {"a": 1, "messages": [message("old")], "same": 3}
+    after: dict[str, Any] = {"a": 2, "messages": [message("old"), message("new")], "same": 3}
     found = step_changes(["a", "messages"], before, after)
     text = changes_text(short_changes(found, say))
-    written = {"messages": [message("new")]}
+    written: dict[str, Any] = {"messages": [message("new")]}
     brief = written_changes(["a", "messages", "same"], state(before), state(after), written)
     assert text == changes_text(short_changes(brief, say)) == "+1 new, a 1 → 2"
 
