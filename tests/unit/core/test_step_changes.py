@@ -63,6 +63,12 @@ def test_messages_that_were_written_again_are_not_new() -> None:
     assert told(before, state({"messages": [1, 2]}), messages=written) == "messages"
 
 
+def test_a_list_to_which_nothing_was_added_is_not_named() -> None:
+    before = state({"notes": ["a"]})
+    assert told(before, before, notes=[[]]) == ""
+    assert told(before, state({"notes": ["b"]}), notes=[["b"]]) == "notes"
+
+
 def test_a_list_that_was_not_known_before_has_no_number() -> None:
     # As a channel that stores only snapshots now and then.
     before, after = state({}, "messages"), state({"messages": [1, 2, 3]})
