@@ -172,7 +172,7 @@ class _Reading:
         if seen is None:
             return tree
         steps = tree_steps(keys, skeletons, is_values_only=reader.is_values_only)
-        points = timed_points(plan.ns, keys, skeletons, steps)
+        points = timed_points(plan, keys, skeletons, steps)
         return replace(tree, steps=steps, scrubber=Scrubber(points))
 
     def _details(self, wanted: Sequence[Key]) -> dict[Key, StepDetails]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_cli.core.timeline.scrubber import TimedPoint, point_sign
 from ckpt_cli.core.timeline.steps import TimedCheckpoint, TimedStep, timed_steps
-from ckpt_cli.core.tree.rows import Key, Skeleton
+from ckpt_cli.core.tree.rows import Key, Skeleton, StepRow, TreeLayout
 from ckpt_cli.queries.tree_keys import StoredKeys, TreeKeys
 
 
@@ -39,16 +39,18 @@ def tree_steps(
 
 
 def timed_points(
-    checkpoint_ns: str,
+    plan: TreeLayout,
     keys: TreeKeys,
     skeletons: Iterable[Skeleton],
     steps: Mapping[Key, TimedStep],
 ) -> tuple[TimedPoint, ...]:
-    """Return the checkpoints of a namespace with what happened at each, oldest first."""
+    """Return the checkpoints of the first tree with what happened at each, oldest first."""
     none = StoredKeys()
+    branches = (row for row in plan.rows if isinstance(row, StepRow) and row.branch)
+    forks = {(row.ns, row.parent) for row in branches}
     found = []
     for one in skeletons:
-        if one.checkpoint_ns != checkpoint_ns:
+        if one.checkpoint_ns != plan.ns:
             continue
         key, own = one.key, keys.stored.get(one.key, none)
         sign = point_sign(
@@ -56,7 +58,7 @@ def timed_points(
             is_failed=bool(own.failed - own.handled),
             is_asked=bool(own.asking),
             is_tip=key in keys.tips,
-            is_forked=key in keys.forked,
+            is_forked=key in forks,
         )
         found.append((one.order, TimedPoint(key, steps[key].ended_at, steps[key].kind, sign)))
     return tuple(point for _, point in sorted(found, key=lambda pair: pair[0]))

@@ -6,17 +6,19 @@ and does not push all other steps into one place. Without times, all of it is sh
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
+from statistics import median
 from typing import Literal, get_args
 
+from ckpt_backends.checkpoint_ids import time_of
 from ckpt_cli.core.timeline.steps import Kind
 from ckpt_cli.core.tree.rows import Key
 
-Sign = Literal["error", "question", "answered", "fork", "edit", "input", "tip", "step"]
+Sign = Literal["error", "question", "fork", "edit", "answered", "input", "tip", "step"]
 """What happened at a checkpoint; if several things did, the first of these."""
 _SIGNS: Sequence[Sign] = get_args(Sign)
 _RANKS: Mapping[Sign, int] = {sign: rank for rank, sign in enumerate(_SIGNS)}
@@ -26,6 +28,8 @@ _END = 1 - 1e-9
 """The place of the last checkpoint."""
 _LONG = 0.1
 """Part of all time that was spent on runs which makes one of them a long one."""
+_OFTEN = 3
+"""How many times as long as most others it must be, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +72,20 @@ class Scrubber:
         return self._drawn[1]
 
     def column(self, key: Key | None, width: int) -> int | None:
-        """Return the column of a checkpoint; None if it is not on the line."""
-        number = self._number.get(key) if key is not None else None
-        return None if number is None or width < 1 else int(self._places[number] * width)
+        """Return the column of a checkpoint; None if there is none.
+
+        One that is not on the line, as in a subgraph, has the column of the last one before it.
+        """
+        if key is None or width < 1 or not self._points:
+            return None
+        number = self._number.get(key)
+        if number is None:
+            at = time_of(key[1])
+            if at is None or self._points[0].at is None:
+                return None
+            known = [one.at for one in self._points]
+            number = max(bisect_right(known, at, key=lambda one: one or at) - 1, 0)
+        return int(self._places[number] * width)
 
     def _cells(self, width: int) -> Sequence[ScrubberCell]:
         points, places = self._points, self._places
@@ -97,12 +112,14 @@ def point_sign(
     """Return what happened at a checkpoint."""
     if is_failed:
         return "error"
-    if is_asked:
-        return "question" if is_tip else "answered"
+    if is_asked and is_tip:
+        return "question"
     if is_forked:
         return "fork"
     if source in {"update", "fork"}:
         return "edit"
+    if is_asked:
+        return "answered"
     if source == "input":
         return "input"
     return "tip" if is_tip else "step"
@@ -132,7 +149,9 @@ def _long(points: Sequence[TimedPoint]) -> frozenset[int]:
     for number, (before, point) in enumerate(pairwise(points), 1):
         if point.kind == "run" and before.at is not None and point.at is not None:
             took[number] = max((point.at - before.at).total_seconds(), 0.0)
-    least = sum(took.values()) * _LONG
+    if not took:
+        return frozenset()
+    least = max(sum(took.values()) * _LONG, median(took.values()) * _OFTEN)
     return frozenset(number for number, one in took.items() if one > least)
 
 

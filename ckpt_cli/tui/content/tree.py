@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 
+from ckpt_backends.codec.values import Value
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.tree.rows import CallRow, FoldRow, Key, SectionRow, StepDetails, StepRow
 from ckpt_cli.core.tree.rows import Row as TreeRow
 from ckpt_cli.queries.known_details import KnownDetails
 from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.queries.tree import Tree, read_tree
+from ckpt_cli.queries.tree import Tree, read_more, read_tree
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.tree.screen import ScreenTree
 from ckpt_cli.render.values.one_line import summary
@@ -90,7 +92,7 @@ class GrowingTree:
         self._kept = KeptReader()
         self._thread_id: str | None = None
         self._known = KnownDetails[Tree]()
-        self._drawn: tuple[object, TreePicture] | None = None
+        self._drawn: tuple[tuple[TreeQuestion, date], TreePicture] | None = None
 
     def read(
         self,
@@ -111,7 +113,7 @@ class GrowingTree:
         tree = read_tree(
             self._kept.of(store, asked.thread_id),
             asked.ns,
-            lambda value: summary(value, _QUESTION_WIDTH),
+            _say,
             ThreadOperations(self._opening, asked.thread_id),
             nest=asked.nest,
             unfold=asked.unfold,
@@ -122,10 +124,31 @@ class GrowingTree:
         # A line says the day if it is not today.
         looks = asked, clock.now.astimezone(clock.zone).date()
         before = self._drawn[1] if self._drawn is not None and self._drawn[0] == looks else None
-        picture = None if before is None else _drawn_again(before, tree)
-        picture = draw_tree(tree, clock, asked.width) if picture is None else picture
-        self._drawn = looks, picture
-        return picture
+        self._drawn = looks, _drawn(before, tree, clock, asked.width)
+        return self._drawn[1]
+
+    def read_more(self, store: Store, clock: Clock, seen: Collection[Key]) -> TreePicture | None:
+        """Return the last tree with the steps in `seen` read, without a look at what has changed.
+
+        Returns None if no tree was read. Raises `NotFound`.
+        """
+        if self._drawn is None:
+            return None
+        (asked, day), before = self._drawn
+        reader = self._kept.of(store, asked.thread_id)
+        operations = ThreadOperations(self._opening, asked.thread_id)
+        tree = read_more(reader, before.tree, _say, operations, self._known, seen)
+        self._drawn = (asked, day), _drawn(before, tree, clock, asked.width)
+        return self._drawn[1]
+
+
+def _say(value: Value) -> str:
+    return summary(value, _QUESTION_WIDTH)
+
+
+def _drawn(before: TreePicture | None, tree: Tree, clock: Clock, width: int) -> TreePicture:
+    again = None if before is None else _drawn_again(before, tree)
+    return draw_tree(tree, clock, width) if again is None else again
 
 
 def _drawn_again(before: TreePicture, tree: Tree) -> TreePicture | None:
