@@ -113,19 +113,11 @@ def _table(rows: Iterable[Iterable[str]]) -> str:
 
 def screen(text: str) -> str:
     """The text of docs/tui.md with its keys made anew."""
-    from ckpt_cli.tui.keys import MEMORY_KEYS, PANE_KEYS, READING_KEYS
-    from ckpt_cli.tui.writing import WRITING_KEYS
+    from ckpt_cli.tui.keys import MEMORY_GROUP
+    from ckpt_cli.tui.writing import WRITING_GROUPS
 
-    reading = [*PANE_KEYS, *((key.shown, key.help) for key in READING_KEYS)]
-    changing = [(key.shown, key.help) for key in WRITING_KEYS]
-    remembering = [(key.shown, key.help) for key in MEMORY_KEYS]
-    tables = "\n".join(
-        (
-            _keys("key", reading),
-            _keys("on the screen Memory", remembering),
-            _keys("with `--write`", changing),
-        )
-    )
+    groups = (*WRITING_GROUPS, MEMORY_GROUP)
+    tables = "\n".join(_keys(group.heading, group.rows) for group in groups)
     return _between("<!-- keys -->\n", tables, text)
 
 

@@ -26,75 +26,220 @@ class Key:
     """Whether the footer shows it."""
 
 
-READING_KEYS: Sequence[Key] = (
-    Key("tab", "pane(1)", "Next pane", "Focus the next pane", "Tab"),
-    Key("shift+tab", "pane(-1)", "Previous pane", "Focus the previous pane", "Shift-Tab"),
-    Key("z", "zoom", "Zoom", "Show this pane alone, or all panes again", "z"),
-    *(
+@dataclass(frozen=True, slots=True)
+class KeyGroup:
+    """Keys for one purpose, as the help and the docs list them."""
+
+    heading: str
+    keys: Sequence[Key]
+    panes: Sequence[tuple[str, str]] = ()
+    """Keys that the panes bind themselves, and what they do; listed before the others."""
+
+    @property
+    def rows(self) -> Sequence[tuple[str, str]]:
+        """The keys and what they do; keys with the same help share a row."""
+        found: dict[str, list[str]] = {}
+        for key in self.keys:
+            found.setdefault(key.help, []).append(key.shown)
+        return [*self.panes, *((_together(shown), what) for what, shown in found.items())]
+
+
+_MOST_NAMES = 4
+"""A row names at most this number of keys; more keys are a range."""
+
+
+def _together(shown: Sequence[str]) -> str:
+    return " ".join(shown) if len(shown) <= _MOST_NAMES else f"{shown[0]} … {shown[-1]}"
+
+
+_LINES: Sequence[tuple[str, str]] = (
+    ("PgUp PgDn Space", "Move by a page; Ctrl-d Ctrl-u: by half a page"),
+    ("g G", "Go to the first line, to the last line"),
+)
+
+MOST_USED = KeyGroup(
+    "Most used",
+    [
         Key(
             str(number),
             f"tab('{name}')",
-            name.capitalize(),
-            f"Show tab {name.capitalize()}",
+            f"Tab {name.capitalize()}",
+            "Show a tab by its number",
             str(number),
         )
         for number, name in enumerate(TABS, 1)
+    ],
+    (
+        ("↑ ↓ j k", "Move by a line"),
+        ("Enter l", "Go in: from a thread to its tree, then to the state"),
+        ("Esc h", "Go back; leave a subgraph; clear a filter"),
+        ("/", "Filter threads or items; elsewhere search: n, N"),
     ),
-    Key("left_square_bracket", "turn(-1)", "Previous tab", "Show the previous tab", "["),
-    Key("right_square_bracket", "turn(1)", "Next tab", "Show the next tab", "]"),
-    Key("v", "check", "Check", "Check every value of this thread", "v"),
-    Key("f", "follow", "Follow", "Keep the cursor on the head (toggle)", "f"),
-    Key("o", "unfold", "Unfold", "Unfold or fold long runs of steps", "o"),
-    Key("a", "nest", "Subgraphs", "Show or hide subgraphs inside the tree", "a"),
-    Key("m", "mark", "Mark", "Mark this checkpoint as the base of diffs", "m", True),
-    Key("d", "compare", "Diff", "Diff side by side with the marked one, or the parent", "d", True),
-    Key("i", "questions", "Questions", "List unanswered questions of all threads", "i", True),
-    Key("e", "errors", "Errors", "List tasks that failed, of all threads", "e", True),
-    Key("S", "grep", "Search", "Search values in this thread, or in all", "S"),
-    Key("O", "operations", "Operations", "List what ckpt changed in this thread", "O"),
-    Key("M", "memory", "Memory", "Browse long-term memory", "M"),
-    Key("y", "copy_ref", "Copy ref", "Copy THREAD@CHECKPOINT", "y"),
-    Key("Y", "copy_config", "Copy config", "Copy the config dict of this checkpoint", "Y"),
-    Key("c", "command_line", "Command", "Show the command line for what is shown", "c"),
-    Key("r", "again", "Refresh", "Read the store again now", "r"),
-    Key("colon", "app.command_palette", "Palette", "Find a key by name, or go to THREAD@REF", ":"),
-    Key("question_mark", "help", "Help", "Show this help", "?", True),
-    Key("q", "app.quit", "Quit", "Quit", "q", True),
+)
+MOVING = KeyGroup(
+    "Move",
+    (
+        Key("tab", "pane(1)", "Next pane", "Focus the next or previous pane", "Tab"),
+        Key(
+            "shift+tab", "pane(-1)", "Previous pane", "Focus the next or previous pane", "Shift-Tab"
+        ),
+    ),
+    (
+        *_LINES,
+        ("Enter", "On a subgraph call: show its tree"),
+        ("Enter", "On folded steps: unfold them"),
+        ("Enter", "On a message or value: go to its writer"),
+        ("Enter", "On a finding: go to its checkpoint"),
+        ("Enter", "On a memory item: go to it"),
+    ),
+)
+STEPPING = KeyGroup(
+    "Step through time",
+    (
+        Key(
+            "less_than_sign",
+            "step(-1)",
+            "Step back",
+            "Go to the parent, or on along the branch",
+            "<",
+        ),
+        Key(
+            "greater_than_sign",
+            "step(1)",
+            "Step forward",
+            "Go to the parent, or on along the branch",
+            ">",
+        ),
+        Key(
+            "left_curly_bracket",
+            "sibling(-1)",
+            "Older sibling",
+            "Go between checkpoints with the same parent",
+            "{",
+        ),
+        Key(
+            "right_curly_bracket",
+            "sibling(1)",
+            "Newer sibling",
+            "Go between checkpoints with the same parent",
+            "}",
+        ),
+        Key(
+            "left_square_bracket",
+            "change(-1)",
+            "Previous change",
+            "Go to where the channel under the cursor changed",
+            "[",
+        ),
+        Key(
+            "right_square_bracket",
+            "change(1)",
+            "Next change",
+            "Go to where the channel under the cursor changed",
+            "]",
+        ),
+        Key("f", "follow", "Follow", "Keep the cursor on the head (toggle)", "f"),
+    ),
+)
+LOOKING = KeyGroup(
+    "Look at a checkpoint",
+    (
+        Key("left_parenthesis", "turn(-1)", "Previous tab", "Show the previous or next tab", "("),
+        Key("right_parenthesis", "turn(1)", "Next tab", "Show the previous or next tab", ")"),
+        Key(
+            "d",
+            "compare",
+            "Diff",
+            "Diff side by side with the marked one, or the parent",
+            "d",
+            True,
+        ),
+        Key("m", "mark", "Mark", "Mark this checkpoint as the base of diffs", "m", True),
+        Key("o", "unfold", "Unfold", "Unfold or fold long runs of steps", "o"),
+        Key("a", "nest", "Subgraphs", "Show or hide subgraphs inside the tree", "a"),
+        Key("v", "check", "Check", "Check every value of this thread", "v"),
+    ),
+)
+FINDING = KeyGroup(
+    "Find",
+    (
+        Key("i", "questions", "Questions", "List unanswered questions of all threads", "i", True),
+        Key("e", "errors", "Errors", "List tasks that failed, of all threads", "e", True),
+        Key("S", "grep", "Search", "Search values in this thread, or in all", "S"),
+        Key("O", "operations", "Operations", "List what ckpt changed in this thread", "O"),
+        Key("M", "memory", "Memory", "Browse long-term memory", "M"),
+    ),
+)
+COPYING = KeyGroup(
+    "Copy",
+    (
+        Key("y", "copy_ref", "Copy ref", "Copy THREAD@CHECKPOINT", "y"),
+        Key("Y", "copy_config", "Copy config", "Copy the config dict of this checkpoint", "Y"),
+        Key("c", "command_line", "Command", "Show the command line for what is shown", "c"),
+    ),
+)
+SCREEN = KeyGroup(
+    "Screen",
+    (
+        Key("z", "zoom", "Zoom", "Show this pane alone, or all panes again", "z"),
+        Key("r", "again", "Refresh", "Read the store again now", "r"),
+        Key("L", "app.messages", "Messages of this session", "List what this screen said", "L"),
+        Key(
+            "colon",
+            "app.command_palette",
+            "Palette",
+            "Find a key by name, or go to THREAD@REF",
+            ":",
+        ),
+        Key("question_mark", "help", "Help", "Show this help", "?", True),
+        Key("q", "app.quit", "Quit", "Quit", "q", True),
+    ),
+    (("s", "Sort threads: newest, oldest, id, checkpoints"),),
 )
 
-MEMORY_KEYS: Sequence[Key] = (
-    Key("tab,shift+tab", "pane", "Next pane", "Focus the other pane", "Tab"),
-    Key("z", "zoom", "Zoom", "Show this pane alone, or both again", "z"),
-    Key(
-        "y",
-        "copy_command",
-        "Copy command",
-        "Copy the command line that prints this item",
-        "y",
-        True,
+READING_GROUPS: Sequence[KeyGroup] = (
+    *(MOST_USED, MOVING, STEPPING, LOOKING, FINDING, COPYING, SCREEN),
+)
+"""The keys of the main screen that only read; the keys used most come first."""
+
+MEMORY_GROUP = KeyGroup(
+    "On the screen Memory",
+    (
+        Key("tab,shift+tab", "pane", "Next pane", "Focus the other pane", "Tab"),
+        Key("z", "zoom", "Zoom", "Show this pane alone, or both again", "z"),
+        Key(
+            "y",
+            "copy_command",
+            "Copy command",
+            "Copy the command line that prints this item",
+            "y",
+            True,
+        ),
+        Key("r", "again", "Refresh", "Read the memory again now", "r"),
+        Key("question_mark", "help", "Help", "Show this help", "?", True),
+        Key("q", "leave", "Close", "Close this screen", "q", True),
     ),
-    Key("r", "again", "Refresh", "Read the memory again now", "r"),
-    Key("question_mark", "help", "Help", "Show this help", "?", True),
-    Key("q", "leave", "Close", "Close this screen", "q", True),
+)
+MEMORY_GROUPS: Sequence[KeyGroup] = (
+    KeyGroup(
+        "Move",
+        (),
+        (
+            ("↑ ↓ j k", "Move by a line"),
+            *_LINES,
+            ("Enter l", "Go to the value of an item, from there to its thread"),
+            ("Esc", "Go back; clear a filter"),
+            ("/", "Filter items; below, search: n, N"),
+        ),
+    ),
+    MEMORY_GROUP,
 )
 """The keys of the memory screen."""
 
-PANE_KEYS: Sequence[tuple[str, str]] = (
-    ("↑ ↓ j k", "Move by a line"),
-    ("PgUp PgDn Space", "Move by a page; Ctrl-d Ctrl-u: by half a page"),
-    ("g G", "Go to the first line, to the last line"),
-    ("Enter l", "On a thread: go to its tree"),
-    ("Enter", "On a checkpoint: go to its state"),
-    ("Enter", "On a subgraph call: show its tree"),
-    ("Enter", "On folded steps: unfold them"),
-    ("Enter", "On a message or value: go to its writer"),
-    ("Enter", "On a finding: go to its checkpoint"),
-    ("Enter", "On a memory item: go to its value, its thread"),
-    ("Esc h", "Go back; leave a subgraph; clear a filter"),
-    ("/", "Filter threads or items; elsewhere search: n, N"),
-    ("s", "Sort threads: newest, oldest, id, checkpoints"),
-)
-"""The keys inside panes."""
+
+def keys_of(groups: Sequence[KeyGroup]) -> Sequence[Key]:
+    """Return the keys of all groups."""
+    return [key for group in groups for key in group.keys]
 
 
 SIGNS: Sequence[tuple[str, str]] = (

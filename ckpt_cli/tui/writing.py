@@ -39,7 +39,7 @@ from ckpt_cli.render.terminal.styled_text import Span
 from ckpt_cli.tui.app import CkptApp
 from ckpt_cli.tui.command_line import match_of, purge_command
 from ckpt_cli.tui.editor import edit, editor_of
-from ckpt_cli.tui.keys import READING_KEYS, Key, bindings
+from ckpt_cli.tui.keys import READING_GROUPS, Key, KeyGroup, bindings
 from ckpt_cli.tui.plans import (
     Editable,
     EditedValue,
@@ -76,14 +76,18 @@ _REPAIRS: Mapping[Mending, str] = {
     "writes": "Drop this answer?",
 }
 
-WRITING_KEYS: Sequence[Key] = (
-    Key("B", "rollback", "Roll back", "Roll the thread back to this checkpoint", "B", True),
-    Key("F", "fork", "Fork", "Fork this checkpoint to a branch or a new thread", "F", True),
-    Key("U", "undo", "Undo", "Undo the last change of this thread by ckpt", "U"),
-    Key("P", "repair", "Repair", "Mend the finding, or lost values of this thread", "P"),
-    Key("D", "delete", "Delete", "Delete this thread, whatever its status", "D"),
-    Key("X", "purge", "Purge", "Remove threads, or prune their old checkpoints", "X"),
+CHANGING = KeyGroup(
+    "Change, with --write",
+    (
+        Key("B", "rollback", "Roll back", "Roll the thread back to this checkpoint", "B", True),
+        Key("F", "fork", "Fork", "Fork this checkpoint to a branch or a new thread", "F", True),
+        Key("U", "undo", "Undo", "Undo the last change of this thread by ckpt", "U"),
+        Key("P", "repair", "Repair", "Mend the finding, or lost values of this thread", "P"),
+        Key("D", "delete", "Delete", "Delete this thread, whatever its status", "D"),
+        Key("X", "purge", "Purge", "Remove threads, or prune their old checkpoints", "X"),
+    ),
 )
+WRITING_GROUPS: Sequence[KeyGroup] = (*READING_GROUPS, CHANGING)
 
 
 class WritingApp(CkptApp):
@@ -141,7 +145,7 @@ class WritingScreen(MainScreen):
     """The main screen with keys that change the store; each shows its plan and asks first."""
 
     app: WritingApp
-    BINDINGS: ClassVar[list[BindingType]] = bindings(WRITING_KEYS)
+    BINDINGS: ClassVar[list[BindingType]] = bindings(CHANGING.keys)
     writes = True
 
     def on_mount(self) -> None:
@@ -151,8 +155,8 @@ class WritingScreen(MainScreen):
         self._planner = Planner(url, self.app.open_rows, self.context.now)
 
     @property
-    def key_table(self) -> Sequence[Key]:
-        return [*WRITING_KEYS, *READING_KEYS]
+    def key_groups(self) -> Sequence[KeyGroup]:
+        return WRITING_GROUPS
 
     def mode(self) -> Span:
         return "WRITE", "bold"

@@ -15,7 +15,7 @@ from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.core.filters.expressions import format_filter
 from ckpt_cli.core.filters.terms import FilterAlias, FilterTerms, no_alias
 from ckpt_cli.tui.content.thread_filter import parse_thread_filter
-from ckpt_cli.tui.keys import READING_KEYS
+from ckpt_cli.tui.keys import READING_GROUPS, keys_of
 from tests.support import ROOT, ckpt
 from tests.threetable import connected, maker
 
@@ -387,7 +387,7 @@ def test_one_pane_alone_and_all_again(sample: Path) -> None:
 def test_help_names_every_key(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("question_mark")
-        assert all(seat.sees(key.help) for key in READING_KEYS)
+        assert all(seat.sees(key.help) for key in keys_of(READING_GROUPS))
         assert max(map(len, seat.lines)) <= 80
         await seat.press("G")
         assert seat.sees("Thread with status error", "Checkpoint of a fork", "Folded steps")
@@ -416,7 +416,7 @@ def test_the_palette_does_what_keys_do_and_goes_to_a_typed_ref(sample: Path) -> 
         await seat.press("colon")
         await seat.type("no-such-thread")
         await seat.press("enter")
-        assert seat.sees("no thread 'no-such-thread'")
+        await seat.until(lambda: seat.sees("no thread 'no-such-thread'"))
 
     sit(sample, look)
 
@@ -503,7 +503,7 @@ def test_escape_leads_out_of_one_thing_after_the_other(sample: Path) -> None:
         await seat.press("z", "5")
         assert main.inspector.region.area
         assert not main.threads_pane.region.area
-        await seat.press("right_square_bracket", "left_square_bracket", "left_square_bracket")
+        await seat.press("right_parenthesis", "left_parenthesis", "left_parenthesis")
         assert main.inspector.tab == "messages"
 
     sit(sample, look)

@@ -13,7 +13,7 @@ from ckpt_backends.testing.screen import Seat, sit
 from ckpt_backends.url import parse_url
 from ckpt_cli.threads.opening import Opening
 from ckpt_cli.tui.context import MemoryNamed
-from ckpt_cli.tui.keys import MEMORY_KEYS
+from ckpt_cli.tui.keys import MEMORY_GROUP
 from ckpt_cli.tui.screens.memory import MemoryScreen
 from tests.deerflow.project import THREAD, TURNS, make
 from tests.memory.benches import SqliteBench
@@ -129,7 +129,7 @@ def test_hostile_items_are_text_and_a_store_without_memory_says_so(
         await seat.press("M")
         assert seat.sees(message)
         await seat.press("enter", "y", "z", "question_mark")
-        assert all(seat.sees(key.help) for key in MEMORY_KEYS)
+        assert all(seat.sees(key.help) for key in MEMORY_GROUP.keys)
         await seat.press("escape", "escape", "escape")
         assert seat.app.screen is seat.main
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_cli.tui.keys import READING_KEYS
+from ckpt_cli.tui.keys import READING_GROUPS, keys_of
 from tests.deerflow.project import make
 from tests.support import ROOT
 
@@ -55,13 +55,13 @@ def test_no_key_changes_the_store_or_loads_what_could(sample: Path) -> None:
 def test_the_keys_that_change_are_of_the_other_screen() -> None:
     from ckpt_cli.tui.app import CkptApp
     from ckpt_cli.tui.screens.main import MainScreen
-    from ckpt_cli.tui.writing import WRITING_KEYS, WritingApp, WritingScreen
+    from ckpt_cli.tui.writing import CHANGING, WritingApp, WritingScreen
 
-    assert WRITING_KEYS
-    for key in WRITING_KEYS:
+    assert CHANGING.keys
+    for key in CHANGING.keys:
         assert not hasattr(MainScreen, f"action_{key.action}")
         assert hasattr(WritingScreen, f"action_{key.action}")
-        assert key not in READING_KEYS
+        assert key not in keys_of(READING_GROUPS)
     assert not hasattr(CkptApp, "apply")
     assert hasattr(WritingApp, "apply")
 

@@ -8,15 +8,18 @@ from datetime import date
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.protocol import Store
+from ckpt_cli.core.tree.parentage import Parentage
 from ckpt_cli.core.tree.rows import CallRow, FoldRow, Key, SectionRow, StepDetails, StepRow
 from ckpt_cli.core.tree.rows import Row as TreeRow
 from ckpt_cli.queries.known_details import KnownDetails
+from ckpt_cli.queries.parentage import read_parentage
 from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.queries.tree import Tree, read_more, read_tree
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.tree.screen import ScreenTree
 from ckpt_cli.render.values.one_line import summary
 from ckpt_cli.threads.opening import Opening
+from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.tui.content.checkpoint import Clock, KeptReader
 
 _QUESTION_WIDTH = 200
@@ -41,6 +44,8 @@ class TreePicture:
     """Lines of folded steps."""
     head: Key | None
     """The head of the first tree; None if it is not shown."""
+    parentage: Parentage
+    """Of all checkpoints in the tree, also of those that are not shown."""
 
     def line_of(self, key: Key | None) -> int | None:
         """Return the line of a checkpoint, or else the one that it is folded into; None if neither
@@ -93,6 +98,7 @@ class GrowingTree:
         self._thread_id: str | None = None
         self._known = KnownDetails[Tree]()
         self._drawn: tuple[tuple[TreeQuestion, date], TreePicture] | None = None
+        self._parentage: tuple[object, Parentage] | None = None
 
     def read(
         self,
@@ -110,8 +116,9 @@ class GrowingTree:
         """
         if asked.thread_id != self._thread_id:
             self._thread_id, self._known = asked.thread_id, KnownDetails()
+        reader = self._kept.of(store, asked.thread_id)
         tree = read_tree(
-            self._kept.of(store, asked.thread_id),
+            reader,
             asked.ns,
             _say,
             ThreadOperations(self._opening, asked.thread_id),
@@ -124,7 +131,10 @@ class GrowingTree:
         # A line says the day if it is not today.
         looks = asked, clock.now.astimezone(clock.zone).date()
         before = self._drawn[1] if self._drawn is not None and self._drawn[0] == looks else None
-        self._drawn = looks, _drawn(before, tree, clock, asked.width)
+        again = None if before is None else _drawn_again(before, tree)
+        if again is None:
+            again = draw_tree(tree, clock, asked.width, self._parents(reader, asked.ns))
+        self._drawn = looks, again
         return self._drawn[1]
 
     def read_more(self, store: Store, clock: Clock, seen: Collection[Key]) -> TreePicture | None:
@@ -138,17 +148,21 @@ class GrowingTree:
         reader = self._kept.of(store, asked.thread_id)
         operations = ThreadOperations(self._opening, asked.thread_id)
         tree = read_more(reader, before.tree, _say, operations, self._known, seen)
-        self._drawn = (asked, day), _drawn(before, tree, clock, asked.width)
+        again = _drawn_again(before, tree)
+        if again is None:
+            again = draw_tree(tree, clock, asked.width, before.parentage)
+        self._drawn = (asked, day), again
         return self._drawn[1]
+
+    def _parents(self, reader: ThreadReader, ns: str | None) -> Parentage:
+        """Return the parents of the checkpoints of a thread; the same object if it is unchanged."""
+        if self._parentage is None or self._parentage[0] != (reader, ns):
+            self._parentage = (reader, ns), read_parentage(reader, ns)
+        return self._parentage[1]
 
 
 def _say(value: Value) -> str:
     return summary(value, _QUESTION_WIDTH)
-
-
-def _drawn(before: TreePicture | None, tree: Tree, clock: Clock, width: int) -> TreePicture:
-    again = None if before is None else _drawn_again(before, tree)
-    return draw_tree(tree, clock, width) if again is None else again
 
 
 def _drawn_again(before: TreePicture, tree: Tree) -> TreePicture | None:
@@ -180,7 +194,9 @@ def _is_one_line(details: StepDetails | None) -> bool:
     )
 
 
-def draw_tree(tree: Tree, clock: Clock, width: int) -> TreePicture:
+def draw_tree(
+    tree: Tree, clock: Clock, width: int, parentage: Parentage | None = None
+) -> TreePicture:
     """Return a tree as lines."""
     drawing = ScreenTree(tree.plan, tree.refs, tree.steps, zone=clock.zone, width=width)
     drawn = list(drawing.rows(tree.details, clock.now))
@@ -194,6 +210,7 @@ def draw_tree(tree: Tree, clock: Clock, width: int) -> TreePicture:
         {at: row.namespaces[0] for at, (row, _) in enumerate(drawn) if isinstance(row, CallRow)},
         frozenset(at for at, (row, _) in enumerate(drawn) if isinstance(row, FoldRow)),
         next((row.key for row, _ in drawn if isinstance(row, StepRow) and row.head), None),
+        parentage or Parentage({}),
     )
 
 

@@ -39,6 +39,12 @@ class DocumentRows(SearchableLines):
         return None if above is None else self.document.marks[above]
 
     @property
+    def wanted_path(self) -> str | None:
+        """The same, also if this checkpoint does not have the value that was under the cursor."""
+        is_missed = self._missed is not None and self._missed[0] == self.cursor
+        return self._missed[1] if self._missed is not None and is_missed else self.path
+
+    @property
     def item(self) -> ItemKey | None:
         """The memory item under the cursor; None if there is none."""
         above = max((at for at in self.document.items if at <= self.cursor), default=None)

@@ -19,14 +19,14 @@ from ckpt_cli.tui.content.checkpoint import base_of
 from ckpt_cli.tui.content.tabs import TABS, Tab, read_origin
 from ckpt_cli.tui.content.thread_filter import ThreadFilter
 from ckpt_cli.tui.content.thread_list import SORTS
-from ckpt_cli.tui.keys import READING_KEYS, SIGNS, Key, bindings
+from ckpt_cli.tui.keys import READING_GROUPS, SIGNS, KeyGroup, bindings, keys_of
 from ckpt_cli.tui.palette import Palette
 from ckpt_cli.tui.panes.filter import FilterPane
 from ckpt_cli.tui.panes.inspector import Inspector
 from ckpt_cli.tui.panes.row_list import RowList
 from ckpt_cli.tui.remembered import RememberedLook
 from ckpt_cli.tui.screens.base import SOON
-from ckpt_cli.tui.screens.thread_tabs import ThreadTabsScreen
+from ckpt_cli.tui.screens.stepping import SteppingScreen
 
 if TYPE_CHECKING:
     from ckpt_cli.tui.content.places import PlaceList
@@ -35,11 +35,11 @@ _NARROW = 60
 """On screens with fewer columns, one pane is shown at a time."""
 
 
-class MainScreen(ThreadTabsScreen):
+class MainScreen(SteppingScreen):
     """Threads, a tree and a checkpoint, with the keys that only read."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *bindings(READING_KEYS),
+        *bindings(keys_of(READING_GROUPS)),
         Binding("escape,h", "back", "Back", show=False),
     ]
     COMMANDS: ClassVar = {Palette}
@@ -99,6 +99,8 @@ class MainScreen(ThreadTabsScreen):
             self.schedule("heads", SOON, self.read_heads)
         elif event.rows is self.tree_rows:
             self.schedule("document", SOON, self.load_document)
+        elif event.rows is self.inspector.document:
+            self.note_channel()
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         event.stop()
@@ -224,6 +226,8 @@ class MainScreen(ThreadTabsScreen):
 
     def action_back(self) -> None:
         focused = self.focused
+        if self.stop_looking():
+            return
         if self.is_zoomed:
             self.action_zoom()
         elif focused is self.inspector.document:
@@ -273,14 +277,6 @@ class MainScreen(ThreadTabsScreen):
     def action_nest(self) -> None:
         self.view.nest = not self.view.nest
         self.load_tree()
-
-    def here(self) -> CheckpointKey | None:
-        """Return the checkpoint under the cursor; shows an error if there is none."""
-        if self.place is None:
-            is_loading = self.rows.thread is not None and self.is_busy
-            said = "the tree is still loading" if is_loading else "no checkpoint selected"
-            self.say(said, is_error=True)
-        return self.place
 
     def action_mark(self) -> None:
         if (place := self.here()) is None:
@@ -390,9 +386,9 @@ class MainScreen(ThreadTabsScreen):
     def action_help(self) -> None:
         from ckpt_cli.tui.screens.text import HelpScreen
 
-        self.app.push_screen(HelpScreen(self.key_table, SIGNS))
+        self.app.push_screen(HelpScreen(self.key_groups, SIGNS))
 
     @property
-    def key_table(self) -> Sequence[Key]:
+    def key_groups(self) -> Sequence[KeyGroup]:
         """The keys of this screen, for the help and the palette."""
-        return READING_KEYS
+        return READING_GROUPS

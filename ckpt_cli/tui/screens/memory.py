@@ -32,7 +32,7 @@ from ckpt_cli.tui.content.memory import (
 )
 from ckpt_cli.tui.content.tabs import TabContent
 from ckpt_cli.tui.context import ScreenContext
-from ckpt_cli.tui.keys import MEMORY_KEYS, bindings
+from ckpt_cli.tui.keys import MEMORY_GROUPS, bindings, keys_of
 from ckpt_cli.tui.panes.filter import FilterPane
 from ckpt_cli.tui.panes.inspector import DocumentRows
 from ckpt_cli.tui.panes.memory import MemoryPane
@@ -51,7 +51,7 @@ class MemoryScreen(StoreScreen[CheckpointKey | None]):
     READING: ClassVar = frozenset({"memory", "item"})
     REFRESHING: ClassVar = frozenset({"memory"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        *bindings(MEMORY_KEYS),
+        *bindings(keys_of(MEMORY_GROUPS)),
         Binding("escape", "back", "Back", show=False),
     ]
 
@@ -262,7 +262,7 @@ class MemoryScreen(StoreScreen[CheckpointKey | None]):
     def action_help(self) -> None:
         from ckpt_cli.tui.screens.text import HelpScreen
 
-        self.app.push_screen(HelpScreen(MEMORY_KEYS))
+        self.app.push_screen(HelpScreen(MEMORY_GROUPS))
 
     # Status line
 
@@ -274,5 +274,5 @@ class MemoryScreen(StoreScreen[CheckpointKey | None]):
             info = self._listed.info
             spans.append((f"{safe_text(info.layout)}  ", "dim"))
             spans.append(f"{safe_text(info.url)}  ")
-            spans += [(f"{safe_text(one)}  ", "question") for one in info.notes]
+            spans += [(f"{safe_text(one)}  ", "warn") for one in info.notes]
         self._status.update(as_text(line(*spans)))
