@@ -10,13 +10,13 @@ from ckpt_backends.codec.values import Value
 from ckpt_cli.core.values.weight import is_larger
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.screens.live import LiveScreen
-from ckpt_cli.tui.screens.stepping import SteppingScreen
+from ckpt_cli.tui.screens.thread_tabs import ThreadTabsScreen
 
 _MOST_COPIED = 1 << 20
 """Maximum number of bytes of a value that are copied. Terminals have limits of their own."""
 
 
-class ValuesScreen(SteppingScreen):
+class ValuesScreen(ThreadTabsScreen):
     """The screen, with the keys for single values."""
 
     READING: ClassVar = LiveScreen.READING | {"look"}
