@@ -182,6 +182,9 @@ SCREEN = KeyGroup(
     "Screen",
     (
         Key("z", "zoom", "Zoom", "Show this pane alone, or all panes again", "z"),
+        Key("minus", "size(-1)", "Smaller", "Make this pane smaller or larger", "-"),
+        Key("plus,equals_sign", "size(1)", "Larger", "Make this pane smaller or larger", "+"),
+        Key("0", "size(0)", "Fit panes", "Fit all panes to their content", "0"),
         Key("r", "again", "Refresh", "Read the store again now", "r"),
         Key("L", "app.messages", "Messages of this session", "List what this screen said", "L"),
         Key(
