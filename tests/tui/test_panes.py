@@ -73,7 +73,7 @@ def test_keys_change_the_pane_with_the_focus_and_the_sizes_come_back(
 
     async def again(seat: Seat) -> None:
         assert sizes(seat) == before[0]
-        await seat.press("0")
+        await seat.press("underscore")
         assert sizes(seat) != before[0]
         assert seat.main.chosen == ChosenShares()
 

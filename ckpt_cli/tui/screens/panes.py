@@ -106,7 +106,7 @@ class PanesScreen(LiveScreen):
         self.go(stops[(here + way) % len(stops)])
 
     def action_size(self, way: int) -> None:
-        """Make the focused pane larger or smaller; 0 fits all panes to their content."""
+        """Make the focused pane larger or smaller; with `way` 0 fit all panes to their content."""
         if self._sizes is None:
             self.say("this pane is shown alone; press z to show all panes", is_error=True)
             return
