@@ -25,7 +25,7 @@ _FIRST, _MOST = 8, 512
 """Number of checkpoints that are searched with the first query, and at most with one."""
 _QUICK = 0.1
 """Seconds of a query after which the next one may be twice as large."""
-_WITH_CHANNELS = ("state", "messages")
+_WITH_CHANNELS = ("state", "diff", "messages")
 """The tabs of which each value belongs to a channel."""
 
 
