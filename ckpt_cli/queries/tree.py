@@ -25,6 +25,7 @@ from ckpt_cli.core.tasks.task_ids import UPDATE_PATH, pulled_node
 from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT, Step
 from ckpt_cli.core.tree.branches import undecided
 from ckpt_cli.core.tree.layout import plan_tree
+from ckpt_cli.core.tree.parentage import Parentage
 from ckpt_cli.core.tree.rows import Key, Skeleton, StepDetails, TreeLayout
 from ckpt_cli.queries.known_details import KnownDetails
 from ckpt_cli.queries.thread_operations import ThreadOperations
@@ -105,8 +106,7 @@ def read_tree(
     steps are read only if they are in it, also if they are not folded; the same tree is returned as
     before if nothing has changed.
     """
-    namespaces = reader.namespaces if checkpoint_ns is None else [reader.namespace(checkpoint_ns)]
-    index = {(ns, one.key.checkpoint_id): one for ns in namespaces for one in reader.index(ns)}
+    index = _index(reader, checkpoint_ns)
     stored = _stored(reader, index)
     known = KnownDetails() if known is None else known
     tips = _tips(index)
@@ -145,6 +145,18 @@ def read_tree(
     tree = Tree(plan, details, refs, _conditions(reader), unread)
     known.keep(mark, tree)
     return tree
+
+
+def read_parentage(reader: ThreadReader, checkpoint_ns: str | None) -> Parentage:
+    """Return the parents of the checkpoints of a thread, or of one namespace."""
+    index = _index(reader, checkpoint_ns)
+    return Parentage({key: one.parent_checkpoint_id for key, one in index.items()})
+
+
+def _index(reader: ThreadReader, checkpoint_ns: str | None) -> dict[Key, Checkpoint]:
+    """Return the checkpoints of a thread, or of one namespace; the newest of each comes first."""
+    namespaces = reader.namespaces if checkpoint_ns is None else [reader.namespace(checkpoint_ns)]
+    return {(ns, one.key.checkpoint_id): one for ns in namespaces for one in reader.index(ns)}
 
 
 def _completed(skeleton: Skeleton, details: StepDetails) -> Skeleton:

@@ -95,7 +95,37 @@ MOVING = KeyGroup(
 )
 STEPPING = KeyGroup(
     "Step through time",
-    (Key("f", "follow", "Follow", "Keep the cursor on the head (toggle)", "f"),),
+    (
+        Key(
+            "less_than_sign",
+            "step(-1)",
+            "Step back",
+            "Go to the parent, or on along the branch",
+            "<",
+        ),
+        Key(
+            "greater_than_sign",
+            "step(1)",
+            "Step forward",
+            "Go to the parent, or on along the branch",
+            ">",
+        ),
+        Key(
+            "left_curly_bracket",
+            "sibling(-1)",
+            "Older sibling",
+            "Go between checkpoints with the same parent",
+            "{",
+        ),
+        Key(
+            "right_curly_bracket",
+            "sibling(1)",
+            "Newer sibling",
+            "Go between checkpoints with the same parent",
+            "}",
+        ),
+        Key("f", "follow", "Follow", "Keep the cursor on the head (toggle)", "f"),
+    ),
 )
 LOOKING = KeyGroup(
     "Look at a checkpoint",

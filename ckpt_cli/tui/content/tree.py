@@ -6,15 +6,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ckpt_backends.protocol import Store
+from ckpt_cli.core.tree.parentage import Parentage
 from ckpt_cli.core.tree.rows import CallRow, FoldRow, Key, SectionRow, StepDetails, StepRow
 from ckpt_cli.core.tree.rows import Row as TreeRow
 from ckpt_cli.queries.known_details import KnownDetails
 from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.queries.tree import Tree, read_tree
+from ckpt_cli.queries.tree import Tree, read_parentage, read_tree
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.tree.lines import drawn_rows
 from ckpt_cli.render.values.one_line import summary
 from ckpt_cli.threads.opening import Opening
+from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.tui.content.checkpoint import Clock, KeptReader
 
 _QUESTION_WIDTH = 200
@@ -36,6 +38,8 @@ class TreePicture:
     """Lines of folded steps."""
     head: Key | None
     """The head of the first tree; None if it is not shown."""
+    parentage: Parentage
+    """Of all checkpoints in the tree, also of those that are not shown."""
 
     def line_of(self, key: Key | None) -> int | None:
         """Return the line of a checkpoint, or else the one that it is folded into; None if neither
@@ -88,6 +92,7 @@ class GrowingTree:
         self._thread_id: str | None = None
         self._known = KnownDetails[Tree]()
         self._drawn: tuple[object, TreePicture] | None = None
+        self._parentage: tuple[object, Parentage] | None = None
 
     def read(
         self,
@@ -105,8 +110,9 @@ class GrowingTree:
         """
         if asked.thread_id != self._thread_id:
             self._thread_id, self._known = asked.thread_id, KnownDetails()
+        reader = self._kept.of(store, asked.thread_id)
         tree = read_tree(
-            self._kept.of(store, asked.thread_id),
+            reader,
             asked.ns,
             lambda value: summary(value, _QUESTION_WIDTH),
             ThreadOperations(self._opening, asked.thread_id),
@@ -122,9 +128,15 @@ class GrowingTree:
         if before is not None and _looks_alike(before.tree, tree):
             picture = before if before.tree is tree else replace(before, tree=tree)
         else:
-            picture = draw_tree(tree, clock, asked.width)
+            picture = draw_tree(tree, clock, asked.width, self._parents(reader, asked.ns))
         self._drawn = looks, picture
         return picture
+
+    def _parents(self, reader: ThreadReader, ns: str | None) -> Parentage:
+        """Return the parents of the checkpoints of a thread; the same object if it is unchanged."""
+        if self._parentage is None or self._parentage[0] != (reader, ns):
+            self._parentage = (reader, ns), read_parentage(reader, ns)
+        return self._parentage[1]
 
 
 def _looks_alike(before: Tree, after: Tree) -> bool:
@@ -142,7 +154,9 @@ def _drawn(details: StepDetails | None) -> StepDetails | None:
     return replace(details, at=details.at.replace(microsecond=0), next=None)
 
 
-def draw_tree(tree: Tree, clock: Clock, width: int) -> TreePicture:
+def draw_tree(
+    tree: Tree, clock: Clock, width: int, parentage: Parentage | None = None
+) -> TreePicture:
     """Return a tree as lines."""
     drawn = list(
         drawn_rows(tree.plan, tree.details, tree.refs, zone=clock.zone, now=clock.now, width=width)
@@ -155,6 +169,7 @@ def draw_tree(tree: Tree, clock: Clock, width: int) -> TreePicture:
         {at: row.namespaces[0] for at, (row, _) in enumerate(drawn) if isinstance(row, CallRow)},
         frozenset(at for at, (row, _) in enumerate(drawn) if isinstance(row, FoldRow)),
         next((row.key for row, _ in drawn if isinstance(row, StepRow) and row.head), None),
+        parentage or Parentage({}),
     )
 
 

@@ -26,7 +26,7 @@ from ckpt_cli.tui.panes.inspector import Inspector
 from ckpt_cli.tui.panes.row_list import RowList
 from ckpt_cli.tui.remembered import RememberedLook
 from ckpt_cli.tui.screens.base import SOON
-from ckpt_cli.tui.screens.thread_tabs import ThreadTabsScreen
+from ckpt_cli.tui.screens.stepping import SteppingScreen
 
 if TYPE_CHECKING:
     from ckpt_cli.tui.content.places import PlaceList
@@ -35,7 +35,7 @@ _NARROW = 60
 """On screens with fewer columns, one pane is shown at a time."""
 
 
-class MainScreen(ThreadTabsScreen):
+class MainScreen(SteppingScreen):
     """Threads, a tree and a checkpoint, with the keys that only read."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -275,14 +275,6 @@ class MainScreen(ThreadTabsScreen):
     def action_nest(self) -> None:
         self.view.nest = not self.view.nest
         self.load_tree()
-
-    def here(self) -> CheckpointKey | None:
-        """Return the checkpoint under the cursor; shows an error if there is none."""
-        if self.place is None:
-            is_loading = self.rows.thread is not None and self.is_busy
-            said = "the tree is still loading" if is_loading else "no checkpoint selected"
-            self.say(said, is_error=True)
-        return self.place
 
     def action_mark(self) -> None:
         if (place := self.here()) is None:
