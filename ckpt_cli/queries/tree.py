@@ -6,12 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ckpt_backends.checkpoint_ids import step_of, time_of
 from ckpt_backends.codec.values import Value
-from ckpt_backends.model import NULL_TASK_ID, Checkpoint, Status
+from ckpt_backends.model import Checkpoint, Status
 from ckpt_cli.core.forking.marks import BY, NAME, REASON
 from ckpt_cli.core.short_refs import short_refs
-from ckpt_cli.core.state import Version, read_metadata, source_from, step_from
 from ckpt_cli.core.tasks.step_nodes import (
     RETRIED,
     asked_by,
@@ -21,14 +19,22 @@ from ckpt_cli.core.tasks.step_nodes import (
     ran,
     ran_here,
 )
-from ckpt_cli.core.tasks.task_ids import UPDATE_PATH, pulled_node
-from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT, Step
-from ckpt_cli.core.tree.branches import undecided
 from ckpt_cli.core.tree.layout import plan_tree
 from ckpt_cli.core.tree.parentage import Parentage
 from ckpt_cli.core.tree.rows import Key, Skeleton, StepDetails, TreeLayout
 from ckpt_cli.queries.known_details import KnownDetails
 from ckpt_cli.queries.thread_operations import ThreadOperations
+from ckpt_cli.queries.tree_changes import StepFacts, read_changes, step_facts
+from ckpt_cli.queries.tree_keys import (
+    by_namespace,
+    childless,
+    details_from_keys,
+    forked,
+    nodes_that_ran,
+    skeletons_of,
+    stored_keys,
+    write_seals,
+)
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.thread import ThreadReader
@@ -68,26 +74,6 @@ class Tree:
         )
 
 
-@dataclass(slots=True)
-class _Stored:
-    """The tasks of a checkpoint, from the keys of its writes."""
-
-    tasks: dict[str, str | None]
-    """Maps a task id to its node; None if the path does not name it."""
-    marked: bool = False
-    writes: int = 0
-    seal: int = 0
-    """Differs if other writes are stored."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """The parts of a checkpoint that show which nodes ran after it."""
-
-    step: Step
-    seen: Mapping[str, Mapping[str, Version]]
-
-
 def read_tree(
     reader: ThreadReader,
     checkpoint_ns: str | None,
@@ -107,10 +93,10 @@ def read_tree(
     before if nothing has changed.
     """
     index = _index(reader, checkpoint_ns)
-    stored = _stored(reader, index)
+    stored = stored_keys(reader, index)
     known = KnownDetails() if known is None else known
-    tips = _tips(index)
-    seals = _seals(index, stored)
+    tips = childless(index)
+    seals = write_seals(index, stored)
     mark = reader.thread, checkpoint_ns, nest, unfold, None if unfold else keep, seals
 
     def read(keys: Sequence[Key]) -> dict[Key, StepDetails]:
@@ -119,7 +105,10 @@ def read_tree(
         )
         if not reader.is_values_only:
             return found
-        return {key: replace(one, ran=_ran(stored.get(key)) or ()) for key, one in found.items()}
+        return {
+            key: replace(one, ran=nodes_that_ran(stored.get(key)) or ())
+            for key, one in found.items()
+        }
 
     is_settled = not any(key in stored and stored[key].marked for key in tips)
     if is_settled and seen is not None and (before := known.same(mark)) is not None:
@@ -127,7 +116,7 @@ def read_tree(
             before = before.with_read(read([*more]))
             known.keep(mark, before)
         return before
-    skeletons = _skeletons(reader, index, stored)
+    skeletons = skeletons_of(reader, index, stored)
     details: dict[Key, StepDetails] = {}
     if len(index) <= _SMALL:
         details = read(list(index))
@@ -140,7 +129,7 @@ def read_tree(
             plain = set(plan.shown).difference(plan_tree(skeletons, nest=True).shown, seen)
             unread = frozenset(key for key in plain if not known.has(key))
         details = read([key for key in plan.shown if key not in unread])
-        details |= _from_keys((one for one in skeletons if one.key in unread), stored)
+        details |= details_from_keys((one for one in skeletons if one.key in unread), stored)
     refs = short_refs(sorted({checkpoint_id for _, checkpoint_id in index}))
     tree = Tree(plan, details, refs, _conditions(reader), unread)
     known.keep(mark, tree)
@@ -169,118 +158,6 @@ def _conditions(reader: ThreadReader) -> Sequence[Status]:
     return (Status.EMPTY,) if head is None else reader.moment("", head).conditions
 
 
-def _tips(index: Mapping[Key, Checkpoint]) -> set[Key]:
-    """Return the checkpoints without a child; only their questions are likely to change."""
-    return set(index) - {(ns, one.parent_checkpoint_id or "") for (ns, _), one in index.items()}
-
-
-def _seals(index: Mapping[Key, Checkpoint], stored: Mapping[Key, _Stored]) -> dict[Key, int]:
-    """Return a number for each checkpoint that differs if it or its parent has other writes."""
-    none = _Stored({})
-    return {
-        key: hash(
-            (
-                stored.get(key, none).seal,
-                stored.get((key[0], one.parent_checkpoint_id or ""), none).seal,
-            )
-        )
-        for key, one in index.items()
-    }
-
-
-def _from_keys(
-    skeletons: Iterable[Skeleton], stored: Mapping[Key, _Stored]
-) -> dict[Key, StepDetails]:
-    """Return what keys tell about plain steps, without those whose nodes they do not name."""
-    none = _Stored({})
-    return {
-        one.key: StepDetails(
-            at=time_of(one.checkpoint_id),
-            step=one.step,
-            source="loop" if one.source is None else one.source,
-            ran=one.ran,
-            writes=stored.get(one.key, none).writes,
-        )
-        for one in skeletons
-        if one.ran is not None
-    }
-
-
-def _skeletons(
-    reader: ThreadReader, index: Mapping[Key, Checkpoint], stored: Mapping[Key, _Stored]
-) -> list[Skeleton]:
-    # The newest comes first in each namespace.
-    places = {key: -number for number, key in enumerate(index)} if reader.is_values_only else {}
-    found = {
-        key: Skeleton(
-            key[0],
-            key[1],
-            one.parent_checkpoint_id,
-            step=step_of(key[1]),
-            ran=_ran(
-                stored.get(
-                    key if reader.is_values_only else (key[0], one.parent_checkpoint_id or "")
-                )
-            ),
-            tasks=tuple(stored[key].tasks) if key in stored else (),
-            marked=key in stored and stored[key].marked,
-            place=places.get(key, 0),
-        )
-        for key, one in index.items()
-    }
-    for key, metadata in _metadata(reader, undecided(found.values())).items():
-        parents = metadata.get("parents")
-        forked_from = metadata.get("forked_from")
-        found[key] = replace(
-            found[key],
-            step=step_from(metadata),
-            source=source_from(metadata),
-            forked_from=forked_from if isinstance(forked_from, str) else None,
-            parents={
-                ns: parent
-                for ns, parent in (parents if isinstance(parents, dict) else {}).items()
-                if isinstance(ns, str) and isinstance(parent, str)
-            },
-        )
-    return list(found.values())
-
-
-def _stored(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> dict[Key, _Stored]:
-    """Return the tasks and marks of each checkpoint, from the keys of its writes."""
-    namespaces = {ns for ns, _ in index}
-    only = next(iter(namespaces)) if len(namespaces) == 1 else None
-    found: dict[Key, _Stored] = {}
-    for write in reader.store.writes(reader.thread_id, checkpoint_ns=only):
-        here = found.setdefault((write.key.checkpoint_ns, write.key.checkpoint_id), _Stored({}))
-        here.writes += 1
-        here.seal = hash((here.seal, write.task_id, write.idx, write.channel, write.size))
-        if write.task_id == NULL_TASK_ID:
-            continue
-        if write.task_id not in here.tasks:
-            here.tasks[write.task_id] = write.node or pulled_node(write.task_path)
-        by_hand = write.task_path.startswith(UPDATE_PATH)
-        here.marked = here.marked or by_hand or write.channel in {INTERRUPT, ERROR}
-    return found
-
-
-def _ran(parent: _Stored | None) -> tuple[str, ...] | None:
-    """Return the nodes of tasks that stored writes on the parent; None unless all are known."""
-    if parent is None or not parent.tasks:
-        return None
-    nodes = tuple(node for node in parent.tasks.values() if node is not None)
-    return nodes if len(nodes) == len(parent.tasks) else None
-
-
-def _metadata(reader: ThreadReader, keys: Iterable[Key]) -> dict[Key, dict[str, Value]]:
-    return {
-        (ns, one.key.checkpoint_id): read_metadata(one)
-        for ns, ids in _by_namespace(keys).items()
-        for one in reader.store.checkpoints(
-            reader.thread_id, checkpoint_ns=ns, checkpoint_ids=ids, metadata=True
-        )
-    }
-
-
 def _details(
     reader: ThreadReader,
     index: Mapping[Key, Checkpoint],
@@ -290,31 +167,35 @@ def _details(
 ) -> dict[Key, StepDetails]:
     """Return details of the checkpoints shown; reads their parents to find the nodes that ran."""
     nodes: dict[Key, StepDetails] = {}
-    moments: dict[Key, _Facts] = {}
+    facts: dict[Key, StepFacts] = {}
     is_redacted = redaction.is_redacted(reader.store)
     for key, moment in _moments(reader, shown):
         node = _node(redaction.moment(moment) if is_redacted else moment, say)
         change = _change(moment, operations.adding(moment), is_redacted=is_redacted)
         nodes[key] = replace(node, change=change)
-        moments[key] = _Facts(moment.step, moment.body.seen)
+        facts[key] = step_facts(moment)
     for key in set(shown) - nodes.keys():  # an id that is not text can only be listed
         nodes[key] = StepDetails(problem="its id is not text")
-    parents = {
-        key: (key[0], index[key].parent_checkpoint_id or "")
-        for key, node in nodes.items()
-        if key in moments and ran_here(node.source) and not reader.is_values_only
-    }
-    for key, moment in _moments(reader, set(parents.values()) - moments.keys()):
-        moments[key] = _Facts(moment.step, moment.body.seen)
+    parents = {key: (key[0], index[key].parent_checkpoint_id or "") for key in facts.keys() & nodes}
+    if not reader.is_values_only:
+        for key, moment in _moments(reader, set(parents.values()) & index.keys() - facts.keys()):
+            facts[key] = step_facts(moment)
     for key, parent in parents.items():
-        if (before := moments.get(parent)) is not None:
-            made = ran(before.step, before.seen, moments[key].seen)
+        before = facts.get(parent)
+        if before is not None and not reader.is_values_only and ran_here(nodes[key].source):
+            made = ran(before.step, before.seen, facts[key].seen)
             nodes[key] = replace(nodes[key], ran=made)
-    return nodes
+    told = read_changes(reader, facts, parents, forked(index), say)
+    return {
+        key: replace(node, changes=told[key].changes, tokens=told[key].tokens)
+        if key in told
+        else node
+        for key, node in nodes.items()
+    }
 
 
 def _moments(reader: ThreadReader, keys: Iterable[Key]) -> Iterator[tuple[Key, Moment]]:
-    for ns, ids in _by_namespace(keys).items():
+    for ns, ids in by_namespace(keys).items():
         for moment in reader.moments(ns, ids):
             yield (ns, moment.key.checkpoint_id), moment
 
@@ -357,10 +238,3 @@ def _change(moment: Moment, added_by: ListedOperation | None, *, is_redacted: bo
     text = f"{operation.action} {operation.op[:_SHORT_OP]}"
     text += f", undone by {undone_by[:_SHORT_OP]}" if undone_by else ""
     return f"{text}: {operation.reason}" if operation.reason else text
-
-
-def _by_namespace(keys: Iterable[Key]) -> dict[str, Collection[str]]:
-    grouped: dict[str, set[str]] = {}
-    for ns, checkpoint_id in keys:
-        grouped.setdefault(ns, set()).add(checkpoint_id)
-    return dict(sorted(grouped.items()))
