@@ -52,7 +52,7 @@ class TreeRows(SearchableLines):
         )
         is_found = not self.found.isdisjoint(self.picture.holds[index])
         signs: tuple[Span, ...] = (
-            ("▌" if is_marked else " ", "question"),
+            ("▌" if is_marked else " ", "head"),
             ("!" if is_found else " ", "error"),
         )
         return StyledLine((*signs, *shown.spans))

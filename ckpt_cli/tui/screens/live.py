@@ -212,7 +212,7 @@ class LiveScreen(TreeScreen):
             spans.append(("opening the store", "dim"))
         if self.base is not None:
             name = safe_text(command_line.ref(self.base)[-_MARK:])
-            spans.append((f"marked …{name}  ", "question"))
+            spans.append((f"marked …{name}  ", "node"))
         if self._reading_heads and (checked := listing.checked) is not None:
             spans.append((f"{checked:,} threads checked  ", "dim"))
         if self._info is not None:
