@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ckpt_backends.checkpoint_ids import step_of, time_of
 from ckpt_backends.codec.values import Value
-from ckpt_backends.model import NULL_TASK_ID, Checkpoint, Status
+from ckpt_backends.model import Status
 from ckpt_cli.core.forking.marks import BY, NAME, REASON
 from ckpt_cli.core.short_refs import short_refs
-from ckpt_cli.core.state import Version, read_metadata, source_from, step_from
 from ckpt_cli.core.tasks.step_nodes import (
     RETRIED,
     asked_by,
@@ -21,13 +19,22 @@ from ckpt_cli.core.tasks.step_nodes import (
     ran,
     ran_here,
 )
-from ckpt_cli.core.tasks.task_ids import UPDATE_PATH, pulled_node
-from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT, Step
-from ckpt_cli.core.tree.branches import undecided
+from ckpt_cli.core.timeline.scrubber import Scrubber
+from ckpt_cli.core.timeline.steps import TimedStep
 from ckpt_cli.core.tree.layout import plan_tree
 from ckpt_cli.core.tree.rows import Key, Skeleton, StepDetails, TreeLayout
 from ckpt_cli.queries.known_details import KnownDetails
 from ckpt_cli.queries.thread_operations import ThreadOperations
+from ckpt_cli.queries.tree_changes import StepFacts, read_changes, step_facts
+from ckpt_cli.queries.tree_keys import (
+    TreeKeys,
+    by_namespace,
+    details_from_keys,
+    nodes_that_ran,
+    read_keys,
+    skeletons_of,
+)
+from ckpt_cli.queries.tree_times import timed_points, tree_steps
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.thread import ThreadReader
@@ -47,6 +54,7 @@ _SHORT_OP = 8
 class Tree:
     """Everything that is needed to draw a thread."""
 
+    keys: TreeKeys
     plan: TreeLayout
     details: Mapping[Key, StepDetails]
     refs: Mapping[str, str]
@@ -55,36 +63,14 @@ class Tree:
     """The conditions of the thread, the worst first."""
     unread: frozenset[Key] = frozenset()
     """Plain steps that were not read: only the keys of writes tell what is known about them."""
+    steps: Mapping[Key, TimedStep] = field(default_factory=dict)
+    """The time of each step, if it was asked for."""
+    scrubber: Scrubber = field(default_factory=lambda: Scrubber(()))
+    """The checkpoints of the first tree in the order of their times, if it was asked for."""
 
     @property
     def status(self) -> Status:
         return self.conditions[0]
-
-    def with_read(self, details: Mapping[Key, StepDetails]) -> Tree:
-        """Return the tree with more steps read."""
-        return replace(
-            self, details={**self.details, **details}, unread=self.unread.difference(details)
-        )
-
-
-@dataclass(slots=True)
-class _Stored:
-    """The tasks of a checkpoint, from the keys of its writes."""
-
-    tasks: dict[str, str | None]
-    """Maps a task id to its node; None if the path does not name it."""
-    marked: bool = False
-    writes: int = 0
-    seal: int = 0
-    """Differs if other writes are stored."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """The parts of a checkpoint that show which nodes ran after it."""
-
-    step: Step
-    seen: Mapping[str, Mapping[str, Version]]
 
 
 def read_tree(
@@ -102,49 +88,107 @@ def read_tree(
     """Return the tree of a thread, or of one namespace; `say` formats a question on one line.
 
     The checkpoint `keep` is never folded. What is in `known` is not read again. With `seen`, plain
-    steps are read only if they are in it, also if they are not folded; the same tree is returned as
-    before if nothing has changed.
+    steps are read only if they are in it, also if they are not folded, and the times of steps are
+    told; the same tree is returned as before if nothing has changed.
     """
-    namespaces = reader.namespaces if checkpoint_ns is None else [reader.namespace(checkpoint_ns)]
-    index = {(ns, one.key.checkpoint_id): one for ns in namespaces for one in reader.index(ns)}
-    stored = _stored(reader, index)
+    keys = read_keys(reader, checkpoint_ns)
     known = KnownDetails() if known is None else known
-    tips = _tips(index)
-    seals = _seals(index, stored)
-    mark = reader.thread, checkpoint_ns, nest, unfold, None if unfold else keep, seals
-
-    def read(keys: Sequence[Key]) -> dict[Key, StepDetails]:
-        found = known.details(
-            keys, seals, tips, lambda some: _details(reader, index, some, say, operations)
-        )
-        if not reader.is_values_only:
-            return found
-        return {key: replace(one, ran=_ran(stored.get(key)) or ()) for key, one in found.items()}
-
-    is_settled = not any(key in stored and stored[key].marked for key in tips)
-    if is_settled and seen is not None and (before := known.same(mark)) is not None:
-        if more := before.unread.intersection(seen):
-            before = before.with_read(read([*more]))
-            known.keep(mark, before)
-        return before
-    skeletons = _skeletons(reader, index, stored)
-    details: dict[Key, StepDetails] = {}
-    if len(index) <= _SMALL:
-        details = read(list(index))
-        skeletons = [_completed(one, details[one.key]) for one in skeletons]
-    skeletons = [replace(one, marked=True) if one.key == keep else one for one in skeletons]
-    plan = plan_tree(skeletons, unfold=unfold, nest=nest)
-    unread: frozenset[Key] = frozenset()
-    if not details:
-        if seen is not None and unfold:
-            plain = set(plan.shown).difference(plan_tree(skeletons, nest=True).shown, seen)
-            unread = frozenset(key for key in plain if not known.has(key))
-        details = read([key for key in plan.shown if key not in unread])
-        details |= _from_keys((one for one in skeletons if one.key in unread), stored)
-    refs = short_refs(sorted({checkpoint_id for _, checkpoint_id in index}))
-    tree = Tree(plan, details, refs, _conditions(reader), unread)
+    reading = _Reading(reader, keys, say, operations, known)
+    mark = reader.thread, checkpoint_ns, nest, unfold, None if unfold else keep, keys.seals
+    is_stable = keys.is_settled or len(keys.index) > _SMALL
+    if is_stable and seen is not None and (before := known.same(mark)) is not None:
+        return reading.more(before, seen, tips=not keys.is_settled)
+    tree = reading.whole(keep, seen, nest=nest, unfold=unfold)
     known.keep(mark, tree)
     return tree
+
+
+def read_more(
+    reader: ThreadReader,
+    before: Tree,
+    say: Callable[[Value], str],
+    operations: ThreadOperations,
+    known: KnownDetails[Tree],
+    seen: Collection[Key],
+) -> Tree:
+    """Return a tree with the steps in `seen` read, without a look at what else has changed."""
+    return _Reading(reader, before.keys, say, operations, known).more(before, seen)
+
+
+class _Reading:
+    """One look at a thread whose keys were read."""
+
+    def __init__(
+        self,
+        reader: ThreadReader,
+        keys: TreeKeys,
+        say: Callable[[Value], str],
+        operations: ThreadOperations,
+        known: KnownDetails[Tree],
+    ) -> None:
+        self._reader = reader
+        self._keys = keys
+        self._say = say
+        self._operations = operations
+        self._known = known
+
+    def more(self, before: Tree, seen: Collection[Key], *, tips: bool = False) -> Tree:
+        """Return a tree with more steps read; with `tips`, what waits there is read again."""
+        again = set(self._keys.tips) & before.details.keys() if tips else set()
+        found = self._details([*again.union(before.unread.intersection(seen))])
+        is_same = all(before.details.get(key) == one for key, one in found.items())
+        if is_same and before.unread.isdisjoint(found):
+            return before
+        after = replace(
+            before,
+            details={**before.details, **found},
+            unread=before.unread.difference(found),
+            conditions=_conditions(self._reader) if tips else before.conditions,
+        )
+        self._known.keep_more(after)
+        return after
+
+    def whole(
+        self, keep: Key | None, seen: Collection[Key] | None, *, nest: bool, unfold: bool
+    ) -> Tree:
+        """Return a tree that is laid out anew."""
+        reader, keys, index = self._reader, self._keys, self._keys.index
+        skeletons = skeletons_of(reader, keys)
+        details: dict[Key, StepDetails] = {}
+        if len(index) <= _SMALL:
+            details = self._details(list(index))
+            skeletons = [_completed(one, details[one.key]) for one in skeletons]
+        placed = [replace(one, marked=True) if one.key == keep else one for one in skeletons]
+        plan = plan_tree(placed, unfold=unfold, nest=nest)
+        unread: frozenset[Key] = frozenset()
+        if not details:
+            if seen is not None and unfold:
+                plain = set(plan.shown).difference(plan_tree(placed, nest=True).shown, seen)
+                unread = frozenset(key for key in plain if not self._known.has(key))
+            details = self._details([key for key in plan.shown if key not in unread])
+            details |= details_from_keys((one for one in placed if one.key in unread), keys)
+        refs = short_refs(sorted({checkpoint_id for _, checkpoint_id in index}))
+        tree = Tree(keys, plan, details, refs, _conditions(reader), unread)
+        if seen is None:
+            return tree
+        steps = tree_steps(keys, skeletons, is_values_only=reader.is_values_only)
+        points = timed_points(plan, keys, skeletons, steps)
+        return replace(tree, steps=steps, scrubber=Scrubber(points))
+
+    def _details(self, wanted: Sequence[Key]) -> dict[Key, StepDetails]:
+        keys = self._keys
+        found = self._known.details(
+            wanted,
+            keys.seals,
+            keys.tips,
+            lambda some: _details(self._reader, keys, some, self._say, self._operations),
+        )
+        if not self._reader.is_values_only:
+            return found
+        return {
+            key: replace(one, ran=nodes_that_ran(keys.stored.get(key)) or ())
+            for key, one in found.items()
+        }
 
 
 def _completed(skeleton: Skeleton, details: StepDetails) -> Skeleton:
@@ -157,152 +201,45 @@ def _conditions(reader: ThreadReader) -> Sequence[Status]:
     return (Status.EMPTY,) if head is None else reader.moment("", head).conditions
 
 
-def _tips(index: Mapping[Key, Checkpoint]) -> set[Key]:
-    """Return the checkpoints without a child; only their questions are likely to change."""
-    return set(index) - {(ns, one.parent_checkpoint_id or "") for (ns, _), one in index.items()}
-
-
-def _seals(index: Mapping[Key, Checkpoint], stored: Mapping[Key, _Stored]) -> dict[Key, int]:
-    """Return a number for each checkpoint that differs if it or its parent has other writes."""
-    none = _Stored({})
-    return {
-        key: hash(
-            (
-                stored.get(key, none).seal,
-                stored.get((key[0], one.parent_checkpoint_id or ""), none).seal,
-            )
-        )
-        for key, one in index.items()
-    }
-
-
-def _from_keys(
-    skeletons: Iterable[Skeleton], stored: Mapping[Key, _Stored]
-) -> dict[Key, StepDetails]:
-    """Return what keys tell about plain steps, without those whose nodes they do not name."""
-    none = _Stored({})
-    return {
-        one.key: StepDetails(
-            at=time_of(one.checkpoint_id),
-            step=one.step,
-            source="loop" if one.source is None else one.source,
-            ran=one.ran,
-            writes=stored.get(one.key, none).writes,
-        )
-        for one in skeletons
-        if one.ran is not None
-    }
-
-
-def _skeletons(
-    reader: ThreadReader, index: Mapping[Key, Checkpoint], stored: Mapping[Key, _Stored]
-) -> list[Skeleton]:
-    # The newest comes first in each namespace.
-    places = {key: -number for number, key in enumerate(index)} if reader.is_values_only else {}
-    found = {
-        key: Skeleton(
-            key[0],
-            key[1],
-            one.parent_checkpoint_id,
-            step=step_of(key[1]),
-            ran=_ran(
-                stored.get(
-                    key if reader.is_values_only else (key[0], one.parent_checkpoint_id or "")
-                )
-            ),
-            tasks=tuple(stored[key].tasks) if key in stored else (),
-            marked=key in stored and stored[key].marked,
-            place=places.get(key, 0),
-        )
-        for key, one in index.items()
-    }
-    for key, metadata in _metadata(reader, undecided(found.values())).items():
-        parents = metadata.get("parents")
-        forked_from = metadata.get("forked_from")
-        found[key] = replace(
-            found[key],
-            step=step_from(metadata),
-            source=source_from(metadata),
-            forked_from=forked_from if isinstance(forked_from, str) else None,
-            parents={
-                ns: parent
-                for ns, parent in (parents if isinstance(parents, dict) else {}).items()
-                if isinstance(ns, str) and isinstance(parent, str)
-            },
-        )
-    return list(found.values())
-
-
-def _stored(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> dict[Key, _Stored]:
-    """Return the tasks and marks of each checkpoint, from the keys of its writes."""
-    namespaces = {ns for ns, _ in index}
-    only = next(iter(namespaces)) if len(namespaces) == 1 else None
-    found: dict[Key, _Stored] = {}
-    for write in reader.store.writes(reader.thread_id, checkpoint_ns=only):
-        here = found.setdefault((write.key.checkpoint_ns, write.key.checkpoint_id), _Stored({}))
-        here.writes += 1
-        here.seal = hash((here.seal, write.task_id, write.idx, write.channel, write.size))
-        if write.task_id == NULL_TASK_ID:
-            continue
-        if write.task_id not in here.tasks:
-            here.tasks[write.task_id] = write.node or pulled_node(write.task_path)
-        by_hand = write.task_path.startswith(UPDATE_PATH)
-        here.marked = here.marked or by_hand or write.channel in {INTERRUPT, ERROR}
-    return found
-
-
-def _ran(parent: _Stored | None) -> tuple[str, ...] | None:
-    """Return the nodes of tasks that stored writes on the parent; None unless all are known."""
-    if parent is None or not parent.tasks:
-        return None
-    nodes = tuple(node for node in parent.tasks.values() if node is not None)
-    return nodes if len(nodes) == len(parent.tasks) else None
-
-
-def _metadata(reader: ThreadReader, keys: Iterable[Key]) -> dict[Key, dict[str, Value]]:
-    return {
-        (ns, one.key.checkpoint_id): read_metadata(one)
-        for ns, ids in _by_namespace(keys).items()
-        for one in reader.store.checkpoints(
-            reader.thread_id, checkpoint_ns=ns, checkpoint_ids=ids, metadata=True
-        )
-    }
-
-
 def _details(
     reader: ThreadReader,
-    index: Mapping[Key, Checkpoint],
+    keys: TreeKeys,
     shown: Sequence[Key],
     say: Callable[[Value], str],
     operations: ThreadOperations,
 ) -> dict[Key, StepDetails]:
     """Return details of the checkpoints shown; reads their parents to find the nodes that ran."""
+    index = keys.index
     nodes: dict[Key, StepDetails] = {}
-    moments: dict[Key, _Facts] = {}
+    facts: dict[Key, StepFacts] = {}
     is_redacted = redaction.is_redacted(reader.store)
     for key, moment in _moments(reader, shown):
         node = _node(redaction.moment(moment) if is_redacted else moment, say)
         change = _change(moment, operations.adding(moment), is_redacted=is_redacted)
         nodes[key] = replace(node, change=change)
-        moments[key] = _Facts(moment.step, moment.body.seen)
+        facts[key] = step_facts(moment)
     for key in set(shown) - nodes.keys():  # an id that is not text can only be listed
         nodes[key] = StepDetails(problem="its id is not text")
-    parents = {
-        key: (key[0], index[key].parent_checkpoint_id or "")
-        for key, node in nodes.items()
-        if key in moments and ran_here(node.source) and not reader.is_values_only
-    }
-    for key, moment in _moments(reader, set(parents.values()) - moments.keys()):
-        moments[key] = _Facts(moment.step, moment.body.seen)
+    parents = {key: (key[0], index[key].parent_checkpoint_id or "") for key in facts.keys() & nodes}
+    if not reader.is_values_only:
+        for key, moment in _moments(reader, set(parents.values()) & index.keys() - facts.keys()):
+            facts[key] = step_facts(moment)
     for key, parent in parents.items():
-        if (before := moments.get(parent)) is not None:
-            made = ran(before.step, before.seen, moments[key].seen)
+        before = facts.get(parent)
+        if before is not None and not reader.is_values_only and ran_here(nodes[key].source):
+            made = ran(before.step, before.seen, facts[key].seen)
             nodes[key] = replace(nodes[key], ran=made)
-    return nodes
+    told = read_changes(reader, facts, parents, keys.forked, say)
+    return {
+        key: replace(node, changes=told[key].changes, tokens=told[key].tokens)
+        if key in told
+        else node
+        for key, node in nodes.items()
+    }
 
 
 def _moments(reader: ThreadReader, keys: Iterable[Key]) -> Iterator[tuple[Key, Moment]]:
-    for ns, ids in _by_namespace(keys).items():
+    for ns, ids in by_namespace(keys).items():
         for moment in reader.moments(ns, ids):
             yield (ns, moment.key.checkpoint_id), moment
 
@@ -345,10 +282,3 @@ def _change(moment: Moment, added_by: ListedOperation | None, *, is_redacted: bo
     text = f"{operation.action} {operation.op[:_SHORT_OP]}"
     text += f", undone by {undone_by[:_SHORT_OP]}" if undone_by else ""
     return f"{text}: {operation.reason}" if operation.reason else text
-
-
-def _by_namespace(keys: Iterable[Key]) -> dict[str, Collection[str]]:
-    grouped: dict[str, set[str]] = {}
-    for ns, checkpoint_id in keys:
-        grouped.setdefault(ns, set()).add(checkpoint_id)
-    return dict(sorted(grouped.items()))

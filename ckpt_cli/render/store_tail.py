@@ -7,21 +7,22 @@ from datetime import datetime, tzinfo
 from typing import Any
 
 from ckpt_backends.codec import from_json, to_json
+from ckpt_backends.codec.values import Value
+from ckpt_cli.core.step_changes import StepChanges, short_changes
 from ckpt_cli.core.tasks.step_nodes import marks
 from ckpt_cli.queries.store_tail import Movement
 from ckpt_cli.render.history import alarming, said_at
 from ckpt_cli.render.records import moment_record
 from ckpt_cli.render.status import counted_names, marks_style, next_node_names
+from ckpt_cli.render.step_changes import changes_text
 from ckpt_cli.render.terminal.safe_text import safe_text, short_ns
 from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
 from ckpt_cli.render.terminal.table import Column, plain_columns
 from ckpt_cli.render.terminal.units import optional_iso, step_number
-from ckpt_cli.render.values.one_line import counted, noun_for, summary
+from ckpt_cli.render.values.one_line import summary
 
 _SHOWN = 80
 """Maximum width of a new message."""
-_NAMED = 6
-"""Maximum number of changed channels that are named."""
 
 
 def movement_record(found: Movement) -> dict[str, Any]:
@@ -36,6 +37,9 @@ def movement_record(found: Movement) -> dict[str, Any]:
         "changed": list(found.changes.channels),
         "added": {
             name: [to_json(item) for item in items] for name, items in found.changes.added.items()
+        },
+        "turned": {
+            name: [to_json(one) for one in values] for name, values in found.changes.turned.items()
         },
     }
 
@@ -70,13 +74,9 @@ def movement_line(record: Mapping[str, Any], zone: tzinfo) -> StyledLine:
 
 def _changes(record: Mapping[str, Any]) -> str:
     """Return what changed in short: new messages, lists that grew, and other channels."""
-    names, texts = record["changed"], []
-    for name in names[:_NAMED]:
-        items = [from_json(item) for item in record["added"].get(name, ())]
-        if items and noun_for(items) == "message":
-            texts.append(f"+{len(items)} {summary(items[-1], _SHOWN)}")
-        else:
-            texts.append(safe_text(name) + (f" +{len(items)}" if items else ""))
-    if len(names) > _NAMED:
-        texts.append(counted(len(names) - _NAMED, "more channel"))
-    return ", ".join(texts)
+
+    def values(field: str) -> dict[str, list[Value]]:
+        return {name: list(map(from_json, found)) for name, found in record[field].items()}
+
+    found = StepChanges(tuple(record["changed"]), values("added"), values("turned"))
+    return changes_text(short_changes(found, lambda value: summary(value, _SHOWN)))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -14,12 +15,19 @@ from typing import Any, ClassVar, Literal
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
+from textual.events import Event, Key
+from textual.filter import LineFilter
+from textual.notifications import SeverityLevel
 from textual.screen import Screen
+from textual.timer import Timer
 from textual.widgets import Input
 
 from ckpt_cli.ending import ENDING
+from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.tui.context import ScreenContext
-from ckpt_cli.tui.contrast import is_of_terminal, readable_palette
+from ckpt_cli.tui.contrast import ReadableText
+from ckpt_cli.tui.messages import MOST, ScreenMessage
+from ckpt_cli.tui.panes.message_line import MessageLine
 from ckpt_cli.tui.remembered import read_look, write_look
 from ckpt_cli.tui.screens.main import MainScreen
 
@@ -27,6 +35,7 @@ Start = Literal["threads", "memory", "memory alone"]
 """The first screen. `memory alone` if the store of the memory's threads is not known."""
 
 
+_READABLE = ReadableText()
 _TWICE = 2.0
 """Seconds in which a second Ctrl-C leaves."""
 
@@ -51,13 +60,19 @@ class CkptApp(App[None]):
         self.animation_level = "none"
         self.context = context
         self._start = start
-        self._palettes = self.ansi_theme_dark, self.ansi_theme_light
         self._look = look
         self._main: MainScreen | None = None
         self.ended_by: int | None = None
         """The signal that closed the screen."""
         self._interrupted = -inf
         """The time of the last Ctrl-C."""
+        self.messages: deque[ScreenMessage] = deque(maxlen=MOST)
+        """What was said in this session, the newest last."""
+        self.message: ScreenMessage | None = None
+        """The message that is shown."""
+        self._hiding: Timer | None = None
+        self.ran_lately: list[str] = []
+        """Actions that were run from the palette, the last one last."""
 
     def on_load(self) -> None:
         """Let signals close the screen as `q` does, which restores the terminal.
@@ -83,7 +98,6 @@ class CkptApp(App[None]):
         return self._main
 
     def on_mount(self) -> None:
-        self.watch_theme()
         self._recall()
         if self._start == "memory" and isinstance(self.screen, MainScreen):
             self.screen.action_memory()
@@ -93,6 +107,12 @@ class CkptApp(App[None]):
         if not isinstance(self.screen, CommandPalette):
             hint = "Name of a key, THREAD or THREAD@REF"
             self.push_screen(CommandPalette(placeholder=hint, id="--command-palette"))
+
+    def action_messages(self) -> None:
+        """List what was said in this session."""
+        from ckpt_cli.tui.screens.text import MessagesScreen
+
+        self.push_screen(MessagesScreen(list(self.messages), self.context.zone))
 
     def action_interrupt(self) -> None:
         """Copy the text that is selected; otherwise leave at the second Ctrl-C."""
@@ -106,8 +126,50 @@ class CkptApp(App[None]):
             self.exit()
         else:
             self._interrupted = now
-            self.clear_notifications()
             self.notify("press Ctrl-C again to quit", timeout=_TWICE, markup=False)
+
+    async def on_event(self, event: Event) -> None:
+        """Hide the message at the next key, before the key is carried out."""
+        if isinstance(event, Key) and not event.is_forwarded:
+            self.clear_notifications()
+        await super().on_event(event)
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",  # noqa: ARG002
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,  # noqa: ARG002
+    ) -> None:
+        """Show a message in place of the one before; markup is not parsed.
+
+        An error stays until the next key, another message at most `timeout` seconds.
+        """
+        said = ScreenMessage(self.context.now(), safe_text(message), severity == "error")
+        self.messages.append(said)
+        self._show_message(said)
+        if not said.is_error:
+            seconds = self.NOTIFICATION_TIMEOUT if timeout is None else timeout
+            self._hiding = self.set_timer(seconds, self.clear_notifications)
+
+    def clear_notifications(self) -> None:
+        """Hide the message; the list of messages keeps it."""
+        if self.message is not None:
+            self._show_message(None)
+
+    def _show_message(self, message: ScreenMessage | None) -> None:
+        if self._hiding is not None:
+            self._hiding.stop()
+            self._hiding = None
+        self.message = message
+        for screen in self.screen_stack:
+            found = screen.query(MessageLine)
+            shown = found.first() if found else MessageLine()
+            shown.show(message)
+            if not found:
+                screen.mount(shown)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:  # noqa: ARG002
         """Offer the themes; Textual's other commands stay out of the palette."""
@@ -117,13 +179,8 @@ class CkptApp(App[None]):
         self._remember()
         self.context.close()
 
-    def watch_theme(self) -> None:
-        """Keep all colours of lines readable in the new theme."""
-        theme = self.current_theme
-        if not is_of_terminal(theme):
-            dark, light = self._palettes
-            self.ansi_theme_dark = readable_palette(theme, dark)
-            self.ansi_theme_light = readable_palette(theme, light)
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return [*super().get_line_filters(), _READABLE]
 
     def _recall(self) -> None:
         """Look as the screen did when it was left."""

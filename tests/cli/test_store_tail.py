@@ -231,8 +231,9 @@ def test_values_that_are_no_messages_are_named_by_their_channels(tmp_path: Path)
         compiled.invoke({"notes": ["a"], "count": 1}, config)
     with open_store(str(path)) as store:
         (grown,) = new_tail().last(store, 1)
-    assert "  grow  count, notes +2  " in text(grown)
+    assert "  grow  count 1 → 2, notes +2  " in text(grown)
     assert records([grown])[0]["added"] == {"notes": ["b", "c"]}
+    assert records([grown])[0]["turned"] == {"count": [1, 2]}
 
 
 def test_a_hostile_id_is_escaped(live: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import UTC
 from operator import add
 from pathlib import Path
@@ -114,8 +115,14 @@ def test_rows_that_are_not_read_look_as_those_that_are(store: Path) -> None:
                 nest=False,
                 unfold=True,
             )
-        drawn = draw_tree(whole, Clock(NOW, UTC), seat.main.tree_rows.width)
-        assert picture.lines == drawn.lines
+        # Of these rows it is only not known what they changed.
+        details = {key: replace(one, changes=()) for key, one in whole.details.items()}
+        whole = replace(whole, details=details, steps=picture.tree.steps)
+        drawn = draw_tree(whole, Clock(NOW, UTC), seat.main.tree_rows.room)
+        assert picture.keys == drawn.keys
+        for at, key in enumerate(picture.keys):
+            if key in picture.tree.unread:
+                assert picture.lines[at] == drawn.lines[at]
 
     sit(store, look, now=NOW)
 

@@ -416,7 +416,7 @@ def test_the_palette_does_what_keys_do_and_goes_to_a_typed_ref(sample: Path) -> 
         await seat.press("colon")
         await seat.type("no-such-thread")
         await seat.press("enter")
-        assert seat.sees("no thread 'no-such-thread'")
+        await seat.until(lambda: seat.sees("no thread 'no-such-thread'"))
 
     sit(sample, look)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from ckpt_backends.model import CheckpointKey
 from ckpt_backends.testing.screen import Seat, sit
+from ckpt_cli.core.tree.rows import Key
 
 
 @pytest.mark.parametrize("before", [(), ("slash",), ("question_mark",)])
@@ -109,5 +112,84 @@ def test_h_and_l_go_out_and_in_and_control_keys_by_half_pages(sample: Path) -> N
         await seat.press("ctrl+u", "h", "h")
         assert main.inspector.document.cursor == 0
         assert main.rows.has_focus
+
+    sit(sample, look)
+
+
+def test_siblings_are_reached_and_the_ends_are_said(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        main = seat.main
+        await seat.press("enter", "g", "less_than_sign")
+        assert seat.said == "this is the first checkpoint"
+        await seat.press("left_curly_bracket")
+        assert seat.said == "no sibling: no other checkpoint has this parent"
+        await seat.press("G")
+        siblings: Sequence[Key] = ()
+        while len(siblings) < 2:
+            await seat.press("less_than_sign")
+            place, picture = main.place, main.tree_rows.picture
+            assert place is not None
+            assert picture is not None
+            siblings = picture.parentage.siblings((place.checkpoint_ns, place.checkpoint_id))
+        assert len(siblings) == 2
+        for key in ("left_curly_bracket", "right_curly_bracket", "left_curly_bracket"):
+            before = main.place
+            await seat.press(key)
+            assert main.place != before
+        await seat.press("left_curly_bracket")
+        assert seat.said == "this is the oldest of 2 siblings"
+        # Forward goes along this branch, to its end.
+        for _ in range(20):
+            await seat.press("greater_than_sign")
+        assert seat.said == "this is the last checkpoint of its branch"
+
+    sit(sample, look)
+
+
+def test_forward_leads_where_the_way_back_began(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        main = seat.main
+        await seat.press("enter", "o")
+        picture = main.tree_rows.picture
+        assert picture is not None
+        known = picture.parentage
+        (tip,) = [
+            key
+            for key in picture.keys
+            if key is not None
+            and key != picture.head
+            and not key[0]
+            and not [*known.forward(key, None)]
+        ]
+        main.jump(CheckpointKey("trip-to-kyoto", *tip))
+        await seat.rest()
+        way = []
+        for _ in range(6):
+            way.append(main.place)
+            await seat.press("less_than_sign")
+        for place in reversed(way):
+            await seat.press("greater_than_sign")
+            assert main.place == place
+
+    sit(sample, look)
+
+
+def test_a_step_from_a_call_goes_into_its_tree(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        main = seat.main
+        await seat.press("enter", "g")
+        while (picture := main.tree_rows.picture) and main.tree_rows.cursor not in picture.inner:
+            await seat.press("j")
+        call = main.place
+        assert call is not None
+        await seat.press("less_than_sign")
+        assert main.view.ns == call.checkpoint_ns
+        assert main.place is not None
+        assert main.place.checkpoint_ns == call.checkpoint_ns
+        await seat.press("greater_than_sign")
+        assert main.place == call
+        await seat.press("escape")
+        assert main.view.ns is None
+        assert main.place == call
 
     sit(sample, look)

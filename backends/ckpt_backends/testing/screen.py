@@ -57,8 +57,8 @@ class Seat:
 
     @property
     def said(self) -> str:
-        """What the notification says, which the screen breaks into lines."""
-        return "; ".join(one.message for one in self.app._notifications)
+        """What the message line says, which the screen may break into lines."""
+        return "" if self.app.message is None else self.app.message.text
 
     async def press(self, *keys: str) -> None:
         """Press keys one after the other, and wait for what they bring."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
+from ckpt_cli.core.step_changes import ShortChange
+
 Key = tuple[str, str]
 """Namespace and id of a checkpoint."""
 Trouble = Literal["parent gone", "loop"]
@@ -66,6 +68,10 @@ class StepDetails:
     change: str = ""
     """The operation of `ckpt` that added it, with its reason."""
     problem: str | None = None
+    changes: tuple[ShortChange, ...] = ()
+    """What its step changed in the state, as far as known."""
+    tokens: int = 0
+    """Tokens that the messages of its step tell."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,12 @@ class DocumentRows(SearchableLines):
         return None if above is None else self.document.marks[above]
 
     @property
+    def chosen(self) -> str | None:
+        """The same, also if it is not in this checkpoint and the cursor is on another for now."""
+        is_missed = self._missed is not None and self._missed[0] == self.cursor
+        return self._missed[1] if self._missed is not None and is_missed else self.path
+
+    @property
     def item(self) -> ItemKey | None:
         """The memory item under the cursor; None if there is none."""
         above = max((at for at in self.document.items if at <= self.cursor), default=None)

@@ -9,6 +9,7 @@ from textual.message import Message
 from textual.widgets import Input
 
 from ckpt_backends.errors import ParseError, UsageError
+from ckpt_cli.tui.messages import error_text
 from ckpt_cli.tui.panes.row_list import RowList
 from ckpt_cli.tui.panes.search import FieldPane, Search
 
@@ -51,8 +52,7 @@ class FilterPane(FieldPane):
         except UsageError as error:
             if isinstance(error, ParseError) and error.text == event.value:
                 self.search.cursor_position = error.position
-            text = f"{error.message}; {error.hint}" if error.hint else error.message
-            self.app.notify(text, severity="warning", markup=False)
+            self.app.notify(error_text(error), severity="error", markup=False)
             return
         self.search.display = bool(event.value)
         self.rows.focus()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from textual.app import ComposeResult
+
 from ckpt_cli.core.tasks.step_nodes import node_path, path_text
+from ckpt_cli.core.timeline.scrubber import Scrubber
 from ckpt_cli.core.tree.rows import Key
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, StyledLine
 from ckpt_cli.tui.content.tree import TreePicture
-from ckpt_cli.tui.panes.search import SearchableLines
+from ckpt_cli.tui.panes.scrubber import ScrubberLine
+from ckpt_cli.tui.panes.search import SearchableLines, SearchPane
 
 _GUTTER = 2
 """Columns before a row: one for the mark, one for findings."""
@@ -30,6 +34,11 @@ class TreeRows(SearchableLines):
         """The checkpoint of this thread that is marked as the base of diffs."""
         self.found: frozenset[Key] = frozenset()
         """The checkpoints of this thread with findings."""
+        self._held: Key | None = None
+        """The checkpoint that the cursor stands for on a line of several; None for the line's own.
+        """
+        self._is_unfolding = False
+        """Whether that checkpoint is to have a line of its own."""
 
     def is_stop(self, index: int) -> bool:
         return self.picture is not None and self.picture.keys[index] is not None
@@ -38,10 +47,12 @@ class TreeRows(SearchableLines):
         shown = super().line_at(index, width)
         if self.picture is None:
             return shown
-        is_marked = self.marked is not None and self.picture.keys[index] == self.marked
+        is_marked = self.marked is not None and (
+            self.picture.keys[index] == self.marked or self.marked in self.picture.holds[index]
+        )
         is_found = not self.found.isdisjoint(self.picture.holds[index])
         signs: tuple[Span, ...] = (
-            ("▌" if is_marked else " ", "question"),
+            ("▌" if is_marked else " ", "head"),
             ("!" if is_found else " ", "error"),
         )
         return StyledLine((*signs, *shown.spans))
@@ -62,16 +73,57 @@ class TreeRows(SearchableLines):
         """The checkpoint under the cursor; None if there is none."""
         if self.picture is None or self.cursor >= len(self.picture.keys):
             return None
-        return self.picture.keys[self.cursor]
+        return self._held or self.picture.keys[self.cursor]
 
     @property
     def unfolded(self) -> Key | None:
-        """The checkpoint under the cursor; None if it is folded, or if there is none."""
+        """The checkpoint under the cursor; None if it stays folded, or if there is none."""
         picture = self.picture
-        return None if picture is None or self.cursor in picture.folds else self.key
+        is_folded = picture is not None and self.cursor in picture.folds and not self._is_unfolding
+        return None if is_folded else self.key
+
+    def watch_cursor(self, before: int, after: int) -> None:
+        self._held, self._is_unfolding = None, False
+        super().watch_cursor(before, after)
+
+    def show_more(self, picture: TreePicture) -> None:
+        """Show the same tree after more of its steps were read."""
+        self.picture, self.lines = picture, picture.lines
+        self.refresh()
 
     def show_picture(self, picture: TreePicture, key: Key | None) -> None:
         """Show a tree with the cursor on a checkpoint, or else on the last line."""
+        is_unfolding = self._is_unfolding and self._held == key
         self.picture = picture
         at = picture.line_of(key)
         self.show_lines(picture.lines, len(picture.lines) - 1 if at is None else at)
+        # A fold grows at its end: the cursor keeps standing for the same checkpoint.
+        self._held = key if at in picture.folds else None
+        self._is_unfolding = is_unfolding and self._held is not None
+
+    def stand_on(self, key: Key, line: int) -> None:
+        """Move the cursor to the line of a checkpoint, which may stand for several."""
+        self.cursor = line
+        is_folded = self.picture is not None and line in self.picture.folds
+        self._held, self._is_unfolding = (key, True) if is_folded else (None, False)
+        self.refresh_line(line)
+        self.call_next(self._say_moved)
+
+
+class TreePane(SearchPane):
+    """A tree, below a line with all of its thread."""
+
+    def __init__(self, rows: TreeRows) -> None:
+        super().__init__(rows, id="tree")
+        self._tree_rows = rows
+        self.scrubber = ScrubberLine()
+
+    def compose(self) -> ComposeResult:
+        yield self.scrubber
+        yield from super().compose()
+
+    def on_row_list_moved(self) -> None:
+        """Follow the cursor; the screen handles this event, too."""
+        picture = self._tree_rows.picture
+        scrubber = Scrubber(()) if picture is None else picture.tree.scrubber
+        self.scrubber.show_place(scrubber, self._tree_rows.key)

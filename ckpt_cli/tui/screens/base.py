@@ -1,4 +1,4 @@
-"""Base class of screens that read a store: notifications and delayed actions."""
+"""Base class of screens that read a store: messages and delayed actions."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from ckpt_backends.errors import CkptError
 from ckpt_cli.render.terminal.cell_width import fit, wrap
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
+from ckpt_cli.tui.messages import error_text, screen_hint
 
 SOON = 0.05
 """Seconds that the cursor must rest before its line is read."""
 SHARE = 10
 """Refreshing takes at most this fraction of the time: one part in 10."""
-_LONGEST_NOTIFICATION = 300
-"""Maximum number of characters of a notification."""
+_LONGEST_MESSAGE = 300
+"""Maximum number of characters of a message."""
 
 
 class StoreScreen(Screen[ScreenResultType]):
@@ -41,15 +42,13 @@ class StoreScreen(Screen[ScreenResultType]):
         return reading or not self._delayed.keys() <= self.REFRESHING
 
     def say(self, text: str, *, is_error: bool = False) -> None:
-        """Show a notification in place of earlier ones; markup is not parsed."""
-        self.app.clear_notifications()
+        """Show a message in place of the one before; markup is not parsed."""
         severity: SeverityLevel = "error" if is_error else "information"
-        self.notify(fit(safe_text(text), _LONGEST_NOTIFICATION), severity=severity, markup=False)
+        self.notify(fit(safe_text(text), _LONGEST_MESSAGE), severity=severity, markup=False)
 
     def show_error(self, error: CkptError) -> None:
-        """Show an error with its hint as a notification."""
-        hint = f"; {error.hint}" if error.hint else ""
-        self.say(f"{error.message}{hint}", is_error=True)
+        """Show an error with its hint as a message."""
+        self.say(error_text(error), is_error=True)
 
     def copy(self, text: str) -> None:
         """Copy a text to the terminal's clipboard, and show it."""
@@ -72,6 +71,6 @@ class StoreScreen(Screen[ScreenResultType]):
 def error_lines(error: CkptError, width: int) -> Sequence[StyledLine]:
     """Return an error as lines, to show in place of what could not be read."""
     lines = [line((part, "error")) for part in wrap(safe_text(error.message), width)]
-    if error.hint:
-        lines += [line((part, "dim")) for part in wrap(safe_text(error.hint), width)]
+    if hint := screen_hint(error):
+        lines += [line((part, "dim")) for part in wrap(safe_text(hint), width)]
     return lines

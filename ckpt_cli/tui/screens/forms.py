@@ -18,6 +18,7 @@ from ckpt_backends.errors import CkptError, UsageError
 from ckpt_cli.plans.purge import Policy
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import line
+from ckpt_cli.tui.messages import screen_hint
 from ckpt_cli.tui.panes.styles import as_text, title
 from ckpt_cli.tui.plans import KINDS, Kind, Proposal, Purge, ReviewedRemoval
 
@@ -80,7 +81,8 @@ class DialogForm(ModalScreen[_Plan | None], Generic[_Result, _Plan]):
 
     def _refuse(self, error: CkptError) -> None:
         """Say why there is no plan, below the fields."""
-        hint = f"\nhint: {safe_text(error.hint)}" if error.hint else ""
+        told = screen_hint(error)
+        hint = f"\nhint: {safe_text(told)}" if told else ""
         text = as_text(line((safe_text(error.message), "error"), hint))
         text.no_wrap = False
         self._refusal.update(text)

@@ -16,9 +16,9 @@ from textual.widgets import Footer
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import line
 from ckpt_cli.tui.content.places import PlaceList, WaitingPlace, place_lines
+from ckpt_cli.tui.messages import error_text
 from ckpt_cli.tui.panes.row_list import RowList
 from ckpt_cli.tui.panes.search import Choices, SearchPane
 from ckpt_cli.tui.panes.styles import title
@@ -68,7 +68,7 @@ class PlacesScreen(Screen[CheckpointKey | None]):
                     self._show()
             title(self._pane, f"{name}: {len(self._found):,}")
         except CkptError as error:
-            self._pane.notify(safe_text(error.message), severity="error", markup=False)
+            self._pane.notify(error_text(error), severity="error", markup=False)
         if not self._found:
             self._rows.show_lines([line((self._kind.none, "dim"))])
 

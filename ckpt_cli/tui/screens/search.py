@@ -21,10 +21,10 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.search.patterns import compile_pattern, gave_up, stopped_text
 from ckpt_cli.queries.grep import GrepHit, GrepQuery, grep_thread
 from ckpt_cli.render.grep import hit_columns, table_record
-from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.terminal.table import table_lines
 from ckpt_cli.tui.content.thread_list import read_threads
+from ckpt_cli.tui.messages import error_text
 from ckpt_cli.tui.panes.row_list import RowList
 from ckpt_cli.tui.panes.search import Choices
 from ckpt_cli.tui.panes.styles import title
@@ -130,7 +130,7 @@ class SearchScreen(Screen[CheckpointKey | None]):
                 if len(self._found) >= _MOST or gave_up(stopped):
                     break
         except CkptError as error:
-            self.notify(safe_text(error.message), severity="error", markup=False)
+            self.notify(error_text(error), severity="error", markup=False)
             return
         rest = " (press t to search all threads)" if self._only_this and not self._found else ""
         first = "first " if len(self._found) >= _MOST else ""

@@ -1,8 +1,9 @@
-"""Boxes of text: the help, and command lines to copy."""
+"""Boxes of text: the help, messages, and command lines to copy."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import tzinfo
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -13,10 +14,14 @@ from textual.widgets import Footer
 
 from ckpt_cli.render.terminal.cell_width import wrap
 from ckpt_cli.render.terminal.safe_text import safe_text
-from ckpt_cli.render.terminal.styled_text import StyledLine, line
+from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
 from ckpt_cli.tui.keys import KeyGroup
+from ckpt_cli.tui.messages import ScreenMessage
 from ckpt_cli.tui.panes.search import SearchableLines
 from ckpt_cli.tui.panes.styles import title
+
+_TIME = 10
+"""Columns of the time before a message."""
 
 
 class TextScreen(ModalScreen[None]):
@@ -63,6 +68,24 @@ class HelpScreen(TextScreen):
             found += [line(""), line((heading, "bold"))]
             found += [line((f"{name:<16} ", "head"), text) for name, text in rows]
         return found[1:]
+
+
+class MessagesScreen(TextScreen):
+    """What the screen said in this session, the newest first."""
+
+    def __init__(self, messages: Sequence[ScreenMessage], zone: tzinfo) -> None:
+        super().__init__("Messages of this session")
+        self._messages, self._zone = messages, zone
+
+    def lines(self, width: int) -> Sequence[StyledLine]:
+        found: list[StyledLine] = []
+        for one in reversed(self._messages):
+            first, *rest = wrap(one.shown, max(width - _TIME, 1))
+            style: Style = "error" if one.is_error else "plain"
+            at = one.at.astimezone(self._zone)
+            found.append(line((f"{at:%H:%M:%S}  ", "time"), (first, style)))
+            found += [line((" " * _TIME + part, style)) for part in rest]
+        return found or [line(("no messages yet", "dim"))]
 
 
 class CopyScreen(TextScreen):

@@ -1,0 +1,174 @@
+"""Tell what the steps of a tree changed, from what their tasks wrote.
+
+States are not compared: the writes of a step are small, and its state may be large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.values import Value
+from ckpt_backends.model import CheckpointKey, Write
+from ckpt_cli.core.channels import is_state, state_values
+from ckpt_cli.core.conversation.messages import as_message
+from ckpt_cli.core.redact import redact
+from ckpt_cli.core.state import Version
+from ckpt_cli.core.step_changes import (
+    BriefState,
+    ShortChange,
+    StepChanges,
+    brief_state,
+    short_changes,
+    written_changes,
+)
+from ckpt_cli.core.tasks.step_nodes import ran_here
+from ckpt_cli.core.tasks.task_ids import UPDATE_PATH
+from ckpt_cli.core.tasks.tasks import CONTROL, Step
+from ckpt_cli.core.tree.rows import Key
+from ckpt_cli.core.usage.tokens import counts_of
+from ckpt_cli.threads import redaction
+from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.thread import ThreadReader
+
+_LARGEST = 64 << 10
+"""Bytes of the largest write that is read to tell what a step changed."""
+_NOTHING = BriefState({}, {})
+
+
+@dataclass(frozen=True, slots=True)
+class StepFacts:
+    """The parts of a checkpoint that show how it was made, and how the next one was."""
+
+    step: Step
+    source: str | None
+    seen: Mapping[str, Mapping[str, Version]]
+    versions: Mapping[str, Version]
+    """Of the channels that hold state."""
+    state: BriefState
+    writes: Sequence[Write]
+    """Without values; those of internal channels are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToldChanges:
+    """What a step changed, and the tokens that its messages tell."""
+
+    changes: tuple[ShortChange, ...]
+    tokens: int
+
+
+def step_facts(moment: Moment) -> StepFacts:
+    """Return what is remembered of a checkpoint while others are read."""
+    body = moment.body
+    versions = {name: version for name, version in body.versions.items() if is_state(name, body)}
+    values = state_values(body)
+    return StepFacts(
+        moment.step,
+        moment.source,
+        body.seen,
+        versions,
+        brief_state(values, versions.keys() | values.keys()),
+        [replace(one, value=None) for one in moment.writes if one.channel not in CONTROL],
+    )
+
+
+def read_changes(
+    reader: ThreadReader,
+    facts: Mapping[Key, StepFacts],
+    parents: Mapping[Key, Key],
+    forked: Collection[Key],
+    say: Callable[[Value], str],
+) -> dict[Key, ToldChanges]:
+    """Return what the step of each checkpoint in `parents` changed.
+
+    `facts` has these and their parents; those of a parent that is not stored are left out. The
+    writes on a checkpoint in `forked` may be of any of its children, and are not read.
+    """
+    changed: dict[Key, Collection[str]] = {}
+    makers: dict[Key, Sequence[Write]] = {}
+    for key, parent in parents.items():
+        if parent[1] and parent not in facts and not reader.is_values_only:
+            continue  # It is not known what changed.
+        writes = _making(facts, key, parent, is_values_only=reader.is_values_only)
+        changed[key] = _changed(facts, key, parent, writes, is_values_only=reader.is_values_only)
+        if parent not in forked or reader.is_values_only:
+            plain = facts[key].state.plain
+            unclear = set(changed[key]).difference(plain)
+            makers[key] = [one for one in writes if one.channel in unclear]
+    written = _read(reader, makers)
+    is_redacted = redaction.is_redacted(reader.store)
+    found = {}
+    for key, names in changed.items():
+        before = facts[parents[key]].state if parents[key] in facts else _NOTHING
+        changes = written_changes(names, before, facts[key].state, written.get(key, {}))
+        texts = short_changes(_redacted(changes) if is_redacted else changes, say)
+        found[key] = ToldChanges(texts, _tokens(changes))
+    return found
+
+
+def _making(
+    facts: Mapping[Key, StepFacts], key: Key, parent: Key, *, is_values_only: bool
+) -> Sequence[Write]:
+    """Return the writes that made a checkpoint."""
+    if is_values_only:
+        return facts[key].writes
+    if parent not in facts or facts[key].source == "input":
+        return ()
+    by_hand = not ran_here(facts[key].source)
+    return [one for one in facts[parent].writes if one.task_path.startswith(UPDATE_PATH) == by_hand]
+
+
+def _changed(
+    facts: Mapping[Key, StepFacts],
+    key: Key,
+    parent: Key,
+    writes: Sequence[Write],
+    *,
+    is_values_only: bool,
+) -> Collection[str]:
+    """Return the state channels that a step wrote. Layouts without versions tell by its writes."""
+    versions = facts[key].versions
+    if is_values_only:
+        return {one.channel for one in writes if not one.channel.startswith("__")}
+    before = facts[parent].versions if parent in facts else {}
+    return [name for name, version in versions.items() if before.get(name) != version]
+
+
+def _read(
+    reader: ThreadReader, makers: Mapping[Key, Sequence[Write]]
+) -> dict[Key, dict[str, list[Value]]]:
+    """Return the values of writes by the checkpoint that they made, and by channel.
+
+    Channels with a large write are left out.
+    """
+    stored_at: dict[tuple[CheckpointKey, str, int], Key] = {}
+    by_names: dict[frozenset[str], set[CheckpointKey]] = {}
+    for key, writes in makers.items():
+        large = {one.channel for one in writes if one.size > _LARGEST}
+        small = [one for one in writes if one.channel not in large]
+        for one in small:
+            stored_at[one.key, one.task_id, one.idx] = key
+        for place in {one.key for one in small}:
+            names = frozenset(one.channel for one in small if one.key == place)
+            by_names.setdefault(names, set()).add(place)
+    found: dict[Key, dict[str, list[Value]]] = {}
+    for names, places in by_names.items():
+        for one in reader.store.writes_at(sorted(places, key=str), channels=names, values=names):
+            made = stored_at.get((one.key, one.task_id, one.idx))
+            if made is not None and one.value is not None:
+                found.setdefault(made, {}).setdefault(one.channel, []).append(decode(one.value))
+    return found
+
+
+def _redacted(changes: StepChanges) -> StepChanges:
+    """Return changes without values: their names, and how many items were added."""
+    added = {name: list(map(redact, items)) for name, items in changes.added.items()}
+    return replace(changes, added=added, turned={})
+
+
+def _tokens(changes: StepChanges) -> int:
+    messages = (as_message(item) for items in changes.added.values() for item in items)
+    counts = (counts_of(one) for one in messages if one is not None)
+    return sum(one.total for one in counts if one is not None)
