@@ -9,8 +9,7 @@ from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.screen import Screen
+from textual.binding import BindingType
 from textual.widgets import Footer
 
 from ckpt_cli.queries.operations import ListedOperation
@@ -19,17 +18,18 @@ from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.units import age
 from ckpt_cli.threads.opening import Opening
+from ckpt_cli.tui.keys import bindings, keys_of
+from ckpt_cli.tui.list_keys import OPERATIONS_GROUPS
 from ckpt_cli.tui.panes.search import SearchableLines, SearchPane
 from ckpt_cli.tui.panes.styles import title
+from ckpt_cli.tui.screens.helped import HelpedScreen
 
 
-class OperationsScreen(Screen[bool]):
+class OperationsScreen(HelpedScreen[bool]):
     """One line per operation, newest first. Returns whether the last change is to be undone."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "dismiss(False)", "Close", key_display="Esc"),
-        Binding("U", "dismiss(True)", "Undo the last change"),
-    ]
+    GROUPS = OPERATIONS_GROUPS
+    BINDINGS: ClassVar[list[BindingType]] = bindings(keys_of(OPERATIONS_GROUPS))
 
     def __init__(self, opening: Opening, thread_id: str, now: datetime, *, writes: bool) -> None:
         super().__init__()
@@ -54,9 +54,12 @@ class OperationsScreen(Screen[bool]):
         title(self._pane, f"Operations of ckpt on {self._of}: {len(found):,}")
         self._rows.show_lines(operation_lines(found, self._now))
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:  # noqa: ARG002
         """Leave out the key for undo if the screen only reads."""
-        return self._writes or (action, parameters) != ("dismiss", (True,))
+        return self._writes or action != "undo"
+
+    def action_undo(self) -> None:
+        self.dismiss(True)
 
 
 def operation_lines(found: Sequence[ListedOperation], now: datetime) -> list[StyledLine]:
