@@ -16,12 +16,12 @@ def _close(keys: str = "escape,q,h", shown: str = "Esc q h") -> Key:
     return Key(keys, "dismiss(None)", "Close", "Close this screen", shown, True)
 
 
-PLACES_GROUPS = (KeyGroup("Keys", (_HELP, _close()), (*_MOVING, _SEARCH, _ENTER)),)
+PLACES_GROUPS = (KeyGroup("Questions and errors", (_HELP, _close()), (*_MOVING, _SEARCH, _ENTER)),)
 """The keys of the lists of questions and of errors."""
 
 SEARCH_GROUPS = (
     KeyGroup(
-        "Keys",
+        "Search",
         (
             Key("slash", "type", "Edit pattern", "Edit the pattern", "/", True),
             Key("t", "scope", "This / all", "Search this thread, or all threads", "t", True),
@@ -34,7 +34,7 @@ SEARCH_GROUPS = (
 
 OPERATIONS_GROUPS = (
     KeyGroup(
-        "Keys",
+        "Operations",
         (
             Key("U", "undo", "Undo", "Undo the last change; needs --write", "U", True),
             _HELP,
@@ -46,7 +46,7 @@ OPERATIONS_GROUPS = (
 
 DIFF_GROUPS = (
     KeyGroup(
-        "Keys",
+        "Diff side by side",
         (
             Key("n,right_square_bracket", "jump(1)", "Next", "Go to the next change", "n ]", True),
             Key(
