@@ -42,6 +42,12 @@ def tab_command(
     return command("ckpt", *store, *_WORDS[tab], *inside, ids=ids)
 
 
+def value_command(store: Sequence[str], place: CheckpointKey, path: str) -> str:
+    """Return the command that prints a value of a checkpoint."""
+    inside = ["--ns", place.checkpoint_ns] if place.checkpoint_ns else []
+    return command("ckpt", *store, "show", *inside, "--path", path, ids=[ref(place)])
+
+
 def tree_command(store: Sequence[str], thread_id: str, ns: str | None) -> str:
     """Return the command that draws a thread's tree."""
     inside = ["--ns", ns] if ns else []
@@ -80,6 +86,11 @@ def ref(place: CheckpointKey) -> str:
 def check_command(store: Sequence[str], thread_id: str, *, deep: bool) -> str:
     """Return the command that prints the findings of a thread."""
     return command("ckpt", *store, "doctor", *(["--deep"] if deep else []), ids=[thread_id])
+
+
+def errors_command(store: Sequence[str], thread_id: str) -> str:
+    """Return the command that lists all failed tasks of a thread."""
+    return command("ckpt", *store, "errors", "--history", ids=[thread_id])
 
 
 def config(place: CheckpointKey) -> str:

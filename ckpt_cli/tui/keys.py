@@ -76,11 +76,11 @@ MOST_USED = KeyGroup(
         ),
         *(
             Key(
-                str(number),
+                str(number % 10),
                 f"tab('{name}')",
                 f"Tab {name.capitalize()}",
                 "Show a tab by its number",
-                str(number),
+                str(number % 10),
             )
             for number, name in enumerate(TABS, 1)
         ),
@@ -105,7 +105,7 @@ MOVING = KeyGroup(
         ("Enter", "On a subgraph call: show its tree"),
         ("Enter", "On folded steps: unfold them"),
         ("Enter", "On a message or value: go to its writer"),
-        ("Enter", "On a finding: go to its checkpoint"),
+        ("Enter", "On a finding, error or timed step: go to its checkpoint"),
         ("Enter", "On a memory item: go to it"),
     ),
 )
@@ -156,11 +156,24 @@ LOOKING = KeyGroup(
             "d",
             True,
         ),
+        Key(
+            "n", "difference(1)", "Next change", "In a diff: go to the next or previous change", "n"
+        ),
+        Key(
+            "N",
+            "difference(-1)",
+            "Previous change",
+            "In a diff: go to the next or previous change",
+            "N",
+        ),
         Key("m", "mark", "Mark", "Mark this checkpoint as the base of diffs", "m", True),
         Key("o", "unfold", "Unfold", "Unfold or fold long runs of steps", "o"),
+        Key("E", "unfold_all", "Unfold value", "Unfold all of this value, or fold it", "E"),
+        Key("p", "pin", "Pin", "Show this channel first, at each checkpoint (toggle)", "p"),
         Key("a", "nest", "Subgraphs", "Show or hide subgraphs inside the tree", "a"),
         Key("v", "check", "Check", "Check every value of this thread", "v"),
     ),
+    (("→ ←", "In State: unfold or fold a value; then go in or out"),),
 )
 FINDING = KeyGroup(
     "Find",
@@ -176,6 +189,7 @@ COPYING = KeyGroup(
     "Copy",
     (
         Key("y", "copy_ref", "Copy ref", "Copy THREAD@CHECKPOINT", "y"),
+        Key("w", "copy_value", "Copy value", "Copy the value or message under the cursor", "w"),
         Key("Y", "copy_config", "Copy config", "Copy the config dict of this checkpoint", "Y"),
         Key("c", "command_line", "Command", "Show the command line for what is shown", "c"),
     ),
@@ -255,6 +269,8 @@ SIGNS: Sequence[tuple[str, str]] = (
     ("●", "Head: the checkpoint that the next run starts from"),
     ("┊", "Folded steps"),
     ("╰", "Call of a subgraph"),
+    ("▸ ▾", "In State: folded value, unfolded value"),
+    ("+ ~", "In State: value that the step added, changed"),
     ("!", "Checkpoint with findings"),
     ("▌", "The marked checkpoint, which diffs start from"),
 )

@@ -33,8 +33,8 @@ from ckpt_cli.tui.content.memory import (
 from ckpt_cli.tui.content.tabs import TabContent
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.keys import MEMORY_GROUPS, bindings, keys_of
+from ckpt_cli.tui.panes.document import DocumentRows
 from ckpt_cli.tui.panes.filter import FilterPane
-from ckpt_cli.tui.panes.inspector import DocumentRows
 from ckpt_cli.tui.panes.memory import MemoryPane
 from ckpt_cli.tui.panes.row_list import RowList
 from ckpt_cli.tui.panes.search import SearchPane
