@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from ckpt_backends.testing.screen import Seat, sit
+from ckpt_cli.render.values.folding import BEGINNING, PART, channel_node
+from ckpt_cli.tui.content import value_search as searching
+from ckpt_cli.tui.content.value_search import search
 from ckpt_cli.tui.panes.value_rows import ValueRows
 from ckpt_cli.tui.screens import values as copying
 from tests.support import ckpt
@@ -213,3 +216,23 @@ def test_another_thread_keeps_the_folds_of_channels_only(sample: Path) -> None:
         assert "messages[1].content" not in rows.document.marks.values()
 
     sit(sample, look)
+
+
+@pytest.mark.parametrize("at", [0, BEGINNING - 3, BEGINNING + PART - 3, 55_000])
+def test_words_are_found_across_the_parts_of_a_text(at: int) -> None:
+    text = "x" * at + "Needle" + "y" * 50_000
+    *_, hits = search([channel_node("a", 1), channel_node("t", text)], "needle", None)
+    (found,) = hits.nodes
+    assert found.channel.key == "t"
+    assert hits.ended is None
+
+
+def test_a_search_is_bounded_and_tells_where_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    roots = [channel_node("a", list(range(50))), channel_node("b", ["needle"])]
+    *_, hits = search(roots, "needle", "b")
+    assert [one.name for one in hits.nodes] == ["b[0]"]
+    assert hits.above == 0
+    monkeypatch.setattr(searching, "MOST_VALUES", 20)
+    *_, hits = search(roots, "needle", None)
+    assert hits.nodes == []
+    assert hits.ended == "a[19]"

@@ -9,6 +9,7 @@ from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.values.weight import is_larger
 from ckpt_cli.tui import command_line
+from ckpt_cli.tui.screens.live import LiveScreen
 from ckpt_cli.tui.screens.thread_tabs import ThreadTabsScreen
 
 _MOST_COPIED = 1 << 20
@@ -18,7 +19,7 @@ _MOST_COPIED = 1 << 20
 class ValuesScreen(ThreadTabsScreen):
     """The screen, with the keys for single values."""
 
-    READING: ClassVar = ThreadTabsScreen.READING | {"look"}
+    READING: ClassVar = LiveScreen.READING | {"look"}
 
     def action_copy_value(self) -> None:
         """Copy the value under the cursor: a text as it is, anything else as JSON."""
