@@ -31,12 +31,13 @@ def failure_record(found: Failure) -> dict[str, Any]:
         "at": optional_iso(found.at),
         "retried": found.retried,
         "handled": found.handled,
-        "state": _state(found),
+        "state": failure_state(found),
         "resume": found.resume,
     }
 
 
-def _state(found: Failure) -> str:
+def failure_state(found: Failure) -> str:
+    """Return what became of a failed task, in one word."""
     if found.retried:
         return RETRIED
     if found.handled:

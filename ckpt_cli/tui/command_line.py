@@ -88,6 +88,11 @@ def check_command(store: Sequence[str], thread_id: str, *, deep: bool) -> str:
     return command("ckpt", *store, "doctor", *(["--deep"] if deep else []), ids=[thread_id])
 
 
+def errors_command(store: Sequence[str], thread_id: str) -> str:
+    """Return the command that lists all failed tasks of a thread."""
+    return command("ckpt", *store, "errors", "--history", ids=[thread_id])
+
+
 def config(place: CheckpointKey) -> str:
     """Return the config dict with which a graph reads or resumes a checkpoint."""
     return json.dumps({"configurable": asdict(place)}, ensure_ascii=False)

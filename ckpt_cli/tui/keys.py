@@ -76,11 +76,11 @@ MOST_USED = KeyGroup(
         ),
         *(
             Key(
-                str(number),
+                str(number % 10),
                 f"tab('{name}')",
                 f"Tab {name.capitalize()}",
                 "Show a tab by its number",
-                str(number),
+                str(number % 10),
             )
             for number, name in enumerate(TABS, 1)
         ),
@@ -105,7 +105,7 @@ MOVING = KeyGroup(
         ("Enter", "On a subgraph call: show its tree"),
         ("Enter", "On folded steps: unfold them"),
         ("Enter", "On a message or value: go to its writer"),
-        ("Enter", "On a finding: go to its checkpoint"),
+        ("Enter", "On a finding, error or timed step: go to its checkpoint"),
         ("Enter", "On a memory item: go to it"),
     ),
 )
@@ -155,6 +155,16 @@ LOOKING = KeyGroup(
             "Diff side by side with the marked one, or the parent",
             "d",
             True,
+        ),
+        Key(
+            "n", "difference(1)", "Next change", "In a diff: go to the next or previous change", "n"
+        ),
+        Key(
+            "N",
+            "difference(-1)",
+            "Previous change",
+            "In a diff: go to the next or previous change",
+            "N",
         ),
         Key("m", "mark", "Mark", "Mark this checkpoint as the base of diffs", "m", True),
         Key("o", "unfold", "Unfold", "Unfold or fold long runs of steps", "o"),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+
 from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.doctor.finding import Finding
+from ckpt_cli.core.tree.rows import Key
 from ckpt_cli.tui.content.tabs import Tab as TabName
 from ckpt_cli.tui.content.tabs import TabContent
 from ckpt_cli.tui.panes.search import SearchableLines
@@ -43,6 +46,24 @@ class DocumentRows(SearchableLines):
         """The finding under the cursor; None if there is none."""
         above = max((at for at in self.document.findings if at <= self.cursor), default=None)
         return None if above is None else self.document.findings[above]
+
+    @property
+    def place(self) -> Key | None:
+        """The checkpoint that the line under the cursor is about; None if there is none."""
+        above = max((at for at in self.document.places if at <= self.cursor), default=None)
+        return None if above is None else self.document.places[above]
+
+    def next_change(self, way: int) -> str:
+        """Go to the next or previous change of a diff; return which one it is."""
+        changes = self.document.changes
+        if not changes:
+            return "no differences"
+        after = (
+            bisect_right(changes, self.cursor) if way > 0 else bisect_left(changes, self.cursor) - 1
+        )
+        at = min(max(after, 0), len(changes) - 1)
+        self.cursor = changes[at]
+        return f"change {at + 1} of {len(changes)}"
 
     def prepared(self, document: TabContent) -> TabContent:
         """Return a document as it is shown."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -77,14 +77,20 @@ class DiffScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("right_square_bracket", "jump(1)", "Next change", key_display="]"),
         Binding("left_square_bracket", "jump(-1)", "Previous change", key_display="["),
+        Binding("n", "jump(1)", "Next change", show=False),
+        Binding("N", "jump(-1)", "Previous change", show=False),
         Binding("escape,q,d", "dismiss(None)", "Close", key_display="Esc"),
     ]
 
     def __init__(
-        self, worker: StoreWorker[Store], base: CheckpointKey | None, place: CheckpointKey
+        self,
+        worker: StoreWorker[Store],
+        base: CheckpointKey | None,
+        place: CheckpointKey,
+        refs: Mapping[str, str],
     ) -> None:
         super().__init__()
-        self._worker, self._base, self._place = worker, base, place
+        self._worker, self._base, self._place, self._refs = worker, base, place, refs
 
     def compose(self) -> ComposeResult:
         self._pane = SidesPane()
@@ -101,7 +107,9 @@ class DiffScreen(Screen[None]):
     @work(exclusive=True)
     async def _load(self) -> None:
         rows = self._pane.rows
-        question = partial(read_sides, base=self._base, place=self._place, width=rows.width)
+        question = partial(
+            read_sides, base=self._base, place=self._place, refs=self._refs, width=rows.width
+        )
         try:
             found = await self._worker.ask(question)
         except CkptError as error:

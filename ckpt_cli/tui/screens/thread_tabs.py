@@ -1,4 +1,4 @@
-"""The tabs about the whole thread: findings, and long-term memory."""
+"""The tabs about the whole thread: errors, findings, and long-term memory."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from ckpt_backends.errors import CkptError
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.tui import command_line
+from ckpt_cli.tui.content.checkpoint import base_of
 from ckpt_cli.tui.content.tabs import Tab, TabContent, ThreadTab
 from ckpt_cli.tui.content.tree import TreePicture
 from ckpt_cli.tui.context import ScreenContext
@@ -38,12 +40,58 @@ class ThreadTabsScreen(PanesScreen):
         self._checking: set[str] = set()
         """The threads of which every value is being checked."""
         self._check_took = 0.0
+        self._errors_of: tuple[Thread, int] | None = None
+        """The thread of which the errors are shown, and the width in which they were drawn."""
 
     async def load_thread_tab(self, tab: ThreadTab, thread_id: str) -> None:
-        if tab == "memory":
-            await self._load_memory(thread_id)
-        else:
-            await self._load_findings(thread_id)
+        match tab:
+            case "memory":
+                await self._load_memory(thread_id)
+            case "findings":
+                await self._load_findings(thread_id)
+            case "errors":
+                await self._load_errors(thread_id)
+
+    def action_difference(self, way: int) -> None:
+        """Go to the next or previous change of the tab Diff."""
+        if self.inspector.tab != "diff":
+            self.say("nothing to go to: / searches a pane, and the tab Diff has changes")
+            return
+        said = self.inspector.document.next_change(way)
+        title(self.inspector, f"{self.inspector.heading}: {said}")
+
+    def tab_command(self, place: CheckpointKey) -> str | None:
+        """Return the command that prints the tab that is shown; None if no command does."""
+        store, tab = self.context.store_words, self.inspector.tab
+        match tab:
+            case "memory":
+                memory = self.context.memory_named.name
+                return command_line.thread_memory_command(store, memory, place.thread_id)
+            case "findings":
+                deep = self.checked is not None and self.checked.is_deep
+                return command_line.check_command(store, place.thread_id, deep=deep)
+            case "errors":
+                return command_line.errors_command(store, place.thread_id)
+        return command_line.tab_command(store, tab, place, base_of(self.base, place))
+
+    # Errors
+
+    async def _load_errors(self, thread_id: str) -> None:
+        """Read all failed tasks of the thread that is shown, unless it is unchanged."""
+        from ckpt_cli.tui.content.thread_errors import read_thread_errors
+
+        thread, width = self._listed, max(self.inspector.document.width, 1)
+        whole: tuple[CheckpointKey, Tab] = (CheckpointKey(thread_id, "", ""), "errors")
+        if thread is None or (self.read == whole and self._errors_of == (thread, width)):
+            return
+        question = partial(read_thread_errors, thread=thread, clock=self.clock, width=width)
+        with self.inspector.while_loading("Errors: loading"):
+            document = await self.ask(self.context.detail, question, self.no_document)
+            self.inspector.set_heading(f"Errors of {safe_text(thread_id)}")
+        if document is not None:
+            self.inspector.document.show_document(document, keep=self.read == whole)
+            self.read, self.shown = whole, None
+            self._errors_of = thread, width
 
     # Findings
 
