@@ -87,7 +87,7 @@ class DocumentRows(SearchableLines):
     ) -> None:
         """Show a tab of a checkpoint after what was shown before; at its end with `is_last`."""
         place, tab = now
-        if before == now:
+        if before == now and document.state is None:
             self.show_document(document, keep=True)
         elif is_last:
             self.show_document(document, keep=False)
