@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Status
 from ckpt_cli.core.forking.marks import BY, NAME, REASON
@@ -182,7 +183,11 @@ class _Reading:
         return replace(tree, steps=steps, scrubber=Scrubber(points))
 
     def _read(self, wanted: Sequence[Key]) -> dict[Key, StepDetails]:
-        return _details(self._reader, self._keys, wanted, self._forked, self._say, self._operations)
+        # Most messages of a state are those of the state before.
+        with remembering():
+            return _details(
+                self._reader, self._keys, wanted, self._forked, self._say, self._operations
+            )
 
     def _details(self, wanted: Sequence[Key]) -> dict[Key, StepDetails]:
         keys = self._keys
