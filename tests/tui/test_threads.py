@@ -195,3 +195,22 @@ def test_an_earlier_operation_is_undone(sample: Path) -> None:
         assert recorded()[1]["op"] == newer["op"]
 
     sit(sample, change, kind=WritingApp)
+
+
+def test_an_id_of_blanks_is_seen_in_lists(sample: Path) -> None:
+    renamed(sample, "refund-4711", "  ")
+    renamed(sample, "invoice-import", "late ")
+    printed = ckpt("-s", sample, "threads", "list", "-o", "table").out
+    assert '"  "' in printed
+    assert '"late "' in printed
+    assert '"' not in next(one for one in printed.splitlines() if "trip" in one).split()[0]
+    # Programs get the id as it is.
+    rows = ckpt("-s", sample, "threads", "list", "-o", "tsv").out.splitlines()
+    assert sum(one.startswith("  \t") for one in rows) == 1
+
+    async def look(seat: Seat) -> None:
+        assert seat.sees('? "  "', '✗ "late "')
+        await seat.press("i")
+        assert seat.sees('"  "')
+
+    sit(sample, look)
