@@ -36,7 +36,7 @@ OPERATIONS_GROUPS = (
     KeyGroup(
         "Operations",
         (
-            Key("U", "undo", "Undo", "Undo the last change; needs --write", "U", True),
+            Key("U,u", "undo", "Undo", "Undo this operation; needs --write", "U", True),
             _HELP,
             _close(),
         ),
