@@ -59,16 +59,32 @@ _LINES: Sequence[tuple[str, str]] = (
 
 MOST_USED = KeyGroup(
     "Most used",
-    [
+    (
         Key(
-            str(number % 10),
-            f"tab('{name}')",
-            f"Tab {name.capitalize()}",
-            "Show a tab by its number",
-            str(number % 10),
-        )
-        for number, name in enumerate(TABS, 1)
-    ],
+            "less_than_sign",
+            "step(-1)",
+            "Step back",
+            "Go to the parent, or on along the branch",
+            "<",
+        ),
+        Key(
+            "greater_than_sign",
+            "step(1)",
+            "Step forward",
+            "Go to the parent, or on along the branch",
+            ">",
+        ),
+        *(
+            Key(
+                str(number % 10),
+                f"tab('{name}')",
+                f"Tab {name.capitalize()}",
+                "Show a tab by its number",
+                str(number % 10),
+            )
+            for number, name in enumerate(TABS, 1)
+        ),
+    ),
     (
         ("↑ ↓ j k", "Move by a line"),
         ("Enter l", "Go in: from a thread to its tree, then to the state"),
@@ -96,20 +112,6 @@ MOVING = KeyGroup(
 STEPPING = KeyGroup(
     "Step through time",
     (
-        Key(
-            "less_than_sign",
-            "step(-1)",
-            "Step back",
-            "Go to the parent, or on along the branch",
-            "<",
-        ),
-        Key(
-            "greater_than_sign",
-            "step(1)",
-            "Step forward",
-            "Go to the parent, or on along the branch",
-            ">",
-        ),
         Key(
             "left_curly_bracket",
             "sibling(-1)",
@@ -196,6 +198,9 @@ SCREEN = KeyGroup(
     "Screen",
     (
         Key("z", "zoom", "Zoom", "Show this pane alone, or all panes again", "z"),
+        Key("minus", "size(-1)", "Smaller", "Make this pane smaller or larger", "-"),
+        Key("plus,equals_sign", "size(1)", "Larger", "Make this pane smaller or larger", "+"),
+        Key("underscore", "size(0)", "Fit panes", "Fit all panes to their content", "_"),
         Key("r", "again", "Refresh", "Read the store again now", "r"),
         Key("L", "app.messages", "Messages of this session", "List what this screen said", "L"),
         Key(

@@ -51,6 +51,9 @@ _WIDE = 34
 _LONGEST = 1000
 """Maximum number of characters of a thread id that are drawn."""
 
+_MEASURED = 200
+"""Number of threads that say how wide their pane is."""
+
 
 @dataclass(slots=True)
 class ThreadListing:
@@ -191,6 +194,19 @@ def thread_line(thread: Thread, head: HeadFacts | None, now: datetime, width: in
     style = STATUS_STYLES[status] if status is not None else "dim"
     name = _name(thread.thread_id, head.title if head is not None else "", style, room)
     return line((f"{SIGNS[status]} ", style), *name, (right, "time"))
+
+
+def needed_width(listing: ThreadListing) -> int:
+    """Return the number of columns in which the first threads are shown without being cut."""
+    return max((_needed(listing, one) for one in listing.shown[:_MEASURED]), default=0)
+
+
+def _needed(listing: ThreadListing, thread: Thread) -> int:
+    head = listing.head_of(thread)
+    name, title = safe_text(thread.thread_id[:_LONGEST]), head.title if head is not None else ""
+    said = cell_len(safe_text(title)) + _GAP if title else 0
+    shown = 1 + _ID_END if said and says_nothing(thread.thread_id) else cell_len(name)
+    return _SIGN_CELLS + shown + said + cell_len(_right("", "", _WIDE)) + 1
 
 
 def heading_line(width: int) -> StyledLine:

@@ -35,8 +35,8 @@ class DocumentRows(SearchableLines):
         return None if above is None else self.document.marks[above]
 
     @property
-    def wanted_path(self) -> str | None:
-        """The same, also if this checkpoint does not have the value that was under the cursor."""
+    def chosen(self) -> str | None:
+        """The same, also if it is not in this checkpoint and the cursor is on another for now."""
         is_missed = self._missed is not None and self._missed[0] == self.cursor
         return self._missed[1] if self._missed is not None and is_missed else self.path
 
@@ -110,7 +110,7 @@ class DocumentRows(SearchableLines):
     ) -> None:
         """Show a tab of a checkpoint after what was shown before; at its end with `is_last`."""
         place, tab = now
-        if before == now:
+        if before == now and document.state is None:
             self.show_document(document, keep=True)
         elif is_last:
             self.show_document(document, keep=False)

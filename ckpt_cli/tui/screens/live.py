@@ -24,10 +24,9 @@ from ckpt_cli.tui.content.thread_list import SORT_NAMES
 from ckpt_cli.tui.content.tree import TreePicture
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.panes.inspector import Inspector
-from ckpt_cli.tui.panes.search import SearchPane
 from ckpt_cli.tui.panes.styles import as_text, title
 from ckpt_cli.tui.panes.threads import ThreadsPane
-from ckpt_cli.tui.panes.tree import TreeRows, way_here
+from ckpt_cli.tui.panes.tree import TreePane, TreeRows, way_here
 from ckpt_cli.tui.screens.base import SOON, error_lines
 from ckpt_cli.tui.screens.tree import TreeScreen
 from ckpt_cli.tui.store_worker import StoreWorker
@@ -61,7 +60,7 @@ class LiveScreen(TreeScreen):
         self.threads_pane = ThreadsPane(self.context.now, self.context.filter_terms)
         self.rows = self.threads_pane.rows
         self.tree_rows = TreeRows()
-        self.tree_pane = SearchPane(self.tree_rows, id="tree")
+        self.tree_pane = TreePane(self.tree_rows)
         self.inspector = Inspector()
         self.status = Static(id="status")
         yield self.status
@@ -135,9 +134,11 @@ class LiveScreen(TreeScreen):
             (base.checkpoint_ns, base.checkpoint_id) if base is not None and is_here else None
         )
         shown = self.tree_rows.picture
-        is_same = shown is picture or self.tree_rows.lines == picture.lines
+        is_more = shown is not None and shown.keys is picture.keys
+        is_same = is_more or self.tree_rows.lines == picture.lines
         if is_same and self.tree_rows.key == key:
-            self.tree_rows.picture = picture
+            self.tree_rows.show_more(picture)
+            self.read_seen_rows()
             # What could not be read before may be readable now.
             self.schedule("document", SOON, self.load_document)
             return
@@ -228,7 +229,7 @@ class LiveScreen(TreeScreen):
         elif not self._problem:
             spans.append(("opening the store", "dim"))
         if self.base is not None:
-            spans.append((f"marked {self._name_of_base(self.base)}  ", "head"))
+            spans.append((f"marked {self._name_of_base(self.base)}  ", "node"))
         if self._reading_heads and (checked := listing.checked) is not None:
             spans.append((f"{checked:,} threads checked  ", "dim"))
         if self._info is not None:

@@ -274,5 +274,5 @@ class MemoryScreen(StoreScreen[CheckpointKey | None]):
             info = self._listed.info
             spans.append((f"{safe_text(info.layout)}  ", "dim"))
             spans.append(f"{safe_text(info.url)}  ")
-            spans += [(f"{safe_text(one)}  ", "question") for one in info.notes]
+            spans += [(f"{safe_text(one)}  ", "warn") for one in info.notes]
         self._status.update(as_text(line(*spans)))

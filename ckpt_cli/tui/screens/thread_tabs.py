@@ -19,7 +19,7 @@ from ckpt_cli.tui.content.tree import TreePicture
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.panes.styles import title
 from ckpt_cli.tui.screens.base import SHARE, error_lines
-from ckpt_cli.tui.screens.live import LiveScreen
+from ckpt_cli.tui.screens.panes import PanesScreen
 
 if TYPE_CHECKING:
     from ckpt_cli.core.tree.rows import Key
@@ -30,7 +30,7 @@ _RESTED = 0.5
 """Seconds that a tree must be shown before its thread is checked."""
 
 
-class ThreadTabsScreen(LiveScreen):
+class ThreadTabsScreen(PanesScreen):
     """Threads, a tree and a checkpoint, and what is known about the whole thread."""
 
     def __init__(self, context: ScreenContext) -> None:
