@@ -172,9 +172,10 @@ class CkptApp(OrderedKeysApp):
             if not found:
                 screen.mount(shown)
 
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:  # noqa: ARG002
-        """Offer the themes; Textual's other commands stay out of the palette."""
-        yield SystemCommand("Theme", "Choose the colours", self.action_change_theme)
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """Offer the themes where no key does; Textual's other commands stay out of the palette."""
+        if not isinstance(screen, MainScreen):
+            yield SystemCommand("Theme", "Choose the colours", self.action_change_theme)
 
     def on_unmount(self) -> None:
         self._remember()

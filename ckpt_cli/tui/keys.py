@@ -202,6 +202,7 @@ SCREEN = KeyGroup(
         Key("plus,equals_sign", "size(1)", "Larger", "Make this pane smaller or larger", "+"),
         Key("underscore", "size(0)", "Fit panes", "Fit all panes to their content", "_"),
         Key("r", "again", "Refresh", "Read the store again now", "r"),
+        Key("T", "app.change_theme", "Theme", "Choose the colours", "T"),
         Key("L", "app.messages", "Messages of this session", "List what this screen said", "L"),
         Key(
             "colon",
