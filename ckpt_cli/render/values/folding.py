@@ -168,11 +168,16 @@ def is_empty(value: Value) -> bool:
     return value in (None, "", [], {}) or value is False
 
 
+def is_index(key: Value) -> bool:
+    """Return whether a key is the index of an item, or looks like one."""
+    return isinstance(key, int) and not isinstance(key, bool)
+
+
 def child_name(name: str, key: Value) -> str | None:
     """Return the path of a part of the value at a path; None if its key stands in no path."""
     if isinstance(key, str):
         return f"{name}.{key}" if _BARE.fullmatch(key) else f"{name}[{_quoted(key)}]"
-    if isinstance(key, int) and not isinstance(key, bool) and abs(key) < _LONGEST_INDEX:
+    if isinstance(key, int) and is_index(key) and abs(key) < _LONGEST_INDEX:
         return f"{name}[{key}]"
     return None
 
@@ -204,7 +209,8 @@ def _child(node: ValueNode, key: Value, value: Value, at: int) -> ValueNode:
         value,
         node.depth + 1,
         node,
-        starts_open=node.is_spread or text_of(value) is not None,
+        # A list of long texts starts as a list of their beginnings.
+        starts_open=node.is_spread or (text_of(value) is not None and not is_index(key)),
         is_spread=node.is_spread,
     )
 
