@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -29,6 +29,9 @@ from ckpt_backends.testing.harness import Harness, TestServer
 from ckpt_backends.testing.plugin import SUITE, named_harnesses
 from tests import servers
 from tests.support import FIXTURES, SAMPLE, copy_store
+
+if TYPE_CHECKING:
+    from tests.browser import Browser
 
 # The time of an example depends on the load of the machine, not on the code.
 settings.register_profile(
@@ -73,6 +76,15 @@ def postgres_server() -> Iterator[servers.Server]:
     """A PostgreSQL server for the whole run, started when the first test needs it."""
     with started("postgres", servers.start_postgres) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """A headless Chromium, started when the first test needs it."""
+    from tests.browser import start_browser
+
+    with started("chromium", start_browser) as browser:
+        yield browser
 
 
 @contextmanager

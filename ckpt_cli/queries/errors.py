@@ -43,6 +43,8 @@ class Failure:
     """An error handler of the graph was called."""
     blocks: bool
     """The thread waits at its head for the task to be retried."""
+    step: int | None = None
+    """The step of the checkpoint; None if its layout stores none."""
 
     @property
     def node(self) -> str:
@@ -162,4 +164,5 @@ def _failure(moment: Moment, task: Task, *, blocks: bool) -> Failure:
         retried=task.finished,
         handled=task.handled,
         blocks=blocks,
+        step=moment.number,
     )

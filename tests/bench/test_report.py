@@ -12,8 +12,8 @@ import pytest
 
 from tests.bench.make_store import DEEP
 from tests.bench.measure import Figure
+from tests.browser import start_browser
 from tests.plugin import started
-from tests.report.browser import start_browser
 
 pytestmark = pytest.mark.bench
 

@@ -86,7 +86,7 @@ PICTURES = (
     Picture("main-120x40", (120, 40), ("enter",)),
     Picture("main-80x24", (80, 24), ("j",)),
     Picture("messages-120x40", (120, 40), ("j", "j", "4")),
-    Picture("findings-120x40", (120, 40), ("enter", "5"), damage=_DAMAGE),
+    Picture("findings-120x40", (120, 40), ("enter", "7"), damage=_DAMAGE),
     Picture("diff-120x40", (120, 40), ("enter", "k", "k", "m", "G", "d")),
     Picture("memory-120x40", (120, 40), ("M", "j"), remembers=True),
     Picture("help-80x24", (80, 24), ("question_mark",)),

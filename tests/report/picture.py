@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import ckpt_cli
-from tests.report.browser import start_browser
+from tests.browser import start_browser
 from tests.support import ROOT, SAMPLE, copy_store
 
 PICTURE = ROOT / "docs" / "pictures" / "report.png"

@@ -15,7 +15,7 @@ from langgraph.types import interrupt
 from typing_extensions import TypedDict
 
 import ckpt_cli
-from tests.report.browser import Browser
+from tests.browser import Browser
 from tests.security.corpus import build_store, hostile_rows
 from tests.support import ckpt
 

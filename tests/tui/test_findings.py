@@ -61,7 +61,8 @@ def document(seat: Seat) -> str:
 def marked(seat: Seat) -> list[str]:
     rows = seat.main.tree_rows
     shown = [rows.line_at(at, 200).text for at in range(rows.count())]
-    return [one for one in shown if one.startswith("!")]
+    # The column before it is for the marked checkpoint.
+    return [one for one in shown if one[1:2] == "!"]
 
 
 def test_findings_are_listed_and_their_checkpoints_marked(sample: Path) -> None:
@@ -69,7 +70,7 @@ def test_findings_are_listed_and_their_checkpoints_marked(sample: Path) -> None:
 
     async def look(seat: Seat) -> None:
         assert marked(seat) == []
-        await seat.press("5")
+        await seat.press("7")
         text = document(seat)
         assert "checked 1 thread" in text
         assert "warning parent-missing" in text
@@ -103,7 +104,7 @@ def test_enter_goes_to_the_checkpoint_of_a_finding(sample: Path) -> None:
     _, child = remove(sample)
 
     async def go(seat: Seat, code: str) -> None:
-        await seat.press("5")
+        await seat.press("7")
         go_to(seat, code)
         await seat.press("j", "enter")
 
@@ -131,7 +132,7 @@ def test_every_value_is_checked_on_request(sample: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(findings, "read_findings", slowly)
 
     async def look(seat: Seat) -> None:
-        await seat.press("5")
+        await seat.press("7")
         assert "no findings" in document(seat)
         assert "v checks every value" in document(seat)
         await seat.pilot.press("v", "v")
@@ -139,7 +140,7 @@ def test_every_value_is_checked_on_request(sample: Path, monkeypatch: pytest.Mon
         # The screen goes on meanwhile.
         await seat.pilot.press("4")
         await seat.until(lambda: "Five nights in Kyoto" in document(seat))
-        await seat.pilot.press("5")
+        await seat.pilot.press("7")
         may_check.set()
         await seat.rest()
         assert "error body-unreadable" in document(seat)
@@ -156,10 +157,10 @@ def test_a_thread_is_checked_again_when_it_changed_or_is_refreshed(sample: Path)
     gone, _ = remove(sample)
 
     async def look(seat: Seat) -> None:
-        await seat.press("5")
+        await seat.press("7")
         assert "write-orphaned" in document(seat)
         execute(sample, "DELETE FROM writes WHERE checkpoint_id = ?", gone)
-        await seat.press("1", "5")
+        await seat.press("1", "7")
         assert "write-orphaned" in document(seat)
         await seat.press("r")
         assert "write-orphaned" not in document(seat)
@@ -181,7 +182,7 @@ def test_what_cannot_be_checked_says_why(sample: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(findings, "check_thread", fail)
 
     async def look(seat: Seat) -> None:
-        await seat.press("5")
+        await seat.press("7")
         assert "not checked completely: its values are \\x1b[31mencrypted" in document(seat)
 
     sit(sample, look)
@@ -196,7 +197,7 @@ def test_codes_that_a_profile_ignores_are_left_out(
     monkeypatch.setattr(context, "CheckRules", ignoring)
 
     async def look(seat: Seat) -> None:
-        await seat.press("5")
+        await seat.press("7")
         assert "write-orphaned" not in document(seat)
         assert "parent-missing" in document(seat)
 
@@ -213,7 +214,7 @@ def test_a_quick_check_reads_no_other_thread(sample: Path, monkeypatch: pytest.M
     monkeypatch.setattr(findings, "check_thread", counted)
 
     async def look(seat: Seat) -> None:
-        await seat.press("5", "1", "5")
+        await seat.press("7", "1", "7")
         assert asked == [KYOTO]
 
     sit(sample, look)
@@ -265,7 +266,7 @@ def test_a_finding_is_repaired_by_its_plan(
     store = tmp_path / "store.db"
 
     async def mend(seat: Seat) -> None:
-        await seat.press("enter", "5")
+        await seat.press("enter", "7")
         assert len(marked(seat)) == 1
         go_to(seat, code)
         await seat.press("P")
@@ -273,7 +274,7 @@ def test_a_finding_is_repaired_by_its_plan(
         await seat.press("y")
         assert seat.sees("press U to undo")
         await seat.until(lambda: not marked(seat))
-        await seat.press("5")
+        await seat.press("7")
         assert "no findings" in document(seat)
 
     with closing(sqlite3.connect(store, check_same_thread=False)) as file:
@@ -287,7 +288,7 @@ def test_a_finding_without_a_repair_says_so(sample: Path) -> None:
     remove(sample)
 
     async def look(seat: Seat) -> None:
-        await seat.press("5")
+        await seat.press("7")
         go_to(seat, "write-orphaned")
         await seat.press("P")
         assert "no repair mends this finding" in seat.said
@@ -304,7 +305,7 @@ def test_a_store_that_may_charge_for_reads_is_checked_on_request(
     async def look(seat: Seat) -> None:
         assert "findings" not in seat.main._delayed
         assert marked(seat) == []
-        await seat.press("5")
+        await seat.press("7")
         assert len(marked(seat)) == 1
 
     sit(sample, look)

@@ -106,7 +106,7 @@ def test_an_empty_store_has_nothing_to_show(tmp_path: Path) -> None:
 
     async def look(seat: Seat) -> None:
         assert seat.sees("0 threads")
-        everything = ["enter", "m", "d", "y", "c", "escape", "i", "escape", "o", "a", "5", "7", "z"]
+        everything = ["enter", "m", "d", "y", "c", "escape", "i", "escape", "o", "a", "7", "9", "z"]
         await seat.press(*everything, "j", "k", "G", "g", "enter")
         assert seat.sees("ckpt")
 

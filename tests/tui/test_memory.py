@@ -90,7 +90,7 @@ def test_a_tab_shows_what_is_remembered_of_a_thread(sample: Path) -> None:
     remember(sample)
 
     async def look(seat: Seat) -> None:
-        await seat.press("8")
+        await seat.press("0")
         assert seat.sees(f"Memory from {KYOTO}", "users/anna/memories/tea", "likes tea", "ago)")
         line = seat.main.command_lines()[0]
         assert "likes tea" in ckpt(*shlex.split(line)[1:], "-o", "table").out
@@ -107,7 +107,7 @@ def test_a_tab_shows_what_is_remembered_of_a_thread(sample: Path) -> None:
     sit(sample, look)
 
     async def look_at_redacted(seat: Seat) -> None:
-        await seat.press("8")
+        await seat.press("0")
         assert seat.sees("users/anna/memories/tea")
         assert not seat.sees("likes tea")
 
@@ -123,7 +123,7 @@ def test_hostile_items_are_text_and_a_store_without_memory_says_so(
     message = said.removeprefix("ckpt: ").partition(" in ")[0]
 
     async def look_at_none(seat: Seat) -> None:
-        await seat.press("8")
+        await seat.press("0")
         assert seat.sees(message)
         assert not seat.sees("retrying: ")
         await seat.press("M")
@@ -169,7 +169,7 @@ def test_deerflows_facts_come_first_where_they_were_named(tmp_path: Path) -> Non
         assert seat.app.screen is seat.main
         assert seat.main.view.thread_id == THREAD
         assert seat.sees(TURNS[2])
-        await seat.press("8")
+        await seat.press("0")
         assert seat.sees("facts/fact_e5f6g7h8", "goal, confidence 0.90")
         path = base / "memory.json"
         data = json.loads(path.read_text())

@@ -20,8 +20,9 @@ from ckpt_cli.tui.panes.sizes import ChosenShares, PaneSizes, changed_shares, pa
         (120, 38, 30, 14, PaneSizes(30, 14, False, 38)),
         (120, 38, 9, 3, PaneSizes(26, 11, False, 38)),
         # Side by side where there is space.
-        (200, 58, 90, 5, PaneSizes(60, 62, True, 139)),
-        (300, 88, 500, 500, PaneSizes(72, 90, True, 227)),
+        (200, 58, 90, 50, PaneSizes(60, 26, False, 58)),
+        (200, 30, 90, 50, PaneSizes(60, 69, True, 139)),
+        (300, 88, 500, 500, PaneSizes(72, 113, True, 227)),
         (61, 2, 50, 40, PaneSizes(26, 4, False, 2)),
     ],
 )
@@ -81,7 +82,7 @@ def test_keys_change_the_pane_with_the_focus_and_the_sizes_come_back(
     sit(sample, again, look=look)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (200, 60)])
+@pytest.mark.parametrize("size", [(80, 24), (300, 90)])
 def test_the_checkpoint_is_beside_its_tree_on_a_wide_screen(
     sample: Path, size: tuple[int, int]
 ) -> None:
@@ -89,7 +90,7 @@ def test_the_checkpoint_is_beside_its_tree_on_a_wide_screen(
         main = seat.main
         tree, inspector = main.tree_pane.region, main.inspector.region
         assert tree.overlaps(inspector) is False
-        is_beside = size[0] == 200
+        is_beside = size[0] == 300
         assert (tree.y == inspector.y) == is_beside
         assert inspector.right == size[0]
         assert inspector.bottom == size[1] - 1

@@ -8,11 +8,13 @@ from ckpt_cli.tui.content.tabs import TABS, Tab
 
 _SHORT: Mapping[Tab, str] = {
     "messages": "Msgs",
+    "timeline": "Time",
+    "errors": "Errs",
     "findings": "Finds",
     "metadata": "Meta",
     "memory": "Mem",
-    "timeline": "Time",
 }
+_KEYS = tuple(str(number % 10) for number in range(1, len(TABS) + 1))
 
 
 def tab_labels(width: int, active: Tab) -> Sequence[str]:
@@ -22,9 +24,19 @@ def tab_labels(width: int, active: Tab) -> Sequence[str]:
     """
     names = [one.capitalize() for one in TABS]
     short = [_SHORT.get(one, name) for one, name in zip(TABS, names, strict=True)]
-    forms = ([f"{at} {name}" for at, name in enumerate(some, 1)] for some in (names, short))
-    for labels in (*forms, short):
-        # A blank follows each label.
-        if sum(map(len, labels)) + len(labels) <= width:
-            return labels
-    return [f"{at} {names[at - 1]}" if one == active else str(at) for at, one in enumerate(TABS, 1)]
+    forms = (_numbered(names), _numbered(short), short, _alone(names, active))
+    return next((one for one in forms if _fits(one, width)), _alone(short, active))
+
+
+def _fits(labels: Sequence[str], width: int) -> bool:
+    # A blank follows each label.
+    return sum(map(len, labels)) + len(labels) <= width
+
+
+def _numbered(names: Sequence[str]) -> list[str]:
+    return [f"{key} {name}" for key, name in zip(_KEYS, names, strict=True)]
+
+
+def _alone(names: Sequence[str], active: Tab) -> list[str]:
+    labels = zip(_KEYS, TABS, _numbered(names), strict=True)
+    return [label if tab == active else key for key, tab, label in labels]

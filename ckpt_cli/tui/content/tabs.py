@@ -13,11 +13,11 @@ from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.doctor.finding import Finding
+from ckpt_cli.core.tree.rows import Key
 from ckpt_cli.core.values.clip import clip
 from ckpt_cli.core.values.paths import format_path
 from ckpt_cli.queries.blame import blame
 from ckpt_cli.queries.changed_values import changed_values
-from ckpt_cli.queries.diff import compare
 from ckpt_cli.queries.messages import conversation
 from ckpt_cli.queries.show import CheckpointView, raw_bytes, view
 from ckpt_cli.queries.step_writes import written
@@ -29,24 +29,20 @@ from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.units import size
 from ckpt_cli.render.thread import PLAINTEXT, lifetime_lines, step_lines
-from ckpt_cli.render.values.diff import diff_text
-from ckpt_cli.render.values.diff_header import diff_header_lines
 from ckpt_cli.threads.target import Target
 from ckpt_cli.tui.content.checkpoint import Clock, KeptReader, target_of
 from ckpt_cli.tui.content.value_tree import StateValues
 
-CheckpointTab = Literal["state", "diff", "writes", "messages", "timeline", "metadata", "raw"]
-ThreadTab = Literal["findings", "memory"]
+CheckpointTab = Literal["state", "diff", "writes", "messages", "metadata", "raw"]
+ThreadTab = Literal["timeline", "errors", "findings", "memory"]
 Tab = Literal[CheckpointTab, ThreadTab]
 TABS: tuple[Tab, ...] = (
-    *("state", "diff", "writes", "messages"),
-    *("findings", "metadata", "raw", "memory", "timeline"),
+    *("state", "diff", "writes", "messages", "timeline"),
+    *("errors", "findings", "metadata", "raw", "memory"),
 )
 
 _MOST_LINES = 20_000
 """Maximum number of lines of one document; `ckpt show` prints more."""
-_MOST_STEPS = 2_000
-"""Maximum number of steps of a timeline; `ckpt timeline` prints more."""
 _RAW_BYTES = 16 * 1024
 _RAW_ROW = 16
 
@@ -62,6 +58,10 @@ class TabContent:
     """By line: the key of the memory item that starts there."""
     findings: Mapping[int, Finding] = field(default_factory=dict)
     """By line: the finding that starts there."""
+    places: Mapping[int, Key | None] = field(default_factory=dict)
+    """By line: the checkpoint that the lines from there on are about, if any."""
+    changes: Sequence[int] = ()
+    """The lines of a diff where a change starts."""
     values: Mapping[int, Value] = field(default_factory=dict)
     """By line: the value that starts there."""
     state: StateValues | None = None
@@ -76,21 +76,25 @@ def read_document(
     clock: Clock,
     width: int,
     kept: KeptReader | None = None,
+    refs: Mapping[str, str] | None = None,
 ) -> TabContent:
     """Return a tab of a checkpoint; its diff is against `base`, or else against its parent.
 
-    `kept` is the reader of the call before. Raises `NotFound`, `Unreadable`, and other errors of
-    the same command.
+    `kept` is the reader of the call before, `refs` has the short refs that are known. Raises
+    `NotFound`, `Unreadable`, and other errors of the same command.
     """
     target = target_of(store, place, kept)
     if tab == "messages":
         return _messages(target, width)
+    if tab == "diff":
+        # That module returns what is defined here.
+        from ckpt_cli.tui.content.diff_tab import read_diff
+
+        return read_diff(store, target, base, refs or {}, width)
     if tab == "state":
         return _state(target, clock, width)
     lines = {
-        "diff": lambda: _diff(target, None if base is None else target_of(store, base), width),
         "writes": lambda: _writes(target, clock, width),
-        "timeline": lambda: _timeline(target, clock, width),
         "metadata": lambda: _metadata(target, clock, width),
         "raw": lambda: _raw(target, width),
     }[tab]()
@@ -127,14 +131,6 @@ def _heading(found: CheckpointView, clock: Clock, width: int) -> Iterator[Styled
     yield line("")
     if not found.state.values:
         yield line(("no values", "dim"))
-
-
-def _diff(target: Target, base: Target | None, width: int) -> Iterator[StyledLine]:
-    found = compare(target, None, None) if base is None else compare(base, target, None)
-    yield from diff_header_lines(found)
-    yield from diff_text(found.changes, width=width)
-    if not found.changes:
-        yield line(("no differences", "dim"))
 
 
 def _writes(target: Target, clock: Clock, width: int) -> Iterator[StyledLine]:
@@ -180,16 +176,6 @@ def _messages(target: Target, width: int) -> TabContent:
     return TabContent(lines, marks, values=values)
 
 
-def _timeline(target: Target, clock: Clock, width: int) -> Iterator[StyledLine]:
-    # Loaded when the tab is first opened.
-    from ckpt_cli.queries.timeline import timeline
-    from ckpt_cli.render.timeline_lines import timeline_lines
-
-    ns, checkpoint_id = target.checkpoint_ns, target.checkpoint_id
-    found = timeline(target.reader, ns, checkpoint_id, last=_MOST_STEPS)
-    yield from timeline_lines(found, now=clock.now, zone=clock.zone, width=width, unicode=True)
-
-
 def _metadata(target: Target, clock: Clock, width: int) -> Iterator[StyledLine]:
     found = _seen(target, writes=False)
     yield from standing_lines(found, clock.now, clock.zone, width)
@@ -208,6 +194,7 @@ def _raw(target: Target, width: int) -> Iterator[StyledLine]:
     key = target.reader.moment(target.checkpoint_ns, target.checkpoint_id).key
     for query in target.reader.store.sources(key):
         yield from field_lines("where", query, width, "dim")
+    yield from field_lines("checkpoint", key.checkpoint_id, width, "id")
     yield from field_lines("body", size(len(body)), width)
     yield line("")
     for start in range(0, min(len(body), _RAW_BYTES), _RAW_ROW):

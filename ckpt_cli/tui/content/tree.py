@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date
 
 from ckpt_backends.codec.values import Value
@@ -44,7 +44,7 @@ class TreePicture:
     """Lines of folded steps."""
     head: Key | None
     """The head of the first tree; None if it is not shown."""
-    parentage: Parentage = field(default_factory=lambda: Parentage({}))
+    parentage: Parentage
     """Of all checkpoints in the tree, also of those that are not shown."""
 
     def line_of(self, key: Key | None) -> int | None:
@@ -131,8 +131,10 @@ class GrowingTree:
         # A line says the day if it is not today.
         looks = asked, clock.now.astimezone(clock.zone).date()
         before = self._drawn[1] if self._drawn is not None and self._drawn[0] == looks else None
-        picture = _drawn(before, tree, clock, asked.width)
-        self._drawn = looks, self._with_parents(picture, reader, asked.ns)
+        again = None if before is None else _drawn_again(before, tree)
+        if again is None:
+            again = draw_tree(tree, clock, asked.width, self._parents(reader, asked.ns))
+        self._drawn = looks, again
         return self._drawn[1]
 
     def read_more(self, store: Store, clock: Clock, seen: Collection[Key]) -> TreePicture | None:
@@ -146,27 +148,21 @@ class GrowingTree:
         reader = self._kept.of(store, asked.thread_id)
         operations = ThreadOperations(self._opening, asked.thread_id)
         tree = read_more(reader, before.tree, _say, operations, self._known, seen)
-        picture = _drawn(before, tree, clock, asked.width)
-        self._drawn = (asked, day), self._with_parents(picture, reader, asked.ns)
+        again = _drawn_again(before, tree)
+        if again is None:
+            again = draw_tree(tree, clock, asked.width, before.parentage)
+        self._drawn = (asked, day), again
         return self._drawn[1]
 
-    def _with_parents(
-        self, picture: TreePicture, reader: ThreadReader, ns: str | None
-    ) -> TreePicture:
-        """Return a picture with the parents of its checkpoints; the same one if it has them."""
+    def _parents(self, reader: ThreadReader, ns: str | None) -> Parentage:
+        """Return the parents of the checkpoints of a thread; the same object if it is unchanged."""
         if self._parentage is None or self._parentage[0] != (reader, ns):
             self._parentage = (reader, ns), read_parentage(reader, ns)
-        parentage = self._parentage[1]
-        return picture if picture.parentage is parentage else replace(picture, parentage=parentage)
+        return self._parentage[1]
 
 
 def _say(value: Value) -> str:
     return summary(value, _QUESTION_WIDTH)
-
-
-def _drawn(before: TreePicture | None, tree: Tree, clock: Clock, width: int) -> TreePicture:
-    again = None if before is None else _drawn_again(before, tree)
-    return draw_tree(tree, clock, width) if again is None else again
 
 
 def _drawn_again(before: TreePicture, tree: Tree) -> TreePicture | None:
@@ -198,7 +194,9 @@ def _is_one_line(details: StepDetails | None) -> bool:
     )
 
 
-def draw_tree(tree: Tree, clock: Clock, width: int) -> TreePicture:
+def draw_tree(
+    tree: Tree, clock: Clock, width: int, parentage: Parentage | None = None
+) -> TreePicture:
     """Return a tree as lines."""
     drawing = ScreenTree(tree.plan, tree.refs, tree.steps, zone=clock.zone, width=width)
     drawn = list(drawing.rows(tree.details, clock.now))
@@ -212,6 +210,7 @@ def draw_tree(tree: Tree, clock: Clock, width: int) -> TreePicture:
         {at: row.namespaces[0] for at, (row, _) in enumerate(drawn) if isinstance(row, CallRow)},
         frozenset(at for at, (row, _) in enumerate(drawn) if isinstance(row, FoldRow)),
         next((row.key for row, _ in drawn if isinstance(row, StepRow) and row.head), None),
+        parentage or Parentage({}),
     )
 
 

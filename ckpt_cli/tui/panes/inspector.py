@@ -32,7 +32,8 @@ class Inspector(SearchPane):
         self.tabs = Tabs(*(Tab("", id=name) for name in TABS))
         # Tabs are chosen by number; the focus goes to their content.
         self.tabs.can_focus = False
-        self._heading = ""
+        self.heading = ""
+        """The title for what is shown."""
 
     def compose(self) -> ComposeResult:
         yield self.tabs
@@ -40,7 +41,7 @@ class Inspector(SearchPane):
 
     def set_heading(self, heading: str) -> None:
         """Set the title for what is shown from now on."""
-        self._heading = heading
+        self.heading = heading
         title(self, heading)
 
     @contextmanager
@@ -62,7 +63,7 @@ class Inspector(SearchPane):
         finally:
             is_over = True
             slow.stop()
-            title(self, self._heading)
+            title(self, self.heading)
 
     @property
     def tab(self) -> TabName:

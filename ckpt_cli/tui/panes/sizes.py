@@ -13,9 +13,11 @@ _LEAST_THREADS, _MOST_THREADS = 26, 72
 """Columns of the threads, however wide the screen is."""
 _THREADS_SHARE = 30
 """Percent of the columns that threads take at most by themselves."""
-_BESIDE = 130
-"""With at least this number of columns, the checkpoint is beside its tree, else below it."""
-_TREE_BESIDE, _MOST_TREE = 45, 90
+_BESIDE, _BESIDE_IF_LOW = 200, 130
+"""With this number of columns, the checkpoint is beside its tree, else below it."""
+_LOW = 36
+"""With fewer lines, the smaller number is enough."""
+_TREE_BESIDE, _MOST_TREE = 50, 120
 """The tree beside a checkpoint: percent of the columns, and columns at most."""
 _LEAST_TREE_SHARE, _MOST_TREE_SHARE = 30, 45
 """The tree above a checkpoint: percent of the lines."""
@@ -59,7 +61,7 @@ def pane_sizes(
         columns = _within(threads, _LEAST_THREADS, most)
     # A blank column is between the panes.
     rest = width - columns - 1
-    is_beside = rest >= _BESIDE
+    is_beside = rest >= (_BESIDE_IF_LOW if height < _LOW else _BESIDE)
     if not is_beside:
         rest = height
     least = _LEAST_COLUMNS if is_beside else _LEAST_LINES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, TypeVar
 
@@ -17,8 +17,8 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
 from ckpt_cli.render.values.one_line import counted
-from ckpt_cli.tui import command_line
 from ckpt_cli.tui.content.checkpoint import KeptReader, base_of
+from ckpt_cli.tui.content.checkpoint_names import name_in_tree
 from ckpt_cli.tui.content.tabs import Tab, TabContent, ThreadTab, read_document
 from ckpt_cli.tui.content.thread_list import SORT_NAMES
 from ckpt_cli.tui.content.tree import TreePicture
@@ -32,9 +32,6 @@ from ckpt_cli.tui.screens.tree import TreeScreen
 from ckpt_cli.tui.store_worker import StoreWorker
 
 _Answer = TypeVar("_Answer")
-
-_MARK = 16
-"""Maximum number of characters of the marked checkpoint in the status line."""
 
 
 class LiveScreen(TreeScreen):
@@ -54,6 +51,7 @@ class LiveScreen(TreeScreen):
         """The same, or None if it must be read again."""
         self.base: CheckpointKey | None = None
         """The checkpoint marked as the base of diffs."""
+        self.base_name = ""
         self.tree_heading = ""
 
     # Parts of the screen
@@ -90,6 +88,24 @@ class LiveScreen(TreeScreen):
         if self.view.thread_id is None or self.view.tree is None or key is None:
             return None
         return CheckpointKey(self.view.thread_id, *key)
+
+    @property
+    def refs(self) -> Mapping[str, str]:
+        """The short refs of the tree that is shown, by checkpoint id."""
+        return {} if self.view.tree is None else self.view.tree.refs
+
+    def name_of(self, place: CheckpointKey) -> str:
+        """Return the name of a checkpoint of the tree that is shown: `step 7 · book · 6a3c`."""
+        tree = self.view.tree
+        if tree is None:
+            return safe_text(place.checkpoint_id)
+        return name_in_tree(tree, (place.checkpoint_ns, place.checkpoint_id))
+
+    def _name_of_base(self, base: CheckpointKey) -> str:
+        """Return the name of the marked checkpoint, with its thread if it is another one."""
+        if base.thread_id == self.view.thread_id:
+            return self.base_name
+        return f"{safe_text(base.thread_id)} > {self.base_name}"
 
     # The tree
 
@@ -152,8 +168,8 @@ class LiveScreen(TreeScreen):
         if place is None:
             return
         match tab:
-            case "findings" | "memory":
-                await self.load_thread_tab(tab, place.thread_id)
+            case "timeline" | "errors" | "findings" | "memory":
+                await self.load_thread_tab(tab, place)
                 return
         if self.shown == (place, tab):
             return
@@ -167,21 +183,23 @@ class LiveScreen(TreeScreen):
             clock=self.clock,
             width=width,
             kept=self._kept,
+            refs=self.refs,
         )
         with self.inspector.while_loading("Checkpoint: loading"):
-            document = await self.ask(self.context.detail, question, self._no_document)
-            marked = f", base {safe_text(command_line.ref(base))}" if base is not None else ""
-            self.inspector.set_heading(f"Checkpoint {safe_text(place.checkpoint_id)}{marked}")
+            document = await self.ask(self.context.detail, question, self.no_document)
+            before = "" if base is None else f"{self._name_of_base(base)} → "
+            self.inspector.set_heading(f"{before}{self.name_of(place)}")
         if document is not None:
             is_last = self.view.follows and tab == "messages"
             self.inspector.document.show_step(document, self.read, (place, tab), is_last=is_last)
             self.read = self.shown = (place, tab)
 
-    async def load_thread_tab(self, tab: ThreadTab, thread_id: str) -> None:
-        """Read a tab about the whole thread, and show it."""
+    async def load_thread_tab(self, tab: ThreadTab, place: CheckpointKey) -> None:
+        """Read a tab about the whole thread of a checkpoint, and show it."""
         raise NotImplementedError
 
-    def _no_document(self, error: CkptError) -> None:
+    def no_document(self, error: CkptError) -> None:
+        """Show an error in place of a tab."""
         said = error_lines(error, self.inspector.document.width)
         self.inspector.document.show_document(TabContent(said), keep=False)
         self.shown = None
@@ -211,8 +229,7 @@ class LiveScreen(TreeScreen):
         elif not self._problem:
             spans.append(("opening the store", "dim"))
         if self.base is not None:
-            name = safe_text(command_line.ref(self.base)[-_MARK:])
-            spans.append((f"marked …{name}  ", "node"))
+            spans.append((f"marked {self._name_of_base(self.base)}  ", "node"))
         if self._reading_heads and (checked := listing.checked) is not None:
             spans.append((f"{checked:,} threads checked  ", "dim"))
         if self._info is not None:

@@ -27,13 +27,13 @@ from ckpt_cli.tui.panes.row_list import RowList
 from ckpt_cli.tui.panes.sizes import ChosenShares
 from ckpt_cli.tui.remembered import RememberedLook
 from ckpt_cli.tui.screens.base import SOON
-from ckpt_cli.tui.screens.stepping import SteppingScreen
+from ckpt_cli.tui.screens.values import ValuesScreen
 
 if TYPE_CHECKING:
     from ckpt_cli.tui.content.places import PlaceList
 
 
-class MainScreen(SteppingScreen):
+class MainScreen(ValuesScreen):
     """Threads, a tree and a checkpoint, with the keys that only read."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -96,6 +96,8 @@ class MainScreen(SteppingScreen):
             self.action_memory(item)
         elif (finding := self.inspector.document.finding) is not None:
             self._go_to_finding(finding)
+        elif self.view.thread_id is not None and (key := self.inspector.document.place) is not None:
+            self.jump(CheckpointKey(self.view.thread_id, *key))
         else:
             self.find_origin()
 
@@ -256,6 +258,7 @@ class MainScreen(SteppingScreen):
         if (place := self.here()) is None:
             return
         self.base = None if self.base == place else place
+        self.base_name = self.name_of(place)
         self.tree_rows.marked = self.tree_rows.key if self.base is not None else None
         self.tree_rows.refresh()
         self.shown = None
@@ -268,7 +271,7 @@ class MainScreen(SteppingScreen):
         from ckpt_cli.tui.screens.diff import DiffScreen
 
         base = base_of(self.base, place)
-        self.app.push_screen(DiffScreen(self.context.detail, base, place))
+        self.app.push_screen(DiffScreen(self.context.detail, base, place, self.refs))
 
     def action_questions(self) -> None:
         from ckpt_cli.tui.content.places import QUESTIONS
@@ -297,9 +300,9 @@ class MainScreen(SteppingScreen):
         )
         self.app.push_screen(screen, self._undo)
 
-    async def _undo(self, is_wanted: bool | None) -> None:
-        if is_wanted:
-            await self.run_action("undo")
+    async def _undo(self, op: str | None) -> None:
+        if op is not None:
+            await self.run_action(f"undo_operation({op!r})")
 
     def action_grep(self) -> None:
         from ckpt_cli.tui.screens.search import SearchScreen
@@ -333,24 +336,13 @@ class MainScreen(SteppingScreen):
         found = [command_line.list_command(store, self.rows.listing.wanted)]
         if self.view.thread_id is not None:
             found.append(command_line.tree_command(store, self.view.thread_id, self.view.ns))
-        if place is not None and (shown := self._tab_command(place)) is not None:
+        if place is not None and (shown := self.tab_command(place)) is not None:
             found.append(shown)
         first = 0 if self.rows.has_focus else 1 if self.tree_rows.has_focus else 2
         first = min(first, len(found) - 1)
         finding = self.inspector.document.finding
         fix = "" if finding is None else finding.fix(list(store))
         return [found[first], *found[:first], *found[first + 1 :], *([fix] if fix else [])]
-
-    def _tab_command(self, place: CheckpointKey) -> str | None:
-        """Return the command that prints the tab; None if no command does."""
-        store, tab = self.context.store_words, self.inspector.tab
-        if tab == "memory":
-            memory = self.context.memory_named.name
-            return command_line.thread_memory_command(store, memory, place.thread_id)
-        if tab == "findings":
-            deep = self.checked is not None and self.checked.is_deep
-            return command_line.check_command(store, place.thread_id, deep=deep)
-        return command_line.tab_command(store, tab, place, base_of(self.base, place))
 
     def action_again(self) -> None:
         self.forget_findings()

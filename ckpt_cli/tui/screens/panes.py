@@ -67,7 +67,7 @@ class PanesScreen(LiveScreen):
             (shown := listing.shown[seen.start : seen.stop]) and all(map(listing.head_of, shown))
         ):
             self._longest = max(self._longest, needed_width(listing))
-        around = max(self.tree_pane.size.height - self.tree_rows.size.height, 1)
+        around = max(self.tree_pane.outer_size.height - self.tree_rows.size.height, 1)
         sizes = pane_sizes(
             width,
             height,
@@ -89,7 +89,8 @@ class PanesScreen(LiveScreen):
 
     def draw(self, picture: TreePicture) -> None:
         super().draw(picture)
-        self.fit_panes()
+        # Then it is known what is around the lines of the tree.
+        self.call_after_refresh(self.fit_panes)
 
     def show_status(self) -> None:
         super().show_status()

@@ -19,7 +19,7 @@ from ckpt_cli.queries.channel_changes import ChannelChanges, Step
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.panes.styles import title
-from ckpt_cli.tui.screens.values import ValuesScreen
+from ckpt_cli.tui.screens.thread_tabs import ThreadTabsScreen
 
 _REST = 0.15
 """Seconds after the last step when the fold that hides it is opened."""
@@ -27,14 +27,14 @@ _FIRST, _MOST = 8, 512
 """Number of checkpoints that are searched with the first query, and at most with one."""
 _QUICK = 0.1
 """Seconds of a query after which the next one may be twice as large."""
-_WITH_CHANNELS = ("state", "messages")
+_WITH_CHANNELS = ("state", "diff", "messages")
 """The tabs of which each value belongs to a channel."""
 
 
-class SteppingScreen(ValuesScreen):
+class SteppingScreen(ThreadTabsScreen):
     """A main screen where keys step to other checkpoints; the focus stays in its pane."""
 
-    READING: ClassVar = ValuesScreen.READING | {"changes"}
+    READING: ClassVar = ThreadTabsScreen.READING | {"changes"}
 
     def __init__(self, context: ScreenContext) -> None:
         super().__init__(context)

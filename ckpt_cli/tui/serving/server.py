@@ -64,6 +64,7 @@ class ScreenServer:
             [
                 web.get(f"/{self._token}/", self._page),
                 web.get(f"/{self._token}/page.css", self._style),
+                web.get(f"/{self._token}/page.js", self._script),
                 web.get(f"/{self._token}/ws", self._screen),
                 web.static(f"/{self._token}/static", _STATIC),
             ]
@@ -98,6 +99,10 @@ class ScreenServer:
 
     async def _style(self, _: web.Request) -> web.Response:
         return web.Response(text=(_PAGE / "page.css").read_text("utf-8"), content_type="text/css")
+
+    async def _script(self, _: web.Request) -> web.Response:
+        text = (_PAGE / "page.js").read_text("utf-8")
+        return web.Response(text=text, content_type="text/javascript")
 
     async def _screen(self, request: web.Request) -> web.WebSocketResponse:
         """Start a screen, and pass on what it draws and what is typed until either side ends."""

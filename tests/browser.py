@@ -1,6 +1,6 @@
 """A headless Chromium, driven by its DevTools protocol.
 
-It opens one file at a time and keeps what the page asked of the network, printed or raised.
+It opens one page at a time and keeps what the page asked of the network, printed or raised.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import shutil
 import subprocess
 import tempfile
 from base64 import b64decode
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 from time import monotonic, sleep
@@ -133,16 +134,29 @@ class Browser:
     def open(self, file: Path, *, width: int = 1280, height: int = 900) -> None:
         """Open a file in a window of a size, forgetting what earlier pages did."""
         self.show(width=width, height=height)
-        self.trouble.clear()
-        self._loaded = False
-        self.send("Page.navigate", url=file.as_uri())
-        while not self._loaded:
-            self._receive()
-        self.drawn()
+        self.go(file.as_uri())
         # The file itself is asked for, too.
         (kind, asked), *_ = self.trouble
         assert (kind, asked["request"]["url"]) == ("request", file.as_uri())
         del self.trouble[0]
+
+    def go(self, url: str) -> None:
+        """Open an address, forgetting what earlier pages did."""
+        self.trouble.clear()
+        self._loaded = False
+        self.send("Page.navigate", url=url)
+        while not self._loaded:
+            self._receive()
+        self.drawn()
+
+    @contextmanager
+    def before_each_page(self, script: str) -> Iterator[None]:
+        """Run a script before those of each page, until the block ends."""
+        found = self.send("Page.addScriptToEvaluateOnNewDocument", source=script)
+        try:
+            yield
+        finally:
+            self.send("Page.removeScriptToEvaluateOnNewDocument", **found)
 
     def show(
         self, *, width: int = 1280, height: int = 900, dark: bool = False, media: str = ""
@@ -174,8 +188,12 @@ class Browser:
     def press(self, *keys: str) -> None:
         """Press keys as a person does, one after the other."""
         for key in keys:
-            named = {"key": key, "code": key, "windowsVirtualKeyCode": _KEYS[key]}
-            self.send("Input.dispatchKeyEvent", type="rawKeyDown", **named)
+            named: dict[str, Any] = {"key": key}
+            if key in _KEYS:
+                named |= {"code": key, "windowsVirtualKeyCode": _KEYS[key]}
+                self.send("Input.dispatchKeyEvent", type="rawKeyDown", **named)
+            else:
+                self.send("Input.dispatchKeyEvent", type="keyDown", text=key, **named)
             self.send("Input.dispatchKeyEvent", type="keyUp", **named)
         self.drawn()
 
