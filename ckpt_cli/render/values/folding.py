@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal
 
-from ckpt_backends.codec.values import Cut, Tagged, Value
+from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.errors import UsageError
 from ckpt_cli.core.conversation.messages import as_message
 from ckpt_cli.core.values.paths import format_path, parse_path
@@ -25,6 +25,7 @@ PART = 10_000
 """Number of characters that are unfolded at once."""
 _SHORT = 200
 """A text of one line with at most this number of characters does not fold."""
+_SCALARS = {int, float, bool, bytes, type(None), Opaque}
 _SCALAR_PARTS = 64
 """Maximum number of arguments of an object that is shown as one scalar, such as a path."""
 _SPOKEN = ("content", "tool_calls", "invalid_tool_calls")
@@ -116,6 +117,11 @@ def folds_up(node: ValueNode) -> bool:
 
 def children(node: ValueNode) -> list[ValueNode]:
     """Return the nodes directly below a node, whether it is open or not."""
+    if type(node.value) in _SCALARS or (
+        isinstance(node.value, str) and len(node.value) <= BEGINNING
+    ):
+        # Most values; asked first, because a search asks for the children of each.
+        return []
     if node.kind == "characters":
         long = node.stop - node.start > PART
         return _parts(node, node.start, node.stop, PART) if long else []

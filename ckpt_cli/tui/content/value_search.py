@@ -65,7 +65,7 @@ def search(roots: Iterable[ValueNode], wanted: str, start: str | None) -> Iterat
 
 def own_text(node: ValueNode, beyond: int) -> str:
     """Return the text of a node without the nodes below it; a part of a text goes on `beyond`."""
-    text = text_of(node.value)
+    text = node.value if isinstance(node.value, str) else text_of(node.value)
     if node.kind == "characters":
         is_shown = text is not None and node.stop - node.start <= PART
         return text[node.start : node.stop + beyond] if text is not None and is_shown else ""
