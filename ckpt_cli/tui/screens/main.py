@@ -27,13 +27,13 @@ from ckpt_cli.tui.panes.row_list import RowList
 from ckpt_cli.tui.panes.sizes import ChosenShares
 from ckpt_cli.tui.remembered import RememberedLook
 from ckpt_cli.tui.screens.base import SOON
-from ckpt_cli.tui.screens.stepping import SteppingScreen
+from ckpt_cli.tui.screens.values import ValuesScreen
 
 if TYPE_CHECKING:
     from ckpt_cli.tui.content.places import PlaceList
 
 
-class MainScreen(SteppingScreen):
+class MainScreen(ValuesScreen):
     """Threads, a tree and a checkpoint, with the keys that only read."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

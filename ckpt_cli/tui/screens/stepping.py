@@ -19,7 +19,7 @@ from ckpt_cli.queries.channel_changes import ChannelChanges, Step
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.panes.styles import title
-from ckpt_cli.tui.screens.values import ValuesScreen
+from ckpt_cli.tui.screens.thread_tabs import ThreadTabsScreen
 
 _REST = 0.15
 """Seconds after the last step when the fold that hides it is opened."""
@@ -31,10 +31,10 @@ _WITH_CHANNELS = ("state", "diff", "messages")
 """The tabs of which each value belongs to a channel."""
 
 
-class SteppingScreen(ValuesScreen):
+class SteppingScreen(ThreadTabsScreen):
     """A main screen where keys step to other checkpoints; the focus stays in its pane."""
 
-    READING: ClassVar = ValuesScreen.READING | {"changes"}
+    READING: ClassVar = ThreadTabsScreen.READING | {"changes"}
 
     def __init__(self, context: ScreenContext) -> None:
         super().__init__(context)
