@@ -116,11 +116,7 @@ def read_origin(store: Store, place: CheckpointKey, path: str) -> tuple[Checkpoi
 def _state(target: Target, clock: Clock, width: int) -> TabContent:
     found = view(target, None, writes=False)
     heading = cut(_heading(found, clock, width))
-    try:
-        changes = changed_values(target, found)
-    except CkptError:
-        # The parent is not readable; the checkpoint is.
-        changes = {}
+    changes = changed_values(target, found)
     state = StateValues(heading, found.state.values, found.state.rebuilt, changes)
     return TabContent(heading, state=state)
 
