@@ -300,9 +300,9 @@ class MainScreen(ValuesScreen):
         )
         self.app.push_screen(screen, self._undo)
 
-    async def _undo(self, is_wanted: bool | None) -> None:
-        if is_wanted:
-            await self.run_action("undo")
+    async def _undo(self, op: str | None) -> None:
+        if op is not None:
+            await self.run_action(f"undo_operation({op!r})")
 
     def action_grep(self) -> None:
         from ckpt_cli.tui.screens.search import SearchScreen
