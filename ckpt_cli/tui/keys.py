@@ -52,10 +52,11 @@ def _together(shown: Sequence[str]) -> str:
     return " ".join(shown) if len(shown) <= _MOST_NAMES else f"{shown[0]} … {shown[-1]}"
 
 
-_LINES: Sequence[tuple[str, str]] = (
+LINES: Sequence[tuple[str, str]] = (
     ("PgUp PgDn Space", "Move by a page; Ctrl-d Ctrl-u: by half a page"),
     ("g G", "Go to the first line, to the last line"),
 )
+"""Keys of every list."""
 
 MOST_USED = KeyGroup(
     "Most used",
@@ -101,7 +102,7 @@ MOVING = KeyGroup(
         ),
     ),
     (
-        *_LINES,
+        *LINES,
         ("Enter", "On a subgraph call: show its tree"),
         ("Enter", "On folded steps: unfold them"),
         ("Enter", "On a message or value: go to its writer"),
@@ -246,9 +247,9 @@ MEMORY_GROUPS: Sequence[KeyGroup] = (
         (),
         (
             ("↑ ↓ j k", "Move by a line"),
-            *_LINES,
+            *LINES,
             ("Enter l", "Go to the value of an item, from there to its thread"),
-            ("Esc", "Go back; clear a filter"),
+            ("Esc h", "Go back; clear a filter"),
             ("/", "Filter items; below, search: n, N"),
         ),
     ),

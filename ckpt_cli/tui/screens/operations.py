@@ -9,8 +9,7 @@ from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.screen import Screen
+from textual.binding import BindingType
 from textual.widgets import Footer
 
 from ckpt_cli.queries.operations import ListedOperation
@@ -19,19 +18,20 @@ from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.units import age
 from ckpt_cli.threads.opening import Opening
+from ckpt_cli.tui.keys import bindings, keys_of
+from ckpt_cli.tui.list_keys import OPERATIONS_GROUPS
 from ckpt_cli.tui.panes.search import SearchableLines, SearchPane
 from ckpt_cli.tui.panes.styles import title
+from ckpt_cli.tui.screens.helped import HelpedScreen
 
 _READ_ONLY = "the screen is read-only; to undo, start `ckpt tui` with --write"
 
 
-class OperationsScreen(Screen[str | None]):
+class OperationsScreen(HelpedScreen[str | None]):
     """One line per operation, newest first. Returns the id of the one that is to be undone."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "dismiss(None)", "Close", key_display="Esc"),
-        Binding("U,u", "undo", "Undo this operation", key_display="U"),
-    ]
+    GROUPS = OPERATIONS_GROUPS
+    BINDINGS: ClassVar[list[BindingType]] = bindings(keys_of(OPERATIONS_GROUPS))
 
     def __init__(self, opening: Opening, thread_id: str, now: datetime, *, writes: bool) -> None:
         super().__init__()

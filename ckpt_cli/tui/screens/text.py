@@ -31,7 +31,7 @@ class TextScreen(ModalScreen[None]):
     """Lines in a box."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark", "dismiss", "Close", key_display="Esc"),
+        Binding("escape,q,h,question_mark", "dismiss", "Close", key_display="Esc"),
     ]
 
     def __init__(self, heading: str) -> None:
