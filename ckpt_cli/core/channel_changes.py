@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from ckpt_backends.codec.values import Cut, Value
-from ckpt_cli.core.channels import is_state
+from ckpt_backends.codec.values import Cut
 from ckpt_cli.core.state import Body
 from ckpt_cli.core.values.equality import same
 
@@ -33,15 +30,3 @@ def changed(channel: str, before: Body | None, after: Body) -> bool | None:
     if isinstance(old, Cut) and isinstance(value, Cut):
         return None if old.size == value.size <= _COMPARED else True
     return not same(old, value)
-
-
-def changed_channels(before: Body | None, after: Body) -> Mapping[str, bool | None]:
-    """Return the channels of the state that a step changed, or may have changed: see `changed`."""
-    old: Mapping[str, Value] = {} if before is None else before.values
-    names = {*after.versions, *after.values, *old}
-    verdicts = {name: changed(name, before, after) for name in sorted(names)}
-    return {
-        name: verdict
-        for name, verdict in verdicts.items()
-        if verdict is not False and is_state(name, after)
-    }

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from ckpt_backends.codec.memo import remembering
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.channel_changes import changed, changed_channels
+from ckpt_cli.core.channel_changes import changed
 from ckpt_cli.core.state import Body, read_body
-from ckpt_cli.threads.target import Target
 
 Step = tuple[str, str | None]
 """The id of a checkpoint, and of its parent if that is stored."""
@@ -63,36 +62,3 @@ class ChannelChanges:
         """Return a body without the values of other channels, which may be large."""
         name = self._channel
         return replace(body, values={name: body.values[name]} if name in body.values else {})
-
-
-def channels_changed_by_step(target: Target) -> frozenset[str]:
-    """Return the channels of the state that differ from the parent; all without a stored parent."""
-    reader, ns = target.reader, target.checkpoint_ns
-    parents = (
-        one.parent_checkpoint_id
-        for one in reader.index(ns)
-        if one.key.checkpoint_id == target.checkpoint_id
-    )
-    parent = next(parents, None)
-
-    def read(values: Collection[str]) -> Mapping[str, bool | None]:
-        found = {
-            one.key.checkpoint_id: read_body(one)
-            for one in reader.store.checkpoints(
-                reader.thread_id,
-                checkpoint_ns=ns,
-                checkpoint_ids=[target.checkpoint_id, *([] if parent is None else [parent])],
-                body=True,
-                values=values,
-            )
-        }
-        after = found.get(target.checkpoint_id)
-        return {} if after is None else changed_channels(found.get(parent or ""), after)
-
-    found = read(())
-    unsure = [name for name, verdict in found.items() if verdict is None]
-    if unsure:
-        found = {name: verdict for name, verdict in found.items() if verdict} | {
-            name: verdict for name, verdict in read(unsure).items() if name in unsure
-        }
-    return frozenset(found)

@@ -12,7 +12,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
 from textual.events import Event, Key
@@ -26,6 +26,7 @@ from ckpt_cli.ending import ENDING
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.contrast import ReadableText
+from ckpt_cli.tui.key_order import OrderedKeysApp
 from ckpt_cli.tui.messages import MOST, ScreenMessage
 from ckpt_cli.tui.panes.message_line import MessageLine
 from ckpt_cli.tui.remembered import read_look, write_look
@@ -40,7 +41,7 @@ _TWICE = 2.0
 """Seconds in which a second Ctrl-C leaves."""
 
 
-class CkptApp(App[None]):
+class CkptApp(OrderedKeysApp):
     """`ckpt tui`."""
 
     # Before the field or the box that has the focus, so that it leads out from everywhere.
@@ -171,9 +172,10 @@ class CkptApp(App[None]):
             if not found:
                 screen.mount(shown)
 
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:  # noqa: ARG002
-        """Offer the themes; Textual's other commands stay out of the palette."""
-        yield SystemCommand("Theme", "Choose the colours", self.action_change_theme)
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """Offer the themes where no key does; Textual's other commands stay out of the palette."""
+        if not isinstance(screen, MainScreen):
+            yield SystemCommand("Theme", "Choose the colours", self.action_change_theme)
 
     def on_unmount(self) -> None:
         self._remember()

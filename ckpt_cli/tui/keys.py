@@ -52,23 +52,40 @@ def _together(shown: Sequence[str]) -> str:
     return " ".join(shown) if len(shown) <= _MOST_NAMES else f"{shown[0]} … {shown[-1]}"
 
 
-_LINES: Sequence[tuple[str, str]] = (
+LINES: Sequence[tuple[str, str]] = (
     ("PgUp PgDn Space", "Move by a page; Ctrl-d Ctrl-u: by half a page"),
     ("g G", "Go to the first line, to the last line"),
 )
+"""Keys of every list."""
 
 MOST_USED = KeyGroup(
     "Most used",
-    [
+    (
         Key(
-            str(number % 10),
-            f"tab('{name}')",
-            f"Tab {name.capitalize()}",
-            "Show a tab by its number",
-            str(number % 10),
-        )
-        for number, name in enumerate(TABS, 1)
-    ],
+            "less_than_sign",
+            "step(-1)",
+            "Step back",
+            "Go to the parent, or on along the branch",
+            "<",
+        ),
+        Key(
+            "greater_than_sign",
+            "step(1)",
+            "Step forward",
+            "Go to the parent, or on along the branch",
+            ">",
+        ),
+        *(
+            Key(
+                str(number % 10),
+                f"tab('{name}')",
+                f"Tab {name.capitalize()}",
+                "Show a tab by its number",
+                str(number % 10),
+            )
+            for number, name in enumerate(TABS, 1)
+        ),
+    ),
     (
         ("↑ ↓ j k", "Move by a line"),
         ("Enter l", "Go in: from a thread to its tree, then to the state"),
@@ -85,7 +102,7 @@ MOVING = KeyGroup(
         ),
     ),
     (
-        *_LINES,
+        *LINES,
         ("Enter", "On a subgraph call: show its tree"),
         ("Enter", "On folded steps: unfold them"),
         ("Enter", "On a message or value: go to its writer"),
@@ -96,20 +113,6 @@ MOVING = KeyGroup(
 STEPPING = KeyGroup(
     "Step through time",
     (
-        Key(
-            "less_than_sign",
-            "step(-1)",
-            "Step back",
-            "Go to the parent, or on along the branch",
-            "<",
-        ),
-        Key(
-            "greater_than_sign",
-            "step(1)",
-            "Step forward",
-            "Go to the parent, or on along the branch",
-            ">",
-        ),
         Key(
             "left_curly_bracket",
             "sibling(-1)",
@@ -196,7 +199,11 @@ SCREEN = KeyGroup(
     "Screen",
     (
         Key("z", "zoom", "Zoom", "Show this pane alone, or all panes again", "z"),
+        Key("minus", "size(-1)", "Smaller", "Make this pane smaller or larger", "-"),
+        Key("plus,equals_sign", "size(1)", "Larger", "Make this pane smaller or larger", "+"),
+        Key("underscore", "size(0)", "Fit panes", "Fit all panes to their content", "_"),
         Key("r", "again", "Refresh", "Read the store again now", "r"),
+        Key("T", "app.change_theme", "Theme", "Choose the colours", "T"),
         Key("L", "app.messages", "Messages of this session", "List what this screen said", "L"),
         Key(
             "colon",
@@ -240,9 +247,9 @@ MEMORY_GROUPS: Sequence[KeyGroup] = (
         (),
         (
             ("↑ ↓ j k", "Move by a line"),
-            *_LINES,
+            *LINES,
             ("Enter l", "Go to the value of an item, from there to its thread"),
-            ("Esc", "Go back; clear a filter"),
+            ("Esc h", "Go back; clear a filter"),
             ("/", "Filter items; below, search: n, N"),
         ),
     ),

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ckpt_backends.protocol import Store
+from ckpt_backends.sql.store import SqlStore
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.queries.channel_changes import ChannelChanges
 from tests.tui import budget_thread
@@ -69,6 +70,28 @@ def test_steps_lead_back_and_forward_inside_folds_from_any_pane(long: LongThread
     sit(long.store, look)
 
 
+def test_a_step_reads_a_few_checkpoints_and_no_list_of_them(
+    long: LongThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Collection[str] | None] = []
+    checkpoints = SqlStore.checkpoints
+
+    def noted(self: SqlStore, thread_id: str, **options: Any) -> Any:
+        asked.append(options.get("checkpoint_ids"))
+        return checkpoints(self, thread_id, **options)
+
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "less_than_sign")
+        monkeypatch.setattr(SqlStore, "checkpoints", noted)
+        for key in ("less_than_sign",) * 3 + ("greater_than_sign", "left_curly_bracket"):
+            asked.clear()
+            await seat.press(key)
+            assert None not in asked
+            assert sum(len(ids) for ids in asked if ids is not None) < 30
+
+    sit(long.store, look)
+
+
 def test_the_step_that_made_a_value_wrong_is_found_with_six_keys(long: LongThread) -> None:
     async def look(seat: Seat) -> None:
         await seat.press(*_BUDGET, "left_square_bracket")
@@ -109,7 +132,7 @@ def test_changes_are_found_in_both_directions_and_read_once(
         await goes("left_square_bracket", budget_thread.BUDGET_SET)
         await goes("left_square_bracket", 0)
         await seat.press("left_square_bracket")
-        assert seat.said == "no other step changed 'budget' on this branch"
+        assert seat.said == "no earlier step of this branch changed 'budget'"
         # Only the ends of two queries are read twice.
         assert len(asked) < 1.02 * budget_thread.STEPS
         asked.clear()

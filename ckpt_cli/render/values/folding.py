@@ -10,8 +10,9 @@ from itertools import islice
 from typing import Literal
 
 from ckpt_backends.codec.values import Cut, Tagged, Value
+from ckpt_backends.errors import UsageError
 from ckpt_cli.core.conversation.messages import as_message
-from ckpt_cli.core.values.paths import format_path
+from ckpt_cli.core.values.paths import format_path, parse_path
 from ckpt_cli.core.values.unwrap import unwrap
 from ckpt_cli.render.values.one_line import NDARRAY
 from ckpt_cli.render.values.scalars import leaf
@@ -75,6 +76,15 @@ def channel_node(name: str, value: Value) -> ValueNode:
     text = format_path((name,))
     is_array = isinstance(value, Tagged) and value.type == NDARRAY
     return ValueNode(text, text, name, value, 0, starts_open=not is_array)
+
+
+def is_channel(name: str) -> bool:
+    """Return whether a name of a node is that of a channel."""
+    try:
+        return len(parse_path(name)) == 1
+    except UsageError:
+        # The name of a part.
+        return False
 
 
 def unfold(roots: Iterable[ValueNode], folds: Mapping[str, bool]) -> Iterator[ValueNode]:
@@ -214,7 +224,8 @@ def _parts(node: ValueNode, start: int, stop: int, size: int) -> list[ValueNode]
     kind: Literal["items", "characters"] = "items" if text_of(node.value) is None else "characters"
     return [
         ValueNode(
-            f"{whole.name} {at}-{min(at + size, stop)}",
+            # Without the end, so that it is the same part when the value has grown.
+            f"{whole.name} {at}:{node.depth + 1 - whole.depth}",
             node.path,
             node.key,
             node.value,

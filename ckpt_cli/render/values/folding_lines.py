@@ -10,7 +10,15 @@ from ckpt_cli.core.conversation.messages import as_message
 from ckpt_cli.render.terminal.cell_width import cell_len, fit, wrap
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
-from ckpt_cli.render.values.folding import BEGINNING, PART, ValueNode, is_empty, parts_of, text_of
+from ckpt_cli.render.values.folding import (
+    BEGINNING,
+    ITEMS,
+    PART,
+    ValueNode,
+    is_empty,
+    parts_of,
+    text_of,
+)
 from ckpt_cli.render.values.one_line import (
     counted,
     key_text,
@@ -28,6 +36,8 @@ _WIDEST_KEY = 60
 _NUMBER = 24
 """Columns that every float fits into, and every whole number up to a billion."""
 _BILLION = 10**9
+_BYTES = 64
+"""Number of bytes that are shown of a value."""
 _SAMPLE = 100
 """Number of items that are asked whether they are messages."""
 
@@ -74,7 +84,10 @@ def node_lines(node: ValueNode, width: int, change: Span = ("", "plain")) -> lis
     if node.is_open:
         return [line(*lead, label, "  ", (_held(node.value), "dim"))]
     if node.is_open is False:
-        return [line(*lead, label, (": ", label[1]), summary(node.value, _room(node, width)))]
+        # A summary of a list looks at each item.
+        is_long = len(parts_of(node.value) or ()) > ITEMS
+        shown = _held(node.value) if is_long else summary(node.value, _room(node, width))
+        return [line(*lead, label, (": ", label[1]), shown)]
     return _wrapped(node, _scalar(node.value), width, [*lead, label])
 
 
@@ -151,7 +164,9 @@ def _said_of(node: ValueNode) -> str:
 
 def _scalar(value: Value) -> str:
     """Return a value without parts, or the beginning of a long one."""
-    text = leaf(value, BEGINNING) if not isinstance(value, Cut) else None
+    if isinstance(value, bytes) and len(value) > _BYTES:
+        return f"{leaf(value, _BYTES)} …"
+    text = leaf(value, _BYTES) if not isinstance(value, Cut) else None
     return fit(text, BEGINNING) if text is not None else summary(value, BEGINNING)
 
 

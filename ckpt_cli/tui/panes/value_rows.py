@@ -12,9 +12,10 @@ from textual.binding import Binding, BindingType
 from textual.events import Click
 
 from ckpt_backends.codec.values import Value
-from ckpt_cli.render.values.folding import ValueNode, everything_below, part_of, text_of
+from ckpt_backends.model import CheckpointKey
+from ckpt_cli.render.values.folding import ValueNode, everything_below, is_channel, part_of, text_of
 from ckpt_cli.render.values.folding_lines import sign_column
-from ckpt_cli.tui.content.tabs import TabContent
+from ckpt_cli.tui.content.tabs import Tab, TabContent
 from ckpt_cli.tui.content.value_search import Hits, search
 from ckpt_cli.tui.content.value_tree import Folds, UnfoldedValues
 from ckpt_cli.tui.panes.document import DocumentRows
@@ -63,6 +64,20 @@ class ValueRows(DocumentRows):
             return None
         return self.document.marks[above], self.document.values[above]
 
+    def show_step(
+        self,
+        document: TabContent,
+        before: tuple[CheckpointKey, Tab] | None,
+        now: tuple[CheckpointKey, Tab],
+        *,
+        is_last: bool,
+    ) -> None:
+        if before is not None and before[0].thread_id != now[0].thread_id:
+            # Threads have the same channels, but other items in them.
+            folds = self.folds.open.items()
+            self.folds.open = {name: is_open for name, is_open in folds if is_channel(name)}
+        super().show_step(document, before, now, is_last=is_last)
+
     def prepared(self, document: TabContent) -> TabContent:
         """Return a document with the values of a state unfolded as before."""
         self.unfolded = self._hits = None
@@ -95,6 +110,14 @@ class ValueRows(DocumentRows):
         return at
 
     # Keys
+
+    def action_choose(self) -> None:
+        """Choose the value under the cursor; a part of a long one unfolds."""
+        node = self.node
+        if node is None or node.kind == "value":
+            super().action_choose()
+        else:
+            self._set(node, is_open=not node.is_open)
 
     def action_unfold_value(self) -> None:
         """Unfold the value under the cursor; go into it if it is unfolded."""
@@ -191,10 +214,20 @@ class ValueRows(DocumentRows):
             said = f"searched up to '{hits.ended}'; `ckpt grep` searches all"
             self.app.notify(said, severity="warning", markup=False)
         if not hits.nodes:
+            await self._draw_all()
             super().action_next(way or 1)
             return
         is_here = hits.above < len(hits.nodes) and hits.nodes[hits.above] is node
         self._go_to_hit(hits.above + (way if way < 0 else int(way > 0 and is_here)))
+
+    async def _draw_all(self) -> None:
+        """Draw all lines, because some show several values together, such as tool calls."""
+        began = time.monotonic()
+        for at in range(len(self.lines)):
+            self.line_at(at, self.width)
+            if time.monotonic() - began > _BREATH:
+                await asyncio.sleep(0)
+                began = time.monotonic()
 
     def _go_to_hit(self, number: int) -> None:
         if self._hits is None:

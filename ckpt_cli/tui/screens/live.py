@@ -168,8 +168,8 @@ class LiveScreen(TreeScreen):
         if place is None:
             return
         match tab:
-            case "errors" | "findings" | "memory":
-                await self.load_thread_tab(tab, place.thread_id)
+            case "timeline" | "errors" | "findings" | "memory":
+                await self.load_thread_tab(tab, place)
                 return
         if self.shown == (place, tab):
             return
@@ -194,8 +194,8 @@ class LiveScreen(TreeScreen):
             self.inspector.document.show_step(document, self.read, (place, tab), is_last=is_last)
             self.read = self.shown = (place, tab)
 
-    async def load_thread_tab(self, tab: ThreadTab, thread_id: str) -> None:
-        """Read a tab about the whole thread, and show it."""
+    async def load_thread_tab(self, tab: ThreadTab, place: CheckpointKey) -> None:
+        """Read a tab about the whole thread of a checkpoint, and show it."""
         raise NotImplementedError
 
     def no_document(self, error: CkptError) -> None:

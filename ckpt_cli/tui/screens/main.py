@@ -24,15 +24,13 @@ from ckpt_cli.tui.palette import Palette
 from ckpt_cli.tui.panes.filter import FilterPane
 from ckpt_cli.tui.panes.inspector import Inspector
 from ckpt_cli.tui.panes.row_list import RowList
+from ckpt_cli.tui.panes.sizes import ChosenShares
 from ckpt_cli.tui.remembered import RememberedLook
 from ckpt_cli.tui.screens.base import SOON
 from ckpt_cli.tui.screens.values import ValuesScreen
 
 if TYPE_CHECKING:
     from ckpt_cli.tui.content.places import PlaceList
-
-_NARROW = 60
-"""On screens with fewer columns, one pane is shown at a time."""
 
 
 class MainScreen(ValuesScreen):
@@ -43,27 +41,10 @@ class MainScreen(ValuesScreen):
         Binding("escape,h", "back", "Back", show=False),
     ]
     COMMANDS: ClassVar = {Palette}
-    is_zoomed = False
     writes: ClassVar[bool] = False
     """Whether there are keys that change the store."""
     remembered = RememberedLook()
     """How the screen looks at its start."""
-
-    def go(self, rows: RowList) -> None:
-        """Focus a pane, and show it if there is space for only one."""
-        rows.focus()
-        self.show_panes(rows)
-
-    def show_panes(self, rows: RowList | None = None) -> None:
-        """Show all panes, or only one if zoomed or if there is no space for more."""
-        alone = self.is_zoomed or self.size.width < _NARROW
-        focused = rows or self.focused
-        panes = (self.threads_pane, self.tree_pane, self.inspector)
-        chosen = next((one for one in panes if focused in one.walk_children()), self.threads_pane)
-        for pane in panes:
-            pane.display = not alone or pane is chosen
-        self.right.display = not alone or chosen is not self.threads_pane
-        self.set_class(alone, "alone")
 
     @property
     def look(self) -> RememberedLook:
@@ -73,6 +54,8 @@ class MainScreen(ValuesScreen):
             tab=self.inspector.tab,
             is_unfolded=self.view.unfold,
             is_zoomed=self.is_zoomed,
+            threads_share=self.chosen.threads,
+            tree_share=self.chosen.tree,
         )
 
     def on_mount(self) -> None:
@@ -80,6 +63,7 @@ class MainScreen(ValuesScreen):
         look = self.remembered
         self.rows.listing.sort = next((one for one in SORTS if one == look.sort), SORTS[0])
         self.view.unfold, self.is_zoomed = look.is_unfolded, look.is_zoomed
+        self.chosen = ChosenShares(look.threads_share, look.tree_share)
         self.inspector.turn(next((one for one in TABS if one == look.tab), TABS[0]))
         self.show_panes()
 
@@ -243,16 +227,6 @@ class MainScreen(ValuesScreen):
         elif self.rows.listing.wanted != ThreadFilter():
             self.threads_pane.action_clear()
 
-    def action_zoom(self) -> None:
-        """Show one pane alone, or all panes again."""
-        self.is_zoomed = not self.is_zoomed
-        self.show_panes()
-
-    def action_pane(self, way: int) -> None:
-        stops = [self.rows, self.tree_rows, self.inspector.document]
-        here = next((at for at, one in enumerate(stops) if one is self.focused), 0)
-        self.go(stops[(here + way) % len(stops)])
-
     def action_tab(self, tab: Tab) -> None:
         self.inspector.turn(tab)
         self.go(self.inspector.document)
@@ -326,9 +300,9 @@ class MainScreen(ValuesScreen):
         )
         self.app.push_screen(screen, self._undo)
 
-    async def _undo(self, is_wanted: bool | None) -> None:
-        if is_wanted:
-            await self.run_action("undo")
+    async def _undo(self, op: str | None) -> None:
+        if op is not None:
+            await self.run_action(f"undo_operation({op!r})")
 
     def action_grep(self) -> None:
         from ckpt_cli.tui.screens.search import SearchScreen
@@ -372,6 +346,7 @@ class MainScreen(ValuesScreen):
 
     def action_again(self) -> None:
         self.forget_findings()
+        self.forget_changes()
         self.load_threads()
         self.load_memory_again()
 

@@ -14,13 +14,15 @@ from ckpt_backends.errors import CkptError
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.tree.parentage import Parentage
 from ckpt_cli.core.tree.rows import Key
-from ckpt_cli.core.values.paths import parse_path
+from ckpt_cli.core.values.paths import first_step
 from ckpt_cli.queries.channel_changes import ChannelChanges, Step
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.panes.styles import title
 from ckpt_cli.tui.screens.thread_tabs import ThreadTabsScreen
 
+_REST = 0.15
+"""Seconds after the last step when the fold that hides it is opened."""
 _FIRST, _MOST = 8, 512
 """Number of checkpoints that are searched with the first query, and at most with one."""
 _QUICK = 0.1
@@ -116,16 +118,17 @@ class SteppingScreen(ThreadTabsScreen):
             return
         rows.stand_on(key, line)
         if line in picture.folds:
-            self.load_tree()
+            # The tree would slow down the steps that follow at once.
+            self.schedule("fold", _REST, self.load_tree)
 
     # Changes of a channel
 
     def note_channel(self) -> None:
         """Remember the channel under the cursor of the state, or of the messages."""
-        path = self.inspector.document.wanted_path
-        if path is None or self.read is None or self.read[1] not in _WITH_CHANNELS:
+        chosen = self.inspector.document.chosen
+        if chosen is None or self.read is None or self.read[1] not in _WITH_CHANNELS:
             return
-        name = parse_path(path)[0]
+        name = first_step(chosen)
         self._channel = name if isinstance(name, str) else self._channel
 
     def action_change(self, way: int) -> None:
@@ -139,6 +142,10 @@ class SteppingScreen(ThreadTabsScreen):
         wanted = place, self._channel, way
         if wanted != self._looking:
             self._look_for_change(*wanted)
+
+    def forget_changes(self) -> None:
+        """Read again where channels changed, when that is asked."""
+        self._changes.clear()
 
     def stop_looking(self) -> bool:
         """Stop the search for a change; returns whether there was one."""
@@ -160,17 +167,23 @@ class SteppingScreen(ThreadTabsScreen):
         changes = self._changes.setdefault(asked, ChannelChanges(*asked))
         self._looking = place, channel, way
         try:
-            found = await self._first_change(changes, line, channel)
+            found, is_known = await self._first_change(changes, line, channel)
         finally:
             if self._looking == (place, channel, way):
                 self._looking = None
         if found is not None and self.place == place:
             self.step_to((place.checkpoint_ns, found))
+        elif found is None and is_known:
+            which = "earlier" if way < 0 else "later"
+            self.say(f"no {which} step of this branch changed '{channel}'")
 
     async def _first_change(
         self, changes: ChannelChanges, line: Iterator[Step], channel: str
-    ) -> str | None:
-        """Return the first checkpoint of a line where a channel changed; says if there is none."""
+    ) -> tuple[str | None, bool]:
+        """Return the first checkpoint of a line where a channel changed.
+
+        Returns None and True if there is none, or None and False after an error, which is shown.
+        """
         failed: list[CkptError] = []
         name, number, done = safe_text(channel), _FIRST, 0
         with self.inspector.while_loading(f"Looking for changes of {name}"):
@@ -181,14 +194,13 @@ class SteppingScreen(ThreadTabsScreen):
                     await self.ask(self.context.searching, question, failed.append)
                 if failed:
                     self.show_error(failed[0])
-                    return None
+                    return None, False
                 if (found := next(filter(changes.known, some), None)) is not None:
-                    return found[0]
+                    return found[0], True
                 done += len(some)
                 if time.monotonic() - began < _QUICK:
                     number = min(2 * number, _MOST)
                 else:
                     said = f"Looking for changes of {name}: {done:,} steps (Esc stops)"
                     title(self.inspector, said)
-        self.say(f"no other step changed '{channel}' on this branch")
-        return None
+        return None, True

@@ -9,7 +9,6 @@ from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.values.weight import is_larger
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.screens.live import LiveScreen
 from ckpt_cli.tui.screens.stepping import SteppingScreen
 
 _MOST_COPIED = 1 << 20
@@ -19,7 +18,7 @@ _MOST_COPIED = 1 << 20
 class ValuesScreen(SteppingScreen):
     """The screen, with the keys for single values."""
 
-    READING: ClassVar = LiveScreen.READING | {"look"}
+    READING: ClassVar = SteppingScreen.READING | {"look"}
 
     def action_copy_value(self) -> None:
         """Copy the value under the cursor: a text as it is, anything else as JSON."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ckpt_backends.codec.values import Cut, Value
-from ckpt_cli.core.channel_changes import changed, changed_channels
+from ckpt_cli.core.channel_changes import changed
 from ckpt_cli.core.state import Body
 
 
@@ -49,10 +49,3 @@ def test_a_version_may_differ_with_an_equal_value(
     before: Body | None, after: Body, verdict: bool | None
 ) -> None:
     assert changed("a", before, after) is verdict
-
-
-def test_the_changed_channels_are_those_of_the_state() -> None:
-    before = _body({"a": 1, "b": 1, "gone": 1}, a=1, b=1)
-    after = _body({"a": 2, "b": 1, "c": Cut(None, 3, ""), "branch:to:n": None}, a=2, b=2, c=1)
-    assert changed_channels(before, after) == {"a": True, "c": True, "gone": True}
-    assert changed_channels(None, before) == {"a": True, "b": True, "gone": True}

@@ -20,6 +20,7 @@ from ckpt_cli.render.values.folding import (
     children,
     everything_below,
     folds_up,
+    is_channel,
     part_of,
     parts_of,
     text_of,
@@ -69,6 +70,7 @@ def test_each_value_is_a_node_once_and_each_name_is_given_once(state: dict[str, 
 def test_a_path_leads_to_its_value(state: dict[str, Value]) -> None:
     for root in roots_of(state):
         for one in everything(root):
+            assert is_channel(one.name) == (one is root)
             whole: Any = dict(state)
             (at,) = select(whole, parse_path(one.path))
             assert one.path != one.name or at.value is one.value
@@ -163,6 +165,7 @@ def test_lines_tell_how_much_is_folded_or_was_cut() -> None:
         return [line.text.rstrip() for line in node_lines(node, width)]
 
     assert shown(list(range(3000)), is_open=True) == ["  ▾ c  [3,000 items]"]
+    assert shown(list(range(3000)), is_open=False) == ["  ▸ c: [3,000 items]"]
     assert shown({"a": 1}, is_open=False) == ["  ▸ c: {a: 1}"]
     assert shown(Tagged("m.C", {"a": 1}), is_open=True) == ["  ▾ c  C {1 key}"]
     assert shown(Cut([1], 9, "too large"), is_open=True) == [
@@ -176,6 +179,7 @@ def test_lines_tell_how_much_is_folded_or_was_cut() -> None:
     assert shown("a\nb", is_open=False) == ["  ▸ c: a…  (3 characters)"]
     assert shown("x" * 100, is_open=True) == ["    c:", f"      {'x' * 54}", f"      {'x' * 46}"]
     assert shown(Opaque("t", 5, "", "no key"), is_open=True) == ["    c: t, 5 B, not read: no key"]
+    assert shown(b"\x00" * 99, is_open=True, width=300)[0].endswith("99 B: " + "00 " * 64 + "…")
     (more,) = children(channel_node("c", "x" * 5_000))
     assert node_lines(more, 60)[0].text.strip() == "… 3,000 more characters"
     assert text_of(Tagged("uuid.UUID", "0" * 32)) is None
