@@ -21,7 +21,7 @@ from ckpt_cli.tui.panes.sizes import ChosenShares, PaneSizes, changed_shares, pa
         (120, 38, 9, 3, PaneSizes(26, 11, False, 38)),
         # Side by side where there is space.
         (200, 58, 90, 50, PaneSizes(60, 26, False, 58)),
-        (200, 30, 90, 50, PaneSizes(60, 69, True, 139)),
+        (240, 30, 90, 50, PaneSizes(72, 83, True, 167)),
         (300, 88, 500, 500, PaneSizes(72, 113, True, 227)),
         (61, 2, 50, 40, PaneSizes(26, 4, False, 2)),
     ],

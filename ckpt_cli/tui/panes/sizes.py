@@ -13,7 +13,7 @@ _LEAST_THREADS, _MOST_THREADS = 26, 72
 """Columns of the threads, however wide the screen is."""
 _THREADS_SHARE = 30
 """Percent of the columns that threads take at most by themselves."""
-_BESIDE, _BESIDE_IF_LOW = 200, 130
+_BESIDE, _BESIDE_IF_LOW = 200, 150
 """With this number of columns, the checkpoint is beside its tree, else below it."""
 _LOW = 36
 """With fewer lines, the smaller number is enough."""
