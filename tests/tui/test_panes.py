@@ -82,6 +82,31 @@ def test_keys_change_the_pane_with_the_focus_and_the_sizes_come_back(
     sit(sample, again, look=look)
 
 
+def test_a_border_is_dragged_with_the_mouse(sample: Path) -> None:
+    async def drag(seat: Seat, *offsets: tuple[int, int]) -> None:
+        (first, *rest) = offsets
+        await seat.pilot.mouse_down(offset=first)
+        for offset in rest:
+            await seat.pilot.hover(offset=offset)
+        await seat.pilot.mouse_up(offset=offsets[-1])
+        await seat.rest()
+
+    async def look(seat: Seat) -> None:
+        main = seat.main
+        await drag(seat, (main.right.region.x, 9), (45, 9), (50, 12))
+        assert main.threads_pane.region.width == pytest.approx(50, abs=1)
+        y = main.inspector.region.y
+        await drag(seat, (70, y), (70, y + 5))
+        assert main.inspector.region.y == pytest.approx(y + 5, abs=1)
+        # The mouse alone changes nothing.
+        y = main.inspector.region.y
+        await seat.pilot.hover(offset=(70, y - 5))
+        await drag(seat, (70, y - 3), (70, y - 6))
+        assert main.inspector.region.y == y
+
+    sit(sample, look)
+
+
 @pytest.mark.parametrize("size", [(80, 24), (300, 90)])
 def test_the_checkpoint_is_beside_its_tree_on_a_wide_screen(
     sample: Path, size: tuple[int, int]

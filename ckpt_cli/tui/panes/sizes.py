@@ -86,6 +86,20 @@ def changed_shares(
     return replace(chosen, tree=_within(now + way * _STEP, _STEP, 100 - _STEP))
 
 
+def dragged_shares(
+    chosen: ChosenShares, sizes: PaneSizes, width: int, pane: PaneName, size: int
+) -> ChosenShares:
+    """Return the shares after the end of the threads or of the tree was dragged to a size."""
+    if pane == "threads":
+        return replace(chosen, threads=_share(size, width))
+    return replace(chosen, tree=_share(size, sizes.rest))
+
+
+def _share(part: int, whole: int) -> int:
+    """Return the percent that make at least a part; never 0, which stands for no choice."""
+    return _within(-(-100 * part // max(whole, 1)), 1, 99)
+
+
 def _within(number: int, least: int, most: int) -> int:
     """Return the nearest number between two others; the first one wins if they cross."""
     return max(min(number, most), least)
