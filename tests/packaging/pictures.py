@@ -69,8 +69,8 @@ _DAMAGE = """
 """Removes the parent of the head, and not its writes."""
 
 
-_VALUES = ("slash", *"messages", "enter", "E", "E", "p")
-"""Go to a channel, fold all of it, and pin it."""
+_VALUES = ("slash", *"messages", "enter", "p", *["j"] * 5, "right")
+"""Pin the messages, and unfold one of them."""
 
 
 @dataclass(frozen=True, slots=True)
