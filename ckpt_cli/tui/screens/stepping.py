@@ -119,7 +119,7 @@ class SteppingScreen(ThreadTabsScreen):
         rows.stand_on(key, line)
         if line in picture.folds:
             # The tree would slow down the steps that follow at once.
-            self.schedule("fold", _REST, self.load_tree)
+            self.schedule("fold", _REST, self.open_fold)
 
     # Changes of a channel
 

@@ -126,6 +126,23 @@ class TreeScreen(ThreadReadingScreen):
             self.view.tree = picture.tree
             self.draw(picture)
 
+    def open_fold(self) -> None:
+        """Show the checkpoint under the cursor outside of its fold."""
+        key, picture = self.tree_rows.unfolded, self.tree_rows.picture
+        if self._asked is not None or picture is None or picture.tree is not self.view.tree:
+            # The tree is being read: it is read again then.
+            self.load_tree()
+        elif key is not None and self.tree_rows.cursor in picture.folds:
+            self._open_fold(key)
+
+    @work(exclusive=True, group="tree")
+    async def _open_fold(self, key: TreeKey) -> None:
+        question = partial(self._growing.keep_unfolded, clock=self.clock, keep=key)
+        picture = await self.ask(self.context.tree, question, self.no_tree)
+        if picture is not None:
+            self.view.tree = picture.tree
+            self.draw(picture)
+
     def on_scrubber_line_chosen(self, event: ScrubberLine.Chosen) -> None:
         """Go to the checkpoint that was clicked."""
         event.stop()
