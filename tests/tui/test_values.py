@@ -120,6 +120,16 @@ def test_what_the_step_changed_is_marked_by_signs(sample: Path) -> None:
             "messages": "~",
             "messages[9]": "+",
         }
+        # From the tree, too: to each change, not to what holds it.
+        await seat.press("z", "escape", "n")
+        assert rows.path == "itinerary[2]"
+        assert seat.sees("change 1 of 2")
+        await seat.press("n")
+        assert rows.path == "messages[9]"
+        await seat.press("N")
+        assert rows.path == "itinerary[2]"
+        await seat.press("2", "1")
+        assert not seat.sees("change 1 of 2")
         # What is folded around a change has its sign, too.
         at_path(seat, "messages")
         await seat.press("left")
