@@ -125,7 +125,7 @@ def test_redacted_values_stay_out_of_every_pane(sample: Path) -> None:
                 assert "Refund 89" not in text
             await seat.press("9")
             (said, *_) = seat.main.inspector.document.lines
-            assert said.text == "--raw cannot be combined with --redact"
+            assert said.text == "bytes are not shown with --redact"
             seat.main.rows.action_move(1)
             await seat.rest()
 

@@ -194,7 +194,7 @@ def _raw(target: Target, width: int) -> Iterator[StyledLine]:
     key = target.reader.moment(target.checkpoint_ns, target.checkpoint_id).key
     for query in target.reader.store.sources(key):
         yield from field_lines("where", query, width, "dim")
-    yield from field_lines("checkpoint", key.checkpoint_id, width, "id")
+    yield from field_lines("id", key.checkpoint_id, width, "id")
     yield from field_lines("body", size(len(body)), width)
     yield line("")
     for start in range(0, min(len(body), _RAW_BYTES), _RAW_ROW):
