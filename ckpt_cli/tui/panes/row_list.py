@@ -39,8 +39,8 @@ class RowList(ScrollView, can_focus=True):
     DEFAULT_CSS = """
     RowList { overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1;
         scrollbar-gutter: stable; }
-    RowList > .rows--cursor { background: $surface-lighten-2; color: $text; }
-    RowList:focus > .rows--cursor { background: $primary-muted; color: $text; }
+    RowList > .rows--cursor { background: $surface-lighten-2; color: $foreground; }
+    RowList:focus > .rows--cursor { background: $primary-muted; color: $foreground; }
     RowList > .rows--found { background: $secondary-muted; color: $text; text-style: bold; }
     """
 
