@@ -25,6 +25,9 @@ from ckpt_cli.tui.store_worker import StoreWorker
 
 _Answer = TypeVar("_Answer")
 
+_REST = 0.4
+"""Seconds without scrolling after which the rows of a large tree are read, at most."""
+
 
 class TreeScreen(ThreadReadingScreen):
     """A screen with the tree of the thread under the cursor."""
@@ -106,10 +109,13 @@ class TreeScreen(ThreadReadingScreen):
         return picture.keys_near(self.tree_rows.seen) if picture and is_shown else frozenset()
 
     def read_seen_rows(self) -> None:
-        """Read the rows on the screen that were not read yet."""
+        """Read the rows on the screen that were not read yet, when the cursor has come to rest.
+
+        Reading a large tree would slow down the steps before that.
+        """
         tree = self.view.tree
         if tree is not None and not tree.unread.isdisjoint(self._seen_keys):
-            self.schedule("rows", SOON, self.load_tree)
+            self.schedule("rows", max(SOON, min(self.tree_took, _REST)), self.load_tree)
 
     def draw(self, picture: TreePicture) -> None:
         """Show a tree that was read."""
