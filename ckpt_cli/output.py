@@ -37,6 +37,7 @@ _ANSI: Mapping[Style, str] = {
     "removed": "31",
     "removed-part": "1;31",
     "change": "33",
+    "warn": "33",
     "head": "1;36",
     "error": "1;31",
     "question": "1;33",

@@ -95,8 +95,13 @@ def written_changes(
         before.plain,
         after.plain,
     )
-    is_known = before.plain.keys() & after.plain.keys()
-    names = tuple(name for name in sorted(changed) if name in turned or name not in is_known)
+    same_now = before.plain.keys() & after.plain.keys() - turned.keys()
+    same_now |= {
+        name
+        for name, values in written.items()
+        if _grown(name, before, after) == 0 and all(value == [] for value in values)
+    }
+    names = tuple(name for name in sorted(changed) if name not in same_now)
     return StepChanges(names, added, turned, grown)
 
 

@@ -65,3 +65,8 @@ class KnownDetails(Generic[_Read]):
     def keep(self, mark: object, answer: _Read) -> None:
         """Keep the last answer; `mark` stands for all that it was made from."""
         self._last = mark, answer
+
+    def keep_more(self, answer: _Read) -> None:
+        """Keep the last answer after more of it was read."""
+        if self._last is not None:
+            self._last = self._last[0], answer

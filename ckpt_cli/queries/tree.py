@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Value
-from ckpt_backends.model import Checkpoint, Status
+from ckpt_backends.model import Status
 from ckpt_cli.core.forking.marks import BY, NAME, REASON
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.core.tasks.step_nodes import (
@@ -19,22 +20,23 @@ from ckpt_cli.core.tasks.step_nodes import (
     ran,
     ran_here,
 )
+from ckpt_cli.core.timeline.scrubber import Scrubber
+from ckpt_cli.core.timeline.steps import TimedStep
 from ckpt_cli.core.tree.layout import plan_tree
-from ckpt_cli.core.tree.parentage import Parentage
 from ckpt_cli.core.tree.rows import Key, Skeleton, StepDetails, TreeLayout
 from ckpt_cli.queries.known_details import KnownDetails
 from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.queries.tree_changes import StepFacts, read_changes, step_facts
 from ckpt_cli.queries.tree_keys import (
+    TreeKeys,
     by_namespace,
-    childless,
     details_from_keys,
     forked,
     nodes_that_ran,
+    read_keys,
     skeletons_of,
-    stored_keys,
-    write_seals,
 )
+from ckpt_cli.queries.tree_times import timed_points, tree_steps
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.thread import ThreadReader
@@ -54,6 +56,7 @@ _SHORT_OP = 8
 class Tree:
     """Everything that is needed to draw a thread."""
 
+    keys: TreeKeys
     plan: TreeLayout
     details: Mapping[Key, StepDetails]
     refs: Mapping[str, str]
@@ -62,16 +65,16 @@ class Tree:
     """The conditions of the thread, the worst first."""
     unread: frozenset[Key] = frozenset()
     """Plain steps that were not read: only the keys of writes tell what is known about them."""
+    forked: frozenset[Key] = frozenset()
+    """The checkpoints whose writes may be of any of several children."""
+    steps: Mapping[Key, TimedStep] = field(default_factory=dict)
+    """The time of each step, if it was asked for."""
+    scrubber: Scrubber = field(default_factory=lambda: Scrubber(()))
+    """The checkpoints of the first tree in the order of their times, if it was asked for."""
 
     @property
     def status(self) -> Status:
         return self.conditions[0]
-
-    def with_read(self, details: Mapping[Key, StepDetails]) -> Tree:
-        """Return the tree with more steps read."""
-        return replace(
-            self, details={**self.details, **details}, unread=self.unread.difference(details)
-        )
 
 
 def read_tree(
@@ -89,63 +92,117 @@ def read_tree(
     """Return the tree of a thread, or of one namespace; `say` formats a question on one line.
 
     The checkpoint `keep` is never folded. What is in `known` is not read again. With `seen`, plain
-    steps are read only if they are in it, also if they are not folded; the same tree is returned as
-    before if nothing has changed.
+    steps are read only if they are in it, also if they are not folded, and the times of steps are
+    told; the same tree is returned as before if nothing has changed.
     """
-    index = _index(reader, checkpoint_ns)
-    stored = stored_keys(reader, index)
+    keys = read_keys(reader, checkpoint_ns)
     known = KnownDetails() if known is None else known
-    tips = childless(index)
-    seals = write_seals(index, stored)
-    mark = reader.thread, checkpoint_ns, nest, unfold, None if unfold else keep, seals
-
-    def read(keys: Sequence[Key]) -> dict[Key, StepDetails]:
-        found = known.details(
-            keys, seals, tips, lambda some: _details(reader, index, some, say, operations)
-        )
-        if not reader.is_values_only:
-            return found
-        return {
-            key: replace(one, ran=nodes_that_ran(stored.get(key)) or ())
-            for key, one in found.items()
-        }
-
-    is_settled = not any(key in stored and stored[key].marked for key in tips)
-    if is_settled and seen is not None and (before := known.same(mark)) is not None:
-        if more := before.unread.intersection(seen):
-            before = before.with_read(read([*more]))
-            known.keep(mark, before)
-        return before
-    skeletons = skeletons_of(reader, index, stored)
-    details: dict[Key, StepDetails] = {}
-    if len(index) <= _SMALL:
-        details = read(list(index))
-        skeletons = [_completed(one, details[one.key]) for one in skeletons]
-    skeletons = [replace(one, marked=True) if one.key == keep else one for one in skeletons]
-    plan = plan_tree(skeletons, unfold=unfold, nest=nest)
-    unread: frozenset[Key] = frozenset()
-    if not details:
-        if seen is not None and unfold:
-            plain = set(plan.shown).difference(plan_tree(skeletons, nest=True).shown, seen)
-            unread = frozenset(key for key in plain if not known.has(key))
-        details = read([key for key in plan.shown if key not in unread])
-        details |= details_from_keys((one for one in skeletons if one.key in unread), stored)
-    refs = short_refs(sorted({checkpoint_id for _, checkpoint_id in index}))
-    tree = Tree(plan, details, refs, _conditions(reader), unread)
+    reading = _Reading(reader, keys, say, operations, known)
+    mark = reader.thread, checkpoint_ns, nest, unfold, None if unfold else keep, keys.seals
+    is_stable = keys.is_settled or len(keys.index) > _SMALL
+    if is_stable and seen is not None and (before := known.same(mark)) is not None:
+        return reading.more(before, seen, tips=not keys.is_settled)
+    tree = reading.whole(keep, seen, nest=nest, unfold=unfold)
     known.keep(mark, tree)
     return tree
 
 
-def read_parentage(reader: ThreadReader, checkpoint_ns: str | None) -> Parentage:
-    """Return the parents of the checkpoints of a thread, or of one namespace."""
-    index = _index(reader, checkpoint_ns)
-    return Parentage({key: one.parent_checkpoint_id for key, one in index.items()})
+def read_more(
+    reader: ThreadReader,
+    before: Tree,
+    say: Callable[[Value], str],
+    operations: ThreadOperations,
+    known: KnownDetails[Tree],
+    seen: Collection[Key],
+) -> Tree:
+    """Return a tree with the steps in `seen` read, without a look at what else has changed."""
+    return _Reading(reader, before.keys, say, operations, known).more(before, seen)
 
 
-def _index(reader: ThreadReader, checkpoint_ns: str | None) -> dict[Key, Checkpoint]:
-    """Return the checkpoints of a thread, or of one namespace; the newest of each comes first."""
-    namespaces = reader.namespaces if checkpoint_ns is None else [reader.namespace(checkpoint_ns)]
-    return {(ns, one.key.checkpoint_id): one for ns in namespaces for one in reader.index(ns)}
+class _Reading:
+    """One look at a thread whose keys were read."""
+
+    def __init__(
+        self,
+        reader: ThreadReader,
+        keys: TreeKeys,
+        say: Callable[[Value], str],
+        operations: ThreadOperations,
+        known: KnownDetails[Tree],
+    ) -> None:
+        self._reader = reader
+        self._keys = keys
+        self._say = say
+        self._operations = operations
+        self._known = known
+        self._forked: Collection[Key] = ()
+
+    def more(self, before: Tree, seen: Collection[Key], *, tips: bool = False) -> Tree:
+        """Return a tree with more steps read; with `tips`, what waits there is read again."""
+        self._forked = before.forked
+        again = set(self._keys.tips) & before.details.keys() if tips else set()
+        found = self._details([*again.union(before.unread.intersection(seen))])
+        is_same = all(before.details.get(key) == one for key, one in found.items())
+        if is_same and before.unread.isdisjoint(found):
+            return before
+        after = replace(
+            before,
+            details={**before.details, **found},
+            unread=before.unread.difference(found),
+            conditions=_conditions(self._reader) if tips else before.conditions,
+        )
+        self._known.keep_more(after)
+        return after
+
+    def whole(
+        self, keep: Key | None, seen: Collection[Key] | None, *, nest: bool, unfold: bool
+    ) -> Tree:
+        """Return a tree that is laid out anew."""
+        reader, keys, index = self._reader, self._keys, self._keys.index
+        skeletons = skeletons_of(reader, keys)
+        self._forked = apart = forked(skeletons)
+        details: dict[Key, StepDetails] = {}
+        if len(index) <= _SMALL:
+            details = self._details(list(index))
+            skeletons = [_completed(one, details[one.key]) for one in skeletons]
+        placed = [replace(one, marked=True) if one.key == keep else one for one in skeletons]
+        plan = plan_tree(placed, unfold=unfold, nest=nest)
+        unread: frozenset[Key] = frozenset()
+        if not details:
+            if seen is not None and unfold:
+                plain = set(plan.shown).difference(plan_tree(placed, nest=True).shown, seen)
+                unread = frozenset(key for key in plain if not self._known.has(key))
+            details = self._details([key for key in plan.shown if key not in unread])
+            details |= details_from_keys((one for one in placed if one.key in unread), keys)
+        refs = short_refs(sorted({checkpoint_id for _, checkpoint_id in index}))
+        tree = Tree(keys, plan, details, refs, _conditions(reader), unread, apart)
+        if seen is None:
+            return tree
+        steps = tree_steps(keys, skeletons, is_values_only=reader.is_values_only)
+        points = timed_points(plan, keys, skeletons, steps)
+        return replace(tree, steps=steps, scrubber=Scrubber(points))
+
+    def _read(self, wanted: Sequence[Key]) -> dict[Key, StepDetails]:
+        # Most messages of a state are those of the state before.
+        with remembering():
+            return _details(
+                self._reader, self._keys, wanted, self._forked, self._say, self._operations
+            )
+
+    def _details(self, wanted: Sequence[Key]) -> dict[Key, StepDetails]:
+        keys = self._keys
+        found = self._known.details(
+            wanted,
+            keys.seals,
+            keys.tips,
+            self._read,
+        )
+        if not self._reader.is_values_only:
+            return found
+        return {
+            key: replace(one, ran=nodes_that_ran(keys.stored.get(key)) or ())
+            for key, one in found.items()
+        }
 
 
 def _completed(skeleton: Skeleton, details: StepDetails) -> Skeleton:
@@ -160,12 +217,14 @@ def _conditions(reader: ThreadReader) -> Sequence[Status]:
 
 def _details(
     reader: ThreadReader,
-    index: Mapping[Key, Checkpoint],
+    keys: TreeKeys,
     shown: Sequence[Key],
+    forked: Collection[Key],
     say: Callable[[Value], str],
     operations: ThreadOperations,
 ) -> dict[Key, StepDetails]:
     """Return details of the checkpoints shown; reads their parents to find the nodes that ran."""
+    index = keys.index
     nodes: dict[Key, StepDetails] = {}
     facts: dict[Key, StepFacts] = {}
     is_redacted = redaction.is_redacted(reader.store)
@@ -185,7 +244,7 @@ def _details(
         if before is not None and not reader.is_values_only and ran_here(nodes[key].source):
             made = ran(before.step, before.seen, facts[key].seen)
             nodes[key] = replace(nodes[key], ran=made)
-    told = read_changes(reader, facts, parents, forked(index), say)
+    told = read_changes(reader, facts, parents, forked, say)
     return {
         key: replace(node, changes=told[key].changes, tokens=told[key].tokens)
         if key in told

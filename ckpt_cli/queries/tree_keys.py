@@ -4,47 +4,89 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ckpt_backends.checkpoint_ids import step_of, time_of
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint
 from ckpt_cli.core.state import read_metadata, source_from, step_from
+from ckpt_cli.core.tasks.attribution import ERROR_SOURCE
+from ckpt_cli.core.tasks.step_nodes import ran_here
 from ckpt_cli.core.tasks.task_ids import UPDATE_PATH, pulled_node
+from ckpt_cli.core.tasks.task_ids import is_call as is_function_call
 from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT
 from ckpt_cli.core.tree.branches import undecided
 from ckpt_cli.core.tree.rows import Key, Skeleton, StepDetails
 from ckpt_cli.threads.thread import ThreadReader
+
+_NONE: Mapping[str, str | None] = {}
 
 
 @dataclass(slots=True)
 class StoredKeys:
     """The tasks of a checkpoint, from the keys of its writes."""
 
-    tasks: dict[str, str | None]
+    tasks: dict[str, str | None] = field(default_factory=dict)
     """Maps a task id to its node; None if the path does not name it."""
+    asking: Mapping[str, str | None] = field(default_factory=lambda: _NONE)
+    """Those of them that asked a question."""
+    failed: frozenset[str] = frozenset()
+    """Those that failed."""
+    handled: frozenset[str] = frozenset()
+    """Those whose failure a handler took."""
     marked: bool = False
     writes: int = 0
     seal: int = 0
     """Differs if other writes are stored."""
 
 
-def childless(index: Mapping[Key, Checkpoint]) -> set[Key]:
+@dataclass(frozen=True, slots=True)
+class TreeKeys:
+    """The keys of the checkpoints and writes of a thread, or of one namespace."""
+
+    index: Mapping[Key, Checkpoint]
+    """In each namespace, the newest comes first."""
+    stored: Mapping[Key, StoredKeys]
+    tips: Collection[Key]
+    seals: Mapping[Key, int]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all writes can be told apart by their keys."""
+        return not any(key in self.stored and self.stored[key].marked for key in self.tips)
+
+
+def read_keys(reader: ThreadReader, checkpoint_ns: str | None) -> TreeKeys:
+    """Return the keys of a thread, or of one namespace of it."""
+    namespaces = reader.namespaces if checkpoint_ns is None else [reader.namespace(checkpoint_ns)]
+    index = {(ns, one.key.checkpoint_id): one for ns in namespaces for one in reader.index(ns)}
+    stored = _stored(reader, index)
+    return TreeKeys(index, stored, _tips(index), _seals(index, stored))
+
+
+def _tips(index: Mapping[Key, Checkpoint]) -> set[Key]:
     """Return the checkpoints without a child; only their questions are likely to change."""
     return set(index) - {(ns, one.parent_checkpoint_id or "") for (ns, _), one in index.items()}
 
 
-def forked(index: Mapping[Key, Checkpoint]) -> frozenset[Key]:
-    """Return the checkpoints with several children."""
-    children = Counter((ns, one.parent_checkpoint_id or "") for (ns, _), one in index.items())
-    return frozenset(key for key, number in children.items() if number > 1 and key in index)
+def forked(skeletons: Iterable[Skeleton]) -> frozenset[Key]:
+    """Return the checkpoints whose writes may be of any of several children.
+
+    A fork or an update beside one run has writes of its own.
+    """
+    children = Counter(
+        ((one.checkpoint_ns, one.parent_checkpoint_id), ran_here(one.source)) for one in skeletons
+    )
+    return frozenset(
+        (ns, parent)
+        for ((ns, parent), _), number in children.items()
+        if number > 1 and parent is not None
+    )
 
 
-def write_seals(
-    index: Mapping[Key, Checkpoint], stored: Mapping[Key, StoredKeys]
-) -> dict[Key, int]:
+def _seals(index: Mapping[Key, Checkpoint], stored: Mapping[Key, StoredKeys]) -> dict[Key, int]:
     """Return a number for each checkpoint that differs if it or its parent has other writes."""
-    none = StoredKeys({})
+    none = StoredKeys()
     return {
         key: hash(
             (
@@ -56,32 +98,28 @@ def write_seals(
     }
 
 
-def details_from_keys(
-    skeletons: Iterable[Skeleton], stored: Mapping[Key, StoredKeys]
-) -> dict[Key, StepDetails]:
+def details_from_keys(skeletons: Iterable[Skeleton], keys: TreeKeys) -> dict[Key, StepDetails]:
     """Return what keys tell about plain steps, without those whose nodes they do not name."""
-    none = StoredKeys({})
+    none = StoredKeys()
     return {
         one.key: StepDetails(
             at=time_of(one.checkpoint_id),
             step=one.step,
             source="loop" if one.source is None else one.source,
             ran=one.ran,
-            writes=stored.get(one.key, none).writes,
+            writes=keys.stored.get(one.key, none).writes,
         )
         for one in skeletons
         if one.ran is not None
     }
 
 
-def skeletons_of(
-    reader: ThreadReader, index: Mapping[Key, Checkpoint], stored: Mapping[Key, StoredKeys]
-) -> list[Skeleton]:
+def skeletons_of(reader: ThreadReader, keys: TreeKeys) -> list[Skeleton]:
     """Return the facts that decide the place of each checkpoint.
 
     Metadata is read only of those whose keys do not tell enough.
     """
-    # The newest comes first in each namespace.
+    index, stored = keys.index, keys.stored
     places = {key: -number for number, key in enumerate(index)} if reader.is_values_only else {}
     found = {
         key: Skeleton(
@@ -117,19 +155,25 @@ def skeletons_of(
     return list(found.values())
 
 
-def stored_keys(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> dict[Key, StoredKeys]:
+def _stored(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> dict[Key, StoredKeys]:
     """Return the tasks and marks of each checkpoint, from the keys of its writes."""
     namespaces = {ns for ns, _ in index}
     only = next(iter(namespaces)) if len(namespaces) == 1 else None
     found: dict[Key, StoredKeys] = {}
     for write in reader.store.writes(reader.thread_id, checkpoint_ns=only):
-        here = found.setdefault((write.key.checkpoint_ns, write.key.checkpoint_id), StoredKeys({}))
+        here = found.setdefault((write.key.checkpoint_ns, write.key.checkpoint_id), StoredKeys())
         here.writes += 1
         here.seal = hash((here.seal, write.task_id, write.idx, write.channel, write.size))
         if write.task_id == NULL_TASK_ID:
             continue
         if write.task_id not in here.tasks:
             here.tasks[write.task_id] = write.node or pulled_node(write.task_path)
+        if write.channel == INTERRUPT:
+            here.asking = {**here.asking, write.task_id: here.tasks[write.task_id]}
+        elif write.channel == ERROR and not is_function_call(write.task_path):
+            here.failed |= {write.task_id}
+        elif write.channel == ERROR_SOURCE:
+            here.handled |= {write.task_id}
         by_hand = write.task_path.startswith(UPDATE_PATH)
         here.marked = here.marked or by_hand or write.channel in {INTERRUPT, ERROR}
     return found

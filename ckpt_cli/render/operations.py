@@ -119,7 +119,7 @@ def shown_lines(
     if operation.undoes:
         yield from field("undoes", operation.undoes, width, "id")
     if operation.ended:
-        yield from field("ended", operation.ended, width, "question")
+        yield from field("ended", operation.ended, width, "warn")
     for step in islice(steps, _SHOWN):
         label = _MEMORY
         if step.thread_id is not None:
@@ -137,7 +137,7 @@ def shown_lines(
         undo = shell.command("ckpt", *words, "ops", "undo", ids=[operation.op])
         yield command_field("undo", undo)
     else:
-        yield from field("no undo", one.why_not, width, "question")
+        yield from field("no undo", one.why_not, width, "warn")
 
 
 def undo_plan_record(
@@ -212,7 +212,7 @@ def chain_lines(path: Path, chain: Chain, width: int, *, is_missing: bool) -> It
     yield from field("lines", str(chain.lines), width)
     yield from field("hash", chain.head, width, "id")
     for one in chain.torn:
-        yield from field("torn", f"line {one} was cut off when it was written", width, "question")
+        yield from field("torn", f"line {one} was cut off when it was written", width, "warn")
     if chain.broken:
         yield from field("broken", f"line {chain.lines + 1}: {chain.broken}", width, "error")
     if is_missing:

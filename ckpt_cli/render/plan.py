@@ -118,19 +118,19 @@ def plan_lines(
         yield from field("next", node_names(plan.next), width, "node")
     if again := [node for node in plan.again if node != INPUT]:
         text = f"{node_names(again)} already ran; side effects will repeat"
-        yield from field("repeats", text, width, "question")
+        yield from field("repeats", text, width, "warn")
     for path in dict.fromkeys(plan.asked):
         dropped = " (the old answer is dropped)" if path[0] in plan.again else ""
         yield from field("asks", f"{path_text(path)} will ask again{dropped}", width, "question")
     if plan.later:
         text = f"{node_names(plan.later)} ran on the abandoned branch and may run again"
-        yield from field("later", text, width, "question")
+        yield from field("later", text, width, "warn")
     if plan.abandoned:
         text = f"the abandoned branch ({counted(plan.abandoned, 'checkpoint')}"
         text += f" up to {_name(plan, plan.before)}){_left_with(plan)}"
         yield from field("keeps", text, width)
     for note in plan.notes:
-        yield from field("note", note, width, "question")
+        yield from field("note", note, width, "warn")
     yield from _changes(plan, width, is_done=is_done, is_whole=is_whole)
     if undo and not is_done:
         yield command_field("undo", undo)

@@ -6,16 +6,17 @@ import asyncio
 import signal
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
 from textual.events import Event, Key
+from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.timer import Timer
@@ -24,7 +25,8 @@ from textual.widgets import Input
 from ckpt_cli.ending import ENDING
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.tui.context import ScreenContext
-from ckpt_cli.tui.contrast import is_of_terminal, readable_palette
+from ckpt_cli.tui.contrast import ReadableText
+from ckpt_cli.tui.key_order import OrderedKeysApp
 from ckpt_cli.tui.messages import MOST, ScreenMessage
 from ckpt_cli.tui.panes.message_line import MessageLine
 from ckpt_cli.tui.remembered import read_look, write_look
@@ -34,11 +36,12 @@ Start = Literal["threads", "memory", "memory alone"]
 """The first screen. `memory alone` if the store of the memory's threads is not known."""
 
 
+_READABLE = ReadableText()
 _TWICE = 2.0
 """Seconds in which a second Ctrl-C leaves."""
 
 
-class CkptApp(App[None]):
+class CkptApp(OrderedKeysApp):
     """`ckpt tui`."""
 
     # Before the field or the box that has the focus, so that it leads out from everywhere.
@@ -58,7 +61,6 @@ class CkptApp(App[None]):
         self.animation_level = "none"
         self.context = context
         self._start = start
-        self._palettes = self.ansi_theme_dark, self.ansi_theme_light
         self._look = look
         self._main: MainScreen | None = None
         self.ended_by: int | None = None
@@ -70,6 +72,8 @@ class CkptApp(App[None]):
         self.message: ScreenMessage | None = None
         """The message that is shown."""
         self._hiding: Timer | None = None
+        self.ran_lately: list[str] = []
+        """Actions that were run from the palette, the last one last."""
 
     def on_load(self) -> None:
         """Let signals close the screen as `q` does, which restores the terminal.
@@ -95,7 +99,6 @@ class CkptApp(App[None]):
         return self._main
 
     def on_mount(self) -> None:
-        self.watch_theme()
         self._recall()
         if self._start == "memory" and isinstance(self.screen, MainScreen):
             self.screen.action_memory()
@@ -169,21 +172,17 @@ class CkptApp(App[None]):
             if not found:
                 screen.mount(shown)
 
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:  # noqa: ARG002
-        """Offer the themes; Textual's other commands stay out of the palette."""
-        yield SystemCommand("Theme", "Choose the colours", self.action_change_theme)
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """Offer the themes where no key does; Textual's other commands stay out of the palette."""
+        if not isinstance(screen, MainScreen):
+            yield SystemCommand("Theme", "Choose the colours", self.action_change_theme)
 
     def on_unmount(self) -> None:
         self._remember()
         self.context.close()
 
-    def watch_theme(self) -> None:
-        """Keep all colours of lines readable in the new theme."""
-        theme = self.current_theme
-        if not is_of_terminal(theme):
-            dark, light = self._palettes
-            self.ansi_theme_dark = readable_palette(theme, dark)
-            self.ansi_theme_light = readable_palette(theme, light)
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return [*super().get_line_filters(), _READABLE]
 
     def _recall(self) -> None:
         """Look as the screen did when it was left."""

@@ -19,7 +19,6 @@ _WORDS: dict[CheckpointTab, tuple[str, ...]] = {
     "diff": ("diff",),
     "writes": ("diff", "--writes"),
     "messages": ("messages",),
-    "timeline": ("timeline",),
     "metadata": ("show", "--metadata"),
     "raw": ("show", "--raw"),
 }
@@ -40,6 +39,18 @@ def tab_command(
     inside = ["--ns", place.checkpoint_ns] if place.checkpoint_ns else []
     ids = [ref(base), ref(place)] if tab == "diff" and base is not None else [ref(place)]
     return command("ckpt", *store, *_WORDS[tab], *inside, ids=ids)
+
+
+def value_command(store: Sequence[str], place: CheckpointKey, path: str) -> str:
+    """Return the command that prints a value of a checkpoint."""
+    inside = ["--ns", place.checkpoint_ns] if place.checkpoint_ns else []
+    return command("ckpt", *store, "show", *inside, "--path", path, ids=[ref(place)])
+
+
+def timeline_command(store: Sequence[str], place: CheckpointKey) -> str:
+    """Return the command that prints the times of the branch up to a checkpoint."""
+    inside = ["--ns", place.checkpoint_ns] if place.checkpoint_ns else []
+    return command("ckpt", *store, "timeline", *inside, ids=[ref(place)])
 
 
 def tree_command(store: Sequence[str], thread_id: str, ns: str | None) -> str:

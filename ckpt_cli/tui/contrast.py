@@ -1,18 +1,25 @@
-"""Colours that stay readable: on the background, on the cursor and on search hits, in any theme."""
+"""Text that stays readable: on each background of the screen, in any theme."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from functools import lru_cache
 
-from rich.terminal_theme import TerminalTheme
+from rich.segment import Segment
+from rich.style import Style as RichStyle
 from textual.color import BLACK, WHITE, Color
-from textual.theme import Theme
+from textual.filter import LineFilter
 
 LEAST = 4.5
 """The contrast that WCAG 2 asks of text, level AA."""
-BACKGROUNDS = ("background", "surface", "surface-lighten-2", "primary-muted", "warning-muted")
-"""The theme's colours that lines stand on: no cursor, the two cursors, and search hits."""
 _STEPS = 20
+_TEXT = re.compile(r"[^\s\u2500-\u259f]")
+"""What is read: not blanks, lines and blocks."""
+
+
+def is_text(text: str) -> bool:
+    """Return whether there is something to read, other than lines and blocks."""
+    return _TEXT.search(text) is not None
 
 
 def contrast(one: Color, other: Color) -> float:
@@ -21,36 +28,39 @@ def contrast(one: Color, other: Color) -> float:
     return (lighter + 0.05) / (darker + 0.05)
 
 
-def readable(color: Color, backgrounds: Sequence[Color]) -> Color:
-    """Return the nearest shade of a colour that is readable on all backgrounds.
+@lru_cache(1024)
+def readable(color: Color, background: Color) -> Color:
+    """Return the nearest shade of a colour that is readable on a background."""
+    goal = max((WHITE, BLACK), key=lambda shade: contrast(shade, background))
+    shades = (color.blend(goal, step / _STEPS) for step in range(_STEPS + 1))
+    return next((shade for shade in shades if contrast(shade, background) >= LEAST), goal)
 
-    If there is none, returns the one with the most contrast.
+
+class ReadableText(LineFilter):
+    """Draws all text of the screen in readable shades of its colours.
+
+    Colours of the terminal are not known, so themes that use them are left as they are.
     """
 
-    def least(shade: Color) -> float:
-        return min(contrast(shade, one) for one in backgrounds)
-
-    goal = max((WHITE, BLACK), key=least)
-    shades = [color.blend(goal, step / _STEPS) for step in range(_STEPS + 1)]
-    return next((shade for shade in shades if least(shade) >= LEAST), max(shades, key=least))
-
-
-def is_of_terminal(theme: Theme) -> bool:
-    """Return whether a theme uses the colours of the terminal, which are not known."""
-    return theme.to_color_system().generate()["background"].startswith("ansi_")
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        return [
+            Segment(one.text, _readable_style(one.style, background), one.control)
+            if one.style is not None and is_text(one.text)
+            else one
+            for one in segments
+        ]
 
 
-def backgrounds(theme: Theme) -> list[Color]:
-    """Return the colours that lines stand on."""
-    colors = theme.to_color_system().generate()
-    return [Color.parse(colors[name]) for name in BACKGROUNDS]
-
-
-def readable_palette(theme: Theme, palette: TerminalTheme) -> TerminalTheme:
-    """Return a palette of 16 colours in shades that are readable in a theme."""
-    below = backgrounds(theme)
-    shades = [readable(Color(*palette.ansi_colors[at]), below).rgb for at in range(16)]
-    return TerminalTheme(palette.background_color, palette.foreground_color, shades[:8], shades[8:])
+@lru_cache(4096)
+def _readable_style(style: RichStyle, background: Color) -> RichStyle:
+    if style.color is None or style.color.triplet is None:
+        return style
+    below = style.bgcolor
+    if below is not None and below.triplet is not None:
+        background = Color.from_rich_color(below)
+    color = Color.from_rich_color(style.color)
+    shade = readable(color, background)
+    return style if shade == color else style + RichStyle(color=shade.rich_color)
 
 
 def _luminance(color: Color) -> float:

@@ -52,23 +52,40 @@ def _together(shown: Sequence[str]) -> str:
     return " ".join(shown) if len(shown) <= _MOST_NAMES else f"{shown[0]} … {shown[-1]}"
 
 
-_LINES: Sequence[tuple[str, str]] = (
+LINES: Sequence[tuple[str, str]] = (
     ("PgUp PgDn Space", "Move by a page; Ctrl-d Ctrl-u: by half a page"),
     ("g G", "Go to the first line, to the last line"),
 )
+"""Keys of every list."""
 
 MOST_USED = KeyGroup(
     "Most used",
-    [
+    (
         Key(
-            str(number % 10),
-            f"tab('{name}')",
-            name.capitalize(),
-            "Show a tab by its number",
-            str(number % 10),
-        )
-        for number, name in enumerate(TABS, 1)
-    ],
+            "less_than_sign",
+            "step(-1)",
+            "Step back",
+            "Go to the parent, or on along the branch",
+            "<",
+        ),
+        Key(
+            "greater_than_sign",
+            "step(1)",
+            "Step forward",
+            "Go to the parent, or on along the branch",
+            ">",
+        ),
+        *(
+            Key(
+                str(number % 10),
+                f"tab('{name}')",
+                f"Tab {name.capitalize()}",
+                "Show a tab by its number",
+                str(number % 10),
+            )
+            for number, name in enumerate(TABS, 1)
+        ),
+    ),
     (
         ("↑ ↓ j k", "Move by a line"),
         ("Enter l", "Go in: from a thread to its tree, then to the state"),
@@ -85,7 +102,7 @@ MOVING = KeyGroup(
         ),
     ),
     (
-        *_LINES,
+        *LINES,
         ("Enter", "On a subgraph call: show its tree"),
         ("Enter", "On folded steps: unfold them"),
         ("Enter", "On a message or value: go to its writer"),
@@ -96,20 +113,6 @@ MOVING = KeyGroup(
 STEPPING = KeyGroup(
     "Step through time",
     (
-        Key(
-            "less_than_sign",
-            "step(-1)",
-            "Step back",
-            "Go to the parent, or on along the branch",
-            "<",
-        ),
-        Key(
-            "greater_than_sign",
-            "step(1)",
-            "Step forward",
-            "Go to the parent, or on along the branch",
-            ">",
-        ),
         Key(
             "left_curly_bracket",
             "sibling(-1)",
@@ -123,6 +126,20 @@ STEPPING = KeyGroup(
             "Newer sibling",
             "Go between checkpoints with the same parent",
             "}",
+        ),
+        Key(
+            "left_square_bracket",
+            "change(-1)",
+            "Previous change",
+            "Go to where the channel under the cursor changed",
+            "[",
+        ),
+        Key(
+            "right_square_bracket",
+            "change(1)",
+            "Next change",
+            "Go to where the channel under the cursor changed",
+            "]",
         ),
         Key("f", "follow", "Follow", "Keep the cursor on the head (toggle)", "f"),
     ),
@@ -140,19 +157,24 @@ LOOKING = KeyGroup(
             "d",
             True,
         ),
-        Key("n", "change(1)", "Next change", "In a diff: go to the next or previous change", "n"),
+        Key(
+            "n", "difference(1)", "Next change", "In a diff: go to the next or previous change", "n"
+        ),
         Key(
             "N",
-            "change(-1)",
+            "difference(-1)",
             "Previous change",
             "In a diff: go to the next or previous change",
             "N",
         ),
         Key("m", "mark", "Mark", "Mark this checkpoint as the base of diffs", "m", True),
         Key("o", "unfold", "Unfold", "Unfold or fold long runs of steps", "o"),
+        Key("E", "unfold_all", "Unfold value", "Unfold all of this value, or fold it", "E"),
+        Key("p", "pin", "Pin", "Show this channel first, at each checkpoint (toggle)", "p"),
         Key("a", "nest", "Subgraphs", "Show or hide subgraphs inside the tree", "a"),
         Key("v", "check", "Check", "Check every value of this thread", "v"),
     ),
+    (("→ ←", "In State: unfold or fold a value; then go in or out"),),
 )
 FINDING = KeyGroup(
     "Find",
@@ -168,6 +190,7 @@ COPYING = KeyGroup(
     "Copy",
     (
         Key("y", "copy_ref", "Copy ref", "Copy THREAD@CHECKPOINT", "y"),
+        Key("w", "copy_value", "Copy value", "Copy the value or message under the cursor", "w"),
         Key("Y", "copy_config", "Copy config", "Copy the config dict of this checkpoint", "Y"),
         Key("c", "command_line", "Command", "Show the command line for what is shown", "c"),
     ),
@@ -176,8 +199,12 @@ SCREEN = KeyGroup(
     "Screen",
     (
         Key("z", "zoom", "Zoom", "Show this pane alone, or all panes again", "z"),
+        Key("minus", "size(-1)", "Smaller", "Make this pane smaller or larger", "-"),
+        Key("plus,equals_sign", "size(1)", "Larger", "Make this pane smaller or larger", "+"),
+        Key("underscore", "size(0)", "Fit panes", "Fit all panes to their content", "_"),
         Key("r", "again", "Refresh", "Read the store again now", "r"),
-        Key("L", "app.messages", "Messages", "List the messages of this session", "L"),
+        Key("T", "app.change_theme", "Theme", "Choose the colours", "T"),
+        Key("L", "app.messages", "Messages of this session", "List what this screen said", "L"),
         Key(
             "colon",
             "app.command_palette",
@@ -220,9 +247,9 @@ MEMORY_GROUPS: Sequence[KeyGroup] = (
         (),
         (
             ("↑ ↓ j k", "Move by a line"),
-            *_LINES,
+            *LINES,
             ("Enter l", "Go to the value of an item, from there to its thread"),
-            ("Esc", "Go back; clear a filter"),
+            ("Esc h", "Go back; clear a filter"),
             ("/", "Filter items; below, search: n, N"),
         ),
     ),
@@ -244,6 +271,13 @@ SIGNS: Sequence[tuple[str, str]] = (
     ("●", "Head: the checkpoint that the next run starts from"),
     ("┊", "Folded steps"),
     ("╰", "Call of a subgraph"),
+    ("▒", "Time in which a question waited for an answer"),
+    ("·", "Time in which nothing ran"),
+    ("━", "Above the tree: a step that took long"),
+    ("┬", "Above the tree: a fork; ✗ ? ✓ error, open question, answered one"),
+    ("┃", "Above the tree: where the cursor is"),
+    ("▸ ▾", "In State: folded value, unfolded value"),
+    ("+ ~", "In State: value that the step added, changed"),
     ("!", "Checkpoint with findings"),
     ("▌", "The marked checkpoint, which diffs start from"),
 )

@@ -30,6 +30,10 @@ class RememberedLook:
     is_unfolded: bool = False
     """Whether long runs of steps are unfolded."""
     is_zoomed: bool = False
+    threads_share: int = 0
+    """Percent of the columns for the threads; 0 to fit them to their content."""
+    tree_share: int = 0
+    """Percent for the tree of what it shares with the checkpoint; 0 to fit it."""
 
 
 def look_file() -> Path | None:

@@ -206,7 +206,11 @@ def test_a_refused_fork_keeps_its_form(store: Store) -> None:
         assert seat.sees("Fork", f"thread '{CHAT}' already exists", "hint:"), seat.text
         # What is typed goes on in the same field, and does not roll back or quit.
         await seat.type("-Bq")
+        await seat.press("tab")
+        await seat.type("no")
         await seat.press("enter")
+        assert seat.sees("Fork", f"{CHAT}-Bq", "no channel 'no'"), seat.text
+        await seat.press("backspace", "backspace", "enter")
         await seat.until(lambda: seat.sees("Fork this checkpoint?", f"{CHAT}-Bq"))
         await seat.press("n")
         assert seat.app.screen is seat.main

@@ -54,7 +54,7 @@ def test_no_command_is_printed_for_a_diff_across_subgraphs(sample: Path) -> None
         await seat.press("enter", "2")
         assert seat.main.place is not None
         assert seat.main.place.checkpoint_ns
-        assert seat.sees("--- trip-to-kyoto", "+++ trip-to-kyoto")
+        assert seat.sees("--- step 12 · reply · f169", "+++ planner > step ")
         assert not any(" diff " in one for one in seat.main.command_lines())
 
     sit(sample, look, size=(200, 40))
@@ -122,6 +122,69 @@ def test_the_next_change_is_a_key_away(sample: Path) -> None:
         assert seat.sees("change 7 of 8", "messages")
 
     sit(sample, look, size=(100, 20))
+
+
+def test_the_title_has_the_same_names_and_the_way_into_a_subgraph(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        inspector = seat.main.inspector
+        await seat.press("enter")
+        assert str(inspector.border_title) == "step 12 · reply · f169"
+        await seat.press("k", "k", "m", "2")
+        assert str(inspector.border_title) == "step 8 · input · d8ee"
+        await seat.press("escape", "G")
+        assert str(inspector.border_title) == "step 8 · input · d8ee → step 12 · reply · f169"
+        tab = [one.text.rstrip() for one in inspector.document.lines[:2]]
+        assert tab == ["--- step 8 · input · d8ee", "+++ step 12 · reply · f169"]
+        # Only the bytes are about the full id.
+        await seat.press("9")
+        assert str(inspector.border_title) == "step 12 · reply · f169"
+        assert seat.main.place is not None
+        assert seat.main.place.checkpoint_id in seat.text
+        picture = seat.main.tree_rows.picture
+        assert picture is not None
+        (seat.main.tree_rows.cursor,) = picture.inner
+        await seat.press("escape", "enter", "1")
+        assert str(inspector.border_title).startswith("planner > step ")
+
+    sit(sample, look)
+
+
+def test_the_tab_has_tints_to_its_end_and_goes_to_the_next_change(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "m", "g", "2", "escape")
+        document = seat.main.inspector.document
+        changes = document.document.changes
+        assert len(changes) > 2
+        for at in changes:
+            *_, (_, style) = document.lines[at].spans
+            if style in {"added", "removed"}:
+                assert len(document.lines[at].text) >= document.width
+        # The tree has the focus.
+        await seat.press("n")
+        assert document.cursor == changes[0]
+        await seat.press("n", "n", "N")
+        assert document.cursor == changes[1]
+        assert str(seat.main.inspector.border_title).endswith(f": change 2 of {len(changes)}")
+        await seat.press(*["n"] * len(changes))
+        assert document.cursor == changes[-1]
+        # A search in the pane takes the keys.
+        await seat.press("2", "slash")
+        await seat.type("step")
+        await seat.press("enter", "n")
+        assert document.cursor < 2
+
+    sit(sample, look, size=(100, 30))
+
+
+def test_stepping_keeps_the_channel_in_the_tab(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "g", "m", "G", "2", "n", "n")
+        document = seat.main.inspector.document
+        path = document.path
+        await seat.press("escape", "k")
+        assert document.path == path
+
+    sit(sample, look, size=(100, 30))
 
 
 @pytest.mark.parametrize("tints", [DARK_TINTS, LIGHT_TINTS])

@@ -20,16 +20,18 @@ def stored(path: Path, *updates: Mapping[str, object]) -> Path:
     return path
 
 
-def test_a_list_of_3000_items_shows_its_first_ones_and_its_length(tmp_path: Path) -> None:
+def test_a_list_of_3000_items_shows_its_first_ones_and_unfolds_its_last(tmp_path: Path) -> None:
     items = [{"place": f"stop {n}", "nights": n} for n in range(3000)]
     store = stored(tmp_path / "agent.db", {"items": items})
 
     async def look(seat: Seat) -> None:
         await seat.press("z", "1")
         assert seat.sees("place: stop 0", "place: stop 5")
+        rows = seat.main.inspector.document
         await seat.press("G")
-        assert seat.main.inspector.document.lines[-1].text.strip() == (
-            "(cut, 3,000 items in all: its first 1,667 are shown)"
-        )
+        assert rows.lines[-1].text.strip() == "▸ … items 2,900–2,999 of 3,000"
+        assert len(rows.lines) < 200
+        await seat.press("right", "G")
+        assert seat.sees("2999: {place: stop 2999, nights: 2999}")
 
     sit(store, look)

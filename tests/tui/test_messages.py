@@ -7,9 +7,11 @@ from unittest.mock import patch
 
 import pytest
 from textual.app import App
+from textual.color import Color
 
 from ckpt_backends.errors import CkptError
 from ckpt_backends.testing.screen import Seat, sit
+from ckpt_cli.tui.contrast import readable
 from ckpt_cli.tui.messages import screen_hint
 from ckpt_cli.tui.panes.message_line import MessageLine
 
@@ -32,8 +34,10 @@ def test_an_error_stays_until_a_key_and_the_last_message_is_shown_alone(sample: 
             for segment in seat.app.screen._compositor.render_strips()[-1]
             if segment.style is not None and segment.style.color and segment.text.strip()
         }
-        red = seat.app.ansi_theme.ansi_colors[1]
-        assert colours == {"#{:02x}{:02x}{:02x}".format(*red)}
+        red = Color(*seat.app.ansi_theme.ansi_colors[1])
+        assert colours == {
+            readable(red, Color.parse(seat.app.theme_variables["panel"])).hex.lower()
+        }
         await seat.press("escape")
         assert seat.lines[-1] == footer
         await seat.press("L")

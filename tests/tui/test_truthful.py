@@ -79,7 +79,7 @@ def test_a_title_says_loading_only_while_something_loads(
         inspector = seat.main.inspector
         await seat.press("enter")
         before = str(inspector.border_title)
-        assert before.startswith("Checkpoint ")
+        assert before.startswith("step ")
         slow.go.clear()
         # To another checkpoint, whose reading takes long, and back to what is still shown.
         await seat.pilot.press("k")

@@ -76,6 +76,12 @@ def parse_path(text: str) -> Path:
     return tuple(steps)
 
 
+def first_step(text: str) -> Step | None:
+    """Return the first step of a text that begins with a path; None if it does not."""
+    match = _STEP.match(text)
+    return None if match is None else _step(text, match)
+
+
 def format_path(path: Path) -> str:
     """Return a path as text that `parse_path` accepts."""
     if not path:

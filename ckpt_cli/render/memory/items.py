@@ -82,8 +82,8 @@ def row_record(item: Item, now: datetime) -> dict[str, Any]:
 def item_columns(now: datetime, *, marked: bool = False) -> Sequence[Column]:
     """Return the columns of `memory list` and `memory delete`; `marked` adds those of problems."""
     faults = [
-        Column("SAME AS", "duplicate_of", style="question"),
-        Column("THREAD", "orphan", lambda _: "missing", style="question"),
+        Column("SAME AS", "duplicate_of", style="warn"),
+        Column("THREAD", "orphan", lambda _: "missing", style="warn"),
     ]
     return [
         *(faults if marked else ()),
@@ -167,9 +167,9 @@ def _marks(item: Item, now: datetime) -> Iterator[Span]:
 
 def _faults(found: Mapping[str, Any]) -> Iterator[Span]:
     if "duplicate_of" in found:
-        yield f"  duplicate of {safe_text(found['duplicate_of'])}", "question"
+        yield f"  duplicate of {safe_text(found['duplicate_of'])}", "warn"
     if "orphan" in found:
-        yield "  thread missing", "question"
+        yield "  thread missing", "warn"
 
 
 def fact_words(item: Item) -> Iterator[str]:

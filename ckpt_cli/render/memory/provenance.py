@@ -69,7 +69,7 @@ def origin_lines(
             "dim",
         )
     if found.remark:
-        yield from field("note", found.remark, width, "question")
+        yield from field("note", found.remark, width, "warn")
     if found.checkpoint_id is not None:
         words = ["-s", found.store, "messages", "--at", found.checkpoint_id]
         yield command_field("read", shell.command("ckpt", *words, ids=[found.thread_id]))
@@ -133,7 +133,7 @@ def going_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Style
     """Yield notes on the memory items of removed threads; the items are kept."""
     for row in rows:
         text = f"{_name(row)} came from {row['thread_id']}; it is kept, but its source will be gone"
-        yield from field("memory", text, width, "question")
+        yield from field("memory", text, width, "warn")
 
 
 def _name(row: Mapping[str, Any]) -> str:

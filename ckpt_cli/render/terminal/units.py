@@ -66,6 +66,16 @@ def duration(seconds: float) -> str:
     return f"{whole // 86400}d {whole % 86400 // 3600:02}h"
 
 
+def thousands(n: int) -> str:
+    """Return a number in at most four characters: `842`, `1.2k`, `34k`, `5.6M`."""
+    value, units = float(n), ["", "k", "M", "G"]
+    # A number that rounds up to 1000 is shown in the next unit.
+    while value >= 999.5 and len(units) > 1:
+        value /= 1000
+        units.pop(0)
+    return f"{value:.1f}{units[0]}" if units[0] and value < 9.95 else f"{value:.0f}{units[0]}"
+
+
 def step_number(step: int | None) -> str:
     """Return the step of a checkpoint; `?` if its layout stores none."""
     return "?" if step is None else str(step)

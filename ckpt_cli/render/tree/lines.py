@@ -11,8 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import MAXYEAR, MINYEAR, datetime, tzinfo
 
 from ckpt_backends.checkpoint_ids import time_of
@@ -26,37 +25,18 @@ from ckpt_cli.core.tree.rows import (
     StepRow,
     TreeLayout,
 )
+from ckpt_cli.render.step_changes import changes_text
 from ckpt_cli.render.terminal.cell_width import cell_len, wrap
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
-from ckpt_cli.render.tree.wording import UNICODE, Glyphs, TreeWording, cut, status_style
+from ckpt_cli.render.tree.columns import RowDraft, cells_of, in_columns
+from ckpt_cli.render.tree.wording import UNICODE, Glyphs, TreeWording, status_style
 from ckpt_cli.render.values.one_line import counted
 
 NARROWEST = 40
-_ROOMY = 60
-"""In fewer columns, nodes come before the number of writes and the time."""
 _SHOWN_LANES = 10
 _WIDEST_REF_COLUMN = 8
 """Longer refs are rare; they shift only their own row."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """A line before the column widths are known."""
-
-    left: tuple[Span, ...]
-    """The graph and the ref; never cut."""
-    text: tuple[Span, ...] = ()
-    """Cut if it does not fit."""
-    marks: tuple[Span, ...] = ()
-    """Shown after the text; never cut."""
-    writes: str = ""
-    time: str = ""
-    """A time; a range of times also uses the column of the writes."""
-    remark: bool = False
-    """The line is outside the columns and may use the whole width."""
-    row: Row | None = None
-    """The row that the line shows; None for remarks, dates and gaps."""
 
 
 def tree_lines(
@@ -101,9 +81,9 @@ def drawn_rows(
 
     Uses `width` columns, however few. The row is None for remarks, dates and gaps between trees.
     """
-    drafts = list(_Drafter(plan, TreeWording(plan, details, refs, glyphs), zone).drafts(now))
+    drafts = list(TreeDrafter(plan, TreeWording(plan, details, refs, glyphs), zone).drafts(now))
     rows = (draft.row for draft in drafts)
-    return zip(rows, _in_columns(drafts, width, glyphs.dots), strict=True)
+    return zip(rows, in_columns(drafts, width, glyphs.dots), strict=True)
 
 
 def tree_header(
@@ -123,14 +103,14 @@ def tree_header(
     *above, name = wrap(f"thread {safe_text(thread_id)}{inside}", width)
     for piece in above:
         yield line((piece, "bold"))
-    if cell_len(name) + 3 + _cells(facts) <= width:
+    if cell_len(name) + 3 + cells_of(facts) <= width:
         yield line((name, "bold"), "   ", *facts)
     else:
         yield line((name, "bold"))
         yield line(*facts)
 
 
-class _Drafter:
+class TreeDrafter:
     """Combines the words of each row with its part of the graph."""
 
     def __init__(self, plan: TreeLayout, words: TreeWording, zone: tzinfo) -> None:
@@ -143,26 +123,30 @@ class _Drafter:
         self.ref_width = min(widest, _WIDEST_REF_COLUMN)
         self.step_width = max((len(words.step(row)) for row in steps), default=0)
 
-    def drafts(self, now: datetime) -> Iterator[_Draft]:
+    def drafts(self, now: datetime) -> Iterator[RowDraft]:
         day = now.astimezone(self.zone).date()
         before: Row | None = None
         for row in self.plan.rows:
             if self._is_another_tree(row, before):
-                yield _Draft(self._above(row))
+                yield RowDraft(self._above(row))
             before = row
             times = self._times(row)
             if times and times[0].date() != day:
                 day = times[0].date()
-                yield _Draft(self._above(row), time=f"{day:%a} {day.day} {day:%b %Y}")
+                yield RowDraft(self._above(row), time=f"{day:%a} {day.day} {day:%b %Y}")
             yield from self._row(row, self._clock(times))
             day = times[-1].date() if times else day
+
+    def row(self, row: Row) -> list[RowDraft]:
+        """Return the lines of one row, without the date above it."""
+        return list(self._row(row, self._clock(self._times(row))))
 
     def _is_another_tree(self, row: Row, before: Row | None) -> bool:
         """Return whether a row needs a gap before it, because the tip above is not its parent."""
         begins = isinstance(before, SectionRow) or (isinstance(before, CallRow) and before.nested)
         return before is not None and not begins and isinstance(row, StepRow) and row.first
 
-    def _row(self, row: Row, time: str) -> Iterator[_Draft]:
+    def _row(self, row: Row, time: str) -> Iterator[RowDraft]:
         if isinstance(row, StepRow):
             yield from self._step_row(row, time)
         elif isinstance(row, FoldRow):
@@ -170,17 +154,17 @@ class _Drafter:
         elif isinstance(row, CallRow):
             yield self._call_row(row, time)
         else:
-            yield _Draft(())
+            yield RowDraft(())
             yield self._section_row(row)
 
-    def _step_row(self, row: StepRow, time: str) -> Iterator[_Draft]:
+    def _step_row(self, row: StepRow, time: str) -> Iterator[RowDraft]:
         words = self.words
         ref, step = words.ref(row.id), words.step(row)
         writes = words.node(row.key).writes
         gap = " " * max(self.ref_width - cell_len(ref), 0)
         if row.trouble is not None:
             yield self._trouble(row)
-        yield _Draft(
+        yield RowDraft(
             left=(
                 *self._graph(row.lanes, row.depth, branch=row.branch),
                 words.sign(row),
@@ -189,6 +173,7 @@ class _Drafter:
             ),
             text=(words.made(row), (words.next(row), "plain")),
             marks=tuple((f"  {text}", style) for text, style in words.marks(row)),
+            changes=changes_text(words.node(row.key).changes, self.glyphs.arrow),
             writes=counted(writes, "write") if writes else "",
             time=time,
             row=row,
@@ -196,19 +181,19 @@ class _Drafter:
         lane: Span = ("  " if row.last else self.glyphs.lane, "dim")
         left = (*self._graph(row.lanes, row.depth), lane)
         for remark in words.remarks(row):
-            yield _Draft(left, (remark,), remark=True)
+            yield RowDraft(left, (remark,), remark=True)
 
-    def _trouble(self, row: StepRow) -> _Draft:
+    def _trouble(self, row: StepRow) -> RowDraft:
         if row.trouble == "loop":
             text = "its parents form a loop"
         else:
             text = f"its parent {self.words.ref(row.parent or '')} is not stored"
         sign: Span = (self.glyphs.gone, "dim")
-        return _Draft((*self._above(row), sign), ((text, "dim"),), remark=True)
+        return RowDraft((*self._above(row), sign), ((text, "dim"),), remark=True)
 
-    def _fold_row(self, row: FoldRow, time: str) -> _Draft:
+    def _fold_row(self, row: FoldRow, time: str) -> RowDraft:
         steps = counted(len(row.ids), "step").ljust(self.ref_width + 1 + self.step_width)
-        return _Draft(
+        return RowDraft(
             left=(
                 *self._graph(row.lanes, row.depth),
                 (f"{self.glyphs.fold}{steps}  ", "dim"),
@@ -218,11 +203,11 @@ class _Drafter:
             row=row,
         )
 
-    def _call_row(self, row: CallRow, time: str) -> _Draft:
+    def _call_row(self, row: CallRow, time: str) -> RowDraft:
         words = self.words
         status = words.call_status(row)
         style = status_style(status)
-        return _Draft(
+        return RowDraft(
             left=(*self._graph(row.lanes, row.depth), (self.glyphs.call, "dim")),
             text=((words.call_name(row), "node"),),
             marks=(
@@ -233,13 +218,13 @@ class _Drafter:
             row=row,
         )
 
-    def _section_row(self, row: SectionRow) -> _Draft:
+    def _section_row(self, row: SectionRow) -> RowDraft:
         kind = (
             "subgraph call, its step is not stored" if row.call else "keeps its state between calls"
         )
         facts = self.glyphs.dot.join((counted(row.checkpoints, "checkpoint"), kind))
         name: Span = (self.words.short_ns(row.ns), "bold")
-        return _Draft((), (name,), ((f"   {facts}", "plain"),), remark=True, row=row)
+        return RowDraft((), (name,), ((f"   {facts}", "plain"),), remark=True, row=row)
 
     def _graph(self, lanes: str, depth: int, *, branch: bool = False) -> tuple[Span, ...]:
         glyphs = self.glyphs
@@ -280,67 +265,3 @@ class _Drafter:
 def has_zones(at: datetime) -> bool:
     """Return whether a time can be converted to every time zone; a store may contain year 1."""
     return MINYEAR < at.year < MAXYEAR
-
-
-def _in_columns(drafts: Sequence[_Draft], width: int, dots: str) -> Iterator[StyledLine]:
-    """Yield the lines with times aligned to the end of the longest, so short trees stay narrow."""
-    time_width = max((len(draft.time) for draft in drafts if draft.writes), default=0)
-    rights = [
-        f"{draft.writes}  {draft.time.rjust(time_width)}" if draft.writes else draft.time
-        for draft in drafts
-    ]
-    sizes = [_cells((*draft.left, *draft.text, *draft.marks)) for draft in drafts]
-    natural = max(
-        (
-            size + (2 + len(right) if right else 0)
-            for draft, size, right in zip(drafts, sizes, rights, strict=True)
-            if not draft.remark
-        ),
-        default=0,
-    )
-    for draft, size, right in zip(drafts, sizes, rights, strict=True):
-        full = width if draft.remark else min(width, natural)
-        yield _set(draft, size, right, full, dots)
-
-
-def _set(draft: _Draft, size: int, right: str, width: int, dots: str) -> StyledLine:
-    room = width - (2 + len(right) if right else 0)
-    text = draft.text
-    if size > room and width < _ROOMY:
-        right, room = "", width
-    if size > room:
-        fixed = size - _cells(text)
-        text = _fit(text, max(room - fixed, 0), dots)
-        size = fixed + _cells(text)
-    spans = (*draft.left, *text, *draft.marks)
-    space = width - size - len(right)
-    # If a long ref leaves no space, writes and time are left out.
-    if not right or space < 2:
-        return _trimmed(spans)
-    writes = right[: len(right) - len(draft.time)]
-    return line(*spans, " " * space, (writes, "dim"), (draft.time, "time"))
-
-
-def _fit(spans: Sequence[Span], room: int, dots: str) -> tuple[Span, ...]:
-    """Fit one or two texts; if both are long, each gets half of the space."""
-    first = cell_len(spans[0][0]) if spans else 0
-    later = _cells(spans[1:])
-    for_later = min(later, max(room - first, room // 2))
-    shares = (room - for_later, for_later)
-    return tuple(
-        (cut(text, share, dots), style) for (text, style), share in zip(spans, shares, strict=False)
-    )
-
-
-def _cells(spans: Iterable[Span]) -> int:
-    return cell_len("".join(text for text, _ in spans))
-
-
-def _trimmed(spans: Sequence[Span]) -> StyledLine:
-    kept = list(spans)
-    while kept and not kept[-1][0].strip():
-        kept.pop()
-    if not kept:
-        return StyledLine(())
-    text, style = kept[-1]
-    return line(*kept[:-1], (text.rstrip(), style))

@@ -140,7 +140,7 @@ class TreeWording:
         glyphs = self.glyphs
         answered = self.node(row.key).answered
         number = f"{answered} " if answered > 1 else ""
-        marks: list[Span] = [(f"{glyphs.answered}{number}answered", "question")] if answered else []
+        marks: list[Span] = [(f"{glyphs.answered}{number}answered", "add")] if answered else []
         # The newest checkpoint of a call is not a head that a run would continue from.
         if row.head and (row.ns == self._ns or not is_call(row.ns)):
             marks.append((f"{glyphs.head}head", "head"))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import unified_diff
+from itertools import groupby
 
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.conversation.messages import as_message
@@ -13,7 +14,7 @@ from ckpt_cli.core.values.equality import is_set
 from ckpt_cli.core.values.paths import format_path
 from ckpt_cli.core.values.unwrap import unwrap
 from ckpt_cli.render.terminal.cell_width import cell_len, fit, pad
-from ckpt_cli.render.terminal.changed_words import changed_words
+from ckpt_cli.render.terminal.changed_words import Parts, changed_words
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
 from ckpt_cli.render.terminal.units import size
@@ -29,6 +30,8 @@ _MARKS: dict[str, tuple[str, Style]] = {
     "replace": ("~", "change"),
     "move": ("~", "change"),
 }
+_LINES: dict[Style, Style] = {"add": "added", "remove": "removed"}
+"""The styles of whole lines, which a screen tints."""
 
 
 def diff_text(
@@ -112,7 +115,7 @@ def _replace(op: Op, width: int) -> Iterator[StyledLine]:
     room = width - cell_len(start) - 3
     one, other = (summary(side, width, quote=True) for side in (op.before, op.after))
     if cell_len(one) + cell_len(other) <= room:
-        yield line((start, "change"), (one, "remove"), " → ", (other, "add"))
+        yield line((start, "change"), (one, "removed"), " → ", (other, "added"))
         return
     indent = "  "
     if name:
@@ -125,21 +128,43 @@ def _replace(op: Op, width: int) -> Iterator[StyledLine]:
     words = changed_words([old], [new]) if is_text else None
     (gone,), (come,) = words or ([[(old, False)]], [[(new, False)]])
     removed: Iterator[Span] = (
-        (text, "removed-part" if differs else "remove") for text, differs in gone
+        (text, "removed-part" if differs else "removed") for text, differs in gone
     )
-    added: Iterator[Span] = ((text, "added-part" if differs else "add") for text, differs in come)
-    yield line((f"{indent}- ", "remove"), *removed)
-    yield line((f"{indent}+ ", "add"), *added)
+    added: Iterator[Span] = ((text, "added-part" if differs else "added") for text, differs in come)
+    yield line((f"{indent}- ", "removed"), *removed)
+    yield line((f"{indent}+ ", "added"), *added)
 
 
 def _line_diff(before: list[str], after: list[str], width: int) -> Iterator[StyledLine]:
-    for text in list(unified_diff(before, after, n=2, lineterm=""))[2:]:
-        mark, rest = text[0], safe_text(text[1:])
-        if mark == "@":
-            yield line((f"    {text}", "dim"))
+    """Yield different lines as git does, with some lines around them."""
+    found = list(unified_diff(before, after, n=2, lineterm=""))[2:]
+    room = max(width - 6, 1)
+    for is_changed, group in groupby(found, key=lambda text: text[0] in "-+"):
+        if is_changed:
+            texts = [(text[0], fit(safe_text(text[1:]), room)) for text in group]
+            yield from _different_lines(texts)
             continue
-        style: Style = "add" if mark == "+" else "remove" if mark == "-" else "plain"
-        yield line((f"    {mark} {fit(rest, max(width - 6, 1))}".rstrip(), style))
+        for text in group:
+            if text[0] == "@":
+                yield line((f"    {text}", "dim"))
+            else:
+                yield line(f"      {fit(safe_text(text[1:]), room)}".rstrip())
+
+
+def _different_lines(texts: Sequence[tuple[str, str]]) -> Iterator[StyledLine]:
+    """Yield removed and added lines, with the words that changed marked."""
+    gone = [text for mark, text in texts if mark == "-"]
+    come = [text for mark, text in texts if mark == "+"]
+    words = changed_words(gone, come) if gone and come else None
+    sides = words or ([[(text, False)] for text in gone], [[(text, False)] for text in come])
+    yield from _side("-", sides[0], "removed", "removed-part")
+    yield from _side("+", sides[1], "added", "added-part")
+
+
+def _side(mark: str, texts: Sequence[Parts], whole: Style, part: Style) -> Iterator[StyledLine]:
+    for parts in texts:
+        spans = ((text, part if differs else whole) for text, differs in parts)
+        yield line((f"    {mark} ", whole), *spans)
 
 
 def _apart(before: Value, after: Value, width: int) -> tuple[Value, Value]:
@@ -204,7 +229,8 @@ def _signed(n: int) -> str:
 
 
 def _value_line(start: str, value: Value, style: Style, width: int) -> StyledLine:
-    return line((start + summary(value, max(width - cell_len(start), 1)), style))
+    text = start + summary(value, max(width - cell_len(start), 1))
+    return line((text, _LINES.get(style, style)))
 
 
 def _name(path: tuple[str | int, ...]) -> str:

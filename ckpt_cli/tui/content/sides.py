@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -10,25 +10,22 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.diff.state_diff import ChannelChange
-from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.core.values.clip import clip
 from ckpt_cli.core.values.equality import same_start
-from ckpt_cli.queries.diff import compare
-from ckpt_cli.queries.history import made_by
+from ckpt_cli.queries.diff import Comparison, compare
 from ckpt_cli.render.terminal.cell_width import fit, pad
-from ckpt_cli.render.terminal.safe_text import safe_text, short_ns
+from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.side_by_side import MOST, columns, side_by_side
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.render.terminal.units import step_number
 from ckpt_cli.render.values.block import block
 from ckpt_cli.render.values.one_line import counted, noun_for
-from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.threads.target import Target
 from ckpt_cli.tui.content.checkpoint import target_of
+from ckpt_cli.tui.content.checkpoint_names import name_of
 
 _NARROWEST = 20
 _SIGN = 2
-_CHANGED = {"added", "removed"}
+_CHANGED = {"added", "removed", "change"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +39,15 @@ class Sides:
     """The lines where a change starts."""
 
 
-def read_sides(store: Store, base: CheckpointKey | None, place: CheckpointKey, width: int) -> Sides:
+def read_sides(
+    store: Store,
+    base: CheckpointKey | None,
+    place: CheckpointKey,
+    refs: Mapping[str, str],
+    width: int,
+) -> Sides:
     """Compare a checkpoint with `base`, or else with its parent. Raises what `compare` raises."""
-    target = target_of(store, place)
-    first = None if base is None else target_of(store, base)
-    found = compare(target, None, None) if first is None else compare(first, target, None)
-    before = "nothing" if found.after.checkpoint.parent_checkpoint_id is None else "not stored"
-    if found.before is not None:
-        before = _name(found.before, target.reader if first is None else first.reader, place)
-    after = _name(found.after, target.reader, base)
+    found, before, after = read_comparison(store, target_of(store, place), base, refs)
     lines: list[StyledLine] = []
     for name, change in found.changes.items():
         if lines:
@@ -59,20 +56,25 @@ def read_sides(store: Store, base: CheckpointKey | None, place: CheckpointKey, w
         lines += _changed(change, width)
     if not found.changes:
         lines.append(line(("no differences", "dim")))
-    return Sides(columns((before, "head"), (after, "head"), width), lines, list(_starts(lines)))
+    names = columns((before, "head"), (after, "head"), width)
+    return Sides(names, lines, list(change_starts(lines)))
 
 
-def _name(moment: Moment, reader: ThreadReader, other: CheckpointKey | None) -> str:
-    """Return the name of a checkpoint, with its thread and namespace if the other has others."""
-    key = moment.key
-    nodes = ", ".join(dict.fromkeys(made_by(reader, moment) or ())) or moment.source or "?"
-    ids = [one.key.checkpoint_id for one in reader.index(key.checkpoint_ns)]
-    parts = [f"step {step_number(moment.number)}", nodes, short_refs(ids)[key.checkpoint_id]]
-    if other is not None and other.thread_id != key.thread_id:
-        parts.append(key.thread_id)
-    if other is not None and other.checkpoint_ns != key.checkpoint_ns:
-        parts.append(short_ns(key.checkpoint_ns))
-    return safe_text(" · ".join(parts))
+def read_comparison(
+    store: Store, target: Target, base: CheckpointKey | None, refs: Mapping[str, str]
+) -> tuple[Comparison, str, str]:
+    """Return how a checkpoint differs from `base`, or else from its parent, and both names.
+
+    `refs` has the short refs that are known. Raises what `compare` raises.
+    """
+    first = None if base is None else target_of(store, base)
+    found = compare(target, None, None) if first is None else compare(first, target, None)
+    others = base is not None and base.thread_id != target.reader.thread_id
+    before = "nothing" if found.after.checkpoint.parent_checkpoint_id is None else "not stored"
+    if found.before is not None:
+        reader = target.reader if first is None else first.reader
+        before = name_of(found.before, reader, refs, with_thread=others)
+    return found, before, name_of(found.after, target.reader, refs, with_thread=others)
 
 
 def _changed(change: ChannelChange, width: int) -> Iterator[StyledLine]:
@@ -119,7 +121,7 @@ def _some(lines: Iterator[str]) -> list[str]:
     return found
 
 
-def _starts(lines: Sequence[StyledLine]) -> Iterator[int]:
+def change_starts(lines: Sequence[StyledLine]) -> Iterator[int]:
     """Yield the lines with a change whose line above has none."""
     was = False
     for at, one in enumerate(lines):

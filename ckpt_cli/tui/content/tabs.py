@@ -17,7 +17,7 @@ from ckpt_cli.core.tree.rows import Key
 from ckpt_cli.core.values.clip import clip
 from ckpt_cli.core.values.paths import format_path
 from ckpt_cli.queries.blame import blame
-from ckpt_cli.queries.diff import compare
+from ckpt_cli.queries.changed_values import changed_values
 from ckpt_cli.queries.messages import conversation
 from ckpt_cli.queries.show import CheckpointView, raw_bytes, view
 from ckpt_cli.queries.step_writes import written
@@ -29,13 +29,12 @@ from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.units import size
 from ckpt_cli.render.thread import PLAINTEXT, lifetime_lines, step_lines
-from ckpt_cli.render.values.diff import diff_text
-from ckpt_cli.render.values.diff_header import diff_header_lines
 from ckpt_cli.threads.target import Target
 from ckpt_cli.tui.content.checkpoint import Clock, KeptReader, target_of
+from ckpt_cli.tui.content.value_tree import StateValues
 
-CheckpointTab = Literal["state", "diff", "writes", "messages", "timeline", "metadata", "raw"]
-ThreadTab = Literal["errors", "findings", "memory"]
+CheckpointTab = Literal["state", "diff", "writes", "messages", "metadata", "raw"]
+ThreadTab = Literal["timeline", "errors", "findings", "memory"]
 Tab = Literal[CheckpointTab, ThreadTab]
 TABS: tuple[Tab, ...] = (
     *("state", "diff", "writes", "messages", "timeline"),
@@ -44,8 +43,6 @@ TABS: tuple[Tab, ...] = (
 
 _MOST_LINES = 20_000
 """Maximum number of lines of one document; `ckpt show` prints more."""
-_MOST_STEPS = 2_000
-"""Maximum number of steps of a timeline; `ckpt timeline` prints more."""
 _RAW_BYTES = 16 * 1024
 _RAW_ROW = 16
 
@@ -61,8 +58,14 @@ class TabContent:
     """By line: the key of the memory item that starts there."""
     findings: Mapping[int, Finding] = field(default_factory=dict)
     """By line: the finding that starts there."""
-    places: Mapping[int, Key] = field(default_factory=dict)
-    """By line: the checkpoint that the lines from there on are about."""
+    places: Mapping[int, Key | None] = field(default_factory=dict)
+    """By line: the checkpoint that the lines from there on are about, if any."""
+    changes: Sequence[int] = ()
+    """The lines of a diff where a change starts."""
+    values: Mapping[int, Value] = field(default_factory=dict)
+    """By line: the value that starts there."""
+    state: StateValues | None = None
+    """Values that fold, to be shown in place of the lines."""
 
 
 def read_document(
@@ -73,21 +76,25 @@ def read_document(
     clock: Clock,
     width: int,
     kept: KeptReader | None = None,
+    refs: Mapping[str, str] | None = None,
 ) -> TabContent:
     """Return a tab of a checkpoint; its diff is against `base`, or else against its parent.
 
-    `kept` is the reader of the call before. Raises `NotFound`, `Unreadable`, and other errors of
-    the same command.
+    `kept` is the reader of the call before, `refs` has the short refs that are known. Raises
+    `NotFound`, `Unreadable`, and other errors of the same command.
     """
     target = target_of(store, place, kept)
     if tab == "messages":
         return _messages(target, width)
+    if tab == "diff":
+        # That module returns what is defined here.
+        from ckpt_cli.tui.content.diff_tab import read_diff
+
+        return read_diff(store, target, base, refs or {}, width)
     if tab == "state":
         return _state(target, clock, width)
     lines = {
-        "diff": lambda: _diff(target, None if base is None else target_of(store, base), width),
         "writes": lambda: _writes(target, clock, width),
-        "timeline": lambda: _timeline(target, clock, width),
         "metadata": lambda: _metadata(target, clock, width),
         "raw": lambda: _raw(target, width),
     }[tab]()
@@ -105,15 +112,10 @@ def read_origin(store: Store, place: CheckpointKey, path: str) -> tuple[Checkpoi
 
 def _state(target: Target, clock: Clock, width: int) -> TabContent:
     found = view(target, None, writes=False)
-    lines: list[StyledLine] = []
-    marks: dict[int, str] = {}
-    for one in cut(_heading(found, clock, width)):
-        lines.append(one)
-    for name, value in found.state.values.items():
-        marks[len(lines)] = format_path((name,))
-        remark = found.state.rebuilt.get(name)
-        lines += cut(value_lines(name, clip(value), width, remark))
-    return TabContent(lines, marks)
+    heading = cut(_heading(found, clock, width))
+    changes = changed_values(target, found)
+    state = StateValues(heading, found.state.values, found.state.rebuilt, changes)
+    return TabContent(heading, state=state)
 
 
 def _heading(found: CheckpointView, clock: Clock, width: int) -> Iterator[StyledLine]:
@@ -128,14 +130,6 @@ def _heading(found: CheckpointView, clock: Clock, width: int) -> Iterator[Styled
     yield line("")
     if not found.state.values:
         yield line(("no values", "dim"))
-
-
-def _diff(target: Target, base: Target | None, width: int) -> Iterator[StyledLine]:
-    found = compare(target, None, None) if base is None else compare(base, target, None)
-    yield from diff_header_lines(found)
-    yield from diff_text(found.changes, width=width)
-    if not found.changes:
-        yield line(("no differences", "dim"))
 
 
 def _writes(target: Target, clock: Clock, width: int) -> Iterator[StyledLine]:
@@ -155,6 +149,7 @@ def _messages(target: Target, width: int) -> TabContent:
     found = conversation(target, None)
     lines: list[StyledLine] = []
     marks: dict[int, str] = {}
+    values: dict[int, Value] = {}
     if found.others:
         names = safe_text(", ".join(found.others))
         lines.append(
@@ -173,20 +168,11 @@ def _messages(target: Target, width: int) -> TabContent:
         if marks:
             lines.append(line(""))
         marks[len(lines)] = format_path((found.channel, turn.index))
+        values[len(lines)] = found.turns[turn.index].value
         lines += turn_lines(turn, turns, width, cut=False)
     if not turns:
         lines.append(line(("no messages yet", "dim")))
-    return TabContent(lines, marks)
-
-
-def _timeline(target: Target, clock: Clock, width: int) -> Iterator[StyledLine]:
-    # Loaded when the tab is first opened.
-    from ckpt_cli.queries.timeline import timeline
-    from ckpt_cli.render.timeline_lines import timeline_lines
-
-    ns, checkpoint_id = target.checkpoint_ns, target.checkpoint_id
-    found = timeline(target.reader, ns, checkpoint_id, last=_MOST_STEPS)
-    yield from timeline_lines(found, now=clock.now, zone=clock.zone, width=width, unicode=True)
+    return TabContent(lines, marks, values=values)
 
 
 def _metadata(target: Target, clock: Clock, width: int) -> Iterator[StyledLine]:
@@ -207,6 +193,7 @@ def _raw(target: Target, width: int) -> Iterator[StyledLine]:
     key = target.reader.moment(target.checkpoint_ns, target.checkpoint_id).key
     for query in target.reader.store.sources(key):
         yield from field_lines("where", query, width, "dim")
+    yield from field_lines("id", key.checkpoint_id, width, "id")
     yield from field_lines("body", size(len(body)), width)
     yield line("")
     for start in range(0, min(len(body), _RAW_BYTES), _RAW_ROW):

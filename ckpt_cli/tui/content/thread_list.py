@@ -12,7 +12,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.conversation.title import says_nothing
 from ckpt_cli.render.status import STATUS_STYLES
 from ckpt_cli.render.terminal.cell_width import cell_len, fit, pad
-from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.safe_text import safe_text, visible_id
 from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
 from ckpt_cli.render.terminal.units import age
 from ckpt_cli.tui.content.thread_filter import ThreadFilter, text_filter
@@ -50,6 +50,9 @@ _WIDE = 34
 """Number of checkpoints is shown from this width on."""
 _LONGEST = 1000
 """Maximum number of characters of a thread id that are drawn."""
+
+_MEASURED = 200
+"""Number of threads that say how wide their pane is."""
 
 
 @dataclass(slots=True)
@@ -193,6 +196,19 @@ def thread_line(thread: Thread, head: HeadFacts | None, now: datetime, width: in
     return line((f"{SIGNS[status]} ", style), *name, (right, "time"))
 
 
+def needed_width(listing: ThreadListing) -> int:
+    """Return the number of columns in which the first threads are shown without being cut."""
+    return max((_needed(listing, one) for one in listing.shown[:_MEASURED]), default=0)
+
+
+def _needed(listing: ThreadListing, thread: Thread) -> int:
+    head = listing.head_of(thread)
+    name, title = safe_text(thread.thread_id[:_LONGEST]), head.title if head is not None else ""
+    said = cell_len(safe_text(title)) + _GAP if title else 0
+    shown = 1 + _ID_END if said and says_nothing(thread.thread_id) else cell_len(name)
+    return _SIGN_CELLS + shown + said + cell_len(_right("", "", _WIDE)) + 1
+
+
 def heading_line(width: int) -> StyledLine:
     """Return the names of the columns of the threads."""
     right = _right("IDLE", "CKPTS", width)
@@ -207,7 +223,7 @@ def _right(old: str, number: str, width: int) -> str:
 
 def _name(thread_id: str, title: str, style: Style, room: int) -> list[Span]:
     """Return the id and the title of a thread, in `room` columns."""
-    name, said = safe_text(thread_id[:_LONGEST]), safe_text(title)
+    name, said = safe_text(visible_id(thread_id[:_LONGEST])), safe_text(title)
     if said and says_nothing(thread_id):
         # Ids made one after the other share their beginning.
         end = f"{'':{_GAP}}…{name[-_ID_END:]}"

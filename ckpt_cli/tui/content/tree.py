@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 
+from ckpt_backends.codec.values import Value
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.tree.parentage import Parentage
 from ckpt_cli.core.tree.rows import CallRow, FoldRow, Key, SectionRow, StepDetails, StepRow
 from ckpt_cli.core.tree.rows import Row as TreeRow
 from ckpt_cli.queries.known_details import KnownDetails
+from ckpt_cli.queries.parentage import read_parentage
 from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.queries.tree import Tree, read_parentage, read_tree
+from ckpt_cli.queries.tree import Tree, read_more, read_tree
 from ckpt_cli.render.terminal.styled_text import StyledLine
-from ckpt_cli.render.tree.lines import drawn_rows
+from ckpt_cli.render.tree.screen import ScreenTree
 from ckpt_cli.render.values.one_line import summary
 from ckpt_cli.threads.opening import Opening
 from ckpt_cli.threads.thread import ThreadReader
@@ -27,6 +30,9 @@ class TreePicture:
     """The tree of a thread or of one namespace, as lines."""
 
     tree: Tree
+    drawing: ScreenTree
+    rows: Sequence[TreeRow | None]
+    """The row of each line; None for remarks, dates and gaps."""
     lines: Sequence[StyledLine]
     keys: Sequence[Key | None]
     """The checkpoint of each line; None if the cursor does not stop there."""
@@ -91,7 +97,7 @@ class GrowingTree:
         self._kept = KeptReader()
         self._thread_id: str | None = None
         self._known = KnownDetails[Tree]()
-        self._drawn: tuple[object, TreePicture] | None = None
+        self._drawn: tuple[tuple[TreeQuestion, date], TreePicture] | None = None
         self._parentage: tuple[object, Parentage] | None = None
 
     def read(
@@ -114,7 +120,7 @@ class GrowingTree:
         tree = read_tree(
             reader,
             asked.ns,
-            lambda value: summary(value, _QUESTION_WIDTH),
+            _say,
             ThreadOperations(self._opening, asked.thread_id),
             nest=asked.nest,
             unfold=asked.unfold,
@@ -125,12 +131,28 @@ class GrowingTree:
         # A line says the day if it is not today.
         looks = asked, clock.now.astimezone(clock.zone).date()
         before = self._drawn[1] if self._drawn is not None and self._drawn[0] == looks else None
-        if before is not None and _looks_alike(before.tree, tree):
-            picture = before if before.tree is tree else replace(before, tree=tree)
-        else:
-            picture = draw_tree(tree, clock, asked.width, self._parents(reader, asked.ns))
-        self._drawn = looks, picture
-        return picture
+        again = None if before is None else _drawn_again(before, tree)
+        if again is None:
+            again = draw_tree(tree, clock, asked.width, self._parents(reader, asked.ns))
+        self._drawn = looks, again
+        return self._drawn[1]
+
+    def read_more(self, store: Store, clock: Clock, seen: Collection[Key]) -> TreePicture | None:
+        """Return the last tree with the steps in `seen` read, without a look at what has changed.
+
+        Returns None if no tree was read. Raises `NotFound`.
+        """
+        if self._drawn is None:
+            return None
+        (asked, day), before = self._drawn
+        reader = self._kept.of(store, asked.thread_id)
+        operations = ThreadOperations(self._opening, asked.thread_id)
+        tree = read_more(reader, before.tree, _say, operations, self._known, seen)
+        again = _drawn_again(before, tree)
+        if again is None:
+            again = draw_tree(tree, clock, asked.width, before.parentage)
+        self._drawn = (asked, day), again
+        return self._drawn[1]
 
     def _parents(self, reader: ThreadReader, ns: str | None) -> Parentage:
         """Return the parents of the checkpoints of a thread; the same object if it is unchanged."""
@@ -139,30 +161,49 @@ class GrowingTree:
         return self._parentage[1]
 
 
-def _looks_alike(before: Tree, after: Tree) -> bool:
-    """Return whether the same tree is drawn as before, after more of its steps were read."""
-    if before is after or before.plan is not after.plan:
-        return before is after
-    read = before.unread - after.unread
-    return all(_drawn(before.details.get(key)) == _drawn(after.details[key]) for key in read)
+def _say(value: Value) -> str:
+    return summary(value, _QUESTION_WIDTH)
 
 
-def _drawn(details: StepDetails | None) -> StepDetails | None:
-    """Return what is drawn of a plain step: its next nodes are the row below."""
-    if details is None or details.at is None:
-        return details
-    return replace(details, at=details.at.replace(microsecond=0), next=None)
+def _drawn_again(before: TreePicture, tree: Tree) -> TreePicture | None:
+    """Return a picture after more steps of the same tree were read.
+
+    Returns None if all lines must be drawn again.
+    """
+    if before.tree is tree:
+        return before
+    if before.tree.plan is not tree.plan:
+        return None
+    read, known = tree.details, before.tree.details
+    changed = {key for key, one in read.items() if one is not known.get(key)}
+    lines = list(before.lines)
+    before.drawing.show(read)
+    for at, row in enumerate(before.rows):
+        if isinstance(row, StepRow) and row.key in changed:
+            drawn = before.drawing.line(row) if _is_one_line(known.get(row.key)) else None
+            if drawn is None:
+                return None
+            lines[at] = drawn
+    return replace(before, tree=tree, lines=lines)
+
+
+def _is_one_line(details: StepDetails | None) -> bool:
+    """Return whether a step was drawn without remarks below it."""
+    return details is None or not (
+        details.questions or details.errors or details.problem or details.change
+    )
 
 
 def draw_tree(
     tree: Tree, clock: Clock, width: int, parentage: Parentage | None = None
 ) -> TreePicture:
     """Return a tree as lines."""
-    drawn = list(
-        drawn_rows(tree.plan, tree.details, tree.refs, zone=clock.zone, now=clock.now, width=width)
-    )
+    drawing = ScreenTree(tree.plan, tree.refs, tree.steps, zone=clock.zone, width=width)
+    drawn = list(drawing.rows(tree.details, clock.now))
     return TreePicture(
         tree,
+        drawing,
+        [row for row, _ in drawn],
         [text for _, text in drawn],
         [_key(row) for row, _ in drawn],
         [frozenset(_held(row)) for row, _ in drawn],

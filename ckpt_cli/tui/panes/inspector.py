@@ -9,108 +9,15 @@ from textual.app import ComposeResult
 from textual.message import Message
 from textual.widgets import Tab, Tabs
 
-from ckpt_backends.memory.protocol import ItemKey
-from ckpt_backends.model import CheckpointKey
-from ckpt_cli.core.doctor.finding import Finding
-from ckpt_cli.core.tree.rows import Key
 from ckpt_cli.tui.content.tab_labels import tab_labels
-from ckpt_cli.tui.content.tabs import TABS, TabContent
+from ckpt_cli.tui.content.tabs import TABS
 from ckpt_cli.tui.content.tabs import Tab as TabName
-from ckpt_cli.tui.panes.search import SearchableLines, SearchPane
+from ckpt_cli.tui.panes.search import SearchPane
 from ckpt_cli.tui.panes.styles import title
+from ckpt_cli.tui.panes.value_rows import ValueRows
 
 _SLOW = 0.3
 """Seconds after which a read is shown as loading."""
-
-
-class DocumentRows(SearchableLines):
-    """The lines of a tab."""
-
-    def __init__(self) -> None:
-        super().__init__(id="document")
-        self.document = TabContent(())
-        self._missed: tuple[int, str, int] | None = None
-        """Where the cursor was put because a value is not there: its line, and the path and the
-        line in the value to which it goes back in a checkpoint that has it."""
-
-    @property
-    def path(self) -> str | None:
-        """The path of the value under the cursor; None if there is none."""
-        above = max((at for at in self.document.marks if at <= self.cursor), default=None)
-        return None if above is None else self.document.marks[above]
-
-    @property
-    def item(self) -> ItemKey | None:
-        """The memory item under the cursor; None if there is none."""
-        above = max((at for at in self.document.items if at <= self.cursor), default=None)
-        return None if above is None else self.document.items[above]
-
-    @property
-    def finding(self) -> Finding | None:
-        """The finding under the cursor; None if there is none."""
-        above = max((at for at in self.document.findings if at <= self.cursor), default=None)
-        return None if above is None else self.document.findings[above]
-
-    @property
-    def place(self) -> Key | None:
-        """The checkpoint that the line under the cursor is about; None if there is none."""
-        above = max((at for at in self.document.places if at <= self.cursor), default=None)
-        return None if above is None else self.document.places[above]
-
-    def show_document(self, document: TabContent, *, keep: bool) -> None:
-        """Show a document from its start; with `keep` at the same line as before."""
-        self.document = document
-        self._missed = None
-        below = round(self.scroll_y)
-        self.show_lines(document.lines, self.cursor if keep else 0)
-        self.scroll_to(y=below if keep else 0, animate=False)
-
-    def show_step(
-        self,
-        document: TabContent,
-        before: tuple[CheckpointKey, TabName] | None,
-        now: tuple[CheckpointKey, TabName],
-        *,
-        is_last: bool,
-    ) -> None:
-        """Show a tab of a checkpoint after what was shown before; at its end with `is_last`."""
-        place, tab = now
-        if before == now:
-            self.show_document(document, keep=True)
-        elif is_last:
-            self.show_document(document, keep=False)
-            self.action_edge(1)
-        elif before is not None and (before[0].thread_id, before[1]) == (place.thread_id, tab):
-            self._show_next(document)
-        else:
-            self.show_document(document, keep=False)
-
-    def _show_next(self, document: TabContent) -> None:
-        """Show the same tab of another checkpoint, with the cursor on the same line of its value.
-
-        Without that value, the cursor is on the nearest one above, until it is moved.
-        """
-        at = self.cursor if self.cursor in self.seen else round(self.scroll_y)
-        below = at - round(self.scroll_y)
-        before = [(line, path) for line, path in self.document.marks.items() if line <= at]
-        lines = {path: line for line, path in document.marks.items()}
-        if self._missed is not None and self._missed[0] == at:
-            _, wanted, inside = self._missed
-        elif before:
-            wanted, inside = before[-1][1], at - before[-1][0]
-        else:
-            wanted, inside = "", at
-        if wanted in lines:
-            after = min((one for one in lines.values() if one > lines[wanted]), default=None)
-            last = len(document.lines) if after is None else after
-            goal = min(lines[wanted] + inside, last - 1)
-        else:
-            near = [lines[path] for _, path in before if path in lines]
-            goal = near[-1] if near else min(at, min(lines.values(), default=0))
-        self.document = document
-        self.show_lines(document.lines, goal)
-        self.scroll_to(y=max(goal - below, 0), animate=False)
-        self._missed = (self.cursor, wanted, inside) if wanted and wanted not in lines else None
 
 
 class Inspector(SearchPane):
@@ -120,12 +27,13 @@ class Inspector(SearchPane):
         """Another tab was chosen."""
 
     def __init__(self) -> None:
-        self.document = DocumentRows()
+        self.document = ValueRows()
         super().__init__(self.document, id="inspector")
         self.tabs = Tabs(*(Tab("", id=name) for name in TABS))
         # Tabs are chosen by number; the focus goes to their content.
         self.tabs.can_focus = False
-        self._heading = ""
+        self.heading = ""
+        """The title for what is shown."""
 
     def compose(self) -> ComposeResult:
         yield self.tabs
@@ -133,7 +41,7 @@ class Inspector(SearchPane):
 
     def set_heading(self, heading: str) -> None:
         """Set the title for what is shown from now on."""
-        self._heading = heading
+        self.heading = heading
         title(self, heading)
 
     @contextmanager
@@ -155,7 +63,7 @@ class Inspector(SearchPane):
         finally:
             is_over = True
             slow.stop()
-            title(self, self._heading)
+            title(self, self.heading)
 
     @property
     def tab(self) -> TabName:

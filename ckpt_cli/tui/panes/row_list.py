@@ -41,7 +41,7 @@ class RowList(ScrollView, can_focus=True):
         scrollbar-gutter: stable; }
     RowList > .rows--cursor { background: $surface-lighten-2; color: $text; }
     RowList:focus > .rows--cursor { background: $primary-muted; color: $text; }
-    RowList > .rows--found { background: $warning-muted; color: $text; }
+    RowList > .rows--found { background: $secondary-muted; color: $text; text-style: bold; }
     """
 
     cursor: reactive[int] = reactive(0, repaint=False)

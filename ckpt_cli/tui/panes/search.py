@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from textual.actions import SkipAction
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -60,7 +61,10 @@ class SearchableLines(Lines):
 
     def action_next(self, way: int) -> None:
         count = len(self.lines)
-        if not self.wanted or not count:
+        if not self.wanted:
+            # The screen may have another meaning for the key.
+            raise SkipAction
+        if not count:
             return
         ways = (range(1, count + 1), range(-1, -count - 1, -1))[way < 0]
         hits = ((self.here + by) % count for by in ways)

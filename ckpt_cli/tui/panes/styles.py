@@ -23,15 +23,16 @@ STYLES: dict[Style, RichStyle] = {
     "added-part": RichStyle(color="green", bold=True),
     "removed": RichStyle(color="red"),
     "removed-part": RichStyle(color="red", bold=True),
-    "change": RichStyle(color="yellow"),
-    "warn": RichStyle(color="yellow"),
+    "change": RichStyle(color="blue"),
+    "warn": RichStyle(color="magenta"),
     "error": RichStyle(color="red", bold=True),
     "head": RichStyle(color="cyan", bold=True),
     "question": RichStyle(color="yellow", bold=True),
-    "id": RichStyle(color="yellow"),
+    "id": RichStyle(dim=True),
     "node": RichStyle(color="cyan"),
     "time": RichStyle(dim=True),
 }
+"""Only what waits for a person is yellow."""
 
 DARK_TINTS: dict[Style, RichStyle] = {
     "added": RichStyle(color="#c4e8cb", bgcolor="#12301c"),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from textual.app import ComposeResult
+
 from ckpt_cli.core.tasks.step_nodes import node_path, path_text
+from ckpt_cli.core.timeline.scrubber import Scrubber
 from ckpt_cli.core.tree.rows import Key
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, StyledLine
 from ckpt_cli.tui.content.tree import TreePicture
-from ckpt_cli.tui.panes.search import SearchableLines
+from ckpt_cli.tui.panes.scrubber import ScrubberLine
+from ckpt_cli.tui.panes.search import SearchableLines, SearchPane
 
 _GUTTER = 2
 """Columns before a row: one for the mark, one for findings."""
@@ -48,7 +52,7 @@ class TreeRows(SearchableLines):
         )
         is_found = not self.found.isdisjoint(self.picture.holds[index])
         signs: tuple[Span, ...] = (
-            ("▌" if is_marked else " ", "question"),
+            ("▌" if is_marked else " ", "head"),
             ("!" if is_found else " ", "error"),
         )
         return StyledLine((*signs, *shown.spans))
@@ -82,6 +86,11 @@ class TreeRows(SearchableLines):
         self._held, self._is_unfolding = None, False
         super().watch_cursor(before, after)
 
+    def show_more(self, picture: TreePicture) -> None:
+        """Show the same tree after more of its steps were read."""
+        self.picture, self.lines = picture, picture.lines
+        self.refresh()
+
     def show_picture(self, picture: TreePicture, key: Key | None) -> None:
         """Show a tree with the cursor on a checkpoint, or else on the last line."""
         is_unfolding = self._is_unfolding and self._held == key
@@ -99,3 +108,22 @@ class TreeRows(SearchableLines):
         self._held, self._is_unfolding = (key, True) if is_folded else (None, False)
         self.refresh_line(line)
         self.call_next(self._say_moved)
+
+
+class TreePane(SearchPane):
+    """A tree, below a line with all of its thread."""
+
+    def __init__(self, rows: TreeRows) -> None:
+        super().__init__(rows, id="tree")
+        self._tree_rows = rows
+        self.scrubber = ScrubberLine()
+
+    def compose(self) -> ComposeResult:
+        yield self.scrubber
+        yield from super().compose()
+
+    def on_row_list_moved(self) -> None:
+        """Follow the cursor; the screen handles this event, too."""
+        picture = self._tree_rows.picture
+        scrubber = Scrubber(()) if picture is None else picture.tree.scrubber
+        self.scrubber.show_place(scrubber, self._tree_rows.key)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.screen import Screen
+from textual.binding import BindingType
 from textual.widgets import Footer, Static
 
 from ckpt_backends.errors import CkptError
@@ -18,9 +17,12 @@ from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.tui.content.sides import Sides, read_sides
+from ckpt_cli.tui.keys import bindings, keys_of
+from ckpt_cli.tui.list_keys import DIFF_GROUPS
 from ckpt_cli.tui.panes.search import SearchableLines, SearchPane
 from ckpt_cli.tui.panes.styles import as_text, title
 from ckpt_cli.tui.screens.base import error_lines
+from ckpt_cli.tui.screens.helped import HelpedScreen
 from ckpt_cli.tui.store_worker import StoreWorker
 
 _ABOVE = 3
@@ -71,20 +73,21 @@ class SidesPane(SearchPane):
         yield from super().compose()
 
 
-class DiffScreen(Screen[None]):
+class DiffScreen(HelpedScreen[None]):
     """The diff of two checkpoints, or of one checkpoint and its parent."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right_square_bracket", "jump(1)", "Next change", key_display="]"),
-        Binding("left_square_bracket", "jump(-1)", "Previous change", key_display="["),
-        Binding("escape,q,d", "dismiss(None)", "Close", key_display="Esc"),
-    ]
+    GROUPS = DIFF_GROUPS
+    BINDINGS: ClassVar[list[BindingType]] = bindings(keys_of(DIFF_GROUPS))
 
     def __init__(
-        self, worker: StoreWorker[Store], base: CheckpointKey | None, place: CheckpointKey
+        self,
+        worker: StoreWorker[Store],
+        base: CheckpointKey | None,
+        place: CheckpointKey,
+        refs: Mapping[str, str],
     ) -> None:
         super().__init__()
-        self._worker, self._base, self._place = worker, base, place
+        self._worker, self._base, self._place, self._refs = worker, base, place, refs
 
     def compose(self) -> ComposeResult:
         self._pane = SidesPane()
@@ -101,7 +104,9 @@ class DiffScreen(Screen[None]):
     @work(exclusive=True)
     async def _load(self) -> None:
         rows = self._pane.rows
-        question = partial(read_sides, base=self._base, place=self._place, width=rows.width)
+        question = partial(
+            read_sides, base=self._base, place=self._place, refs=self._refs, width=rows.width
+        )
         try:
             found = await self._worker.ask(question)
         except CkptError as error:

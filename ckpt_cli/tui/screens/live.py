@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, TypeVar
 
@@ -17,25 +17,21 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
 from ckpt_cli.render.values.one_line import counted
-from ckpt_cli.tui import command_line
 from ckpt_cli.tui.content.checkpoint import KeptReader, base_of
+from ckpt_cli.tui.content.checkpoint_names import name_in_tree
 from ckpt_cli.tui.content.tabs import Tab, TabContent, ThreadTab, read_document
 from ckpt_cli.tui.content.thread_list import SORT_NAMES
 from ckpt_cli.tui.content.tree import TreePicture
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.panes.inspector import Inspector
-from ckpt_cli.tui.panes.search import SearchPane
 from ckpt_cli.tui.panes.styles import as_text, title
 from ckpt_cli.tui.panes.threads import ThreadsPane
-from ckpt_cli.tui.panes.tree import TreeRows, way_here
+from ckpt_cli.tui.panes.tree import TreePane, TreeRows, way_here
 from ckpt_cli.tui.screens.base import error_lines
 from ckpt_cli.tui.screens.tree import TreeScreen
 from ckpt_cli.tui.store_worker import StoreWorker
 
 _Answer = TypeVar("_Answer")
-
-_MARK = 16
-"""Maximum number of characters of the marked checkpoint in the status line."""
 
 
 class LiveScreen(TreeScreen):
@@ -61,6 +57,7 @@ class LiveScreen(TreeScreen):
         """How often the content of the inspector was to be read again."""
         self.base: CheckpointKey | None = None
         """The checkpoint marked as the base of diffs."""
+        self.base_name = ""
         self.tree_heading = ""
 
     # Parts of the screen
@@ -69,7 +66,7 @@ class LiveScreen(TreeScreen):
         self.threads_pane = ThreadsPane(self.context.now, self.context.filter_terms)
         self.rows = self.threads_pane.rows
         self.tree_rows = TreeRows()
-        self.tree_pane = SearchPane(self.tree_rows, id="tree")
+        self.tree_pane = TreePane(self.tree_rows)
         self.inspector = Inspector()
         self.status = Static(id="status")
         yield self.status
@@ -98,6 +95,24 @@ class LiveScreen(TreeScreen):
             return None
         return CheckpointKey(self.view.thread_id, *key)
 
+    @property
+    def refs(self) -> Mapping[str, str]:
+        """The short refs of the tree that is shown, by checkpoint id."""
+        return {} if self.view.tree is None else self.view.tree.refs
+
+    def name_of(self, place: CheckpointKey) -> str:
+        """Return the name of a checkpoint of the tree that is shown: `step 7 · book · 6a3c`."""
+        tree = self.view.tree
+        if tree is None:
+            return safe_text(place.checkpoint_id)
+        return name_in_tree(tree, (place.checkpoint_ns, place.checkpoint_id))
+
+    def _name_of_base(self, base: CheckpointKey) -> str:
+        """Return the name of the marked checkpoint, with its thread if it is another one."""
+        if base.thread_id == self.view.thread_id:
+            return self.base_name
+        return f"{safe_text(base.thread_id)} > {self.base_name}"
+
     # The tree
 
     def show_no_thread(self) -> None:
@@ -125,9 +140,11 @@ class LiveScreen(TreeScreen):
             (base.checkpoint_ns, base.checkpoint_id) if base is not None and is_here else None
         )
         shown = self.tree_rows.picture
-        is_same = shown is picture or self.tree_rows.lines == picture.lines
+        is_more = shown is not None and shown.keys is picture.keys
+        is_same = is_more or self.tree_rows.lines == picture.lines
         if is_same and self.tree_rows.key == key:
-            self.tree_rows.picture = picture
+            self.tree_rows.show_more(picture)
+            self.read_seen_rows()
             # What could not be read before may be readable now.
             self.load_document()
             return
@@ -181,8 +198,8 @@ class LiveScreen(TreeScreen):
             return
         self._reading = place, tab
         match tab:
-            case "errors" | "findings" | "memory":
-                await self.load_thread_tab(tab, place.thread_id)
+            case "timeline" | "errors" | "findings" | "memory":
+                await self.load_thread_tab(tab, place)
                 return
         if self.shown == (place, tab):
             return
@@ -197,19 +214,20 @@ class LiveScreen(TreeScreen):
             clock=self.clock,
             width=width,
             kept=self._kept,
+            refs=self.refs,
         )
         with self.inspector.while_loading("Checkpoint: loading"):
             document = await self.ask(self.context.detail, question, self.no_document)
-            marked = f", base {safe_text(command_line.ref(base))}" if base is not None else ""
-            self.inspector.set_heading(f"Checkpoint {safe_text(place.checkpoint_id)}{marked}")
+            before = "" if base is None else f"{self._name_of_base(base)} → "
+            self.inspector.set_heading(f"{before}{self.name_of(place)}")
         if document is not None:
             is_last = self.view.follows and tab == "messages"
             self.inspector.document.show_step(document, self.read, (place, tab), is_last=is_last)
             self.read = (place, tab)
             self.shown = self.read if forgotten == self._forgotten else None
 
-    async def load_thread_tab(self, tab: ThreadTab, thread_id: str) -> None:
-        """Read a tab about the whole thread, and show it."""
+    async def load_thread_tab(self, tab: ThreadTab, place: CheckpointKey) -> None:
+        """Read a tab about the whole thread of a checkpoint, and show it."""
         raise NotImplementedError
 
     def no_document(self, error: CkptError) -> None:
@@ -243,8 +261,7 @@ class LiveScreen(TreeScreen):
         elif not self._problem:
             spans.append(("opening the store", "dim"))
         if self.base is not None:
-            name = safe_text(command_line.ref(self.base)[-_MARK:])
-            spans.append((f"marked …{name}  ", "question"))
+            spans.append((f"marked {self._name_of_base(self.base)}  ", "node"))
         if self._reading_heads and (checked := listing.checked) is not None:
             spans.append((f"{checked:,} threads checked  ", "dim"))
         if self._info is not None:

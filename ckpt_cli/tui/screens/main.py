@@ -24,18 +24,16 @@ from ckpt_cli.tui.palette import Palette
 from ckpt_cli.tui.panes.filter import FilterPane
 from ckpt_cli.tui.panes.inspector import Inspector
 from ckpt_cli.tui.panes.row_list import RowList
+from ckpt_cli.tui.panes.sizes import ChosenShares
 from ckpt_cli.tui.remembered import RememberedLook
 from ckpt_cli.tui.screens.base import SOON
-from ckpt_cli.tui.screens.stepping import SteppingScreen
+from ckpt_cli.tui.screens.values import ValuesScreen
 
 if TYPE_CHECKING:
     from ckpt_cli.tui.content.places import PlaceList
 
-_NARROW = 60
-"""On screens with fewer columns, one pane is shown at a time."""
 
-
-class MainScreen(SteppingScreen):
+class MainScreen(ValuesScreen):
     """Threads, a tree and a checkpoint, with the keys that only read."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -43,27 +41,10 @@ class MainScreen(SteppingScreen):
         Binding("escape,h", "back", "Back", show=False),
     ]
     COMMANDS: ClassVar = {Palette}
-    is_zoomed = False
     writes: ClassVar[bool] = False
     """Whether there are keys that change the store."""
     remembered = RememberedLook()
     """How the screen looks at its start."""
-
-    def go(self, rows: RowList) -> None:
-        """Focus a pane, and show it if there is space for only one."""
-        rows.focus()
-        self.show_panes(rows)
-
-    def show_panes(self, rows: RowList | None = None) -> None:
-        """Show all panes, or only one if zoomed or if there is no space for more."""
-        alone = self.is_zoomed or self.size.width < _NARROW
-        focused = rows or self.focused
-        panes = (self.threads_pane, self.tree_pane, self.inspector)
-        chosen = next((one for one in panes if focused in one.walk_children()), self.threads_pane)
-        for pane in panes:
-            pane.display = not alone or pane is chosen
-        self.right.display = not alone or chosen is not self.threads_pane
-        self.set_class(alone, "alone")
 
     @property
     def look(self) -> RememberedLook:
@@ -73,6 +54,8 @@ class MainScreen(SteppingScreen):
             tab=self.inspector.tab,
             is_unfolded=self.view.unfold,
             is_zoomed=self.is_zoomed,
+            threads_share=self.chosen.threads,
+            tree_share=self.chosen.tree,
         )
 
     def on_mount(self) -> None:
@@ -80,6 +63,7 @@ class MainScreen(SteppingScreen):
         look = self.remembered
         self.rows.listing.sort = next((one for one in SORTS if one == look.sort), SORTS[0])
         self.view.unfold, self.is_zoomed = look.is_unfolded, look.is_zoomed
+        self.chosen = ChosenShares(look.threads_share, look.tree_share)
         self.inspector.turn(next((one for one in TABS if one == look.tab), TABS[0]))
         self.show_panes()
 
@@ -99,6 +83,8 @@ class MainScreen(SteppingScreen):
             self.schedule("heads", SOON, self.read_heads)
         elif event.rows is self.tree_rows:
             self.load_document()
+        elif event.rows is self.inspector.document:
+            self.note_channel()
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         event.stop()
@@ -226,6 +212,8 @@ class MainScreen(SteppingScreen):
 
     def action_back(self) -> None:
         focused = self.focused
+        if self.stop_looking():
+            return
         if self.is_zoomed:
             self.action_zoom()
         elif focused is self.inspector.document:
@@ -238,16 +226,6 @@ class MainScreen(SteppingScreen):
             self.go(self.rows)
         elif self.rows.listing.wanted != ThreadFilter():
             self.threads_pane.action_clear()
-
-    def action_zoom(self) -> None:
-        """Show one pane alone, or all panes again."""
-        self.is_zoomed = not self.is_zoomed
-        self.show_panes()
-
-    def action_pane(self, way: int) -> None:
-        stops = [self.rows, self.tree_rows, self.inspector.document]
-        here = next((at for at, one in enumerate(stops) if one is self.focused), 0)
-        self.go(stops[(here + way) % len(stops)])
 
     def action_tab(self, tab: Tab) -> None:
         self.inspector.turn(tab)
@@ -280,6 +258,7 @@ class MainScreen(SteppingScreen):
         if (place := self.here()) is None:
             return
         self.base = None if self.base == place else place
+        self.base_name = self.name_of(place)
         self.tree_rows.marked = self.tree_rows.key if self.base is not None else None
         self.tree_rows.refresh()
         self.forget_document()
@@ -292,7 +271,7 @@ class MainScreen(SteppingScreen):
         from ckpt_cli.tui.screens.diff import DiffScreen
 
         base = base_of(self.base, place)
-        self.app.push_screen(DiffScreen(self.context.detail, base, place))
+        self.app.push_screen(DiffScreen(self.context.detail, base, place, self.refs))
 
     def action_questions(self) -> None:
         from ckpt_cli.tui.content.places import QUESTIONS
@@ -321,9 +300,9 @@ class MainScreen(SteppingScreen):
         )
         self.app.push_screen(screen, self._undo)
 
-    async def _undo(self, is_wanted: bool | None) -> None:
-        if is_wanted:
-            await self.run_action("undo")
+    async def _undo(self, op: str | None) -> None:
+        if op is not None:
+            await self.run_action(f"undo_operation({op!r})")
 
     def action_grep(self) -> None:
         from ckpt_cli.tui.screens.search import SearchScreen
@@ -367,6 +346,7 @@ class MainScreen(SteppingScreen):
 
     def action_again(self) -> None:
         self.forget_findings()
+        self.forget_changes()
         self.load_threads()
         self.load_memory_again()
 

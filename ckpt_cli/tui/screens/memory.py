@@ -33,8 +33,8 @@ from ckpt_cli.tui.content.memory import (
 from ckpt_cli.tui.content.tabs import TabContent
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.keys import MEMORY_GROUPS, bindings, keys_of
+from ckpt_cli.tui.panes.document import DocumentRows
 from ckpt_cli.tui.panes.filter import FilterPane
-from ckpt_cli.tui.panes.inspector import DocumentRows
 from ckpt_cli.tui.panes.memory import MemoryPane
 from ckpt_cli.tui.panes.row_list import RowList
 from ckpt_cli.tui.panes.search import SearchPane
@@ -52,7 +52,7 @@ class MemoryScreen(StoreScreen[CheckpointKey | None]):
     REFRESHING: ClassVar = frozenset({"memory"})
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings(keys_of(MEMORY_GROUPS)),
-        Binding("escape", "back", "Back", show=False),
+        Binding("escape,h", "back", "Back", show=False),
     ]
 
     def __init__(
@@ -274,5 +274,5 @@ class MemoryScreen(StoreScreen[CheckpointKey | None]):
             info = self._listed.info
             spans.append((f"{safe_text(info.layout)}  ", "dim"))
             spans.append(f"{safe_text(info.url)}  ")
-            spans += [(f"{safe_text(one)}  ", "question") for one in info.notes]
+            spans += [(f"{safe_text(one)}  ", "warn") for one in info.notes]
         self._status.update(as_text(line(*spans)))

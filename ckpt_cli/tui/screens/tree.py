@@ -15,6 +15,7 @@ from ckpt_cli.core.tree.rows import Key as TreeKey
 from ckpt_cli.tui.content.checkpoint import Clock
 from ckpt_cli.tui.content.tree import GrowingTree, TreePicture, TreeQuestion, TreeView
 from ckpt_cli.tui.context import ScreenContext
+from ckpt_cli.tui.panes.scrubber import ScrubberLine
 from ckpt_cli.tui.panes.search import SearchPane
 from ckpt_cli.tui.panes.styles import title
 from ckpt_cli.tui.panes.threads import ThreadLines
@@ -24,9 +25,6 @@ from ckpt_cli.tui.screens.thread_reading import ThreadReadingScreen
 from ckpt_cli.tui.store_worker import StoreWorker
 
 _Answer = TypeVar("_Answer")
-
-_REST = 0.4
-"""Seconds without scrolling after which the rows of a large tree are read, at most."""
 
 
 class TreeScreen(ThreadReadingScreen):
@@ -109,13 +107,36 @@ class TreeScreen(ThreadReadingScreen):
         return picture.keys_near(self.tree_rows.seen) if picture and is_shown else frozenset()
 
     def read_seen_rows(self) -> None:
-        """Read the rows on the screen that were not read yet, when the cursor has come to rest.
-
-        Reading a large tree would slow down the steps before that.
-        """
+        """Read the rows on the screen that were not read yet."""
         tree = self.view.tree
         if tree is not None and not tree.unread.isdisjoint(self._seen_keys):
-            self.schedule("rows", max(SOON, min(self.tree_took, _REST)), self.load_tree)
+            self.schedule("rows", SOON, self._load_rows)
+
+    def _load_rows(self) -> None:
+        """Read more rows of the tree, unless it is being read: then they are read when it ends."""
+        picture = self.tree_rows.picture
+        if self._asked is None and picture is not None and picture.tree is self.view.tree:
+            self._read_rows()
+
+    @work(exclusive=True, group="tree")
+    async def _read_rows(self) -> None:
+        question = partial(self._growing.read_more, clock=self.clock, seen=self._seen_keys)
+        picture = await self.ask(self.context.tree, question, self.no_tree)
+        if picture is not None:
+            self.view.tree = picture.tree
+            self.draw(picture)
+
+    def on_scrubber_line_chosen(self, event: ScrubberLine.Chosen) -> None:
+        """Go to the checkpoint that was clicked."""
+        event.stop()
+        picture = self.tree_rows.picture
+        at = None if picture is None else picture.line_of(event.key)
+        self.tree_rows.focus()
+        if picture is None or at is None or at in picture.folds:
+            self.goal = event.key
+            self.load_tree()
+        else:
+            self.tree_rows.cursor = at
 
     def draw(self, picture: TreePicture) -> None:
         """Show a tree that was read."""

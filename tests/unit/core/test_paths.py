@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.errors import NotFound, UsageError
-from ckpt_cli.core.values.paths import All, Path, Step, format_path, parse_path, select
+from ckpt_cli.core.values.paths import All, Path, Step, first_step, format_path, parse_path, select
 
 STATE: dict[Value, Value] = {
     "messages": [
@@ -155,3 +155,10 @@ def test_many_keys_are_not_all_named() -> None:
     with pytest.raises(NotFound) as error:
         select(state, ("x",))
     assert (error.value.hint or "").endswith("k19 and 80 more")
+
+
+def test_the_first_step_of_a_text_that_begins_with_a_path() -> None:
+    assert first_step("messages[3].content") == "messages"
+    assert first_step("messages 0-99") == "messages"
+    assert first_step('["odd key"][0] fields') == "odd key"
+    assert first_step(" x") is None

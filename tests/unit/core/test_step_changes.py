@@ -28,7 +28,7 @@ def state(values: dict[str, Any], *unknown: str) -> BriefState:
     return brief_state(values, {*values, *unknown})
 
 
-def told(before: BriefState, after: BriefState, **written: Any) -> str:
+def told(before: BriefState, after: BriefState, **written: list[Any]) -> str:
     names = {*after.channels}
     return changes_text(short_changes(written_changes(names, before, after, written), say))
 
@@ -63,6 +63,12 @@ def test_messages_that_were_written_again_are_not_new() -> None:
     assert told(before, state({"messages": [1, 2]}), messages=written) == "messages"
 
 
+def test_a_list_to_which_nothing_was_added_is_not_named() -> None:
+    before = state({"notes": ["a"]})
+    assert told(before, before, notes=[[]]) == ""
+    assert told(before, state({"notes": ["b"]}), notes=[["b"]]) == "notes"
+
+
 def test_a_list_that_was_not_known_before_has_no_number() -> None:
     # As a channel that stores only snapshots now and then.
     before, after = state({}, "messages"), state({"messages": [1, 2, 3]})
@@ -76,11 +82,11 @@ def test_removed_messages_are_no_new_ones() -> None:
 
 
 def test_whole_states_tell_the_same() -> None:
-    before = {"a": 1, "messages": [message("old")], "same": 3}
-    after = {"a": 2, "messages": [message("old"), message("new")], "same": 3}
+    before: dict[str, Any] = {"a": 1, "messages": [message("old")], "same": 3}
+    after: dict[str, Any] = {"a": 2, "messages": [message("old"), message("new")], "same": 3}
     found = step_changes(["a", "messages"], before, after)
     text = changes_text(short_changes(found, say))
-    written = {"messages": [message("new")]}
+    written: dict[str, Any] = {"messages": [message("new")]}
     brief = written_changes(["a", "messages", "same"], state(before), state(after), written)
     assert text == changes_text(short_changes(brief, say)) == "+1 new, a 1 → 2"
 

@@ -1,0 +1,120 @@
+"""The values of a state as lines that fold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import overload
+
+from ckpt_backends.codec.values import Value
+from ckpt_cli.core.values.paths import Path, format_path
+from ckpt_cli.queries.changed_values import Change
+from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
+from ckpt_cli.render.values.folding import ITEMS, ValueNode, channel_node, child_name, unfold
+from ckpt_cli.render.values.folding_lines import node_lines, takes_one_line
+
+_MOST_LINES = 20_000
+"""Maximum number of lines that are unfolded at once."""
+_SIGNS: Mapping[Change, Span] = {"added": ("+", "add"), "changed": ("~", "change")}
+
+
+@dataclass(frozen=True, slots=True)
+class StateValues:
+    """The state of a checkpoint, to be folded and unfolded."""
+
+    heading: Sequence[StyledLine]
+    values: Mapping[str, Value]
+    remarks: Mapping[str, str]
+    """By channel: how its value was rebuilt."""
+    changes: Mapping[Path, Change]
+    """What the step changed."""
+
+
+@dataclass(slots=True)
+class Folds:
+    """What a person folded, unfolded and pinned; the same in all checkpoints."""
+
+    open: dict[str, bool] = field(default_factory=dict)
+    """By the name of a node: whether it is open. All others are as at the start."""
+    pinned: list[str] = field(default_factory=list)
+    """The channels that come first."""
+
+
+class UnfoldedValues(Sequence[StyledLine]):
+    """The lines of a state under some folds; a line is drawn when it is seen."""
+
+    def __init__(self, state: StateValues, folds: Folds, width: int) -> None:
+        self._state, self._width = state, width
+        self._pinned = set(folds.pinned)
+        self._changes = {format_path(path): change for path, change in state.changes.items()}
+        self._rows: list[tuple[ValueNode, int]] = []
+        self._drawn: dict[str, Sequence[StyledLine]] = {}
+        self.marks: dict[int, str] = {}
+        """By line: the name of the node that starts there."""
+        self.lines_of: dict[str, int] = {}
+        """By name: the line at which a node starts."""
+        self.is_cut = False
+        pinned = [name for name in folds.pinned if name in state.values]
+        names = [*pinned, *(name for name in state.values if name not in self._pinned)]
+        self.roots = [channel_node(name, state.values[name]) for name in names]
+        for node in unfold(self.roots, folds.open):
+            if len(self._rows) > _MOST_LINES:
+                self.is_cut = True
+                break
+            self.marks[len(self)] = node.name
+            self.lines_of[node.name] = len(self)
+            number = 1 if takes_one_line(node, width) else len(self._lines(node))
+            self._rows += [(node, at) for at in range(number)]
+
+    def __len__(self) -> int:
+        return len(self._state.heading) + len(self._rows) + self.is_cut
+
+    @overload
+    def __getitem__(self, index: int) -> StyledLine: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[StyledLine]: ...
+    def __getitem__(self, index: int | slice) -> StyledLine | Sequence[StyledLine]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        if index < 0:
+            index += len(self)
+        above = len(self._state.heading)
+        if index < above:
+            return self._state.heading[index]
+        if index - above == len(self._rows) and self.is_cut:
+            return line(("… more; fold values to see the rest", "dim"))
+        node, at = self._rows[index - above]
+        return self._lines(node)[at]
+
+    def __iter__(self) -> Iterator[StyledLine]:
+        return (self[at] for at in range(len(self)))
+
+    def node_at(self, index: int) -> ValueNode | None:
+        """Return the node that a line belongs to; None for the heading."""
+        at = index - len(self._state.heading)
+        return self._rows[at][0] if 0 <= at < len(self._rows) else None
+
+    def _lines(self, node: ValueNode) -> Sequence[StyledLine]:
+        drawn = self._drawn.get(node.name)
+        if drawn is None:
+            drawn = node_lines(node, self._width, self._sign(node))
+            if node.parent is None and (remark := self._remark(str(node.key))):
+                drawn[0] = line(*drawn[0].spans, (f"  {remark}", "dim"))
+            self._drawn[node.name] = drawn
+        return drawn
+
+    def _sign(self, node: ValueNode) -> Span:
+        """Return the sign of what the step did to a node."""
+        if node.kind != "items":
+            change = self._changes.get(node.name)
+            return ("", "plain") if change is None else _SIGNS[change]
+        # A part is changed if one of its items is.
+        inside = range(node.start, min(node.stop, node.start + ITEMS * ITEMS))
+        is_changed = any(child_name(node.path, at) in self._changes for at in inside)
+        return _SIGNS["changed"] if is_changed else ("", "plain")
+
+    def _remark(self, name: str) -> str:
+        words = ["pinned"] if name in self._pinned else []
+        if (remark := self._state.remarks.get(name)) is not None:
+            words.append(remark)
+        return f"({'; '.join(words)})" if words else ""

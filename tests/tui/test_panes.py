@@ -1,0 +1,102 @@
+"""The sizes of the panes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ckpt_backends.testing.screen import Seat, sit
+from ckpt_cli.tui.panes.sizes import ChosenShares, PaneSizes, changed_shares, pane_sizes
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "threads", "tree", "sizes"),
+    [
+        # The row of threads is longer than its share of the screen.
+        (80, 22, 50, 40, PaneSizes(26, 9, False, 22)),
+        (120, 38, 50, 40, PaneSizes(36, 17, False, 38)),
+        # As large as needed, within bounds.
+        (120, 38, 30, 14, PaneSizes(30, 14, False, 38)),
+        (120, 38, 9, 3, PaneSizes(26, 11, False, 38)),
+        # Side by side where there is space.
+        (200, 58, 90, 50, PaneSizes(60, 26, False, 58)),
+        (200, 30, 90, 50, PaneSizes(60, 69, True, 139)),
+        (300, 88, 500, 500, PaneSizes(72, 113, True, 227)),
+        (61, 2, 50, 40, PaneSizes(26, 4, False, 2)),
+    ],
+)
+def test_panes_are_as_large_as_needed(
+    width: int, height: int, threads: int, tree: int, sizes: PaneSizes
+) -> None:
+    found = pane_sizes(width, height, threads=threads, tree=tree, chosen=ChosenShares())
+    assert found == sizes
+
+
+def test_chosen_shares_stay_on_the_screen() -> None:
+    chosen = ChosenShares()
+    for _ in range(30):
+        sizes = pane_sizes(80, 22, threads=30, tree=10, chosen=chosen)
+        chosen = changed_shares(chosen, sizes, 80, "threads", 1)
+        chosen = changed_shares(chosen, sizes, 80, "inspector", 1)
+    assert pane_sizes(80, 22, threads=30, tree=10, chosen=chosen) == PaneSizes(40, 4, False, 22)
+    # A remembered file may hold any number.
+    wild = pane_sizes(80, 22, threads=30, tree=10, chosen=ChosenShares(10**9, -7))
+    assert wild == PaneSizes(40, 4, False, 22)
+
+
+def test_keys_change_the_pane_with_the_focus_and_the_sizes_come_back(
+    sample: Path, tmp_path: Path
+) -> None:
+    look = tmp_path / "look.json"
+    before: list[tuple[int, ...]] = []
+
+    def sizes(seat: Seat) -> tuple[int, ...]:
+        main = seat.main
+        return main.threads_pane.size.width, main.tree_pane.size.height, main.inspector.size.height
+
+    async def change(seat: Seat) -> None:
+        threads, tree, inspector = sizes(seat)
+        await seat.press("plus", "equals_sign")
+        wider, *same = sizes(seat)
+        assert wider == threads + 12
+        assert same == [tree, inspector]
+        await seat.press("minus", "tab", "plus")
+        assert sizes(seat)[0] == threads + 6
+        assert sizes(seat)[1] == pytest.approx(tree + 2, abs=1)
+        await seat.press("tab", "plus", "plus")
+        assert sizes(seat)[1] == pytest.approx(tree - 2, abs=1)
+        before.append(sizes(seat))
+        await seat.press("z", "plus")
+        assert "press z" in seat.said
+        await seat.press("z")
+        assert sizes(seat) == before[0]
+
+    async def again(seat: Seat) -> None:
+        assert sizes(seat) == before[0]
+        await seat.press("underscore")
+        assert sizes(seat) != before[0]
+        assert seat.main.chosen == ChosenShares()
+
+    sit(sample, change, look=look)
+    sit(sample, again, look=look)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (300, 90)])
+def test_the_checkpoint_is_beside_its_tree_on_a_wide_screen(
+    sample: Path, size: tuple[int, int]
+) -> None:
+    async def look(seat: Seat) -> None:
+        main = seat.main
+        tree, inspector = main.tree_pane.region, main.inspector.region
+        assert tree.overlaps(inspector) is False
+        is_beside = size[0] == 300
+        assert (tree.y == inspector.y) == is_beside
+        assert inspector.right == size[0]
+        assert inspector.bottom == size[1] - 1
+        assert seat.sees("Five nights in Kyoto") == is_beside
+        await seat.pilot.resize_terminal(120, 40)
+        await seat.rest()
+        assert main.tree_pane.region.y < main.inspector.region.y
+
+    sit(sample, look, size=size)

@@ -1,0 +1,238 @@
+"""The values of a state on the screen: they fold, are searched, copied and pinned."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ckpt_backends.testing.screen import Seat, sit
+from ckpt_cli.render.values.folding import BEGINNING, PART, channel_node
+from ckpt_cli.tui.content import value_search as searching
+from ckpt_cli.tui.content.value_search import search
+from ckpt_cli.tui.panes.value_rows import ValueRows
+from ckpt_cli.tui.screens import values as copying
+from tests.support import ckpt
+from tests.tui.test_large_values import stored
+
+
+def at_path(seat: Seat, path: str) -> ValueRows:
+    """Move the cursor of the tab State to a value."""
+    rows = seat.main.inspector.document
+    assert rows.unfolded is not None
+    rows.cursor = rows.unfolded.lines_of[path]
+    return rows
+
+
+def row(seat: Seat) -> str:
+    """Return the line under the cursor of the tab State."""
+    rows = seat.main.inspector.document
+    return rows.lines[rows.cursor].text
+
+
+def test_arrows_unfold_a_value_go_in_and_out_and_fold_it(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("1", "z")
+        rows = at_path(seat, "messages[2]")
+        assert "▸ 2: ai: [tool_calls: search_trip" in row(seat)
+        await seat.press("right")
+        assert "▾ 2  ai" in row(seat)
+        shown = "\n".join(one.text for one in rows.lines)
+        assert "destination: Kyoto" in shown
+        assert "▸ usage_metadata: {input_tokens" in shown
+        await seat.press("right")
+        assert rows.path == "messages[2].content"
+        at_path(seat, "messages[2].tool_calls[0].name")
+        await seat.press("left", "left")
+        assert "▸ 0: {name: search_trip" in row(seat)
+        await seat.press("left", "left")
+        assert "▸ tool_calls: " in row(seat)
+        await seat.press("left", "left")
+        assert rows.path == "messages[2]"
+        assert "▸ 2: ai" in row(seat)
+        # With everything below it, without noise; and folded again.
+        await seat.press("E")
+        shown = "\n".join(one.text for one in rows.lines)
+        assert "name: search_trip" in shown
+        assert "▸ usage_metadata: " in shown
+        await seat.press("E")
+        assert "▸ 2: ai" in row(seat)
+
+    sit(sample, look)
+
+
+def test_a_click_on_the_sign_folds_and_one_beside_it_does_not(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("1", "z")
+        rows = at_path(seat, "itinerary")
+        await seat.rest()
+        y = rows.cursor - round(rows.scroll_y)
+        await seat.pilot.click(rows, offset=(20, y))
+        assert "▾ itinerary" in row(seat)
+        await seat.pilot.click(rows, offset=(2, y))
+        await seat.rest()
+        assert "▸ itinerary: [4 items]" in row(seat) or "▸ itinerary: [Fushimi" in row(seat)
+        assert rows.cursor - round(rows.scroll_y) == y
+        await seat.pilot.click(rows, offset=(2, y))
+        await seat.rest()
+        assert "▾ itinerary" in row(seat)
+
+    sit(sample, look)
+
+
+def test_folds_the_cursor_and_pins_are_kept_from_step_to_step(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("1")
+        rows = at_path(seat, "offers")
+        await seat.press("left", "p")
+        assert seat.said == "pinned offers"
+        assert rows.path == "offers"
+        assert "(pinned)" in row(seat)
+        assert next(iter(rows.document.marks.values())) == "offers"
+        at_path(seat, "messages[2]")
+        await seat.press("right", "escape", "k")
+        marks = list(rows.document.marks.values())
+        assert rows.path == "messages[2]"
+        assert marks[0] == "offers"
+        assert "offers[0]" not in marks
+        assert "messages[2].content" in marks
+        await seat.press("1")
+        at_path(seat, "offers")
+        await seat.press("p")
+        assert seat.said == "unpinned offers"
+        assert next(iter(rows.document.marks.values())) != "offers"
+
+    sit(sample, look)
+
+
+def test_what_the_step_changed_is_marked_by_signs(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("1", "z")
+        rows = seat.main.inspector.document
+        signs = {path: rows.lines[at].text[0] for at, path in rows.document.marks.items()}
+        assert {path: sign for path, sign in signs.items() if sign != " "} == {
+            "itinerary": "~",
+            "itinerary[2]": "~",
+            "messages": "~",
+            "messages[9]": "+",
+        }
+        # What is folded around a change has its sign, too.
+        at_path(seat, "messages")
+        await seat.press("left")
+        assert row(seat).startswith("~ ▸ messages")
+
+    sit(sample, look)
+
+
+def test_search_finds_what_is_folded_and_unfolds_it(tmp_path: Path) -> None:
+    items: list[object] = [{"place": f"stop {n}", "note": {"text": "quiet"}} for n in range(3000)]
+    items[2345] = {"place": "stop", "note": {"text": "the Needle"}}
+    items.append("lead\n" + "word " * 60_000 + "needle at the end")
+    store = stored(tmp_path / "agent.db", {"items": items})
+
+    async def look(seat: Seat) -> None:
+        await seat.press("1", "z", "slash")
+        await seat.type("needle")
+        await seat.press("enter")
+        rows = seat.main.inspector.document
+        assert rows.path == "items[2345].note.text"
+        assert "text: the Needle" in row(seat)
+        await seat.press("n")
+        assert rows.path == "items[3000]"
+        assert "needle at the end" in row(seat)
+        await seat.press("n")
+        assert rows.path == "items[2345].note.text"
+        await seat.press("N", "N")
+        assert "the Needle" in row(seat)
+        await seat.press("slash")
+        await seat.type("no such words")
+        await seat.press("enter")
+        assert "no match" in seat.said
+        # Only what is unfolded has lines.
+        assert len(rows.lines) < 3_000
+
+    sit(store, look)
+
+
+def test_a_value_is_copied_as_show_prints_it(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("w")
+        assert seat.said == "no value under the cursor"
+        await seat.press("1")
+        at_path(seat, "messages[2]")
+        await seat.press("w")
+        assert seat.main.place is not None
+        ref = f"{seat.main.place.thread_id}@{seat.main.place.checkpoint_id}"
+        words = ("-s", sample, "show", ref, "-o", "json", "--path")
+        assert json.loads(seat.app.clipboard) == ckpt(*words, "messages[2]").json
+        at_path(seat, "destination")
+        await seat.press("w")
+        assert seat.app.clipboard == "Kyoto"
+        assert seat.said == "copied destination: 5 characters"
+        await seat.press("4", "g", "w")
+        assert json.loads(seat.app.clipboard) == ckpt(*words, "messages[0]").json
+        monkeypatch.setattr(copying, "_MOST_COPIED", 5)
+        await seat.press("w")
+        assert "more than 1 MiB" in seat.said
+        assert f"show --path 'messages[0]' {ref}" in seat.said
+
+    sit(sample, look)
+
+
+def test_long_texts_are_wrapped_and_cut_with_a_count(tmp_path: Path) -> None:
+    text = "x" * 300 + " " + "y" * 29_700
+    store = stored(tmp_path / "agent.db", {"items": [text]})
+
+    async def look(seat: Seat) -> None:
+        await seat.press("1", "z")
+        rows = at_path(seat, "items[0]")
+        assert "(30,001 characters)" in row(seat)
+        assert all(len(one.text) <= rows.width for one in rows.lines)
+        assert seat.sees("… 28,001 more characters")
+        at_path(seat, "items[0] 2000:1")
+        await seat.press("right")
+        assert seat.sees("▸ … characters 2,000–11,999 of 30,001", "▸ … characters 22,000–30,000")
+        await seat.press("right", "right")
+        assert seat.sees("y" * 50)
+        shown = "".join(one.text for one in rows.lines).count("y")
+        assert shown == 10_000 + 2_000 - 301 + sum("y" in one for one in ("items",))
+
+    sit(store, look)
+
+
+def test_another_thread_keeps_the_folds_of_channels_only(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("1")
+        rows = at_path(seat, "messages[1]")
+        await seat.press("right")
+        assert "messages[1].content" in rows.document.marks.values()
+        at_path(seat, "messages")
+        await seat.press("left", "escape", "escape", "j", "1")
+        at_path(seat, "messages")
+        assert "▸ messages: [" in row(seat)
+        await seat.press("right")
+        assert "messages[1]" in rows.document.marks.values()
+        assert "messages[1].content" not in rows.document.marks.values()
+
+    sit(sample, look)
+
+
+@pytest.mark.parametrize("at", [0, BEGINNING - 3, BEGINNING + PART - 3, 55_000])
+def test_words_are_found_across_the_parts_of_a_text(at: int) -> None:
+    text = "x" * at + "Needle" + "y" * 50_000
+    *_, hits = search([channel_node("a", 1), channel_node("t", text)], "needle", None)
+    (found,) = hits.nodes
+    assert found.channel.key == "t"
+    assert hits.ended is None
+
+
+def test_a_search_is_bounded_and_tells_where_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    roots = [channel_node("a", list(range(50))), channel_node("b", ["needle"])]
+    *_, hits = search(roots, "needle", "b")
+    assert [one.name for one in hits.nodes] == ["b[0]"]
+    assert hits.above == 0
+    monkeypatch.setattr(searching, "MOST_VALUES", 20)
+    *_, hits = search(roots, "needle", None)
+    assert hits.nodes == []
+    assert hits.ended == "a[19]"
