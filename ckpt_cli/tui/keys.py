@@ -106,7 +106,7 @@ MOVING = KeyGroup(
         ("Enter", "On a subgraph call: show its tree"),
         ("Enter", "On folded steps: unfold them"),
         ("Enter", "On a message or value: go to its writer"),
-        ("Enter", "On a finding, error or timed step: go to its checkpoint"),
+        ("Enter", "On a finding, error or timed step: go there"),
         ("Enter", "On a memory item: go to it"),
     ),
 )

@@ -82,7 +82,7 @@ def test_a_value_of_50_mb_is_shown_by_its_beginning(tmp_path: Path) -> None:
             await seat.press(key)
             assert seat.main.inspector.document.lines
             assert sum(len(one.text) for one in seat.main.inspector.document.lines) < 5_000_000
-        await seat.press("4", "1", "G")
+        await seat.press("4", "1", "G", "right", "G")
         assert seat.sees("… 16,775,210 more characters"), seat.text
         rows = seat.main.inspector.document
         assert any("(cut, " in one.text for one in rows.lines)

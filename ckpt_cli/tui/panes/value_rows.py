@@ -178,6 +178,7 @@ class ValueRows(DocumentRows):
 
     def look_for(self, text: str) -> None:
         if self.unfolded is None or not text:
+            self.workers.cancel_group(self, "look")
             self._hits = None
             super().look_for(text)
             return
@@ -199,7 +200,7 @@ class ValueRows(DocumentRows):
     @work(exclusive=True, group="look")
     async def _look(self, way: int) -> None:
         """Search all values, and go to the next hit from the cursor; back with a negative way."""
-        tree, node = self.unfolded, self.node
+        tree, node, state = self.unfolded, self.node, self.document.state
         if tree is None:
             return
         hits, began = Hits(), time.monotonic()
@@ -207,7 +208,7 @@ class ValueRows(DocumentRows):
             if time.monotonic() - began > _BREATH:
                 await asyncio.sleep(0)
                 began = time.monotonic()
-        if self.unfolded is not tree:
+        if self.document.state is not state:
             return
         self._hits = hits
         if hits.ended is not None:
