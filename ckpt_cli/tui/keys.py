@@ -158,13 +158,17 @@ LOOKING = KeyGroup(
             True,
         ),
         Key(
-            "n", "difference(1)", "Next change", "In a diff: go to the next or previous change", "n"
+            "n",
+            "difference(1)",
+            "Next change",
+            "In State and Diff: go to the next or previous change",
+            "n",
         ),
         Key(
             "N",
             "difference(-1)",
             "Previous change",
-            "In a diff: go to the next or previous change",
+            "In State and Diff: go to the next or previous change",
             "N",
         ),
         Key("m", "mark", "Mark", "Mark this checkpoint as the base of diffs", "m", True),

@@ -92,6 +92,15 @@ class UnfoldedValues(Sequence[StyledLine]):
         at = index - len(self._state.heading)
         return self._rows[at][0] if 0 <= at < len(self._rows) else None
 
+    def changed_lines(self) -> list[int]:
+        """Return the lines of what the step changed: of what is unfolded, only the parts."""
+        nodes = ((at, self.node_at(at)) for at in self.marks)
+        signed = [(at, node) for at, node in nodes if node is not None and self._sign(node)[0]]
+        below = [node.depth for _, node in signed[1:]] + [0]
+        return [
+            at for (at, node), deeper in zip(signed, below, strict=True) if deeper <= node.depth
+        ]
+
     def _lines(self, node: ValueNode) -> Sequence[StyledLine]:
         drawn = self._drawn.get(node.name)
         if drawn is None:

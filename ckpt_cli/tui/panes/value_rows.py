@@ -109,6 +109,11 @@ class ValueRows(DocumentRows):
             at += 1
         return at
 
+    def next_change(self, way: int) -> str:
+        if self.unfolded is not None and not self.document.changes:
+            self.document = replace(self.document, changes=self.unfolded.changed_lines())
+        return super().next_change(way)
+
     # Keys
 
     def action_choose(self) -> None:
