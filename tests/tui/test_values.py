@@ -38,6 +38,7 @@ def test_arrows_unfold_a_value_go_in_and_out_and_fold_it(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("1", "z")
         rows = at_path(seat, "messages[2]")
+        assert "→ Unfold" in seat.lines[-1]
         assert "▸ 2: ai: [tool_calls: search_trip" in row(seat)
         await seat.press("right")
         assert "▾ 2  ai" in row(seat)
@@ -54,6 +55,10 @@ def test_arrows_unfold_a_value_go_in_and_out_and_fold_it(sample: Path) -> None:
         await seat.press("left", "left")
         assert rows.path == "messages[2]"
         assert "▸ 2: ai" in row(seat)
+        await seat.press("2")
+        assert "→ Unfold" not in seat.lines[-1]
+        await seat.press("1")
+        at_path(seat, "messages[2]")
         # With everything below it, without noise; and folded again.
         await seat.press("E")
         shown = "\n".join(one.text for one in rows.lines)

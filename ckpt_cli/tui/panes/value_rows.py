@@ -30,7 +30,7 @@ class ValueRows(DocumentRows):
     """The lines of a tab; the values of a state fold."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right", "unfold_value", "Unfold", show=False),
+        Binding("right", "unfold_value", "Unfold", key_display="→"),
         Binding("left", "fold_value", "Fold", show=False),
     ]
 
@@ -81,6 +81,7 @@ class ValueRows(DocumentRows):
     def prepared(self, document: TabContent) -> TabContent:
         """Return a document with the values of a state unfolded as before."""
         self.unfolded = self._hits = None
+        self.refresh_bindings()
         if document.state is None:
             return document
         self.unfolded = UnfoldedValues(document.state, self.folds, max(self.width, 1))
@@ -115,6 +116,12 @@ class ValueRows(DocumentRows):
         return super().next_change(way)
 
     # Keys
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Bind the keys that fold only where values fold."""
+        if action in ("unfold_value", "fold_value"):
+            return self.unfolded is not None
+        return super().check_action(action, parameters)
 
     def action_choose(self) -> None:
         """Choose the value under the cursor; a part of a long one unfolds."""
