@@ -278,7 +278,7 @@ SIGNS: Sequence[tuple[str, str]] = (
     ("▒", "Time in which a question waited for an answer"),
     ("·", "Time in which nothing ran"),
     ("━", "Above the tree: a step that took long"),
-    ("┬", "Above the tree: a fork; ✗ ? ✓ error, open question, answered one"),
+    ("┬ ✗ ? ✓", "Above the tree: fork, error, question, answered"),
     ("┃", "Above the tree: where the cursor is"),
     ("▸ ▾", "In State: folded value, unfolded value"),
     ("+ ~", "In State: value that the step added, changed"),
