@@ -18,14 +18,14 @@ from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Match, Where, argument, flag, option
 from ckpt_cli.queries.language import language_of
-from ckpt_cli.render.terminal.table import Column
+from ckpt_cli.render.terminal.table import THREAD, Column
 from ckpt_cli.render.terminal.units import iso, size
 from ckpt_cli.session import Session
 from ckpt_cli.threads import redaction
 
 FORMATS = ("bundle", "jsonl")
 COLUMNS = (
-    Column("THREAD", "thread_id", style="head"),
+    THREAD,
     Column("FILE", "file"),
     Column("ROWS", "rows", right=True),
     Column("SIZE", "bytes", size, right=True),

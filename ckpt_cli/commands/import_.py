@@ -26,12 +26,12 @@ from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Yes, argument, flag, option, takes
 from ckpt_cli.plans.import_target import ArchiveChecks, ImportTarget
 from ckpt_cli.plans.plan_review import PlanReview
-from ckpt_cli.render.terminal.table import Column
+from ckpt_cli.render.terminal.table import THREAD, Column
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 
 _COLUMNS = (
-    Column("THREAD", "thread_id", style="head"),
+    THREAD,
     Column("ROWS", "rows", right=True),
     Column("ADDED", "added", right=True),
     Column("ALREADY THERE", "there", right=True),

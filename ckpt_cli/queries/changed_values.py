@@ -5,48 +5,66 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from ckpt_cli.core.diff.state_diff import ChannelChange
+from ckpt_backends.errors import NotFound
+from ckpt_cli.core.channels import state_values
+from ckpt_cli.core.diff.state_diff import ChannelChange, diff_channels
 from ckpt_cli.core.values.paths import Path
-from ckpt_cli.core.values.weight import is_larger
-from ckpt_cli.queries.diff import compare
 from ckpt_cli.queries.show import CheckpointView
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.target import Target
 
 Change = Literal["added", "changed"]
 
-_LARGEST = 2_000_000
-"""Maximum number of parts and characters of a channel that is compared with the one before."""
+_LARGEST = 1 << 20
+"""Maximum number of stored bytes of a channel that is compared with the one before."""
 
 
 def changed_values(target: Target, found: CheckpointView) -> dict[Path, Change]:
     """Return the paths of what is new or not the same as in the parent, and of what holds it.
 
-    A very large channel is told as a whole. Nothing is told if the parent is not stored. Raises
-    `Unreadable` if the parent cannot be read.
+    A channel that is large or was rebuilt is told as a whole. Nothing is told if the parent is not
+    stored. Raises `NotFound`.
     """
     names = list(found.state.values)
     parent = found.moment.checkpoint.parent_checkpoint_id
     if parent is None:
         return {(name,): "added" for name in names}
     reader, ns = target.reader, target.checkpoint_ns
-    if all(one.key.checkpoint_id != parent for one in reader.index(ns)):
+    try:
+        before = reader.stored(ns, parent)
+    except NotFound:
         return {}
-    before = reader.stored(ns, parent).body.versions
-    now = found.moment.body.versions
-    if before and now:
-        names = [name for name in names if before.get(name) != now.get(name)]
+    if before.body.problem is not None:
+        return {}
+    versions, now = before.body.versions, found.moment.body.versions
+    if versions and now:
+        names = [name for name in names if versions.get(name) != now.get(name)]
     changes: dict[Path, Change] = {
-        (name,): "changed" if name in before else "added" for name in names
+        (name,): "changed" if name in versions else "added" for name in names
     }
     if redaction.is_redacted(reader.store):
         return changes
-    small = [name for name in names if not is_larger(found.state.values[name], _LARGEST)]
-    for name in small:
+    small = [name for name in names if _is_small(found, name)]
+    blobs = before.checkpoint.blobs or {}
+    if any(name in blobs and blobs[name].value is None for name in small):
+        before = reader.stored(ns, parent, state=small)
+    earlier = state_values(before.body)
+    # A DeltaChannel has a value, too, where none is stored.
+    known = [name for name in small if name in earlier or name not in versions]
+    for name in known:
         del changes[(name,)]
-    if small:
-        changes |= _inside(compare(target, None, small).changes)
-    return changes
+    here = {name: found.state.values[name] for name in known}
+    there = {name: earlier[name] for name in known if name in earlier}
+    return changes | _inside(diff_channels(there, here))
+
+
+def _is_small(found: CheckpointView, name: str) -> bool:
+    """Return whether it takes little time to compare a channel."""
+    stored = found.moment.checkpoint
+    blob = (stored.blobs or {}).get(name)
+    if name in found.state.rebuilt or stored.body is None:
+        return False
+    return (len(stored.body.data) if blob is None else blob.size) <= _LARGEST
 
 
 def _inside(changes: Mapping[str, ChannelChange]) -> dict[Path, Change]:

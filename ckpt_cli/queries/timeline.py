@@ -6,7 +6,7 @@ from datetime import datetime
 
 from ckpt_backends.model import Status
 from ckpt_cli.core.tasks.step_nodes import next_paths, path_text
-from ckpt_cli.core.timeline.assemble import OpenStep, Timeline, node_times
+from ckpt_cli.core.timeline.assemble import OpenStep, ThreadSteps, Timeline, node_times
 from ckpt_cli.core.timeline.steps import Kind
 from ckpt_cli.queries.step_times import read_steps
 from ckpt_cli.threads.thread import ThreadReader
@@ -24,11 +24,24 @@ def timeline(
 
     `since` leaves out steps that ended before; `last` limits the number of steps of the branch.
     """
-    head = reader.head(checkpoint_ns)
-    checkpoint_id = head if checkpoint_id is None else checkpoint_id
+    checkpoint_id = reader.head(checkpoint_ns) if checkpoint_id is None else checkpoint_id
     if checkpoint_id is None:
         return Timeline(reader.thread_id, None, None, (), {})
     found = read_steps(reader, whole=True)
+    return timeline_of(reader, found, checkpoint_ns, checkpoint_id, since=since, last=last)
+
+
+def timeline_of(
+    reader: ThreadReader,
+    found: ThreadSteps,
+    checkpoint_ns: str,
+    checkpoint_id: str,
+    *,
+    since: datetime | None = None,
+    last: int | None = None,
+) -> Timeline:
+    """Return the same from the steps of a thread, which were read with all of its bodies."""
+    head = reader.head(checkpoint_ns)
     branch = found.branch(checkpoint_ns, checkpoint_id)
     shown = [one for one in branch if since is None or (one.ended_at or since) >= since]
     shown = shown if last is None else shown[-last:]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Status
 from ckpt_cli.core.forking.marks import BY, NAME, REASON
@@ -30,6 +31,7 @@ from ckpt_cli.queries.tree_keys import (
     TreeKeys,
     by_namespace,
     details_from_keys,
+    forked,
     nodes_that_ran,
     read_keys,
     skeletons_of,
@@ -63,6 +65,8 @@ class Tree:
     """The conditions of the thread, the worst first."""
     unread: frozenset[Key] = frozenset()
     """Plain steps that were not read: only the keys of writes tell what is known about them."""
+    forked: frozenset[Key] = frozenset()
+    """The checkpoints whose writes may be of any of several children."""
     steps: Mapping[Key, TimedStep] = field(default_factory=dict)
     """The time of each step, if it was asked for."""
     scrubber: Scrubber = field(default_factory=lambda: Scrubber(()))
@@ -172,9 +176,11 @@ class _Reading:
         self._say = say
         self._operations = operations
         self._known = known
+        self._forked: Collection[Key] = ()
 
     def more(self, before: Tree, seen: Collection[Key], *, tips: bool = False) -> Tree:
         """Return a tree with more steps read; with `tips`, what waits there is read again."""
+        self._forked = before.forked
         again = set(self._keys.tips) & before.details.keys() if tips else set()
         found = self._details([*again.union(before.unread.intersection(seen))])
         is_same = all(before.details.get(key) == one for key, one in found.items())
@@ -200,6 +206,7 @@ class _Reading:
         """Return a tree that is laid out anew."""
         reader, keys, index = self._reader, self._keys, self._keys.index
         skeletons = skeletons_of(reader, keys)
+        self._forked = apart = forked(skeletons)
         details: dict[Key, StepDetails] = {}
         if len(index) <= _SMALL:
             details = self._details(list(index))
@@ -214,7 +221,7 @@ class _Reading:
             details = self._details([key for key in plan.shown if key not in unread])
             details |= details_from_keys((one for one in placed if one.key in unread), keys)
         refs = short_refs(sorted({checkpoint_id for _, checkpoint_id in index}))
-        tree = Tree(keys, plan, details, refs, _conditions(reader), unread)
+        tree = Tree(keys, plan, details, refs, _conditions(reader), unread, apart)
         if seen is None:
             return tree
         steps = tree_steps(keys, skeletons, is_values_only=reader.is_values_only)
@@ -222,13 +229,20 @@ class _Reading:
         scrubber = Scrubber(points)
         return replace(tree, steps=steps, scrubber=scrubber, skeletons=skeletons)
 
+    def _read(self, wanted: Sequence[Key]) -> dict[Key, StepDetails]:
+        # Most messages of a state are those of the state before.
+        with remembering():
+            return _details(
+                self._reader, self._keys, wanted, self._forked, self._say, self._operations
+            )
+
     def _details(self, wanted: Sequence[Key]) -> dict[Key, StepDetails]:
         keys = self._keys
         found = self._known.details(
             wanted,
             keys.seals,
             keys.tips,
-            lambda some: _details(self._reader, keys, some, self._say, self._operations),
+            self._read,
         )
         if not self._reader.is_values_only:
             return found
@@ -252,6 +266,7 @@ def _details(
     reader: ThreadReader,
     keys: TreeKeys,
     shown: Sequence[Key],
+    forked: Collection[Key],
     say: Callable[[Value], str],
     operations: ThreadOperations,
 ) -> dict[Key, StepDetails]:
@@ -276,7 +291,7 @@ def _details(
         if before is not None and not reader.is_values_only and ran_here(nodes[key].source):
             made = ran(before.step, before.seen, facts[key].seen)
             nodes[key] = replace(nodes[key], ran=made)
-    told = read_changes(reader, facts, parents, keys.forked, say)
+    told = read_changes(reader, facts, parents, forked, say)
     return {
         key: replace(node, changes=told[key].changes, tokens=told[key].tokens)
         if key in told

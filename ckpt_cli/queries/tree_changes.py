@@ -25,7 +25,8 @@ from ckpt_cli.core.step_changes import (
 )
 from ckpt_cli.core.tasks.step_nodes import ran_here
 from ckpt_cli.core.tasks.task_ids import UPDATE_PATH
-from ckpt_cli.core.tasks.tasks import CONTROL, Step
+from ckpt_cli.core.tasks.tasks import Step
+from ckpt_cli.core.tasks.triggers import START
 from ckpt_cli.core.tree.rows import Key
 from ckpt_cli.core.usage.tokens import counts_of
 from ckpt_cli.threads import redaction
@@ -70,7 +71,7 @@ def step_facts(moment: Moment) -> StepFacts:
         body.seen,
         versions,
         brief_state(values, versions.keys() | values.keys()),
-        [replace(one, value=None) for one in moment.writes if one.channel not in CONTROL],
+        [replace(one, value=None) for one in moment.writes if is_state(one.channel, body)],
     )
 
 
@@ -86,26 +87,46 @@ def read_changes(
     `facts` has these and their parents; those of a parent that is not stored are left out. The
     writes on a checkpoint in `forked` may be of any of its children, and are not read.
     """
+    only = reader.is_values_only
     changed: dict[Key, Collection[str]] = {}
     makers: dict[Key, Sequence[Write]] = {}
     for key, parent in parents.items():
-        if parent[1] and parent not in facts and not reader.is_values_only:
-            continue  # It is not known what changed.
-        writes = _making(facts, key, parent, is_values_only=reader.is_values_only)
-        changed[key] = _changed(facts, key, parent, writes, is_values_only=reader.is_values_only)
-        if parent not in forked or reader.is_values_only:
-            plain = facts[key].state.plain
-            unclear = set(changed[key]).difference(plain)
-            makers[key] = [one for one in writes if one.channel in unclear]
+        if (given := _given(facts[key])) and not only:
+            makers[key], changed[key] = given, {one.channel for one in given}
+        elif parent in facts and _given(facts[parent]) and not only:
+            changed[key] = ()  # It is told of the input that this step took in.
+        elif not parent[1] or parent in facts or only:
+            writes = _making(facts, key, parent, is_values_only=only)
+            changed[key] = _changed(facts, key, parent, writes, is_values_only=only)
+            if parent not in forked or only:
+                unclear = set(changed[key]).difference(facts[key].state.plain)
+                makers[key] = [one for one in writes if one.channel in unclear]
     written = _read(reader, makers)
     is_redacted = redaction.is_redacted(reader.store)
     found = {}
     for key, names in changed.items():
+        values, after = written.get(key, {}), facts[key].state
         before = facts[parents[key]].state if parents[key] in facts else _NOTHING
-        changes = written_changes(names, before, facts[key].state, written.get(key, {}))
+        if _given(facts[key]) and not only:
+            # What is given becomes part of the next state.
+            before, after = after, _state_of(values)
+        changes = written_changes(names, before, after, values)
         texts = short_changes(_redacted(changes) if is_redacted else changes, say)
         found[key] = ToldChanges(texts, _tokens(changes))
     return found
+
+
+def _state_of(written: Mapping[str, Sequence[Value]]) -> BriefState:
+    """Return what values become if they replace those before; lists may be merged instead."""
+    return replace(brief_state({name: one[-1] for name, one in written.items()}, ()), lengths={})
+
+
+def _given(found: StepFacts) -> Sequence[Write]:
+    """Return what the caller gave at an input, as the next step took it in; else nothing."""
+    if found.source != "input":
+        return ()
+    starts = {one.id for one in (*found.step.tasks, *found.step.others) if one.node == START}
+    return [one for one in found.writes if one.task_id in starts]
 
 
 def _making(

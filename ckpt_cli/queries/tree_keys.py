@@ -11,6 +11,7 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint
 from ckpt_cli.core.state import read_metadata, source_from, step_from
 from ckpt_cli.core.tasks.attribution import ERROR_SOURCE
+from ckpt_cli.core.tasks.step_nodes import ran_here
 from ckpt_cli.core.tasks.task_ids import UPDATE_PATH, pulled_node
 from ckpt_cli.core.tasks.task_ids import is_call as is_function_call
 from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT
@@ -47,7 +48,6 @@ class TreeKeys:
     """In each namespace, the newest comes first."""
     stored: Mapping[Key, StoredKeys]
     tips: Collection[Key]
-    forked: Collection[Key]
     seals: Mapping[Key, int]
 
     @property
@@ -61,7 +61,7 @@ def read_keys(reader: ThreadReader, checkpoint_ns: str | None) -> TreeKeys:
     namespaces = reader.namespaces if checkpoint_ns is None else [reader.namespace(checkpoint_ns)]
     index = {(ns, one.key.checkpoint_id): one for ns in namespaces for one in reader.index(ns)}
     stored = _stored(reader, index)
-    return TreeKeys(index, stored, _tips(index), _forked(index), _seals(index, stored))
+    return TreeKeys(index, stored, _tips(index), _seals(index, stored))
 
 
 def _tips(index: Mapping[Key, Checkpoint]) -> set[Key]:
@@ -69,10 +69,19 @@ def _tips(index: Mapping[Key, Checkpoint]) -> set[Key]:
     return set(index) - {(ns, one.parent_checkpoint_id or "") for (ns, _), one in index.items()}
 
 
-def _forked(index: Mapping[Key, Checkpoint]) -> frozenset[Key]:
-    """Return the checkpoints with several children."""
-    children = Counter((ns, one.parent_checkpoint_id or "") for (ns, _), one in index.items())
-    return frozenset(key for key, number in children.items() if number > 1 and key in index)
+def forked(skeletons: Iterable[Skeleton]) -> frozenset[Key]:
+    """Return the checkpoints whose writes may be of any of several children.
+
+    A fork or an update beside one run has writes of its own.
+    """
+    children = Counter(
+        ((one.checkpoint_ns, one.parent_checkpoint_id), ran_here(one.source)) for one in skeletons
+    )
+    return frozenset(
+        (ns, parent)
+        for ((ns, parent), _), number in children.items()
+        if number > 1 and parent is not None
+    )
 
 
 def _seals(index: Mapping[Key, Checkpoint], stored: Mapping[Key, StoredKeys]) -> dict[Key, int]:

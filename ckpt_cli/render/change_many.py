@@ -16,7 +16,7 @@ from ckpt_cli.render.status import counted_names, node_names
 from ckpt_cli.render.terminal.fields import command_field, field
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.render.terminal.table import Column, table_lines
+from ckpt_cli.render.terminal.table import THREAD, Column, table_lines
 from ckpt_cli.render.values.one_line import counted
 
 _WAYS = {
@@ -62,7 +62,7 @@ def outcome_columns(words: ChangeWords) -> list[Column]:
     mends = Column("MENDS", "mends", "; ".join, cut=True, least=30)
     return [
         *(forked if words.new_id else ()),
-        Column("THREAD", "thread_id", style="head"),
+        THREAD,
         Column("STATE", "state", style="change"),
         *((steps[1], mends) if words.action == "repair" else steps),
         Column("REASON", "reason", cut=True, least=30, drop=1),

@@ -8,7 +8,7 @@ from typing import Any
 from ckpt_cli.core.copying.outcomes import CopiedThread, CopyReport, CopyStep
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.render.terminal.table import Column, table_lines
+from ckpt_cli.render.terminal.table import THREAD, Column, table_lines
 from ckpt_cli.render.terminal.units import size
 from ckpt_cli.render.values.one_line import counted
 
@@ -35,7 +35,7 @@ def copy_record(report: CopyReport) -> dict[str, Any]:
 def _columns() -> Sequence[Column]:
     """Return the columns of the threads."""
     return [
-        Column("THREAD", "thread_id", style="head"),
+        THREAD,
         Column("STEP", "step", style="change"),
         Column("CHECKPOINTS", "checkpoints", right=True),
         Column("WRITES", "writes", right=True, drop=2),

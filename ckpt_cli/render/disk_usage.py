@@ -11,7 +11,7 @@ from ckpt_cli.queries.disk_usage import By, ChannelSize, Survey
 from ckpt_cli.render.terminal.fields import field
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.render.terminal.table import Column, plain_columns, table_lines
+from ckpt_cli.render.terminal.table import THREAD, Column, plain_columns, table_lines
 from ckpt_cli.render.terminal.units import size
 from ckpt_cli.render.values.one_line import counted
 
@@ -50,7 +50,7 @@ def amount_records(found: Survey, by: By) -> Iterator[dict[str, Any]]:
 def amount_columns(by: By, *, unicode: bool) -> Sequence[Column]:
     """Return the columns of `du --by`."""
     names: dict[By, list[Column]] = {
-        "thread": [Column("THREAD", "thread_id", style="head")],
+        "thread": [THREAD],
         "channel": [
             Column("CHANNEL", "channel", style="head", table=False),
             Column("CHANNEL", "part", style="head", table=False),

@@ -11,7 +11,7 @@ from ckpt_cli.core.values.paths import format_path
 from ckpt_cli.plans.erase_value import EraseValuePlan
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.render.terminal.table import Column, table_lines
+from ckpt_cli.render.terminal.table import THREAD, Column, table_lines
 from ckpt_cli.render.values.one_line import counted
 
 _MOST_LINES = 30
@@ -35,7 +35,7 @@ def erased_record(
 def erased_columns() -> Sequence[Column]:
     """Return the columns of the places."""
     return [
-        Column("THREAD", "thread_id", style="head"),
+        THREAD,
         Column("PLACE", "place"),
         Column("PATH", "path", cut=True),
         Column("TIMES", "rows", right=True),

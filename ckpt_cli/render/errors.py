@@ -7,12 +7,12 @@ from dataclasses import asdict
 from datetime import datetime, tzinfo
 from typing import Any
 
-from ckpt_cli.core.tasks.error_kinds import first_line
+from ckpt_cli.core.tasks.error_kinds import error_start
 from ckpt_cli.core.tasks.step_nodes import HANDLED, RETRIED, path_text
 from ckpt_cli.queries.error_groups import FailureGroup, GroupBy
 from ckpt_cli.queries.errors import Failure
 from ckpt_cli.render.terminal.styled_text import Style
-from ckpt_cli.render.terminal.table import Column
+from ckpt_cli.render.terminal.table import THREAD, Column
 from ckpt_cli.render.terminal.units import ago, optional_iso, when
 
 BLOCKS = "failed"
@@ -48,12 +48,12 @@ def failure_state(found: Failure) -> str:
 def failure_columns(now: datetime, *, history: bool) -> Sequence[Column]:
     """Return the columns of `errors`; with `history`, also what became of each failure."""
     return [
-        Column("THREAD", "thread_id", style="head"),
+        THREAD,
         Column("NODE", "path", path_text, style="node"),
         Column("NODE", "node", table=False),
         Column("STATE", "state", style=_state_style, table=history),
         Column("FAILED", "at", ago(now), style="time", right=True, drop=1),
-        Column("ERROR", "error", first_line, style="error", cut=True),
+        Column("ERROR", "error", error_start, style="error", cut=True),
         Column("NAMESPACE", "checkpoint_ns", table=False),
         Column("CHECKPOINT", "checkpoint_id", table=False),
         Column("TASK", "task_id", table=False),

@@ -9,7 +9,7 @@ from typing import Any
 from ckpt_cli.core.tasks.step_nodes import path_text
 from ckpt_cli.core.values.paths import format_path
 from ckpt_cli.queries.grep import GrepHit
-from ckpt_cli.render.terminal.table import Column
+from ckpt_cli.render.terminal.table import THREAD, Column
 from ckpt_cli.render.terminal.units import optional_iso
 
 _BEFORE, _AFTER = 24, 200
@@ -56,7 +56,7 @@ def excerpt(text: str, start: int, end: int) -> str:
 def hit_columns() -> Sequence[Column]:
     """Return the columns of `grep`; a table shows short refs, TSV full ids."""
     return [
-        Column("THREAD", "thread_id", style="head"),
+        THREAD,
         Column("CHECKPOINT", "checkpoint_id", table=False),
         Column("REF", "ref", style="id"),
         Column("NAMESPACE", "checkpoint_ns", cut=True, style="dim", drop=3),

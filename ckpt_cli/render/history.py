@@ -12,7 +12,7 @@ from ckpt_cli.core.tasks.step_nodes import path_text
 from ckpt_cli.render.status import counted_names, marks_style, next_node_names, node_names
 from ckpt_cli.render.terminal.safe_text import safe_text, short_ns
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.render.terminal.table import Column, plain_columns
+from ckpt_cli.render.terminal.table import THREAD, Column, plain_columns
 from ckpt_cli.render.terminal.units import ago, size, step_number, when
 from ckpt_cli.render.values.one_line import summary
 
@@ -107,7 +107,7 @@ def change_columns() -> Sequence[Column]:
 def interrupt_columns(now: datetime) -> Sequence[Column]:
     """Return the columns of `interrupts`."""
     return [
-        Column("THREAD", "thread_id", style="head"),
+        THREAD,
         Column("NODE", "path", path_text, style="node"),
         Column("NODE", "node", table=False),
         Column("WAITING", "since", lambda text: ago(now)(text).removesuffix(" ago"), right=True),

@@ -22,7 +22,7 @@ from ckpt_cli.render.terminal.cell_width import wrap
 from ckpt_cli.render.terminal.fields import command_field, field
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.render.terminal.table import Column, table_lines
+from ckpt_cli.render.terminal.table import THREAD, Column, table_lines
 from ckpt_cli.render.terminal.units import size
 from ckpt_cli.render.values.one_line import counted
 
@@ -33,7 +33,7 @@ _NAMED = 5
 def purge_columns() -> Sequence[Column]:
     """Return the columns of a plan."""
     return [
-        Column("THREAD", "thread_id", style="head"),
+        THREAD,
         Column("ACTION", "action", style="change"),
         Column("CHECKPOINTS", "checkpoints", right=True),
         Column("WRITES", "writes", right=True, drop=2),

@@ -8,7 +8,7 @@ from typing import Any
 from ckpt_cli.core.rekeying import RekeyReport
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.render.terminal.table import Column, table_lines
+from ckpt_cli.render.terminal.table import THREAD, Column, table_lines
 from ckpt_cli.render.values.one_line import counted
 
 
@@ -29,7 +29,7 @@ def rekey_record(report: RekeyReport) -> dict[str, Any]:
 def rekey_columns() -> Sequence[Column]:
     """Return the columns of the threads."""
     return [
-        Column("THREAD", "thread_id", style="head"),
+        THREAD,
         Column("VALUES", "values", right=True),
         Column("REKEYED", "rekeyed", right=True),
         Column("DONE BEFORE", "done_before", right=True, drop=2),

@@ -21,7 +21,7 @@ from ckpt_cli.core.replay.report import (
 from ckpt_cli.core.size_sums import namespace_kind
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
-from ckpt_cli.render.terminal.table import Column, plain_columns, table_lines
+from ckpt_cli.render.terminal.table import THREAD, Column, plain_columns, table_lines
 from ckpt_cli.render.terminal.units import step_number
 from ckpt_cli.render.values.differences import difference_records, difference_texts
 from ckpt_cli.render.values.one_line import counted
@@ -116,7 +116,7 @@ def thread_rows(found: ReplayReport) -> dict[str, Any]:
 
 
 THREAD_COLUMNS = [
-    Column("THREAD", "thread_id", style="head"),
+    THREAD,
     Column("TRANSITIONS", "transitions", right=True),
     Column("MATCH", "match", right=True),
     Column("MISMATCH", "mismatch", right=True, style=lambda n: "error" if n else "plain"),

@@ -10,7 +10,7 @@ from ckpt_cli.queries.sessions import FACTS
 from ckpt_cli.render.records import values_record
 from ckpt_cli.render.status import STATUS_STYLES
 from ckpt_cli.render.terminal.fields import field
-from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.safe_text import safe_text, visible_id
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.terminal.units import age, iso, left, size, when
@@ -47,7 +47,7 @@ def session_columns(now: datetime) -> Sequence[Column]:
     return [
         Column("SESSION", "session_id", style="head"),
         Column("USER", "user_id"),
-        Column("THREAD", "thread_id", style="id"),
+        Column("THREAD", "thread_id", visible_id, style="id"),
         Column("STATUS", "status"),
         Column("UPDATED", "updated_at", style="time", drop=2),
         Column("EXPIRES", "expires_at", left(now), style="time", right=True, drop=1),

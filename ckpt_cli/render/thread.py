@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ckpt_backends import shell
 from ckpt_backends.codec import from_json
 from ckpt_backends.model import Status
-from ckpt_cli.core.tasks.error_kinds import first_line
+from ckpt_cli.core.tasks.error_kinds import error_start
 from ckpt_cli.core.tasks.step_nodes import (
     HANDLED,
     RETRIED,
@@ -29,7 +29,7 @@ from ckpt_cli.render.status import (
 from ckpt_cli.render.terminal.fields import command_field, field
 from ckpt_cli.render.terminal.safe_text import short_ns
 from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
-from ckpt_cli.render.terminal.table import Column, Record, table_lines
+from ckpt_cli.render.terminal.table import THREAD, Column, Record, table_lines
 from ckpt_cli.render.terminal.units import age, ago, left, size, step_number, when
 from ckpt_cli.render.values.one_line import counted, summary
 
@@ -73,7 +73,7 @@ def thread_columns(
     questions get more room.
     """
     columns = [
-        Column("THREAD", "thread_id", style="head"),
+        THREAD,
         Column("ACTIVE", "last_at", ago(now), style="time", right=True, drop=1),
         Column("STEP", "step", right=True, drop=6),
         Column("CHECKPOINTS", "checkpoints", right=True, drop=7),
@@ -110,7 +110,7 @@ def _why(record: Record, shown: Collection[str]) -> Span:
     known = names.pop() if "next" in shown and len(names) == 1 else None
     error = record.get("error")
     if error is not None:
-        text = first_line(error)
+        text = error_start(error)
         return text if known is None else text.removeprefix(f"{known}: "), "error"
     if "question" not in record:
         return "", "plain"
@@ -245,7 +245,7 @@ def step_lines(moment: Moment, width: int, *, live: bool) -> Iterator[StyledLine
     for task in runs:
         if task.error is not None:
             became = RETRIED if task.finished else HANDLED if task.handled else ""
-            text = f"{path_text(failed_at(task))}: {first_line(task.error)}"
+            text = f"{path_text(failed_at(task))}: {error_start(task.error)}"
             yield from field("error", text + (f"  ({became})" if became else ""), width, "error")
     for task in runs:
         for question in task.questions:

@@ -12,6 +12,7 @@ from datetime import date, datetime, tzinfo
 
 from ckpt_cli.core.timeline.assemble import Timeline
 from ckpt_cli.core.timeline.steps import Kind, TimedStep, seconds_between
+from ckpt_cli.core.tree.rows import Key
 from ckpt_cli.render.status import counted_names
 from ckpt_cli.render.terminal.cell_width import cell_len, fit
 from ckpt_cli.render.terminal.safe_text import safe_text, short_ns
@@ -31,10 +32,8 @@ from ckpt_cli.render.values.one_line import counted
 _NAMES = 28
 """Widest column of nodes."""
 _LEAST_BAR = 8
-_LONGEST_BAR = 50
 _CLOCK = 8
 _TOOK = 8
-_MARK = 20
 _STYLES: dict[Kind, Style] = {"run": "node", "human": "question", "idle": "dim"}
 _MARKS = {
     "answer": "answered",
@@ -58,6 +57,8 @@ class _Row:
     start: datetime | None
     end: datetime | None
     mark: str = ""
+    key: Key | None = None
+    """The checkpoint that it ends with."""
 
     @property
     def seconds(self) -> float | None:
@@ -68,9 +69,23 @@ def timeline_lines(
     found: Timeline, *, now: datetime, zone: tzinfo, width: int, unicode: bool
 ) -> Iterator[StyledLine]:
     """Yield a summary, one line for each step, and the times of each node."""
-    yield from _heading(found)
-    yield line("")
+    drawn = timeline_rows(found, now=now, zone=zone, width=width, unicode=unicode)
+    return (text for _, text in drawn)
+
+
+def timeline_rows(
+    found: Timeline, *, now: datetime, zone: tzinfo, width: int, unicode: bool
+) -> Iterator[tuple[Key | None, StyledLine]]:
+    """Yield the same lines, each with the checkpoint that its step or call ends with, if any."""
+    for text in (*_heading(found), line("")):
+        yield None, text
     yield from _drawn(_rows(found.steps), zone, width, _UNICODE if unicode else _ASCII)
+    for text in _after(found, now, zone, width):
+        yield None, text
+
+
+def _after(found: Timeline, now: datetime, zone: tzinfo, width: int) -> Iterator[StyledLine]:
+    """Yield what the branch waits for, the times of each node, and remarks."""
     if found.open is not None:
         yield from _open(found, now, zone)
     rows = list(node_rows(found.nodes))
@@ -111,6 +126,7 @@ def _rows(steps: Sequence[TimedStep]) -> Iterator[_Row]:
                 start=step.started_at,
                 end=step.ended_at,
                 mark=_mark(step),
+                key=(step.checkpoint_ns, step.checkpoint_id),
             )
 
 
@@ -124,7 +140,15 @@ def _call(steps: Sequence[TimedStep], place: int) -> _Row:
             break
         last = step if step.depth == first.depth else last
     name = short_ns(first.checkpoint_ns.rpartition("|")[2])
-    return _Row("", name, "run", 2 * first.depth - 1, first.started_at, last.ended_at)
+    return _Row(
+        "",
+        name,
+        "run",
+        2 * first.depth - 1,
+        first.started_at,
+        last.ended_at,
+        key=(last.checkpoint_ns, last.checkpoint_id),
+    )
 
 
 def _name(step: TimedStep) -> str:
@@ -146,12 +170,12 @@ def _mark(step: TimedStep) -> str:
 
 def _drawn(
     rows: Iterator[_Row], zone: tzinfo, width: int, glyphs: dict[Kind, str]
-) -> Iterator[StyledLine]:
+) -> Iterator[tuple[Key | None, StyledLine]]:
     found = list(rows)
     names = min(_NAMES, max((cell_len(one.name) + one.depth for one in found), default=0))
     numbers = max((len(one.number) for one in found), default=0)
-    bars = width - (numbers + 2 + names + 2 + _CLOCK + 2 + _TOOK + 2) - _MARK
-    bars = min(bars, _LONGEST_BAR)
+    marks = max((cell_len(one.mark) + 2 for one in found if one.mark), default=0)
+    bars = width - (numbers + 2 + names + 2 + _CLOCK + 2 + _TOOK + 2) - marks
     runs = [one.seconds or 0.0 for one in found if one.kind == "run" and not one.depth]
     longest = max(runs, default=0.0) or max((one.seconds or 0.0 for one in found), default=0.0)
     day: date | None = None
@@ -166,17 +190,20 @@ def _drawn(
             clock = f"{at:%H:%M:%S}"
             if at.date() != day:
                 day = at.date()
-                yield line((f"{at:%a} {at.day} {at:%b %Y}", "dim"))
+                yield None, line((f"{at:%a} {at.day} {at:%b %Y}", "dim"))
         name = fit(" " * one.depth + safe_text(one.name), names)
         took = "" if one.seconds is None else f"  {duration(one.seconds):>{_TOOK}}"
         bar = _bar(one, outer, longest, bars, glyphs) if bars >= _LEAST_BAR else ""
-        yield line(
-            (f"{one.number:>{numbers}}  ", "plain"),
-            (name + " " * (names - cell_len(name)), "node" if one.kind == "run" else "plain"),
-            (f"  {clock:{_CLOCK}}", "time"),
-            took,
-            *([(f"  {bar}", _STYLES[one.kind])] if bar else []),
-            *([(f"  {one.mark}", _STYLES[one.kind])] if one.mark else []),
+        yield (
+            one.key,
+            line(
+                (f"{one.number:>{numbers}}  ", "plain"),
+                (name + " " * (names - cell_len(name)), "node" if one.kind == "run" else "plain"),
+                (f"  {clock:{_CLOCK}}", "time"),
+                took,
+                *([(f"  {bar}", _STYLES[one.kind])] if bar else []),
+                *([(f"  {one.mark}", _STYLES[one.kind])] if one.mark else []),
+            ),
         )
 
 

@@ -19,7 +19,6 @@ _WORDS: dict[CheckpointTab, tuple[str, ...]] = {
     "diff": ("diff",),
     "writes": ("diff", "--writes"),
     "messages": ("messages",),
-    "timeline": ("timeline",),
     "metadata": ("show", "--metadata"),
     "raw": ("show", "--raw"),
 }
@@ -46,6 +45,12 @@ def value_command(store: Sequence[str], place: CheckpointKey, path: str) -> str:
     """Return the command that prints a value of a checkpoint."""
     inside = ["--ns", place.checkpoint_ns] if place.checkpoint_ns else []
     return command("ckpt", *store, "show", *inside, "--path", path, ids=[ref(place)])
+
+
+def timeline_command(store: Sequence[str], place: CheckpointKey) -> str:
+    """Return the command that prints the times of the branch up to a checkpoint."""
+    inside = ["--ns", place.checkpoint_ns] if place.checkpoint_ns else []
+    return command("ckpt", *store, "timeline", *inside, ids=[ref(place)])
 
 
 def tree_command(store: Sequence[str], thread_id: str, ns: str | None) -> str:

@@ -52,10 +52,11 @@ def _together(shown: Sequence[str]) -> str:
     return " ".join(shown) if len(shown) <= _MOST_NAMES else f"{shown[0]} … {shown[-1]}"
 
 
-_LINES: Sequence[tuple[str, str]] = (
+LINES: Sequence[tuple[str, str]] = (
     ("PgUp PgDn Space", "Move by a page; Ctrl-d Ctrl-u: by half a page"),
     ("g G", "Go to the first line, to the last line"),
 )
+"""Keys of every list."""
 
 MOST_USED = KeyGroup(
     "Most used",
@@ -101,7 +102,7 @@ MOVING = KeyGroup(
         ),
     ),
     (
-        *_LINES,
+        *LINES,
         ("Enter", "On a subgraph call: show its tree"),
         ("Enter", "On folded steps: unfold them"),
         ("Enter", "On a message or value: go to its writer"),
@@ -202,6 +203,7 @@ SCREEN = KeyGroup(
         Key("plus,equals_sign", "size(1)", "Larger", "Make this pane smaller or larger", "+"),
         Key("underscore", "size(0)", "Fit panes", "Fit all panes to their content", "_"),
         Key("r", "again", "Refresh", "Read the store again now", "r"),
+        Key("T", "app.change_theme", "Theme", "Choose the colours", "T"),
         Key("L", "app.messages", "Messages of this session", "List what this screen said", "L"),
         Key(
             "colon",
@@ -245,9 +247,9 @@ MEMORY_GROUPS: Sequence[KeyGroup] = (
         (),
         (
             ("↑ ↓ j k", "Move by a line"),
-            *_LINES,
+            *LINES,
             ("Enter l", "Go to the value of an item, from there to its thread"),
-            ("Esc", "Go back; clear a filter"),
+            ("Esc h", "Go back; clear a filter"),
             ("/", "Filter items; below, search: n, N"),
         ),
     ),
@@ -269,6 +271,11 @@ SIGNS: Sequence[tuple[str, str]] = (
     ("●", "Head: the checkpoint that the next run starts from"),
     ("┊", "Folded steps"),
     ("╰", "Call of a subgraph"),
+    ("▒", "Time in which a question waited for an answer"),
+    ("·", "Time in which nothing ran"),
+    ("━", "Above the tree: a step that took long"),
+    ("┬", "Above the tree: a fork; ✗ ? ✓ error, open question, answered one"),
+    ("┃", "Above the tree: where the cursor is"),
     ("▸ ▾", "In State: folded value, unfolded value"),
     ("+ ~", "In State: value that the step added, changed"),
     ("!", "Checkpoint with findings"),

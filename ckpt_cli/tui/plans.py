@@ -48,7 +48,7 @@ from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.tui.undoing import RecordedStep, newest_of_thread
+from ckpt_cli.tui.undoing import RecordedStep, newest_of_thread, of_thread
 
 Kind: TypeAlias = Literal["replace", "set", "append"]
 KINDS: tuple[Kind, ...] = ("replace", "set", "append")
@@ -164,6 +164,15 @@ class Planner:
             action = REDO if recorded.action == UNDO else UNDO
             found = replace(found, action=action, undoes=recorded.op)
         return found
+
+    def undo_operation(self, store: Store, thread_id: str, op: str) -> Proposal:
+        """Plan to undo what a recorded operation did to a thread."""
+        newest = newest_of_thread(self._url, thread_id)
+        if newest is not None and newest.op == op:
+            return self.undo(store, thread_id)
+        recorded = of_thread(self._url, thread_id, op)
+        with closing(self._open_rows()) as rows:
+            return _taken_back(recorded, planned_step(recorded.step, store, rows))
 
     def repair(
         self, store: Store, thread_id: str, kind: Mending, reducers: Mapping[str, str]
@@ -331,7 +340,8 @@ def _taken_back(recorded: RecordedStep, planned: PlannedStep) -> Proposal:
     lines = [line(part_text(planned.part))]
     done = f"undid {recorded.action} {recorded.op} of {thread_id}"
     nothing = Change(thread_id, {})
-    return Proposal(lambda _: lines, nothing, None, done, UNDO, recorded.op, planned)
+    action = REDO if recorded.action == UNDO else UNDO
+    return Proposal(lambda _: lines, nothing, None, done, action, recorded.op, planned)
 
 
 def _proposal(plan: CheckpointPlan, *, values: bool = False) -> Proposal:

@@ -1,18 +1,18 @@
-"""What the newest recorded operation did to the thread on the screen."""
+"""What a recorded operation did to the thread on the screen."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
 
-from ckpt_backends.errors import UsageError
+from ckpt_backends.errors import Refused, UsageError
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of
 from ckpt_cli.operations.steps import AppliedChange, OperationStep
 from ckpt_cli.plans.undo import added_at
-from ckpt_cli.queries.operations import changes_of_thread, steps_left
+from ckpt_cli.queries.operations import changes_of_thread, operation_named, steps_left
 from ckpt_cli.threads.thread import ThreadReader
 
 
@@ -60,3 +60,18 @@ def newest_of_thread(url: StoreUrl, thread_id: str) -> RecordedStep | None:
     except UsageError:
         return None  # the thread itself still tells what was added to it
     return None
+
+
+def of_thread(url: StoreUrl, thread_id: str, op: str) -> RecordedStep:
+    """Return what a recorded operation did to a thread.
+
+    Raises `NotFound`, or `Refused` with the reason if it cannot be taken back.
+    """
+    log = OperationLog.of_user()
+    found = operation_named(log, op, place_of(url))
+    if found.why_not:
+        raise Refused(f"cannot undo operation {op}: {found.why_not}")
+    for step in reversed(steps_left(log, op)):
+        if step.thread_id == thread_id:
+            return RecordedStep(op, found.operation.action, found.operation.at, step)
+    raise Refused(f"cannot undo operation {op}: nothing of it is left in this thread")

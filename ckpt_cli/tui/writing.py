@@ -174,6 +174,13 @@ class WritingScreen(MainScreen):
             await self._propose(question, "Undo this?")
 
     @work(exclusive=True, group="change")
+    async def action_undo_operation(self, op: str) -> None:
+        """Undo what an operation did to this thread."""
+        if self.view.thread_id is not None:
+            question = partial(self._planner.undo_operation, thread_id=self.view.thread_id, op=op)
+            await self._propose(question, "Undo this operation?")
+
+    @work(exclusive=True, group="change")
     async def action_repair(self) -> None:
         thread_id, finding = self.view.thread_id, self.inspector.document.finding
         if thread_id is None:

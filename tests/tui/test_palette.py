@@ -1,9 +1,10 @@
-"""The order of the palette."""
+"""The order of the palette and of the help."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from textual.command import CommandList
 
 from ckpt_backends.testing.screen import Seat, sit
@@ -39,3 +40,20 @@ def test_the_palette_remembers_what_it_ran_in_this_session(sample: Path) -> None
         assert "Copy config (Y)" in str(again.get_option_at_index(0).prompt)
 
     sit(sample, look)
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_the_help_begins_with_the_six_most_used_keys(sample: Path, columns: int) -> None:
+    assert len(READING_GROUPS[0].rows) == 6
+    names = [name for group in WRITING_GROUPS for name, _ in group.rows if name != "Enter"]
+    assert sorted(set(names)) == sorted(names)
+
+    async def look(seat: Seat) -> None:
+        await seat.press("question_mark")
+        assert seat.sees("Most used", *(text for _, text in READING_GROUPS[0].rows))
+        await seat.press("G")
+        # In two columns, all is seen at once.
+        assert seat.sees("The marked checkpoint")
+        assert seat.sees("Most used") == (columns == 200)
+
+    sit(sample, look, size=(columns, 24 if columns == 80 else 60))

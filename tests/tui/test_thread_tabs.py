@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from ckpt_backends.testing.screen import Seat, sit
+from ckpt_cli.core.timeline.assemble import ThreadSteps
+from ckpt_cli.queries.step_times import read_steps
+from ckpt_cli.tui.content import timeline_tab
 from ckpt_cli.tui.screens.main import MainScreen
 from tests.incidents import agents
 from tests.support import ckpt
@@ -66,3 +72,58 @@ def test_a_thread_without_failures_says_so(sample: Path) -> None:
         assert document(seat) == ["no task of this thread failed"]
 
     sit(sample, look)
+
+
+def signed(seat: Seat) -> str:
+    """The line of the timeline with the sign."""
+    rows = seat.main.inspector.document
+    (found,) = (one for at in range(rows.count()) if "▸" in (one := rows.line_at(at, 200).text))
+    return found
+
+
+def test_the_timeline_follows_the_cursor_and_is_read_once(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = []
+
+    def counted(*given: Any, **named: Any) -> ThreadSteps:
+        reads.append(1)
+        return read_steps(*given, **named)
+
+    monkeypatch.setattr(timeline_tab, "read_steps", counted)
+
+    async def look(seat: Seat) -> None:
+        rows = seat.main.inspector.document
+        await seat.press("enter", "k", "k", "k", "5")
+        assert title(seat.main) == "step 7 · book · 6a3c"
+        assert signed(seat).split()[:3] == ["▸", "7", "book"]
+        assert rows.cursor in rows.seen
+        shown = rows.document
+        await seat.press("escape", "G")
+        assert signed(seat).split()[:3] == ["▸", "12", "reply"]
+        assert rows.document is shown
+        # Enter goes to the step of a line.
+        await seat.press("tab", "g", *["j"] * 6, "enter")
+        place = seat.main.place
+        assert place is not None
+        assert (place.checkpoint_ns, place.checkpoint_id) == shown.places[6]
+        # A step of a side branch has another timeline, drawn from what was read.
+        picture = seat.main.tree_rows.picture
+        assert picture is not None
+        side = next(at for at, one in enumerate(picture.lines) if "tip" in one.text)
+        seat.main.tree_rows.cursor = side
+        await seat.rest()
+        assert signed(seat).split()[2] == "book"
+        assert rows.document is not shown
+        assert len(reads) == 1
+
+    sit(sample, look)
+
+
+def test_bars_use_the_width(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "5", "z")
+        longest = max(one.rfind("█") for one in document(seat))
+        assert longest > 150
+
+    sit(sample, look, size=(200, 40))

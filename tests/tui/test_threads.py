@@ -17,6 +17,7 @@ from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.tui.content.thread_matches import read_matches
 from ckpt_cli.tui.screens import thread_reading
 from ckpt_cli.tui.writing import WritingApp
+from tests.support import ckpt
 
 UUID = "3f2c9a4e-7b1d-4c55-9a10-5e0f6d2b8c11"
 
@@ -146,8 +147,6 @@ def test_from_an_error_to_its_thread(sample: Path) -> None:
 
 
 def test_operations_of_a_thread_are_listed_and_the_last_one_undone(sample: Path) -> None:
-    """The key for undo is there with --write alone."""
-
     async def change(seat: Seat) -> None:
         await seat.press("O")
         await seat.until(lambda: seat.sees("ckpt recorded no change of this thread"))
@@ -156,16 +155,62 @@ def test_operations_of_a_thread_are_listed_and_the_last_one_undone(sample: Path)
         await seat.press("O")
         await seat.until(lambda: seat.sees("on trip-to-kyoto: 1", "rollback"))
         await seat.press("U")
-        assert seat.sees("Undo this?")
+        assert seat.sees("Undo this operation?")
         await seat.press("y")
         await seat.until(lambda: "undid the last change" in seat.said)
 
     async def look(seat: Seat) -> None:
         await seat.press("O")
         await seat.until(lambda: seat.sees("on trip-to-kyoto: 2", "undoes", "undone by"))
-        assert not seat.sees("Undo the last")
-        await seat.press("U")
-        assert seat.sees("undone by")
+        await seat.press("u")
+        assert "to undo, start `ckpt tui` with --write" in seat.said
+        await seat.press("j", "u")
+        assert "cannot undo rollback " in seat.said
+        assert "it was taken back by operation" in seat.said
 
     sit(sample, change, kind=WritingApp)
+    sit(sample, look)
+
+
+def test_an_earlier_operation_is_undone(sample: Path) -> None:
+    def recorded() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = ckpt("-s", sample, "ops", "list", "-o", "json").json
+        return found
+
+    async def change(seat: Seat) -> None:
+        await seat.press("enter", "k", "k", "B", "y")
+        await seat.until(lambda: len(recorded()) == 1)
+        await seat.rest()
+        await seat.press("k", "k", "k", "k", "B", "y")
+        await seat.until(lambda: len(recorded()) == 2)
+        await seat.rest()
+        newer, older = recorded()
+        await seat.press("O")
+        await seat.until(lambda: seat.sees("on trip-to-kyoto: 2"))
+        await seat.press("j", "u")
+        assert seat.sees("Undo this operation?")
+        await seat.press("y")
+        await seat.until(lambda: f"undid rollback {older['op']}" in seat.said)
+        assert [one["undone_by"] is None for one in recorded()] == [True, True, False]
+        assert recorded()[1]["op"] == newer["op"]
+
+    sit(sample, change, kind=WritingApp)
+
+
+def test_an_id_of_blanks_is_seen_in_lists(sample: Path) -> None:
+    renamed(sample, "refund-4711", "  ")
+    renamed(sample, "invoice-import", "late ")
+    printed = ckpt("-s", sample, "threads", "list", "-o", "table").out
+    assert '"  "' in printed
+    assert '"late "' in printed
+    assert '"' not in next(one for one in printed.splitlines() if "trip" in one).split()[0]
+    # Programs get the id as it is.
+    rows = ckpt("-s", sample, "threads", "list", "-o", "tsv").out.splitlines()
+    assert sum(one.startswith("  \t") for one in rows) == 1
+
+    async def look(seat: Seat) -> None:
+        assert seat.sees('? "  "', '✗ "late "')
+        await seat.press("i")
+        assert seat.sees('"  "')
+
     sit(sample, look)

@@ -47,6 +47,11 @@ def safe_text(text: str, *, newlines: bool = False) -> str:
     return _compiled(_UNSAFE_IN_LINES if newlines else _UNSAFE).sub(_where_unsafe(_visible), text)
 
 
+def visible_id(text: str) -> str:
+    """Return an id in quotes if it is empty or has blanks at an end, where nobody sees them."""
+    return text if text and text == text.strip() else f'"{text}"'
+
+
 def safe_json(text: str) -> str:
     r"""Return a JSON text with the same value, with such characters as `\u` escapes."""
     if text.isascii() and "\x7f" not in text:

@@ -12,7 +12,7 @@ from itertools import chain, islice
 from typing import Any
 
 from ckpt_cli.render.terminal.cell_width import cell_len, fit, wrap
-from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.safe_text import safe_text, visible_id
 from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
 
 Record = Mapping[str, Any]
@@ -54,6 +54,9 @@ class Column:
     """Makes the cell of a table from several keys of the record, and from the keys of the columns
     that are shown. TSV leaves such a column out.
     """
+
+
+THREAD = Column("THREAD", "thread_id", visible_id, style="head")
 
 
 def plain_columns(*keys: str) -> list[Column]:

@@ -9,10 +9,10 @@ from datetime import datetime
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.thread_bounds import ThreadBounds
-from ckpt_cli.core.tasks.error_kinds import first_line
+from ckpt_cli.core.tasks.error_kinds import error_start
 from ckpt_cli.queries import errors, interrupts
 from ckpt_cli.render.terminal.cell_width import cell_len, fit, pad
-from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.safe_text import safe_text, visible_id
 from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
 from ckpt_cli.render.terminal.units import age
 from ckpt_cli.render.values.one_line import summary
@@ -65,7 +65,7 @@ def _questions(store: Store, threads: Sequence[Thread]) -> list[WaitingPlace]:
 
 def _errors(store: Store, threads: Sequence[Thread]) -> list[WaitingPlace]:
     return [
-        WaitingPlace(one.key, one.at, safe_text(one.node), safe_text(first_line(one.error)))
+        WaitingPlace(one.key, one.at, safe_text(one.node), safe_text(error_start(one.error)))
         for one in errors.failures_of_threads(store, threads)
     ]
 
@@ -82,14 +82,14 @@ def place_lines(
     places: Sequence[WaitingPlace], style: Style, now: datetime, width: int
 ) -> list[StyledLine]:
     """Return one line per place: thread, age, node and reason."""
-    longest = max((cell_len(safe_text(one.key.thread_id)) for one in places), default=0)
+    longest = max((cell_len(safe_text(visible_id(one.key.thread_id))) for one in places), default=0)
     widest = min(longest, _WIDEST_NAME)
     return [_line(one, style, now, width, widest) for one in places]
 
 
 def _line(one: WaitingPlace, style: Style, now: datetime, width: int, widest: int) -> StyledLine:
     old = age(one.since, now) if one.since is not None else "?"
-    name = pad(fit(safe_text(one.key.thread_id), widest), widest)
+    name = pad(fit(safe_text(visible_id(one.key.thread_id)), widest), widest)
     room = max(width - cell_len(name) - cell_len(one.node) - 10, 10)
     return line(
         (name, "head"),

@@ -33,8 +33,8 @@ from ckpt_cli.threads.target import Target
 from ckpt_cli.tui.content.checkpoint import Clock, KeptReader, target_of
 from ckpt_cli.tui.content.value_tree import StateValues
 
-CheckpointTab = Literal["state", "diff", "writes", "messages", "timeline", "metadata", "raw"]
-ThreadTab = Literal["errors", "findings", "memory"]
+CheckpointTab = Literal["state", "diff", "writes", "messages", "metadata", "raw"]
+ThreadTab = Literal["timeline", "errors", "findings", "memory"]
 Tab = Literal[CheckpointTab, ThreadTab]
 TABS: tuple[Tab, ...] = (
     *("state", "diff", "writes", "messages", "timeline"),
@@ -43,8 +43,6 @@ TABS: tuple[Tab, ...] = (
 
 _MOST_LINES = 20_000
 """Maximum number of lines of one document; `ckpt show` prints more."""
-_MOST_STEPS = 2_000
-"""Maximum number of steps of a timeline; `ckpt timeline` prints more."""
 _RAW_BYTES = 16 * 1024
 _RAW_ROW = 16
 
@@ -60,8 +58,8 @@ class TabContent:
     """By line: the key of the memory item that starts there."""
     findings: Mapping[int, Finding] = field(default_factory=dict)
     """By line: the finding that starts there."""
-    places: Mapping[int, Key] = field(default_factory=dict)
-    """By line: the checkpoint that the lines from there on are about."""
+    places: Mapping[int, Key | None] = field(default_factory=dict)
+    """By line: the checkpoint that the lines from there on are about, if any."""
     changes: Sequence[int] = ()
     """The lines of a diff where a change starts."""
     values: Mapping[int, Value] = field(default_factory=dict)
@@ -97,7 +95,6 @@ def read_document(
         return _state(target, clock, width)
     lines = {
         "writes": lambda: _writes(target, clock, width),
-        "timeline": lambda: _timeline(target, clock, width),
         "metadata": lambda: _metadata(target, clock, width),
         "raw": lambda: _raw(target, width),
     }[tab]()
@@ -116,11 +113,7 @@ def read_origin(store: Store, place: CheckpointKey, path: str) -> tuple[Checkpoi
 def _state(target: Target, clock: Clock, width: int) -> TabContent:
     found = view(target, None, writes=False)
     heading = cut(_heading(found, clock, width))
-    try:
-        changes = changed_values(target, found)
-    except CkptError:
-        # The parent is not readable; the checkpoint is.
-        changes = {}
+    changes = changed_values(target, found)
     state = StateValues(heading, found.state.values, found.state.rebuilt, changes)
     return TabContent(heading, state=state)
 
@@ -182,16 +175,6 @@ def _messages(target: Target, width: int) -> TabContent:
     return TabContent(lines, marks, values=values)
 
 
-def _timeline(target: Target, clock: Clock, width: int) -> Iterator[StyledLine]:
-    # Loaded when the tab is first opened.
-    from ckpt_cli.queries.timeline import timeline
-    from ckpt_cli.render.timeline_lines import timeline_lines
-
-    ns, checkpoint_id = target.checkpoint_ns, target.checkpoint_id
-    found = timeline(target.reader, ns, checkpoint_id, last=_MOST_STEPS)
-    yield from timeline_lines(found, now=clock.now, zone=clock.zone, width=width, unicode=True)
-
-
 def _metadata(target: Target, clock: Clock, width: int) -> Iterator[StyledLine]:
     found = _seen(target, writes=False)
     yield from standing_lines(found, clock.now, clock.zone, width)
@@ -210,7 +193,7 @@ def _raw(target: Target, width: int) -> Iterator[StyledLine]:
     key = target.reader.moment(target.checkpoint_ns, target.checkpoint_id).key
     for query in target.reader.store.sources(key):
         yield from field_lines("where", query, width, "dim")
-    yield from field_lines("checkpoint", key.checkpoint_id, width, "id")
+    yield from field_lines("id", key.checkpoint_id, width, "id")
     yield from field_lines("body", size(len(body)), width)
     yield line("")
     for start in range(0, min(len(body), _RAW_BYTES), _RAW_ROW):

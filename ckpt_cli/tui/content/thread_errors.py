@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.support_matrix import limit
-from ckpt_cli.core.tasks.error_kinds import first_line
+from ckpt_cli.core.tasks.error_kinds import error_start
 from ckpt_cli.core.tree.rows import Key
 from ckpt_cli.queries.errors import Failure, failures_of_threads
 from ckpt_cli.render.errors import BLOCKS, failure_state
@@ -62,7 +62,7 @@ def _failure_lines(one: Failure, clock: Clock, width: int) -> Iterator[StyledLin
         (safe_text(one.node), "node"),
         (f"  {at}", "time"),
     )
-    parts = [*wrap(safe_text(first_line(one.error)), width - len(_INDENT))]
+    parts = [*wrap(safe_text(error_start(one.error)), width - len(_INDENT))]
     for number, part in enumerate(parts[:_LINES], 1):
         more = "…" if number == _LINES < len(parts) else ""
         yield line((f"{_INDENT}{part}{more}", style))

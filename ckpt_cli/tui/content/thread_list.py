@@ -12,7 +12,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.conversation.title import says_nothing
 from ckpt_cli.render.status import STATUS_STYLES
 from ckpt_cli.render.terminal.cell_width import cell_len, fit, pad
-from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.safe_text import safe_text, visible_id
 from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
 from ckpt_cli.render.terminal.units import age
 from ckpt_cli.tui.content.thread_filter import ThreadFilter, text_filter
@@ -223,7 +223,7 @@ def _right(old: str, number: str, width: int) -> str:
 
 def _name(thread_id: str, title: str, style: Style, room: int) -> list[Span]:
     """Return the id and the title of a thread, in `room` columns."""
-    name, said = safe_text(thread_id[:_LONGEST]), safe_text(title)
+    name, said = safe_text(visible_id(thread_id[:_LONGEST])), safe_text(title)
     if said and says_nothing(thread_id):
         # Ids made one after the other share their beginning.
         end = f"{'':{_GAP}}…{name[-_ID_END:]}"

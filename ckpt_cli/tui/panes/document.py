@@ -8,9 +8,12 @@ from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.core.tree.rows import Key
+from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.tui.content.tabs import Tab as TabName
 from ckpt_cli.tui.content.tabs import TabContent
 from ckpt_cli.tui.panes.search import SearchableLines
+
+_HERE = "▸ "
 
 
 class DocumentRows(SearchableLines):
@@ -19,6 +22,8 @@ class DocumentRows(SearchableLines):
     def __init__(self) -> None:
         super().__init__(id="document")
         self.document = TabContent(())
+        self.signed: int | None = None
+        """The line with the sign of the checkpoint under the cursor of the tree."""
         self._missed: tuple[int, str, int] | None = None
         """Where the cursor was put because a value is not there: its line, and the path and the
         line in the value to which it goes back in a checkpoint that has it."""
@@ -53,6 +58,24 @@ class DocumentRows(SearchableLines):
         above = max((at for at in self.document.places if at <= self.cursor), default=None)
         return None if above is None else self.document.places[above]
 
+    def line_at(self, index: int, width: int) -> StyledLine:
+        shown = super().line_at(index, width)
+        if index != self.signed:
+            return shown
+        # The first part of the line is blank for it.
+        return StyledLine(((_HERE, "head"), *shown.spans[1:]))
+
+    def sign_line(self, at: int | None, *, goes: bool) -> None:
+        """Set the sign before a line; with `goes`, go there."""
+        self.signed = at
+        if at is not None and goes:
+            is_seen = at in self.seen[1:-1]
+            self.cursor = at
+            if not is_seen:
+                # Show what is before and after it, too.
+                self.scroll_to(y=max(at - self.size.height // 2, 0), animate=False)
+        self.refresh()
+
     def next_change(self, way: int) -> str:
         """Go to the next or previous change of a diff; return which one it is."""
         changes = self.document.changes
@@ -72,7 +95,7 @@ class DocumentRows(SearchableLines):
     def show_document(self, document: TabContent, *, keep: bool) -> None:
         """Show a document from its start; with `keep` at the same line as before."""
         self.document = self.prepared(document)
-        self._missed = None
+        self._missed = self.signed = None
         below = round(self.scroll_y)
         self.show_lines(self.document.lines, self.cursor if keep else 0)
         self.scroll_to(y=below if keep else 0, animate=False)
@@ -121,7 +144,7 @@ class DocumentRows(SearchableLines):
         else:
             near = [lines[path] for _, path in before if path in lines]
             goal = near[-1] if near else min(at, min(lines.values(), default=0))
-        self.document = document
+        self.document, self.signed = document, None
         self.show_lines(document.lines, goal)
         self.scroll_to(y=max(goal - below, 0), animate=False)
         self._missed = (self.cursor, wanted, inside) if wanted and wanted not in lines else None

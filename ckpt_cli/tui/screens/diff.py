@@ -9,8 +9,7 @@ from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.screen import Screen
+from textual.binding import BindingType
 from textual.widgets import Footer, Static
 
 from ckpt_backends.errors import CkptError
@@ -18,9 +17,12 @@ from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.tui.content.sides import Sides, read_sides
+from ckpt_cli.tui.keys import bindings, keys_of
+from ckpt_cli.tui.list_keys import DIFF_GROUPS
 from ckpt_cli.tui.panes.search import SearchableLines, SearchPane
 from ckpt_cli.tui.panes.styles import as_text, title
 from ckpt_cli.tui.screens.base import error_lines
+from ckpt_cli.tui.screens.helped import HelpedScreen
 from ckpt_cli.tui.store_worker import StoreWorker
 
 _ABOVE = 3
@@ -71,16 +73,11 @@ class SidesPane(SearchPane):
         yield from super().compose()
 
 
-class DiffScreen(Screen[None]):
+class DiffScreen(HelpedScreen[None]):
     """The diff of two checkpoints, or of one checkpoint and its parent."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right_square_bracket", "jump(1)", "Next change", key_display="]"),
-        Binding("left_square_bracket", "jump(-1)", "Previous change", key_display="["),
-        Binding("n", "jump(1)", "Next change", show=False),
-        Binding("N", "jump(-1)", "Previous change", show=False),
-        Binding("escape,q,d", "dismiss(None)", "Close", key_display="Esc"),
-    ]
+    GROUPS = DIFF_GROUPS
+    BINDINGS: ClassVar[list[BindingType]] = bindings(keys_of(DIFF_GROUPS))
 
     def __init__(
         self,

@@ -52,7 +52,7 @@ class MemoryScreen(StoreScreen[CheckpointKey | None]):
     REFRESHING: ClassVar = frozenset({"memory"})
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings(keys_of(MEMORY_GROUPS)),
-        Binding("escape", "back", "Back", show=False),
+        Binding("escape,h", "back", "Back", show=False),
     ]
 
     def __init__(

@@ -9,8 +9,7 @@ from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.screen import Screen
+from textual.binding import BindingType
 from textual.widgets import Footer
 
 from ckpt_cli.queries.operations import ListedOperation
@@ -19,22 +18,26 @@ from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.units import age
 from ckpt_cli.threads.opening import Opening
+from ckpt_cli.tui.keys import bindings, keys_of
+from ckpt_cli.tui.list_keys import OPERATIONS_GROUPS
 from ckpt_cli.tui.panes.search import SearchableLines, SearchPane
 from ckpt_cli.tui.panes.styles import title
+from ckpt_cli.tui.screens.helped import HelpedScreen
+
+_READ_ONLY = "the screen is read-only; to undo, start `ckpt tui` with --write"
 
 
-class OperationsScreen(Screen[bool]):
-    """One line per operation, newest first. Returns whether the last change is to be undone."""
+class OperationsScreen(HelpedScreen[str | None]):
+    """One line per operation, newest first. Returns the id of the one that is to be undone."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "dismiss(False)", "Close", key_display="Esc"),
-        Binding("U", "dismiss(True)", "Undo the last change"),
-    ]
+    GROUPS = OPERATIONS_GROUPS
+    BINDINGS: ClassVar[list[BindingType]] = bindings(keys_of(OPERATIONS_GROUPS))
 
     def __init__(self, opening: Opening, thread_id: str, now: datetime, *, writes: bool) -> None:
         super().__init__()
         self._operations = ThreadOperations(opening, thread_id)
         self._of, self._now, self._writes = safe_text(thread_id), now, writes
+        self._found: Sequence[ListedOperation] = ()
 
     def compose(self) -> ComposeResult:
         self._rows = SearchableLines(id="operations")
@@ -52,11 +55,23 @@ class OperationsScreen(Screen[bool]):
         # The log is on a disk, and may be long.
         found = await asyncio.to_thread(lambda: self._operations.newest_first)
         title(self._pane, f"Operations of ckpt on {self._of}: {len(found):,}")
+        self._found = found
         self._rows.show_lines(operation_lines(found, self._now))
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:
-        """Leave out the key for undo if the screen only reads."""
-        return self._writes or (action, parameters) != ("dismiss", (True,))
+    def action_undo(self) -> None:
+        """Choose the operation under the cursor to be undone, or say why it cannot be."""
+        if not self._found:
+            return
+        one = self._found[self._rows.cursor]
+        if one.why_not:
+            self._refuse(f"cannot undo {one.operation.action} {one.op}: {one.why_not}")
+        elif not self._writes:
+            self._refuse(_READ_ONLY)
+        else:
+            self.dismiss(one.op)
+
+    def _refuse(self, said: str) -> None:
+        self.notify(safe_text(said), severity="error", markup=False)
 
 
 def operation_lines(found: Sequence[ListedOperation], now: datetime) -> list[StyledLine]:

@@ -9,8 +9,7 @@ from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.screen import Screen
+from textual.binding import BindingType
 from textual.widgets import Footer
 
 from ckpt_backends.errors import CkptError
@@ -18,22 +17,24 @@ from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.render.terminal.styled_text import line
 from ckpt_cli.tui.content.places import PlaceList, WaitingPlace, place_lines
+from ckpt_cli.tui.keys import bindings, keys_of
+from ckpt_cli.tui.list_keys import PLACES_GROUPS
 from ckpt_cli.tui.messages import error_text
 from ckpt_cli.tui.panes.row_list import RowList
 from ckpt_cli.tui.panes.search import Choices, SearchPane
 from ckpt_cli.tui.panes.styles import title
+from ckpt_cli.tui.screens.helped import HelpedScreen
 from ckpt_cli.tui.store_worker import StoreWorker
 
 _AT_ONCE = 200
 """Number of threads read with one query."""
 
 
-class PlacesScreen(Screen[CheckpointKey | None]):
+class PlacesScreen(HelpedScreen[CheckpointKey | None]):
     """One line per place; Enter goes to its checkpoint."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "dismiss(None)", "Close", key_display="Esc"),
-    ]
+    GROUPS = PLACES_GROUPS
+    BINDINGS: ClassVar[list[BindingType]] = bindings(keys_of(PLACES_GROUPS))
 
     def __init__(
         self, kind: PlaceList, worker: StoreWorker[Store], now: Callable[[], datetime]

@@ -25,7 +25,7 @@ class PlanScreen(ModalScreen[bool]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "agree", "Yes"),
-        Binding("n,escape,q", "dismiss(False)", "No", key_display="n Esc"),
+        Binding("n,escape,q,h", "dismiss(False)", "No", key_display="n Esc"),
     ]
 
     def __init__(self, question: str, lines: Callable[[int], Sequence[StyledLine]]) -> None:

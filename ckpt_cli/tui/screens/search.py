@@ -9,9 +9,8 @@ from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
-from textual.screen import Screen
 from textual.widgets import Footer, Input
 from textual.worker import get_current_worker
 
@@ -24,10 +23,13 @@ from ckpt_cli.render.grep import hit_columns, table_record
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.terminal.table import table_lines
 from ckpt_cli.tui.content.thread_list import read_threads
+from ckpt_cli.tui.keys import bindings, keys_of
+from ckpt_cli.tui.list_keys import SEARCH_GROUPS
 from ckpt_cli.tui.messages import error_text
 from ckpt_cli.tui.panes.row_list import RowList
 from ckpt_cli.tui.panes.search import Choices
 from ckpt_cli.tui.panes.styles import title
+from ckpt_cli.tui.screens.helped import HelpedScreen
 from ckpt_cli.tui.store_worker import StoreWorker
 
 _NARROWEST = 72
@@ -45,14 +47,11 @@ class Matches(Choices):
         return index > 0
 
 
-class SearchScreen(Screen[CheckpointKey | None]):
+class SearchScreen(HelpedScreen[CheckpointKey | None]):
     """A field for a pattern, and the matches; Enter goes to a match."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "type", "Edit pattern", key_display="/"),
-        Binding("t", "scope", "This thread / all threads"),
-        Binding("escape,q", "leave", "Close", key_display="Esc"),
-    ]
+    GROUPS = SEARCH_GROUPS
+    BINDINGS: ClassVar[list[BindingType]] = bindings(keys_of(SEARCH_GROUPS))
 
     def __init__(self, worker: StoreWorker[Store], thread_id: str | None) -> None:
         super().__init__()
@@ -85,9 +84,6 @@ class SearchScreen(Screen[CheckpointKey | None]):
         self._head("")
         if self._input.value:
             self._search(self._input.value)
-
-    def action_leave(self) -> None:
-        self.dismiss(None)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import tzinfo
+from itertools import accumulate, chain, zip_longest
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -12,7 +13,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Footer
 
-from ckpt_cli.render.terminal.cell_width import wrap
+from ckpt_cli.render.terminal.cell_width import cell_len, wrap
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
 from ckpt_cli.tui.keys import KeyGroup
@@ -20,6 +21,8 @@ from ckpt_cli.tui.messages import ScreenMessage
 from ckpt_cli.tui.panes.search import SearchableLines
 from ckpt_cli.tui.panes.styles import title
 
+_HELP_COLUMN = 76
+"""Columns of a key and its help, beside another one."""
 _TIME = 10
 """Columns of the time before a message."""
 
@@ -28,7 +31,7 @@ class TextScreen(ModalScreen[None]):
     """Lines in a box."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark", "dismiss", "Close", key_display="Esc"),
+        Binding("escape,q,h,question_mark", "dismiss", "Close", key_display="Esc"),
     ]
 
     def __init__(self, heading: str) -> None:
@@ -54,7 +57,7 @@ class TextScreen(ModalScreen[None]):
 
 
 class HelpScreen(TextScreen):
-    """All keys in groups, and what the signs mean."""
+    """All keys in groups, and what the signs mean; in two columns if there is space."""
 
     def __init__(self, groups: Sequence[KeyGroup], signs: Sequence[tuple[str, str]] = ()) -> None:
         super().__init__("Keys and signs" if signs else "Keys")
@@ -62,12 +65,26 @@ class HelpScreen(TextScreen):
         if signs:
             self._parts.append(("Signs", signs))
 
-    def lines(self, width: int) -> Sequence[StyledLine]:  # noqa: ARG002
-        found: list[StyledLine] = []
-        for heading, rows in self._parts:
-            found += [line(""), line((heading, "bold"))]
-            found += [line((f"{name:<16} ", "head"), text) for name, text in rows]
-        return found[1:]
+    def lines(self, width: int) -> Sequence[StyledLine]:
+        parts = [_part_lines(heading, rows) for heading, rows in self._parts]
+        if width < 2 * _HELP_COLUMN:
+            return list(chain.from_iterable(parts))
+        half = sum(map(len, parts)) / 2
+        ends = accumulate(map(len, parts))
+        split = min(enumerate(ends, 1), key=lambda end: abs(end[1] - half))[0]
+        left, right = (list(chain.from_iterable(some)) for some in (parts[:split], parts[split:]))
+        return [_beside(*pair) for pair in zip_longest(left, right, fillvalue=line(""))]
+
+
+def _part_lines(heading: str, rows: Sequence[tuple[str, str]]) -> list[StyledLine]:
+    named = (line((f"{name:<16} ", "head"), text) for name, text in rows)
+    return [line((heading, "bold")), *named, line("")]
+
+
+def _beside(left: StyledLine, right: StyledLine) -> StyledLine:
+    return StyledLine(
+        (*left.spans, (" " * (_HELP_COLUMN - cell_len(left.text)), "plain"), *right.spans)
+    )
 
 
 class MessagesScreen(TextScreen):

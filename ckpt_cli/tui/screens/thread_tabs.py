@@ -1,4 +1,4 @@
-"""The tabs about the whole thread: errors, findings, and long-term memory."""
+"""The tabs about the whole thread: its times, errors, findings, and long-term memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from ckpt_cli.tui.screens.base import SHARE, error_lines
 from ckpt_cli.tui.screens.panes import PanesScreen
 
 if TYPE_CHECKING:
+    from ckpt_cli.core.tree.rows import Key
     from ckpt_cli.tui.content.findings import CheckedThread
+    from ckpt_cli.tui.content.timeline_tab import KeptTimeline, TimedBranch
 
 _RESTED = 0.5
 """Seconds that a tree must be shown before its thread is checked."""
@@ -42,9 +44,20 @@ class ThreadTabsScreen(PanesScreen):
         self._check_took = 0.0
         self._errors_of: tuple[Thread, int] | None = None
         """The thread of which the errors are shown, and the width in which they were drawn."""
+        self._timelines: KeptTimeline | None = None
+        self._timed: TimedBranch | None = None
+        self._timed_of: tuple[Thread, int] | None = None
+        """The thread of which the timeline is shown, and the width in which it was drawn."""
+        self._timed_at: CheckpointKey | None = None
+        """The checkpoint whose step is marked in it."""
+        self._timed_until = 0.0
+        """When the timeline of a thread that grows is read again."""
 
-    async def load_thread_tab(self, tab: ThreadTab, thread_id: str) -> None:
+    async def load_thread_tab(self, tab: ThreadTab, place: CheckpointKey) -> None:
+        thread_id = place.thread_id
         match tab:
+            case "timeline":
+                await self._load_timeline(place)
             case "memory":
                 await self._load_memory(thread_id)
             case "findings":
@@ -72,7 +85,60 @@ class ThreadTabsScreen(PanesScreen):
                 return command_line.check_command(store, place.thread_id, deep=deep)
             case "errors":
                 return command_line.errors_command(store, place.thread_id)
+            case "timeline":
+                tip = None if self._timed is None else self._timed.tip
+                shown = place if tip is None else CheckpointKey(place.thread_id, *tip)
+                return command_line.timeline_command(store, shown)
         return command_line.tab_command(store, tab, place, base_of(self.base, place))
+
+    # Timeline
+
+    async def _load_timeline(self, place: CheckpointKey) -> None:
+        """Show the timeline at the step of a checkpoint; it is read if it does not have that step.
+
+        That of a thread that grows is read again, but not all the time.
+        """
+        # Not needed until the tab is opened.
+        from ckpt_cli.tui.content.timeline_tab import KeptTimeline
+
+        thread, width = self._listed, max(self.inspector.document.width, 1)
+        whole: tuple[CheckpointKey, Tab] = (CheckpointKey(place.thread_id, "", ""), "timeline")
+        if thread is None:
+            return
+        key = place.checkpoint_ns, place.checkpoint_id
+        if self.read == whole and self._is_timed(key, thread, width):
+            self._show_step_time(place)
+            return
+        kept = self._timelines = self._timelines or KeptTimeline()
+        began = time.monotonic()
+        question = partial(kept.read, place=place, clock=self.clock, width=width)
+        with self.inspector.while_loading("Timeline: loading"):
+            found = await self.ask(self.context.searching, question, self.no_document)
+        if found is None:
+            return
+        if self.read != whole:
+            self._timed_at = None
+        self._timed, self._timed_of = found, (thread, width)
+        self._timed_until = time.monotonic() + (time.monotonic() - began) * SHARE
+        self.inspector.document.show_document(found.content, keep=self.read == whole)
+        self.read, self.shown = whole, None
+        self._show_step_time(place)
+
+    def _is_timed(self, key: Key, thread: Thread, width: int) -> bool:
+        """Return whether the timeline that is shown has a step, and need not be read again."""
+        if self._timed is None or self._timed_of is None or key not in self._timed.lines:
+            return False
+        of, drawn_width = self._timed_of
+        is_new = of == thread or time.monotonic() < self._timed_until
+        return drawn_width == width and of.thread_id == thread.thread_id and is_new
+
+    def _show_step_time(self, place: CheckpointKey) -> None:
+        """Mark the line of a step in the timeline, and go there if another one was marked."""
+        self.inspector.set_heading(self.name_of(place))
+        if self._timed is not None:
+            at = self._timed.lines.get((place.checkpoint_ns, place.checkpoint_id))
+            self.inspector.document.sign_line(at, goes=place != self._timed_at)
+            self._timed_at = place
 
     # Errors
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ckpt_cli.core.tasks.error_kinds import error_kind, first_line
+from ckpt_cli.core.tasks.error_kinds import error_kind, error_start, first_line
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,20 @@ def test_a_kind_is_short() -> None:
 def test_the_first_line_of_an_error() -> None:
     assert first_line("  one\ntwo") == "one …"
     assert first_line("E('one\\\\nstill one')") == "E('one\\\\nstill one')"
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("ValueError('\\n  no route to Kyoto')", "ValueError(' ⏎ no route to Kyoto')"),
+        (
+            "1 validation error for Trip\ndays\n  Input should be a valid integer\n    More",
+            "1 validation error for Trip ⏎ days ⏎ Input should be a valid integer …",
+        ),
+        ("E: " + "x" * 40 + "\nmore", "E: " + "x" * 40 + " …"),
+        ("E('x')\n\n", "E('x')"),
+        ("", ""),
+    ],
+)
+def test_a_short_first_line_is_shown_with_the_next(text: str, start: str) -> None:
+    assert error_start(text) == start
