@@ -36,7 +36,7 @@ OPERATIONS_GROUPS = (
     KeyGroup(
         "Operations",
         (
-            Key("U,u", "undo", "Undo", "Undo this operation; needs --write", "U", True),
+            Key("u,U", "undo", "Undo", "Undo this operation; needs --write", "u U", True),
             _HELP,
             _close(),
         ),

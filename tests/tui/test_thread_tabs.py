@@ -49,7 +49,7 @@ def test_all_failures_of_a_thread_are_listed_with_what_became_of_them(tmp_path: 
         await seat.rest()
         await seat.press("enter", "6")
         lines = document(seat)
-        assert lines[0] == "2 failed tasks: 1 failed, 1 retried"
+        assert lines[0] == "2 failed tasks: 1 waiting for a retry, 1 retried"
         assert lines[2].startswith("failed  step 0  research > inner > crash  ")
         assert lines[3] == f"  {said}"
         assert lines[5].startswith("retried step 0  research > inner > crash  ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import unified_diff
 from itertools import groupby
+from typing import NamedTuple
 
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.conversation.messages import as_message
@@ -13,7 +14,7 @@ from ckpt_cli.core.diff.value_diff import Op
 from ckpt_cli.core.values.equality import is_set
 from ckpt_cli.core.values.paths import format_path
 from ckpt_cli.core.values.unwrap import unwrap
-from ckpt_cli.render.terminal.cell_width import cell_len, fit, pad
+from ckpt_cli.render.terminal.cell_width import cell_len, fit, pad, wrap
 from ckpt_cli.render.terminal.changed_words import Parts, changed_words
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
@@ -34,10 +35,25 @@ _LINES: dict[Style, Style] = {"add": "added", "remove": "removed"}
 """The styles of whole lines, which a screen tints."""
 
 
+class _Space(NamedTuple):
+    """The space for one value."""
+
+    width: int
+    lines: int
+
+    def wrapped(self, text: str, room: int) -> list[str]:
+        """Return a text as lines of `room` columns."""
+        return [text] if self.lines == 1 else list(wrap(text, room)) or [""]
+
+
 def diff_text(
-    changes: Mapping[str, ChannelChange], *, stat: bool = False, width: int = 100
+    changes: Mapping[str, ChannelChange], *, stat: bool = False, width: int = 100, lines: int = 1
 ) -> Iterator[StyledLine]:
-    """Yield one block per channel; with `stat`, one line per channel and a total."""
+    """Yield one block per channel; with `stat`, one line per channel and a total.
+
+    A value has about this number of `lines`, and is cut after them.
+    """
+    space = _Space(width, lines)
     if stat:
         yield from _stat(changes)
         return
@@ -45,9 +61,9 @@ def diff_text(
         yield _heading(name, change)
         if change.change == "changed":
             for op in change.ops:
-                yield from _op(op, change.after, width)
+                yield from _op(op, change.after, space)
         else:
-            yield from _whole(change, width)
+            yield from _whole(change, space)
 
 
 def _heading(name: str, change: ChannelChange) -> StyledLine:
@@ -80,36 +96,37 @@ def _held(change: ChannelChange) -> str:
     return f"  ({numbers[0]} → {counted(numbers[1], noun)})"
 
 
-def _whole(change: ChannelChange, width: int) -> Iterator[StyledLine]:
+def _whole(change: ChannelChange, space: _Space) -> Iterator[StyledLine]:
     """Yield the lines of an added or removed channel: one per item of a list, otherwise one."""
     mark, style = _MARKS["add" if change.change == "added" else "remove"]
     value = change.after if change.change == "added" else change.before
     for item in value if isinstance(value, list) else [value]:
-        yield _value_line(f"  {mark} ", item, style, width)
+        yield from _value_lines(f"  {mark} ", item, style, space)
 
 
-def _op(op: Op, after: Value, width: int) -> Iterator[StyledLine]:
+def _op(op: Op, after: Value, space: _Space) -> Iterator[StyledLine]:
     mark, style = _MARKS[op.op]
     if op.op == "replace":
-        yield from _replace(op, width)
+        yield from _replace(op, space)
     elif op.op == "move":
         label = f"{_name((*op.path[:-1], op.moved_from or 0))} moved to [{op.path[-1]}]: "
-        yield _value_line(f"  {mark} {label}", _at(after, op.path), style, width)
+        yield from _value_lines(f"  {mark} {label}", _at(after, op.path), style, space)
     else:
         value = op.before if op.op == "remove" else op.after
         # The index of a message is of little use, and the index of a set member is meaningless.
         nameless = as_message(value) or is_set(_at(after, op.path[:-1]))
         name = _name(op.path[:-1] if nameless else op.path)
-        yield _value_line(f"  {mark} {name}{': ' if name else ''}", value, style, width)
+        start = f"  {mark} {name}{': ' if name else ''}"
+        yield from _value_lines(start, value, style, space)
 
 
-def _replace(op: Op, width: int) -> Iterator[StyledLine]:
-    name = _name(op.path)
+def _replace(op: Op, space: _Space) -> Iterator[StyledLine]:
+    name, width = _name(op.path), space.width
     if isinstance(op.before, str) and isinstance(op.after, str) and "\n" in op.before + op.after:
         lines = op.before.splitlines(), op.after.splitlines()
         if len(lines[0]) * len(lines[1]) <= MAX_COMPARED and lines[0] != lines[1]:
             yield line((f"  ~ {name}{':' if name else 'text:'}", "change"))
-            yield from _line_diff(*lines, width)
+            yield from _line_diff(*lines, space)
             return
     start = f"  ~ {name}{': ' if name else ''}"
     room = width - cell_len(start) - 3
@@ -121,28 +138,24 @@ def _replace(op: Op, width: int) -> Iterator[StyledLine]:
     if name:
         indent = "    "
         yield line((f"  ~ {name}:", "change"))
-    before, after = _apart(op.before, op.after, width)
+    before, after = _apart(op.before, op.after, width * space.lines)
     room = max(width - cell_len(indent) - 2, 1)
-    old, new = summary(before, room), summary(after, room)
+    old, new = (space.wrapped(summary(one, room * space.lines), room) for one in (before, after))
     is_text = isinstance(before, str) and isinstance(after, str)
-    words = changed_words([old], [new]) if is_text else None
-    (gone,), (come,) = words or ([[(old, False)]], [[(new, False)]])
-    removed: Iterator[Span] = (
-        (text, "removed-part" if differs else "removed") for text, differs in gone
-    )
-    added: Iterator[Span] = ((text, "added-part" if differs else "added") for text, differs in come)
-    yield line((f"{indent}- ", "removed"), *removed)
-    yield line((f"{indent}+ ", "added"), *added)
+    yield from _both(indent, old, new, is_text=is_text)
 
 
-def _line_diff(before: list[str], after: list[str], width: int) -> Iterator[StyledLine]:
+def _line_diff(before: list[str], after: list[str], space: _Space) -> Iterator[StyledLine]:
     """Yield different lines as git does, with some lines around them."""
     found = list(unified_diff(before, after, n=2, lineterm=""))[2:]
-    room = max(width - 6, 1)
+    room = max(space.width - 6, 1)
     for is_changed, group in groupby(found, key=lambda text: text[0] in "-+"):
         if is_changed:
-            texts = [(text[0], fit(safe_text(text[1:]), room)) for text in group]
-            yield from _different_lines(texts)
+            sides: dict[str, list[str]] = {"-": [], "+": []}
+            for text in group:
+                shown = fit(safe_text(text[1:]), room * space.lines)
+                sides[text[0]] += space.wrapped(shown, room)
+            yield from _both("    ", sides["-"], sides["+"], is_text=True)
             continue
         for text in group:
             if text[0] == "@":
@@ -151,20 +164,22 @@ def _line_diff(before: list[str], after: list[str], width: int) -> Iterator[Styl
                 yield line(f"      {fit(safe_text(text[1:]), room)}".rstrip())
 
 
-def _different_lines(texts: Sequence[tuple[str, str]]) -> Iterator[StyledLine]:
-    """Yield removed and added lines, with the words that changed marked."""
-    gone = [text for mark, text in texts if mark == "-"]
-    come = [text for mark, text in texts if mark == "+"]
-    words = changed_words(gone, come) if gone and come else None
-    sides = words or ([[(text, False)] for text in gone], [[(text, False)] for text in come])
-    yield from _side("-", sides[0], "removed", "removed-part")
-    yield from _side("+", sides[1], "added", "added-part")
+def _both(
+    indent: str, before: Sequence[str], after: Sequence[str], *, is_text: bool
+) -> Iterator[StyledLine]:
+    """Yield removed and added lines; in texts, the words that changed are marked."""
+    words = changed_words(before, after) if is_text else None
+    gone, come = words or (
+        [[(text, False)] for text in before],
+        [[(text, False)] for text in after],
+    )
+    yield from _side(f"{indent}- ", gone, "removed", "removed-part")
+    yield from _side(f"{indent}+ ", come, "added", "added-part")
 
 
-def _side(mark: str, texts: Sequence[Parts], whole: Style, part: Style) -> Iterator[StyledLine]:
+def _side(start: str, texts: Sequence[Parts], whole: Style, part: Style) -> Iterator[StyledLine]:
     for parts in texts:
-        spans = ((text, part if differs else whole) for text, differs in parts)
-        yield line((f"    {mark} ", whole), *spans)
+        yield line((start, whole), *((text, part if differs else whole) for text, differs in parts))
 
 
 def _apart(before: Value, after: Value, width: int) -> tuple[Value, Value]:
@@ -228,9 +243,13 @@ def _signed(n: int) -> str:
     return f"{'-' if n < 0 else '+'}{size(abs(n))}"
 
 
-def _value_line(start: str, value: Value, style: Style, width: int) -> StyledLine:
-    text = start + summary(value, max(width - cell_len(start), 1))
-    return line((text, _LINES.get(style, style)))
+def _value_lines(start: str, value: Value, style: Style, space: _Space) -> Iterator[StyledLine]:
+    """Yield a value after the start of its first line."""
+    room = max(space.width - cell_len(start), 1)
+    whole = _LINES.get(style, style)
+    for text in space.wrapped(summary(value, room * space.lines), room):
+        yield line((start + text, whole))
+        start = " " * cell_len(start)
 
 
 def _name(path: tuple[str | int, ...]) -> str:

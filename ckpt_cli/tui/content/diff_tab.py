@@ -14,6 +14,8 @@ from ckpt_cli.threads.target import Target
 from ckpt_cli.tui.content.sides import change_starts, read_comparison
 from ckpt_cli.tui.content.tabs import TabContent, cut
 
+_MOST_LINES = 8
+"""Maximum number of lines of one value; the diff side by side shows more."""
 _TINTS: Mapping[Style, Style] = {
     "added": "added",
     "added-part": "added",
@@ -38,7 +40,7 @@ def read_diff(
     marks: dict[int, str] = {}
     for name, change in found.changes.items():
         marks[len(lines)] = format_path((name,))
-        lines += cut(_filled(diff_text({name: change}, width=width), width))
+        lines += cut(_filled(diff_text({name: change}, width=width, lines=_MOST_LINES), width))
     if not found.changes:
         lines.append(line(("no differences", "dim")))
     return TabContent(lines, marks, changes=list(change_starts(lines)))

@@ -113,7 +113,8 @@ def read_origin(store: Store, place: CheckpointKey, path: str) -> tuple[Checkpoi
 def _state(target: Target, clock: Clock, width: int) -> TabContent:
     found = view(target, None, writes=False)
     heading = cut(_heading(found, clock, width))
-    changes = changed_values(target, found)
+    changed = changed_values(target, found).items()
+    changes = {format_path(path): change for path, change in changed}
     state = StateValues(heading, found.state.values, found.state.rebuilt, changes)
     return TabContent(heading, state=state)
 

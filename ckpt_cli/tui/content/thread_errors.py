@@ -9,9 +9,10 @@ from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.support_matrix import limit
 from ckpt_cli.core.tasks.error_kinds import error_start
+from ckpt_cli.core.tasks.step_nodes import HANDLED, RETRIED
 from ckpt_cli.core.tree.rows import Key
 from ckpt_cli.queries.errors import Failure, failures_of_threads
-from ckpt_cli.render.errors import BLOCKS, failure_state
+from ckpt_cli.render.errors import BLOCKS, LEFT, failure_state
 from ckpt_cli.render.terminal.cell_width import wrap
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
@@ -25,6 +26,12 @@ _MOST = 2_000
 _LINES = 3
 """Maximum number of lines of one error."""
 _INDENT = "  "
+_WORDS = {
+    BLOCKS: "waiting for a retry",
+    RETRIED: "retried",
+    HANDLED: "handled",
+    LEFT: "left behind",
+}
 
 
 def read_thread_errors(store: Store, thread: Thread, clock: Clock, width: int) -> TabContent:
@@ -47,7 +54,7 @@ def read_thread_errors(store: Store, thread: Thread, clock: Clock, width: int) -
 
 def _summary(found: Sequence[Failure]) -> str:
     states = Counter(map(failure_state, found))
-    became = ", ".join(f"{number:,} {state}" for state, number in states.most_common())
+    became = ", ".join(f"{number:,} {_WORDS[state]}" for state, number in states.most_common())
     return f"{counted(len(found), 'failed task')}: {became}"
 
 

@@ -1,4 +1,4 @@
-"""The tabs about the whole thread: its times, errors, findings, and long-term memory."""
+"""The tabs about the whole thread; its findings and long-term memory are read here."""
 
 from __future__ import annotations
 
@@ -19,18 +19,16 @@ from ckpt_cli.tui.content.tree import TreePicture
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.panes.styles import title
 from ckpt_cli.tui.screens.base import SHARE, error_lines
-from ckpt_cli.tui.screens.panes import PanesScreen
+from ckpt_cli.tui.screens.history_tabs import HistoryTabsScreen
 
 if TYPE_CHECKING:
-    from ckpt_cli.core.tree.rows import Key
     from ckpt_cli.tui.content.findings import CheckedThread
-    from ckpt_cli.tui.content.timeline_tab import KeptTimeline, TimedBranch
 
 _RESTED = 0.5
 """Seconds that a tree must be shown before its thread is checked."""
 
 
-class ThreadTabsScreen(PanesScreen):
+class ThreadTabsScreen(HistoryTabsScreen):
     """Threads, a tree and a checkpoint, and what is known about the whole thread."""
 
     def __init__(self, context: ScreenContext) -> None:
@@ -42,33 +40,23 @@ class ThreadTabsScreen(PanesScreen):
         self._checking: set[str] = set()
         """The threads of which every value is being checked."""
         self._check_took = 0.0
-        self._errors_of: tuple[Thread, int] | None = None
-        """The thread of which the errors are shown, and the width in which they were drawn."""
-        self._timelines: KeptTimeline | None = None
-        self._timed: TimedBranch | None = None
-        self._timed_of: tuple[Thread, int] | None = None
-        """The thread of which the timeline is shown, and the width in which it was drawn."""
-        self._timed_at: CheckpointKey | None = None
-        """The checkpoint whose step is marked in it."""
-        self._timed_until = 0.0
-        """When the timeline of a thread that grows is read again."""
 
     async def load_thread_tab(self, tab: ThreadTab, place: CheckpointKey) -> None:
         thread_id = place.thread_id
         match tab:
             case "timeline":
-                await self._load_timeline(place)
+                await self.load_timeline(place)
             case "memory":
                 await self._load_memory(thread_id)
             case "findings":
                 await self._load_findings(thread_id)
             case "errors":
-                await self._load_errors(thread_id)
+                await self.load_errors(thread_id)
 
     def action_difference(self, way: int) -> None:
-        """Go to the next or previous change of the tab Diff."""
-        if self.inspector.tab != "diff":
-            self.say("nothing to go to: / searches a pane, and the tab Diff has changes")
+        """Go to the next or previous change in the tab State or Diff."""
+        if self.inspector.tab not in ("state", "diff"):
+            self.say("nothing to go to: / searches a pane, and State and Diff have changes")
             return
         said = self.inspector.document.next_change(way)
         title(self.inspector, f"{self.inspector.heading}: {said}")
@@ -86,92 +74,15 @@ class ThreadTabsScreen(PanesScreen):
             case "errors":
                 return command_line.errors_command(store, place.thread_id)
             case "timeline":
-                tip = None if self._timed is None else self._timed.tip
-                shown = place if tip is None else CheckpointKey(place.thread_id, *tip)
-                return command_line.timeline_command(store, shown)
+                return command_line.timeline_command(store, self.timed_tip(place))
         return command_line.tab_command(store, tab, place, base_of(self.base, place))
-
-    # Timeline
-
-    async def _load_timeline(self, place: CheckpointKey) -> None:
-        """Show the timeline at the step of a checkpoint; it is read if it does not have that step.
-
-        That of a thread that grows is read again, but not all the time.
-        """
-        # Not needed until the tab is opened.
-        from ckpt_cli.tui.content.timeline_tab import KeptTimeline
-
-        thread, width = self._listed, max(self.inspector.document.width, 1)
-        whole: tuple[CheckpointKey, Tab] = (CheckpointKey(place.thread_id, "", ""), "timeline")
-        if thread is None:
-            return
-        key = place.checkpoint_ns, place.checkpoint_id
-        if self.read == whole and self._is_timed(key, thread, width):
-            self._show_step_time(place)
-            return
-        kept = self._timelines = self._timelines or KeptTimeline()
-        began = time.monotonic()
-        question = partial(kept.read, place=place, clock=self.clock, width=width)
-        with self.inspector.while_loading("Timeline: loading"):
-            found = await self.ask(self.context.searching, question, self.no_document)
-        if found is None:
-            return
-        if self.read != whole:
-            self._timed_at = None
-        self._timed, self._timed_of = found, (thread, width)
-        self._timed_until = time.monotonic() + (time.monotonic() - began) * SHARE
-        self.inspector.document.show_document(found.content, keep=self.read == whole)
-        self.read, self.shown = whole, None
-        self._show_step_time(place)
-
-    def _is_timed(self, key: Key, thread: Thread, width: int) -> bool:
-        """Return whether the timeline that is shown has a step, and need not be read again."""
-        if self._timed is None or self._timed_of is None or key not in self._timed.lines:
-            return False
-        of, drawn_width = self._timed_of
-        is_new = of == thread or time.monotonic() < self._timed_until
-        return drawn_width == width and of.thread_id == thread.thread_id and is_new
-
-    def _show_step_time(self, place: CheckpointKey) -> None:
-        """Mark the line of a step in the timeline, and go there if another one was marked."""
-        self.inspector.set_heading(self.name_of(place))
-        if self._timed is not None:
-            at = self._timed.lines.get((place.checkpoint_ns, place.checkpoint_id))
-            self.inspector.document.sign_line(at, goes=place != self._timed_at)
-            self._timed_at = place
-
-    # Errors
-
-    async def _load_errors(self, thread_id: str) -> None:
-        """Read all failed tasks of the thread that is shown, unless it is unchanged."""
-        from ckpt_cli.tui.content.thread_errors import read_thread_errors
-
-        thread, width = self._listed, max(self.inspector.document.width, 1)
-        whole: tuple[CheckpointKey, Tab] = (CheckpointKey(thread_id, "", ""), "errors")
-        if thread is None or (self.read == whole and self._errors_of == (thread, width)):
-            return
-        question = partial(read_thread_errors, thread=thread, clock=self.clock, width=width)
-        with self.inspector.while_loading("Errors: loading"):
-            document = await self.ask(self.context.detail, question, self.no_document)
-            self.inspector.set_heading(f"Errors of {safe_text(thread_id)}")
-        if document is not None:
-            self.inspector.document.show_document(document, keep=self.read == whole)
-            self.read, self.shown = whole, None
-            self._errors_of = thread, width
 
     # Findings
 
     @property
-    def _listed(self) -> Thread | None:
-        """The thread that is shown; None while another one is being read."""
-        thread = self.rows.thread
-        is_shown = thread is not None and thread.thread_id == self.view.thread_id
-        return thread if is_shown else None
-
-    @property
     def checked(self) -> CheckedThread | None:
         """What was found in the thread that is shown; None if it was not checked as it is now."""
-        thread = self._listed
+        thread = self.listed
         found = None if thread is None else self._checked.get(thread.thread_id)
         return found if found is not None and found.thread == thread else None
 
@@ -196,7 +107,7 @@ class ThreadTabsScreen(PanesScreen):
     @work(exclusive=True, group="findings")
     async def load_findings(self) -> None:
         """Check the thread that is shown, quickly."""
-        thread = self._listed
+        thread = self.listed
         if thread is not None and self.checked is None:
             await self._check(thread, deep=False)
             self._show_findings()
@@ -226,7 +137,7 @@ class ThreadTabsScreen(PanesScreen):
     async def _load_findings(self, thread_id: str) -> None:
         from ckpt_cli.tui.content.findings import findings_content
 
-        thread = self._listed
+        thread = self.listed
         if thread is None:
             return
         with self.inspector.while_loading("Findings: loading"):
@@ -251,7 +162,7 @@ class ThreadTabsScreen(PanesScreen):
     @work(group="deep")
     async def check_deep(self) -> None:
         """Check every value of the thread that is shown."""
-        thread = self._listed
+        thread = self.listed
         if thread is None or thread.thread_id in self._checking:
             return
         self._checking.add(thread.thread_id)
