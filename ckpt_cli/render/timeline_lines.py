@@ -7,7 +7,7 @@ step that called it, so that calls in parallel are seen side by side.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, tzinfo
 
 from ckpt_cli.core.timeline.assemble import Timeline
@@ -32,6 +32,8 @@ from ckpt_cli.render.values.one_line import counted
 _NAMES = 28
 """Widest column of nodes."""
 _LEAST_BAR = 8
+_LONGEST_BAR = 50
+"""Of a command: its output may be a pipe, where lines have no end."""
 _CLOCK = 8
 _TOOK = 8
 _STYLES: dict[Kind, Style] = {"run": "node", "human": "question", "idle": "dim"}
@@ -69,17 +71,32 @@ def timeline_lines(
     found: Timeline, *, now: datetime, zone: tzinfo, width: int, unicode: bool
 ) -> Iterator[StyledLine]:
     """Yield a summary, one line for each step, and the times of each node."""
-    drawn = timeline_rows(found, now=now, zone=zone, width=width, unicode=unicode)
+    drawn = timeline_rows(
+        found, now=now, zone=zone, width=width, unicode=unicode, longest_bar=_LONGEST_BAR
+    )
     return (text for _, text in drawn)
 
 
 def timeline_rows(
-    found: Timeline, *, now: datetime, zone: tzinfo, width: int, unicode: bool
+    found: Timeline,
+    *,
+    now: datetime,
+    zone: tzinfo,
+    width: int,
+    unicode: bool,
+    longest_bar: int | None = None,
 ) -> Iterator[tuple[Key | None, StyledLine]]:
-    """Yield the same lines, each with the checkpoint that its step or call ends with, if any."""
+    """Yield the same lines, each with the checkpoint that its step or call ends with, if any.
+
+    Bars have the rest of the width, or at most `longest_bar` columns of it.
+    """
     for text in (*_heading(found), line("")):
         yield None, text
-    yield from _drawn(_rows(found.steps), zone, width, _UNICODE if unicode else _ASCII)
+    rows = list(_rows(found.steps))
+    shape = _shape(rows, width)
+    if longest_bar is not None:
+        shape = replace(shape, bars=min(shape.bars, longest_bar))
+    yield from _drawn(rows, zone, shape, _UNICODE if unicode else _ASCII)
     for text in _after(found, now, zone, width):
         yield None, text
 
@@ -168,19 +185,39 @@ def _mark(step: TimedStep) -> str:
     return mark
 
 
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """The widths of the columns, and which of them there are."""
+
+    numbers: int
+    names: int
+    bars: int
+    """0 if there is no space for bars."""
+    has_clock: bool = True
+    has_marks: bool = True
+
+
+def _shape(rows: Sequence[_Row], width: int) -> _Shape:
+    """Return the columns: bars have the rest of the width, before clock times and marks."""
+    names = min(_NAMES, max((cell_len(one.name) + one.depth for one in rows), default=0))
+    numbers = max((len(one.number) for one in rows), default=0)
+    marks = max((cell_len(one.mark) + 2 for one in rows if one.mark), default=0)
+    rest = width - (numbers + 2 + names + 2 + _TOOK + 2)
+    for has_clock, has_marks in ((True, True), (False, True), (False, False)):
+        bars = rest - has_clock * (_CLOCK + 2) - has_marks * marks
+        if bars >= _LEAST_BAR:
+            return _Shape(numbers, names, bars, has_clock, has_marks)
+    return _Shape(numbers, names, 0)
+
+
 def _drawn(
-    rows: Iterator[_Row], zone: tzinfo, width: int, glyphs: dict[Kind, str]
+    rows: Sequence[_Row], zone: tzinfo, shape: _Shape, glyphs: dict[Kind, str]
 ) -> Iterator[tuple[Key | None, StyledLine]]:
-    found = list(rows)
-    names = min(_NAMES, max((cell_len(one.name) + one.depth for one in found), default=0))
-    numbers = max((len(one.number) for one in found), default=0)
-    marks = max((cell_len(one.mark) + 2 for one in found if one.mark), default=0)
-    bars = width - (numbers + 2 + names + 2 + _CLOCK + 2 + _TOOK + 2) - marks
-    runs = [one.seconds or 0.0 for one in found if one.kind == "run" and not one.depth]
-    longest = max(runs, default=0.0) or max((one.seconds or 0.0 for one in found), default=0.0)
+    runs = [one.seconds or 0.0 for one in rows if one.kind == "run" and not one.depth]
+    longest = max(runs, default=0.0) or max((one.seconds or 0.0 for one in rows), default=0.0)
     day: date | None = None
     outer: _Row | None = None
-    for one in found:
+    for one in rows:
         if outer is None or not one.depth or _is_after(one, outer):
             outer = one
         shown = one.start or one.end
@@ -191,18 +228,21 @@ def _drawn(
             if at.date() != day:
                 day = at.date()
                 yield None, line((f"{at:%a} {at.day} {at:%b %Y}", "dim"))
-        name = fit(" " * one.depth + safe_text(one.name), names)
+        name = fit(" " * one.depth + safe_text(one.name), shape.names)
         took = "" if one.seconds is None else f"  {duration(one.seconds):>{_TOOK}}"
-        bar = _bar(one, outer, longest, bars, glyphs) if bars >= _LEAST_BAR else ""
+        bar = _bar(one, outer, longest, shape.bars, glyphs) if shape.bars else ""
         yield (
             one.key,
             line(
-                (f"{one.number:>{numbers}}  ", "plain"),
-                (name + " " * (names - cell_len(name)), "node" if one.kind == "run" else "plain"),
-                (f"  {clock:{_CLOCK}}", "time"),
+                (f"{one.number:>{shape.numbers}}  ", "plain"),
+                (
+                    name + " " * (shape.names - cell_len(name)),
+                    "node" if one.kind == "run" else "plain",
+                ),
+                (f"  {clock:{_CLOCK}}" if shape.has_clock else "", "time"),
                 took,
                 *([(f"  {bar}", _STYLES[one.kind])] if bar else []),
-                *([(f"  {one.mark}", _STYLES[one.kind])] if one.mark else []),
+                *([(f"  {one.mark}", _STYLES[one.kind])] if one.mark and shape.has_marks else []),
             ),
         )
 

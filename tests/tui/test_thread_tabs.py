@@ -121,6 +121,17 @@ def test_the_timeline_follows_the_cursor_and_is_read_once(
 
 
 def test_bars_use_the_width(sample: Path) -> None:
+    # A pipe has no width.
+    printed = ckpt("-s", sample, "timeline", "trip-to-kyoto", "-o", "table").out
+    assert max(map(len, printed.splitlines())) < 150
+
+    async def look_at_80(seat: Seat) -> None:
+        await seat.press("enter", "5")
+        assert seat.main.inspector.document.width < 60
+        assert seat.sees("book", "█████")
+
+    sit(sample, look_at_80, size=(80, 24))
+
     async def look(seat: Seat) -> None:
         await seat.press("enter", "5", "z")
         longest = max(one.rfind("█") for one in document(seat))

@@ -201,6 +201,7 @@ class SteppingScreen(ThreadTabsScreen):
                 if time.monotonic() - began < _QUICK:
                     number = min(2 * number, _MOST)
                 else:
+                    number = max(number // 2, _FIRST)
                     said = f"Looking for changes of {name}: {done:,} steps (Esc stops)"
                     title(self.inspector, said)
         return None, True

@@ -20,6 +20,7 @@ from ckpt_cli.tui.panes.search import SearchPane
 from ckpt_cli.tui.panes.styles import title
 from ckpt_cli.tui.panes.threads import ThreadLines
 from ckpt_cli.tui.panes.tree import TreeRows
+from ckpt_cli.tui.pauses import LoadedObjects
 from ckpt_cli.tui.screens.base import SOON
 from ckpt_cli.tui.screens.thread_reading import ThreadReadingScreen
 from ckpt_cli.tui.store_worker import StoreWorker
@@ -46,6 +47,7 @@ class TreeScreen(ThreadReadingScreen):
         self._asked: TreeQuestion | None = None
         """The tree that is being read."""
         self._growing = GrowingTree(context.opening)
+        self._loaded_steps = LoadedObjects()
 
     @property
     def clock(self) -> Clock:
@@ -90,6 +92,8 @@ class TreeScreen(ThreadReadingScreen):
         self._asked, self.tree_took = None, time.monotonic() - began
         if picture is not None:
             self.view.tree = picture.tree
+            number = picture.tree.plan.checkpoints + len(picture.lines)
+            self._loaded_steps.loaded(asked.thread_id, number)
             self.draw(picture)
         if self.is_tree_asked_again:
             self.load_tree()
