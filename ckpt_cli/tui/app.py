@@ -30,7 +30,7 @@ from ckpt_cli.tui.key_order import OrderedKeysApp
 from ckpt_cli.tui.messages import MOST, ScreenMessage
 from ckpt_cli.tui.panes.message_line import MessageLine
 from ckpt_cli.tui.pauses import share_often
-from ckpt_cli.tui.remembered import read_look, write_look
+from ckpt_cli.tui.remembered import RememberedLook, read_look, write_look
 from ckpt_cli.tui.screens.main import MainScreen
 
 Start = Literal["threads", "memory", "memory alone"]
@@ -63,7 +63,7 @@ class CkptApp(OrderedKeysApp):
         share_often()
         self.context = context
         self._start = start
-        self._look = look
+        self._look, self._recalled = look, RememberedLook()
         self._main: MainScreen | None = None
         self.ended_by: int | None = None
         """The signal that closed the screen."""
@@ -97,8 +97,12 @@ class CkptApp(OrderedKeysApp):
             from ckpt_cli.tui.screens.memory import MemoryScreen
 
             return MemoryScreen(self.context, alone=True)
-        self._main = MainScreen(self.context)
+        self._main = self.main_screen()
         return self._main
+
+    def main_screen(self) -> MainScreen:
+        """Return a new main screen."""
+        return MainScreen(self.context)
 
     def on_mount(self) -> None:
         self._recall()
@@ -190,12 +194,13 @@ class CkptApp(OrderedKeysApp):
         """Look as the screen did when it was left."""
         if self._look is None:
             return
-        look = read_look(self._look)
+        self._recalled = look = read_look(self._look)
         if look.theme in self.available_themes:
             self.theme = look.theme
         if self._main is not None:
             self._main.remembered = look
 
     def _remember(self) -> None:
-        if self._look is not None and self._main is not None:
-            write_look(self._look, replace(self._main.look, theme=self.theme))
+        if self._look is not None:
+            look = self._recalled if self._main is None else self._main.look
+            write_look(self._look, replace(look, theme=self.theme))

@@ -94,7 +94,7 @@ WRITING_GROUPS: Sequence[KeyGroup] = (*READING_GROUPS, CHANGING)
 class WritingApp(CkptApp):
     """`ckpt tui --write`."""
 
-    def get_default_screen(self) -> MainScreen:
+    def main_screen(self) -> MainScreen:
         return WritingScreen(self.context)
 
     def open_rows(self) -> Store:

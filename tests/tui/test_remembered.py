@@ -8,6 +8,7 @@ import pytest
 
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.tui.remembered import RememberedLook, read_look, write_look
+from ckpt_cli.tui.writing import WritingApp
 
 
 def test_theme_sort_tab_fold_and_zoom_come_back(sample: Path, tmp_path: Path) -> None:
@@ -26,6 +27,33 @@ def test_theme_sort_tab_fold_and_zoom_come_back(sample: Path, tmp_path: Path) ->
     assert look.stat().st_mode & 0o777 == 0o600
     assert look.parent.stat().st_mode & 0o777 == 0o700
     sit(sample, again, look=look)
+
+
+def test_a_screen_that_may_write_remembers_the_same(sample: Path, tmp_path: Path) -> None:
+    look = tmp_path / "look.json"
+
+    async def change(seat: Seat) -> None:
+        await seat.press("s", "4")
+        seat.app.theme = "nord"
+
+    async def again(seat: Seat) -> None:
+        assert seat.app.theme == "nord"
+        assert (seat.main.look.sort, seat.main.look.tab) == ("first", "messages")
+
+    sit(sample, change, look=look, kind=WritingApp)
+    sit(sample, again, look=look, kind=WritingApp)
+
+
+def test_the_screen_of_a_memory_alone_remembers_the_theme(sample: Path, tmp_path: Path) -> None:
+    look = tmp_path / "look.json"
+    write_look(look, RememberedLook("nord", "first"))
+
+    async def change(seat: Seat) -> None:
+        assert seat.app.theme == "nord"
+        seat.app.theme = "dracula"
+
+    sit(sample, change, look=look, start="memory alone")
+    assert read_look(look) == RememberedLook("dracula", "first")
 
 
 @pytest.mark.parametrize(
