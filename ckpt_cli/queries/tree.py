@@ -71,6 +71,8 @@ class Tree:
     """The time of each step, if it was asked for."""
     scrubber: Scrubber = field(default_factory=lambda: Scrubber(()))
     """The checkpoints of the first tree in the order of their times, if it was asked for."""
+    skeletons: Sequence[Skeleton] = ()
+    """What the layout was planned from, if it may be folded in another way."""
 
     @property
     def status(self) -> Status:
@@ -98,7 +100,7 @@ def read_tree(
     keys = read_keys(reader, checkpoint_ns)
     known = KnownDetails() if known is None else known
     reading = _Reading(reader, keys, say, operations, known)
-    mark = reader.thread, checkpoint_ns, nest, unfold, None if unfold else keep, keys.seals
+    mark = _mark(reader, checkpoint_ns, keys, keep, nest=nest, unfold=unfold)
     is_stable = keys.is_settled or len(keys.index) > _SMALL
     if is_stable and seen is not None and (before := known.same(mark)) is not None:
         return reading.more(before, seen, tips=not keys.is_settled)
@@ -117,6 +119,45 @@ def read_more(
 ) -> Tree:
     """Return a tree with the steps in `seen` read, without a look at what else has changed."""
     return _Reading(reader, before.keys, say, operations, known).more(before, seen)
+
+
+def refold_tree(
+    reader: ThreadReader,
+    before: Tree,
+    checkpoint_ns: str | None,
+    say: Callable[[Value], str],
+    operations: ThreadOperations,
+    known: KnownDetails[Tree],
+    *,
+    nest: bool,
+    keep: Key,
+) -> Tree:
+    """Return a tree with folds that leave out another checkpoint, without a look at what has
+    changed.
+    """
+    plan = plan_tree(_keeping(keep, before.skeletons), nest=nest)
+    reading = _Reading(reader, before.keys, say, operations, known)
+    tree = reading.laid_out(before, plan)
+    known.keep(_mark(reader, checkpoint_ns, before.keys, keep, nest=nest, unfold=False), tree)
+    return tree
+
+
+def _mark(
+    reader: ThreadReader,
+    checkpoint_ns: str | None,
+    keys: TreeKeys,
+    keep: Key | None,
+    *,
+    nest: bool,
+    unfold: bool,
+) -> object:
+    """Return what stands for all that a tree is made from."""
+    return reader.thread, checkpoint_ns, nest, unfold, None if unfold else keep, keys.seals
+
+
+def _keeping(keep: Key | None, skeletons: Sequence[Skeleton]) -> Sequence[Skeleton]:
+    """Return the skeletons with one that is not folded."""
+    return [replace(one, marked=True) if one.key == keep else one for one in skeletons]
 
 
 class _Reading:
@@ -154,6 +195,11 @@ class _Reading:
         self._known.keep_more(after)
         return after
 
+    def laid_out(self, before: Tree, plan: TreeLayout) -> Tree:
+        """Return the same tree in another layout."""
+        found = self._details([key for key in plan.shown if key not in before.details])
+        return replace(before, plan=plan, details={**before.details, **found})
+
     def whole(
         self, keep: Key | None, seen: Collection[Key] | None, *, nest: bool, unfold: bool
     ) -> Tree:
@@ -165,7 +211,7 @@ class _Reading:
         if len(index) <= _SMALL:
             details = self._details(list(index))
             skeletons = [_completed(one, details[one.key]) for one in skeletons]
-        placed = [replace(one, marked=True) if one.key == keep else one for one in skeletons]
+        placed = _keeping(keep, skeletons)
         plan = plan_tree(placed, unfold=unfold, nest=nest)
         unread: frozenset[Key] = frozenset()
         if not details:
@@ -180,7 +226,8 @@ class _Reading:
             return tree
         steps = tree_steps(keys, skeletons, is_values_only=reader.is_values_only)
         points = timed_points(plan, keys, skeletons, steps)
-        return replace(tree, steps=steps, scrubber=Scrubber(points))
+        scrubber = Scrubber(points)
+        return replace(tree, steps=steps, scrubber=scrubber, skeletons=skeletons)
 
     def _read(self, wanted: Sequence[Key]) -> dict[Key, StepDetails]:
         # Most messages of a state are those of the state before.

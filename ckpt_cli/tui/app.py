@@ -29,6 +29,7 @@ from ckpt_cli.tui.contrast import ReadableText
 from ckpt_cli.tui.key_order import OrderedKeysApp
 from ckpt_cli.tui.messages import MOST, ScreenMessage
 from ckpt_cli.tui.panes.message_line import MessageLine
+from ckpt_cli.tui.pauses import share_often
 from ckpt_cli.tui.remembered import read_look, write_look
 from ckpt_cli.tui.screens.main import MainScreen
 
@@ -59,6 +60,7 @@ class CkptApp(OrderedKeysApp):
         super().__init__()
         # No animation: the terminal may be slow, and motion distracts.
         self.animation_level = "none"
+        share_often()
         self.context = context
         self._start = start
         self._look = look

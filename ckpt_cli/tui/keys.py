@@ -106,7 +106,7 @@ MOVING = KeyGroup(
         ("Enter", "On a subgraph call: show its tree"),
         ("Enter", "On folded steps: unfold them"),
         ("Enter", "On a message or value: go to its writer"),
-        ("Enter", "On a finding, error or timed step: go to its checkpoint"),
+        ("Enter", "On a finding, error or timed step: go there"),
         ("Enter", "On a memory item: go to it"),
     ),
 )
@@ -158,13 +158,17 @@ LOOKING = KeyGroup(
             True,
         ),
         Key(
-            "n", "difference(1)", "Next change", "In a diff: go to the next or previous change", "n"
+            "n",
+            "difference(1)",
+            "Next change",
+            "In State and Diff: go to the next or previous change",
+            "n",
         ),
         Key(
             "N",
             "difference(-1)",
             "Previous change",
-            "In a diff: go to the next or previous change",
+            "In State and Diff: go to the next or previous change",
             "N",
         ),
         Key("m", "mark", "Mark", "Mark this checkpoint as the base of diffs", "m", True),

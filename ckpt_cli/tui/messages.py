@@ -54,6 +54,11 @@ def screen_hint(error: CkptError) -> str:
     return "; ".join(part for part in hint.split("; ") if part and not _OPTION.search(part))
 
 
+def screen_message(error: CkptError) -> str:
+    """Return the message of an error without options of a command that was not typed."""
+    return error.message.replace("--raw cannot be combined with", "bytes are not shown with")
+
+
 def error_text(error: CkptError) -> str:
     """Return an error and its hint as one message."""
-    return "; ".join(filter(None, (error.message, screen_hint(error))))
+    return "; ".join(filter(None, (screen_message(error), screen_hint(error))))

@@ -40,6 +40,7 @@ from ckpt_cli.tui.app import CkptApp
 from ckpt_cli.tui.command_line import match_of, purge_command
 from ckpt_cli.tui.editor import edit, editor_of
 from ckpt_cli.tui.keys import READING_GROUPS, Key, KeyGroup, bindings
+from ckpt_cli.tui.messages import screen_hint
 from ckpt_cli.tui.plans import (
     Editable,
     EditedValue,
@@ -336,7 +337,8 @@ class WritingScreen(MainScreen):
 
 def _refusal(error: UsageError) -> str:
     """Return why a text was rejected, and what to do."""
-    hint = f"hint: {error.hint}\n" if error.hint else ""
+    told = screen_hint(error)
+    hint = f"hint: {told}\n" if told else ""
     return f"{error.message}\n{hint}Correct it and save, or leave it unchanged to cancel."
 
 

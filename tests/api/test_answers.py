@@ -202,7 +202,11 @@ def test_a_handle_raises_at_once_what_the_command_reports(
     assert json.loads(printed.err) == said
 
 
-def test_the_tree_is_drawn_as_the_command_draws_it(path: Path, store: StoreHandle) -> None:
+def test_the_tree_is_drawn_as_the_command_draws_it(
+    path: Path, store: StoreHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The command knows no width in a pipe.
+    monkeypatch.setattr("ckpt_cli.output._UNLIMITED", 100)
     printed = ckpt("-s", path, "show", TRIP, "--tree", "--all-ns")
     assert store[TRIP].tree(all_ns=True).splitlines() == printed.out.splitlines()
 

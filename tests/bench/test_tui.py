@@ -7,11 +7,13 @@ import statistics
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ckpt_cli.core.timeline.scrubber import Scrubber, TimedPoint
 from tests.bench.measure import Figure
 from tests.support import ROOT
 
@@ -56,3 +58,18 @@ def test_the_screen(large: Path, threads: int, figures: list[Figure]) -> None:
     figures.append(
         Figure("ckpt tui: memory", f"{mib:.0f} MiB", f"{mib / median(empty, 'mib'):.1f}x Textual's")
     )
+
+
+def test_the_line_of_10_000_checkpoints(figures: list[Figure]) -> None:
+    start = datetime(2026, 4, 8, tzinfo=UTC)
+    points = [
+        TimedPoint(("", f"{n:05}"), start + timedelta(seconds=n * n % 977 + n), "run", "step")
+        for n in range(10_000)
+    ]
+    began = time.perf_counter()
+    scrubber = Scrubber(points)
+    made = time.perf_counter()
+    assert len(scrubber.cells(160)) == 160
+    figures.append(Figure("ckpt tui: line of a thread, read", f"{(made - began) * 1000:.1f} ms"))
+    took = (time.perf_counter() - made) * 1000
+    figures.append(Figure("ckpt tui: line of a thread, drawn", f"{took:.1f} ms"))

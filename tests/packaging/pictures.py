@@ -69,6 +69,10 @@ _DAMAGE = """
 """Removes the parent of the head, and not its writes."""
 
 
+_VALUES = ("slash", *"messages", "enter", "p", *["j"] * 5, "right")
+"""Pin the messages, and unfold one of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Picture:
     """The keys to press before a picture is taken, and its size."""
@@ -80,12 +84,16 @@ class Picture:
     """Whether there is a DeerFlow memory with facts from these threads."""
     damage: str = ""
     """A statement that damages the store."""
+    theme: str = "textual-dark"
 
 
 PICTURES = (
     Picture("main-120x40", (120, 40), ("enter",)),
     Picture("main-80x24", (80, 24), ("j",)),
     Picture("messages-120x40", (120, 40), ("j", "j", "4")),
+    Picture("main-200x60", (200, 60), ("enter", "k", "k")),
+    Picture("light-120x40", (120, 40), ("enter", "k", "k"), theme="textual-light"),
+    Picture("values-120x40", (120, 40), ("enter", "1", "less_than_sign", *_VALUES)),
     Picture("findings-120x40", (120, 40), ("enter", "7"), damage=_DAMAGE),
     Picture("diff-120x40", (120, 40), ("enter", "k", "k", "m", "G", "d")),
     Picture("memory-120x40", (120, 40), ("M", "j"), remembers=True),
@@ -101,6 +109,7 @@ def take(picture: Picture) -> str:
         memory = MemoryNamed(parse_url(_HOME), ["-s", _HOME]) if picture.remembers else None
         app = CkptApp(ScreenContext(opening, ["-s", "sample.db"], UTC, 0, lambda: _NOW, memory))
         async with app.run_test(size=picture.size) as pilot:
+            app.theme = picture.theme
             seat = Seat(app, pilot)
             await seat.rest()
             await seat.press(*picture.keys)

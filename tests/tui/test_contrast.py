@@ -51,6 +51,28 @@ def test_all_text_is_readable_in_every_theme(sample: Path) -> None:
     sit(sample, look, kind=WritingApp, size=(80, 24))
 
 
+def test_red_and_green_can_be_told_apart_on_the_cursor(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        for name in _THEMES:
+            seat.app.theme = name
+            await seat.pilot.pause()
+            rows = seat.main.rows
+            for has_focus in (True, False):
+                (rows if has_focus else seat.main.tree_rows).focus()
+                await seat.pilot.pause()
+                on_cursor = rows.render_line(rows.cursor)._segments[0].style
+                assert on_cursor is not None
+                assert on_cursor.bgcolor is not None
+                below = Color.from_rich_color(on_cursor.bgcolor)
+                assert below != rows.background_colors[1], name
+                colors = seat.app.ansi_theme.ansi_colors
+                red, green = (readable(Color(*colors[at]), below) for at in (1, 2))
+                assert red.r - max(red.g, red.b) > 20, (name, has_focus, red)
+                assert green.g - max(green.r, green.b) > 20, (name, has_focus, green)
+
+    sit(sample, look, size=(80, 24))
+
+
 def test_without_colours_all_text_is_readable(
     sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ from langgraph.types import Command, interrupt
 from ckpt_backends.testing.official import config_of
 from ckpt_backends.testing.screen import NOW, Seat, sit
 from ckpt_backends.url import parse_url
+from ckpt_cli.queries import tree, tree_keys
 from ckpt_cli.queries.known_details import KnownDetails
 from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.queries.tree import read_tree
@@ -81,11 +82,11 @@ def bodies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_unfolding_reads_only_the_rows_that_are_seen(store: Path, bodies: list[str]) -> None:
     async def look(seat: Seat) -> None:
-        tree = seat.main.tree_rows
+        rows = seat.main.tree_rows
         await seat.press("enter")
         bodies.clear()
         await seat.press("o")
-        assert len(tree.lines) == 2 * _TURNS + 2
+        assert len(rows.lines) == 2 * _TURNS + 2
         assert 0 < len(set(bodies)) < 100
         bodies.clear()
         await seat.press("g")
@@ -94,6 +95,30 @@ def test_unfolding_reads_only_the_rows_that_are_seen(store: Path, bodies: list[s
         await seat.press("G", "g", "r")
         # Of the tree nothing is read again but the head.
         assert len(set(bodies)) < 10
+
+    sit(store, look)
+
+
+def test_rows_are_read_without_a_look_at_all_keys(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = []
+
+    def noted(*asked: Any) -> Any:
+        looks.append(asked)
+        return tree_keys.read_keys(*asked)
+
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "o")
+        monkeypatch.setattr(tree, "read_keys", noted)
+        rows = seat.main.tree_rows
+        for key in ("g", "pagedown", "pagedown"):
+            await seat.press(key)
+            assert rows.picture is not None
+            assert rows.picture.tree is seat.main.view.tree
+            assert rows.picture.tree.unread.isdisjoint(rows.picture.keys_near(rows.seen))
+        assert looks == []
+        assert any("items +1" in rows.lines[at].text for at in rows.seen)
 
     sit(store, look)
 
@@ -181,14 +206,14 @@ def test_a_running_read_is_not_restarted(store: Path, monkeypatch: pytest.Monkey
 
 def test_a_thread_that_grows_stays_unfolded_at_its_place(store: Path, bodies: list[str]) -> None:
     async def look(seat: Seat) -> None:
-        tree = seat.main.tree_rows
+        rows = seat.main.tree_rows
         await seat.press("enter", "o", "g", "j", "j")
         place = seat.main.place
         with SqliteSaver.from_conn_string(str(store)) as saver:
             _long(saver, 1).invoke({"items": []}, config_of("long"))
         bodies.clear()
         await seat.press("r")
-        assert len(tree.lines) == 2 * _TURNS + 6
+        assert len(rows.lines) == 2 * _TURNS + 6
         assert seat.main.place == place
         assert len(set(bodies)) < 20
 

@@ -21,7 +21,7 @@ from ckpt_cli.tui.panes.sizes import ChosenShares, PaneSizes, changed_shares, pa
         (120, 38, 9, 3, PaneSizes(26, 11, False, 38)),
         # Side by side where there is space.
         (200, 58, 90, 50, PaneSizes(60, 26, False, 58)),
-        (200, 30, 90, 50, PaneSizes(60, 69, True, 139)),
+        (240, 30, 90, 50, PaneSizes(72, 83, True, 167)),
         (300, 88, 500, 500, PaneSizes(72, 113, True, 227)),
         (61, 2, 50, 40, PaneSizes(26, 4, False, 2)),
     ],
@@ -80,6 +80,31 @@ def test_keys_change_the_pane_with_the_focus_and_the_sizes_come_back(
 
     sit(sample, change, look=look)
     sit(sample, again, look=look)
+
+
+def test_a_border_is_dragged_with_the_mouse(sample: Path) -> None:
+    async def drag(seat: Seat, *offsets: tuple[int, int]) -> None:
+        (first, *rest) = offsets
+        await seat.pilot.mouse_down(offset=first)
+        for offset in rest:
+            await seat.pilot.hover(offset=offset)
+        await seat.pilot.mouse_up(offset=offsets[-1])
+        await seat.rest()
+
+    async def look(seat: Seat) -> None:
+        main = seat.main
+        await drag(seat, (main.right.region.x, 9), (45, 9), (50, 12))
+        assert main.threads_pane.region.width == pytest.approx(50, abs=1)
+        y = main.inspector.region.y
+        await drag(seat, (70, y), (70, y + 5))
+        assert main.inspector.region.y == pytest.approx(y + 5, abs=1)
+        # The mouse alone changes nothing.
+        y = main.inspector.region.y
+        await seat.pilot.hover(offset=(70, y - 5))
+        await drag(seat, (70, y - 3), (70, y - 6))
+        assert main.inspector.region.y == y
+
+    sit(sample, look)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (300, 90)])

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from ckpt_backends.testing.screen import Seat, sit
+from ckpt_cli.render.terminal.styled_text import line
 from ckpt_cli.render.values.folding import BEGINNING, PART, channel_node
 from ckpt_cli.tui.content import value_search as searching
+from ckpt_cli.tui.content import value_tree
 from ckpt_cli.tui.content.value_search import search
+from ckpt_cli.tui.content.value_tree import Folds, StateValues, UnfoldedValues
 from ckpt_cli.tui.panes.value_rows import ValueRows
 from ckpt_cli.tui.screens import values as copying
 from tests.support import ckpt
@@ -35,6 +38,7 @@ def test_arrows_unfold_a_value_go_in_and_out_and_fold_it(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("1", "z")
         rows = at_path(seat, "messages[2]")
+        assert "→ Unfold" in seat.lines[-1]
         assert "▸ 2: ai: [tool_calls: search_trip" in row(seat)
         await seat.press("right")
         assert "▾ 2  ai" in row(seat)
@@ -51,6 +55,10 @@ def test_arrows_unfold_a_value_go_in_and_out_and_fold_it(sample: Path) -> None:
         await seat.press("left", "left")
         assert rows.path == "messages[2]"
         assert "▸ 2: ai" in row(seat)
+        await seat.press("2")
+        assert "→ Unfold" not in seat.lines[-1]
+        await seat.press("1")
+        at_path(seat, "messages[2]")
         # With everything below it, without noise; and folded again.
         await seat.press("E")
         shown = "\n".join(one.text for one in rows.lines)
@@ -117,6 +125,16 @@ def test_what_the_step_changed_is_marked_by_signs(sample: Path) -> None:
             "messages": "~",
             "messages[9]": "+",
         }
+        # From the tree, too: to each change, not to what holds it.
+        await seat.press("z", "escape", "n")
+        assert rows.path == "itinerary[2]"
+        assert seat.sees("change 1 of 2")
+        await seat.press("n")
+        assert rows.path == "messages[9]"
+        await seat.press("N")
+        assert rows.path == "itinerary[2]"
+        await seat.press("2", "1")
+        assert not seat.sees("change 1 of 2")
         # What is folded around a change has its sign, too.
         at_path(seat, "messages")
         await seat.press("left")
@@ -187,7 +205,9 @@ def test_long_texts_are_wrapped_and_cut_with_a_count(tmp_path: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("1", "z")
         rows = at_path(seat, "items[0]")
-        assert "(30,001 characters)" in row(seat)
+        assert row(seat).endswith("…  (30,001 characters)")
+        await seat.press("right")
+        assert row(seat).endswith("▾ 0  (30,001 characters)")
         assert all(len(one.text) <= rows.width for one in rows.lines)
         assert seat.sees("… 28,001 more characters")
         at_path(seat, "items[0] 2000:1")
@@ -236,3 +256,19 @@ def test_a_search_is_bounded_and_tells_where_it_ended(monkeypatch: pytest.Monkey
     *_, hits = search(roots, "needle", None)
     assert hits.nodes == []
     assert hits.ended == "a[19]"
+
+
+def test_lines_are_drawn_when_asked_for_and_end_with_a_note_if_there_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = StateValues((line("heading"),), {"a": list(range(90)), "b": "x"}, {}, {"a[3]": "added"})
+    shown = UnfoldedValues(state, Folds(pinned=["b", "gone"]), 80)
+    assert [one.text for one in shown][:3] == ["heading", "    b: x  (pinned)", "  ▾ a  [90 items]"]
+    assert (shown[-1].text, shown[6].text) == ("      89: 89", "+     3: 3")
+    assert {name: at for at, name in shown.marks.items()} == shown.lines_of
+    assert len(shown) == 1 + 1 + 91
+    monkeypatch.setattr(value_tree, "_MOST_LINES", 20)
+    shown = UnfoldedValues(state, Folds(), 80)
+    assert len(shown) == 1 + 21 + 1
+    assert shown[-1].text == "… more; fold values to see the rest"
+    assert shown.node_at(len(shown) - 1) is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ckpt_cli.core.tree.rows import Row
 from ckpt_cli.render.terminal.cell_width import cell_len
@@ -14,6 +14,8 @@ _ROOMY = 60
 """In fewer columns, nodes come before the number of writes and the time."""
 _LEAST = 12
 """Columns that what a step changed needs at least."""
+_MOST = 60
+"""Columns of it that are printed at most, also if there is room for more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class RowDraft:
 
 def in_columns(drafts: Sequence[RowDraft], width: int, dots: str) -> Iterator[StyledLine]:
     """Yield the lines with times aligned to the end of the longest, so short trees stay narrow."""
+    drafts = [replace(one, changes=cut(one.changes, _MOST, dots)) for one in drafts]
     time_width = max((len(draft.time) for draft in drafts if draft.writes), default=0)
     rights = [
         f"{draft.writes}  {draft.time.rjust(time_width)}" if draft.writes else draft.time

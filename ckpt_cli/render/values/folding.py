@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal
 
-from ckpt_backends.codec.values import Cut, Tagged, Value
+from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.errors import UsageError
 from ckpt_cli.core.conversation.messages import as_message
 from ckpt_cli.core.values.paths import format_path, parse_path
@@ -25,6 +25,7 @@ PART = 10_000
 """Number of characters that are unfolded at once."""
 _SHORT = 200
 """A text of one line with at most this number of characters does not fold."""
+_SCALARS = {int, float, bool, bytes, type(None), Opaque}
 _SCALAR_PARTS = 64
 """Maximum number of arguments of an object that is shown as one scalar, such as a path."""
 _SPOKEN = ("content", "tool_calls", "invalid_tool_calls")
@@ -116,6 +117,11 @@ def folds_up(node: ValueNode) -> bool:
 
 def children(node: ValueNode) -> list[ValueNode]:
     """Return the nodes directly below a node, whether it is open or not."""
+    if type(node.value) in _SCALARS or (
+        isinstance(node.value, str) and len(node.value) <= BEGINNING
+    ):
+        # Most values; asked first, because a search asks for the children of each.
+        return []
     if node.kind == "characters":
         long = node.stop - node.start > PART
         return _parts(node, node.start, node.stop, PART) if long else []
@@ -168,11 +174,16 @@ def is_empty(value: Value) -> bool:
     return value in (None, "", [], {}) or value is False
 
 
+def is_index(key: Value) -> bool:
+    """Return whether a key is the index of an item, or looks like one."""
+    return isinstance(key, int) and not isinstance(key, bool)
+
+
 def child_name(name: str, key: Value) -> str | None:
     """Return the path of a part of the value at a path; None if its key stands in no path."""
     if isinstance(key, str):
         return f"{name}.{key}" if _BARE.fullmatch(key) else f"{name}[{_quoted(key)}]"
-    if isinstance(key, int) and not isinstance(key, bool) and abs(key) < _LONGEST_INDEX:
+    if isinstance(key, int) and is_index(key) and abs(key) < _LONGEST_INDEX:
         return f"{name}[{key}]"
     return None
 
@@ -204,7 +215,8 @@ def _child(node: ValueNode, key: Value, value: Value, at: int) -> ValueNode:
         value,
         node.depth + 1,
         node,
-        starts_open=node.is_spread or text_of(value) is not None,
+        # A list of long texts starts as a list of their beginnings.
+        starts_open=node.is_spread or (text_of(value) is not None and not is_index(key)),
         is_spread=node.is_spread,
     )
 

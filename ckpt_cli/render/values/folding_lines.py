@@ -16,6 +16,7 @@ from ckpt_cli.render.values.folding import (
     PART,
     ValueNode,
     is_empty,
+    is_index,
     parts_of,
     text_of,
 )
@@ -99,8 +100,7 @@ def _room(node: ValueNode, width: int) -> int:
 def _label(node: ValueNode) -> Span:
     if node.parent is None:
         return safe_text(node.key if isinstance(node.key, str) else ""), "head"
-    is_index = isinstance(node.key, int) and not isinstance(node.key, bool)
-    return key_text(node.key, width=_WIDEST_KEY), "dim" if is_index else "node"
+    return key_text(node.key, width=_WIDEST_KEY), "dim" if is_index(node.key) else "node"
 
 
 def _wrapped(node: ValueNode, text: str, width: int, lead: list[Span | str]) -> list[StyledLine]:

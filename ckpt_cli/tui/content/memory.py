@@ -22,6 +22,7 @@ from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.tui.content.checkpoint import Clock
 from ckpt_cli.tui.content.tabs import TabContent, cut
 from ckpt_cli.tui.content.thread_filter import text_filter
+from ckpt_cli.tui.messages import error_text
 
 _MOST_ITEMS = 20_000
 """Maximum number of items in the list; a filter finds the others."""
@@ -144,7 +145,7 @@ def failed_origin(
     source: SourceThread, error: CkptError, clock: Clock, width: int
 ) -> OriginContent:
     """Return an origin with the error, for threads that cannot be read."""
-    remark = error.message + (f"; {error.hint}" if error.hint else "")
+    remark = error_text(error)
     found = ItemOrigin(source.thread_id, "", remark=remark)
     return OriginContent(_origin_lines(found, clock, width), None, remark)
 

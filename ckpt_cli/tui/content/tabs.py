@@ -113,7 +113,8 @@ def read_origin(store: Store, place: CheckpointKey, path: str) -> tuple[Checkpoi
 def _state(target: Target, clock: Clock, width: int) -> TabContent:
     found = view(target, None, writes=False)
     heading = cut(_heading(found, clock, width))
-    changes = changed_values(target, found)
+    changed = changed_values(target, found).items()
+    changes = {format_path(path): change for path, change in changed}
     state = StateValues(heading, found.state.values, found.state.rebuilt, changes)
     return TabContent(heading, state=state)
 
@@ -193,7 +194,7 @@ def _raw(target: Target, width: int) -> Iterator[StyledLine]:
     key = target.reader.moment(target.checkpoint_ns, target.checkpoint_id).key
     for query in target.reader.store.sources(key):
         yield from field_lines("where", query, width, "dim")
-    yield from field_lines("checkpoint", key.checkpoint_id, width, "id")
+    yield from field_lines("id", key.checkpoint_id, width, "id")
     yield from field_lines("body", size(len(body)), width)
     yield line("")
     for start in range(0, min(len(body), _RAW_BYTES), _RAW_ROW):

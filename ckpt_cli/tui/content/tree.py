@@ -14,7 +14,7 @@ from ckpt_cli.core.tree.rows import Row as TreeRow
 from ckpt_cli.queries.known_details import KnownDetails
 from ckpt_cli.queries.parentage import read_parentage
 from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.queries.tree import Tree, read_more, read_tree
+from ckpt_cli.queries.tree import Tree, read_more, read_tree, refold_tree
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.tree.screen import ScreenTree
 from ckpt_cli.render.values.one_line import summary
@@ -152,6 +152,28 @@ class GrowingTree:
         if again is None:
             again = draw_tree(tree, clock, asked.width, before.parentage)
         self._drawn = (asked, day), again
+        return self._drawn[1]
+
+    def keep_unfolded(self, store: Store, clock: Clock, keep: Key) -> TreePicture | None:
+        """Return the last tree with folds that leave out another checkpoint.
+
+        What else has changed is not read. Returns None if no tree with folds was read. Raises
+        `NotFound`.
+        """
+        if self._drawn is None or self._drawn[0][0].unfold:
+            return None
+        (asked, day), before = self._drawn
+        tree = refold_tree(
+            self._kept.of(store, asked.thread_id),
+            before.tree,
+            asked.ns,
+            _say,
+            ThreadOperations(self._opening, asked.thread_id),
+            self._known,
+            nest=asked.nest,
+            keep=keep,
+        )
+        self._drawn = (asked, day), draw_tree(tree, clock, asked.width, before.parentage)
         return self._drawn[1]
 
     def _parents(self, reader: ThreadReader, ns: str | None) -> Parentage:

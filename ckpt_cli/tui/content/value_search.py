@@ -6,7 +6,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ckpt_cli.core.conversation.messages import as_message
-from ckpt_cli.render.values.folding import BEGINNING, PART, ValueNode, children, parts_of, text_of
+from ckpt_cli.render.values.folding import (
+    BEGINNING,
+    PART,
+    ValueNode,
+    children,
+    is_index,
+    parts_of,
+    text_of,
+)
 from ckpt_cli.render.values.one_line import key_text, message_label, summary
 from ckpt_cli.render.values.scalars import leaf
 
@@ -57,14 +65,13 @@ def search(roots: Iterable[ValueNode], wanted: str, start: str | None) -> Iterat
 
 def own_text(node: ValueNode, beyond: int) -> str:
     """Return the text of a node without the nodes below it; a part of a text goes on `beyond`."""
-    text = text_of(node.value)
+    text = node.value if isinstance(node.value, str) else text_of(node.value)
     if node.kind == "characters":
         is_shown = text is not None and node.stop - node.start <= PART
         return text[node.start : node.stop + beyond] if text is not None and is_shown else ""
     if node.kind != "value":
         return ""
-    is_index = isinstance(node.key, int) and node.parent is not None
-    key = "" if is_index else key_text(node.key)
+    key = "" if is_index(node.key) else key_text(node.key)
     if text is not None:
         return f"{key}\n{text[: BEGINNING + beyond]}"
     if parts_of(node.value):

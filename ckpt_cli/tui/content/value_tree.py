@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import overload
 
 from ckpt_backends.codec.values import Value
-from ckpt_cli.core.values.paths import Path, format_path
 from ckpt_cli.queries.changed_values import Change
 from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
 from ckpt_cli.render.values.folding import ITEMS, ValueNode, channel_node, child_name, unfold
@@ -26,8 +25,8 @@ class StateValues:
     values: Mapping[str, Value]
     remarks: Mapping[str, str]
     """By channel: how its value was rebuilt."""
-    changes: Mapping[Path, Change]
-    """What the step changed."""
+    changes: Mapping[str, Change]
+    """By path: what the step did to a value."""
 
 
 @dataclass(slots=True)
@@ -46,7 +45,6 @@ class UnfoldedValues(Sequence[StyledLine]):
     def __init__(self, state: StateValues, folds: Folds, width: int) -> None:
         self._state, self._width = state, width
         self._pinned = set(folds.pinned)
-        self._changes = {format_path(path): change for path, change in state.changes.items()}
         self._rows: list[tuple[ValueNode, int]] = []
         self._drawn: dict[str, Sequence[StyledLine]] = {}
         self.marks: dict[int, str] = {}
@@ -94,6 +92,15 @@ class UnfoldedValues(Sequence[StyledLine]):
         at = index - len(self._state.heading)
         return self._rows[at][0] if 0 <= at < len(self._rows) else None
 
+    def changed_lines(self) -> list[int]:
+        """Return the lines of what the step changed: of what is unfolded, only the parts."""
+        nodes = ((at, self.node_at(at)) for at in self.marks)
+        signed = [(at, node) for at, node in nodes if node is not None and self._sign(node)[0]]
+        below = [node.depth for _, node in signed[1:]] + [0]
+        return [
+            at for (at, node), deeper in zip(signed, below, strict=True) if deeper <= node.depth
+        ]
+
     def _lines(self, node: ValueNode) -> Sequence[StyledLine]:
         drawn = self._drawn.get(node.name)
         if drawn is None:
@@ -106,11 +113,11 @@ class UnfoldedValues(Sequence[StyledLine]):
     def _sign(self, node: ValueNode) -> Span:
         """Return the sign of what the step did to a node."""
         if node.kind != "items":
-            change = self._changes.get(node.name)
+            change = self._state.changes.get(node.name)
             return ("", "plain") if change is None else _SIGNS[change]
         # A part is changed if one of its items is.
         inside = range(node.start, min(node.stop, node.start + ITEMS * ITEMS))
-        is_changed = any(child_name(node.path, at) in self._changes for at in inside)
+        is_changed = any(child_name(node.path, at) in self._state.changes for at in inside)
         return _SIGNS["changed"] if is_changed else ("", "plain")
 
     def _remark(self, name: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.segment import Segment
+from rich.style import Style as RichStyle
 from textual.binding import Binding, BindingType
 from textual.events import Click, Resize
 from textual.geometry import Region, Size
@@ -39,9 +40,9 @@ class RowList(ScrollView, can_focus=True):
     DEFAULT_CSS = """
     RowList { overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1;
         scrollbar-gutter: stable; }
-    RowList > .rows--cursor { background: $surface-lighten-2; color: $text; }
-    RowList:focus > .rows--cursor { background: $primary-muted; color: $text; }
-    RowList > .rows--found { background: $secondary-muted; color: $text; text-style: bold; }
+    RowList > .rows--cursor { background: $foreground 12%; }
+    RowList:focus > .rows--cursor { background: $primary 30%; }
+    RowList > .rows--found { background: $secondary 30%; text-style: bold; }
     """
 
     cursor: reactive[int] = reactive(0, repaint=False)
@@ -121,15 +122,24 @@ class RowList(ScrollView, can_focus=True):
         if index >= self.count():
             return Strip.blank(width, base)
         if index == self.cursor and self.is_stop(index):
-            base += self.get_component_rich_style("rows--cursor", partial=True)
+            base += self._mark("rows--cursor")
         elif self.is_found(index):
-            base += self.get_component_rich_style("rows--found", partial=True)
+            base += self._mark("rows--found")
         # A tint would hide the cursor or the match.
         strip = as_strip(self.line_at(index, width), base, is_tinted=base == plain)
         if strip.cell_length > width:
             # Show that the line is cut.
             strip = Strip([*strip.crop(0, width - 1), Segment("…", base)])
         return strip.crop_extend(0, width, base).apply_offsets(0, index)
+
+    def _mark(self, component: str) -> RichStyle:
+        """Return the style of the cursor or of a match: little colour, so that red stays red."""
+        styles, below = self.get_component_styles(component), self.background_colors[1]
+        if below.ansi is not None:
+            # The colours of the terminal are not known, and cannot be mixed.
+            has_focus = component == "rows--cursor" and self.has_focus
+            return RichStyle(reverse=has_focus, underline=not has_focus)
+        return styles.text_style + RichStyle(bgcolor=(below + styles.background).rich_color)
 
     def action_move(self, by: int) -> None:
         if self._has_cursor():

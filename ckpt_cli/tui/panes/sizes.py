@@ -13,7 +13,7 @@ _LEAST_THREADS, _MOST_THREADS = 26, 72
 """Columns of the threads, however wide the screen is."""
 _THREADS_SHARE = 30
 """Percent of the columns that threads take at most by themselves."""
-_BESIDE, _BESIDE_IF_LOW = 200, 130
+_BESIDE, _BESIDE_IF_LOW = 200, 150
 """With this number of columns, the checkpoint is beside its tree, else below it."""
 _LOW = 36
 """With fewer lines, the smaller number is enough."""
@@ -84,6 +84,20 @@ def changed_shares(
     now = chosen.tree or round(100 * sizes.tree / max(sizes.rest, 1))
     way = way if pane == "tree" else -way
     return replace(chosen, tree=_within(now + way * _STEP, _STEP, 100 - _STEP))
+
+
+def dragged_shares(
+    chosen: ChosenShares, sizes: PaneSizes, width: int, pane: PaneName, size: int
+) -> ChosenShares:
+    """Return the shares after the end of the threads or of the tree was dragged to a size."""
+    if pane == "threads":
+        return replace(chosen, threads=_share(size, width))
+    return replace(chosen, tree=_share(size, sizes.rest))
+
+
+def _share(part: int, whole: int) -> int:
+    """Return the percent that make at least a part; never 0, which stands for no choice."""
+    return _within(-(-100 * part // max(whole, 1)), 1, 99)
 
 
 def _within(number: int, least: int, most: int) -> int:

@@ -30,7 +30,7 @@ class ValueRows(DocumentRows):
     """The lines of a tab; the values of a state fold."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right", "unfold_value", "Unfold", show=False),
+        Binding("right", "unfold_value", "Unfold", key_display="→"),
         Binding("left", "fold_value", "Fold", show=False),
     ]
 
@@ -81,6 +81,7 @@ class ValueRows(DocumentRows):
     def prepared(self, document: TabContent) -> TabContent:
         """Return a document with the values of a state unfolded as before."""
         self.unfolded = self._hits = None
+        self.refresh_bindings()
         if document.state is None:
             return document
         self.unfolded = UnfoldedValues(document.state, self.folds, max(self.width, 1))
@@ -109,7 +110,18 @@ class ValueRows(DocumentRows):
             at += 1
         return at
 
+    def next_change(self, way: int) -> str:
+        if self.unfolded is not None and not self.document.changes:
+            self.document = replace(self.document, changes=self.unfolded.changed_lines())
+        return super().next_change(way)
+
     # Keys
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Bind the keys that fold only where values fold."""
+        if action in ("unfold_value", "fold_value"):
+            return self.unfolded is not None
+        return super().check_action(action, parameters)
 
     def action_choose(self) -> None:
         """Choose the value under the cursor; a part of a long one unfolds."""
@@ -178,6 +190,7 @@ class ValueRows(DocumentRows):
 
     def look_for(self, text: str) -> None:
         if self.unfolded is None or not text:
+            self.workers.cancel_group(self, "look")
             self._hits = None
             super().look_for(text)
             return
@@ -199,7 +212,7 @@ class ValueRows(DocumentRows):
     @work(exclusive=True, group="look")
     async def _look(self, way: int) -> None:
         """Search all values, and go to the next hit from the cursor; back with a negative way."""
-        tree, node = self.unfolded, self.node
+        tree, node, state = self.unfolded, self.node, self.document.state
         if tree is None:
             return
         hits, began = Hits(), time.monotonic()
@@ -207,7 +220,7 @@ class ValueRows(DocumentRows):
             if time.monotonic() - began > _BREATH:
                 await asyncio.sleep(0)
                 began = time.monotonic()
-        if self.unfolded is not tree:
+        if self.document.state is not state:
             return
         self._hits = hits
         if hits.ended is not None:

@@ -13,7 +13,7 @@ from ckpt_backends.errors import CkptError
 from ckpt_cli.render.terminal.cell_width import fit, wrap
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
-from ckpt_cli.tui.messages import error_text, screen_hint
+from ckpt_cli.tui.messages import error_text, screen_hint, screen_message
 
 SOON = 0.05
 """Seconds that the cursor must rest before its line is read."""
@@ -70,7 +70,7 @@ class StoreScreen(Screen[ScreenResultType]):
 
 def error_lines(error: CkptError, width: int) -> Sequence[StyledLine]:
     """Return an error as lines, to show in place of what could not be read."""
-    lines = [line((part, "error")) for part in wrap(safe_text(error.message), width)]
+    lines = [line((part, "error")) for part in wrap(safe_text(screen_message(error)), width)]
     if hint := screen_hint(error):
         lines += [line((part, "dim")) for part in wrap(safe_text(hint), width)]
     return lines

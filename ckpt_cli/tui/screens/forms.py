@@ -18,7 +18,7 @@ from ckpt_backends.errors import CkptError, UsageError
 from ckpt_cli.plans.purge import Policy
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import line
-from ckpt_cli.tui.messages import screen_hint
+from ckpt_cli.tui.messages import screen_hint, screen_message
 from ckpt_cli.tui.panes.styles import as_text, title
 from ckpt_cli.tui.plans import KINDS, Kind, Proposal, Purge, ReviewedRemoval
 
@@ -83,7 +83,7 @@ class DialogForm(ModalScreen[_Plan | None], Generic[_Result, _Plan]):
         """Say why there is no plan, below the fields."""
         told = screen_hint(error)
         hint = f"\nhint: {safe_text(told)}" if told else ""
-        text = as_text(line((safe_text(error.message), "error"), hint))
+        text = as_text(line((safe_text(screen_message(error)), "error"), hint))
         text.no_wrap = False
         self._refusal.update(text)
 

@@ -27,7 +27,7 @@ from ckpt_cli.tui.panes.inspector import Inspector
 from ckpt_cli.tui.panes.styles import as_text, title
 from ckpt_cli.tui.panes.threads import ThreadsPane
 from ckpt_cli.tui.panes.tree import TreePane, TreeRows, way_here
-from ckpt_cli.tui.screens.base import SOON, error_lines
+from ckpt_cli.tui.screens.base import error_lines
 from ckpt_cli.tui.screens.tree import TreeScreen
 from ckpt_cli.tui.store_worker import StoreWorker
 
@@ -49,6 +49,12 @@ class LiveScreen(TreeScreen):
         """The content of the inspector."""
         self.shown: tuple[CheckpointKey, Tab] | None = None
         """The same, or None if it must be read again."""
+        self._reading: tuple[CheckpointKey, Tab] | None = None
+        """The content that is being read, or was read last."""
+        self._is_document_asked = False
+        """Whether a tab is read when the running read ends."""
+        self._forgotten = 0
+        """How often the content of the inspector was to be read again."""
         self.base: CheckpointKey | None = None
         """The checkpoint marked as the base of diffs."""
         self.base_name = ""
@@ -140,9 +146,9 @@ class LiveScreen(TreeScreen):
             self.tree_rows.show_more(picture)
             self.read_seen_rows()
             # What could not be read before may be readable now.
-            self.schedule("document", SOON, self.load_document)
+            self.load_document()
             return
-        self.shown = None
+        self.forget_document()
         self.tree_rows.show_picture(picture, key)
         self.read_seen_rows()
 
@@ -161,18 +167,43 @@ class LiveScreen(TreeScreen):
 
     # The inspector
 
+    def forget_document(self) -> None:
+        """Read the tab again when it is asked for, also if it is being read now."""
+        self.shown = None
+        self._forgotten += 1
+
+    def load_document(self) -> None:
+        """Read the tab of the checkpoint under the cursor.
+
+        A running read of the same tab goes on. What is under the cursor when it ends is read next,
+        so a step is shown as soon as it is read, also while a key is held down.
+        """
+        now = None if self.place is None else (self.place, self.inspector.tab)
+        is_running = any(one.group == "document" and not one.is_finished for one in self.workers)
+        if is_running and now is not None and now != self.shown and _alike(now, self._reading):
+            self._is_document_asked = True
+        else:
+            self._load_documents()
+
     @work(exclusive=True, group="document")
-    async def load_document(self) -> None:
-        """Read the tab of the checkpoint under the cursor."""
+    async def _load_documents(self) -> None:
+        self._is_document_asked = True
+        while self._is_document_asked:
+            self._is_document_asked = False
+            await self._load_document()
+
+    async def _load_document(self) -> None:
         place, tab = self.place, self.inspector.tab
         if place is None:
             return
+        self._reading = place, tab
         match tab:
             case "timeline" | "errors" | "findings" | "memory":
                 await self.load_thread_tab(tab, place)
                 return
         if self.shown == (place, tab):
             return
+        forgotten = self._forgotten
         width = max(self.inspector.document.width, 1)
         base = base_of(self.base, place) if tab == "diff" else None
         question = partial(
@@ -192,7 +223,8 @@ class LiveScreen(TreeScreen):
         if document is not None:
             is_last = self.view.follows and tab == "messages"
             self.inspector.document.show_step(document, self.read, (place, tab), is_last=is_last)
-            self.read = self.shown = (place, tab)
+            self.read = (place, tab)
+            self.shown = self.read if forgotten == self._forgotten else None
 
     async def load_thread_tab(self, tab: ThreadTab, place: CheckpointKey) -> None:
         """Read a tab about the whole thread of a checkpoint, and show it."""
@@ -257,3 +289,8 @@ class LiveScreen(TreeScreen):
         except CkptError as error:
             otherwise(error)
         return None
+
+
+def _alike(one: tuple[CheckpointKey, Tab], other: tuple[CheckpointKey, Tab] | None) -> bool:
+    """Return whether two contents are the same tab of one thread."""
+    return other is not None and (one[0].thread_id, one[1]) == (other[0].thread_id, other[1])

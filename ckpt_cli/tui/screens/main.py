@@ -82,7 +82,7 @@ class MainScreen(ValuesScreen):
                 self.schedule("tree", SOON, self.load_tree)
             self.schedule("heads", SOON, self.read_heads)
         elif event.rows is self.tree_rows:
-            self.schedule("document", SOON, self.load_document)
+            self.load_document()
         elif event.rows is self.inspector.document:
             self.note_channel()
 
@@ -115,9 +115,9 @@ class MainScreen(ValuesScreen):
         if event.rows is self.tree_rows:
             self.schedule("draw", SOON, self.load_tree)
         elif event.rows is self.inspector.document:
-            self.shown = None
+            self.forget_document()
             self.is_memory_fresh = False
-            self.schedule("document", SOON, self.load_document)
+            self.load_document()
 
     def _enter(self) -> None:
         """Enter a subgraph call, unfold steps, or go to the checkpoint's state."""
@@ -182,7 +182,7 @@ class MainScreen(ValuesScreen):
         self.view.thread_id, self.view.tree = place.thread_id, None
         self.goal = place.checkpoint_ns, place.checkpoint_id
         self.rows.cursor = at
-        self.shown = None
+        self.forget_document()
         if tab is not None:
             self.inspector.turn(tab)
         self.go(self.tree_rows)
@@ -261,7 +261,7 @@ class MainScreen(ValuesScreen):
         self.base_name = self.name_of(place)
         self.tree_rows.marked = self.tree_rows.key if self.base is not None else None
         self.tree_rows.refresh()
-        self.shown = None
+        self.forget_document()
         self.load_document()
         self.show_status()
 

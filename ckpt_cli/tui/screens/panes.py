@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textual.events import MouseDown, MouseMove
+
 from ckpt_cli.tui.content.thread_list import needed_width
 from ckpt_cli.tui.content.tree import TreePicture
 from ckpt_cli.tui.context import ScreenContext
@@ -11,6 +13,7 @@ from ckpt_cli.tui.panes.sizes import (
     PaneName,
     PaneSizes,
     changed_shares,
+    dragged_shares,
     pane_sizes,
 )
 from ckpt_cli.tui.screens.live import LiveScreen
@@ -32,6 +35,8 @@ class PanesScreen(LiveScreen):
         self._longest = 0
         """Columns of the longest row of threads so far; 0 until the rows on the screen are read."""
         self._sizes: PaneSizes | None = None
+        self._dragged: PaneName | None = None
+        """The pane of which the end is being dragged."""
 
     def go(self, rows: RowList) -> None:
         """Focus a pane, and show it if there is space for only one."""
@@ -118,6 +123,37 @@ class PanesScreen(LiveScreen):
                 self.chosen, self._sizes, self.size.width, self._focused_pane, way
             )
         self.fit_panes()
+
+    def on_mouse_down(self, event: MouseDown) -> None:
+        """Begin to drag the border under the mouse, if there is one."""
+        if self._sizes is None:
+            return
+        at, inner = event.screen_offset, self.inspector.region
+        if at.x == self.right.region.x:
+            self._dragged = "threads"
+        elif (at.x == inner.x - 1) if self._sizes.is_beside else (at.y == inner.y):
+            self._dragged = "tree"
+        if self._dragged is not None:
+            self.capture_mouse()
+
+    def on_mouse_move(self, event: MouseMove) -> None:
+        if self._dragged is None or self._sizes is None:
+            return
+        at, tree = event.screen_offset, self.tree_pane.region
+        size = at.x - tree.x if self._sizes.is_beside else at.y - tree.y
+        self.chosen = dragged_shares(
+            self.chosen,
+            self._sizes,
+            self.size.width,
+            self._dragged,
+            at.x if self._dragged == "threads" else size,
+        )
+        self.fit_panes()
+
+    def on_mouse_up(self) -> None:
+        if self._dragged is not None:
+            self._dragged = None
+            self.release_mouse()
 
     @property
     def _focused_pane(self) -> PaneName:

@@ -119,7 +119,7 @@ class SteppingScreen(ThreadTabsScreen):
         rows.stand_on(key, line)
         if line in picture.folds:
             # The tree would slow down the steps that follow at once.
-            self.schedule("fold", _REST, self.load_tree)
+            self.schedule("fold", _REST, self.open_fold)
 
     # Changes of a channel
 
@@ -201,6 +201,7 @@ class SteppingScreen(ThreadTabsScreen):
                 if time.monotonic() - began < _QUICK:
                     number = min(2 * number, _MOST)
                 else:
+                    number = max(number // 2, _FIRST)
                     said = f"Looking for changes of {name}: {done:,} steps (Esc stops)"
                     title(self.inspector, said)
         return None, True

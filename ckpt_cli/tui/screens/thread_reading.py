@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -17,6 +16,7 @@ from ckpt_cli.tui.content.thread_list import read_threads, unread, unread_near
 from ckpt_cli.tui.content.thread_matches import ask_parts, read_matches, read_possible, unasked
 from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.panes.threads import ThreadLines
+from ckpt_cli.tui.pauses import LoadedObjects
 from ckpt_cli.tui.screens.base import SHARE, StoreScreen
 
 _HEADS_NEAR, _HEADS = 50, 500
@@ -35,6 +35,7 @@ class ThreadReadingScreen(StoreScreen[None]):
         self.context = context
         self._info: StoreInfo | None = None
         self._problem = ""
+        self._loaded_threads = LoadedObjects()
         self._scans = False
         """Whether listing threads needs a scan, which is repeated on request only."""
         self.tree_took = 0.0
@@ -77,10 +78,7 @@ class ThreadReadingScreen(StoreScreen[None]):
         listing = self.rows.listing
         before = self.rows.thread
         if list(listing.threads) != threads:
-            if not listing.threads:
-                # The threads stay in memory: without this, garbage collection causes visible
-                # pauses.
-                gc.freeze()
+            self._loaded_threads.loaded("threads", len(threads))
             listing.threads = threads
             self.rows.rebuild(before.thread_id if before is not None else None)
         else:

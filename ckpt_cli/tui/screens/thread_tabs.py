@@ -54,9 +54,9 @@ class ThreadTabsScreen(HistoryTabsScreen):
                 await self.load_errors(thread_id)
 
     def action_difference(self, way: int) -> None:
-        """Go to the next or previous change of the tab Diff."""
-        if self.inspector.tab != "diff":
-            self.say("nothing to go to: / searches a pane, and the tab Diff has changes")
+        """Go to the next or previous change in the tab State or Diff."""
+        if self.inspector.tab not in ("state", "diff"):
+            self.say("nothing to go to: / searches a pane, and State and Diff have changes")
             return
         said = self.inspector.document.next_change(way)
         title(self.inspector, f"{self.inspector.heading}: {said}")

@@ -20,6 +20,7 @@ from ckpt_cli.tui.panes.search import SearchPane
 from ckpt_cli.tui.panes.styles import title
 from ckpt_cli.tui.panes.threads import ThreadLines
 from ckpt_cli.tui.panes.tree import TreeRows
+from ckpt_cli.tui.pauses import LoadedObjects
 from ckpt_cli.tui.screens.base import SOON
 from ckpt_cli.tui.screens.thread_reading import ThreadReadingScreen
 from ckpt_cli.tui.store_worker import StoreWorker
@@ -46,6 +47,7 @@ class TreeScreen(ThreadReadingScreen):
         self._asked: TreeQuestion | None = None
         """The tree that is being read."""
         self._growing = GrowingTree(context.opening)
+        self._loaded_steps = LoadedObjects()
 
     @property
     def clock(self) -> Clock:
@@ -90,6 +92,8 @@ class TreeScreen(ThreadReadingScreen):
         self._asked, self.tree_took = None, time.monotonic() - began
         if picture is not None:
             self.view.tree = picture.tree
+            number = picture.tree.plan.checkpoints + len(picture.lines)
+            self._loaded_steps.loaded(asked.thread_id, number)
             self.draw(picture)
         if self.is_tree_asked_again:
             self.load_tree()
@@ -121,6 +125,23 @@ class TreeScreen(ThreadReadingScreen):
     @work(exclusive=True, group="tree")
     async def _read_rows(self) -> None:
         question = partial(self._growing.read_more, clock=self.clock, seen=self._seen_keys)
+        picture = await self.ask(self.context.tree, question, self.no_tree)
+        if picture is not None:
+            self.view.tree = picture.tree
+            self.draw(picture)
+
+    def open_fold(self) -> None:
+        """Show the checkpoint under the cursor outside of its fold."""
+        key, picture = self.tree_rows.unfolded, self.tree_rows.picture
+        if self._asked is not None or picture is None or picture.tree is not self.view.tree:
+            # The tree is being read: it is read again then.
+            self.load_tree()
+        elif key is not None and self.tree_rows.cursor in picture.folds:
+            self._open_fold(key)
+
+    @work(exclusive=True, group="tree")
+    async def _open_fold(self, key: TreeKey) -> None:
+        question = partial(self._growing.keep_unfolded, clock=self.clock, keep=key)
         picture = await self.ask(self.context.tree, question, self.no_tree)
         if picture is not None:
             self.view.tree = picture.tree

@@ -154,6 +154,7 @@ def test_nothing_is_left_out_of_a_block(text: str, width: int) -> None:
         (ARRAY, "ndarray int64 2×3 [[1, 2, 3], [4, 5, 6]]"),
         (Opaque("pickle", 1229, "ab", "pickle is off"), "pickle, 1.2 KiB, not read: pickle is off"),
         (Cut([1, 2], 2 << 20, "too long"), "[1, 2] (cut, 2.0 MiB in all: too long)"),
+        (Cut([1, 2], 3000, "too long", "item"), "[1, 2] (cut, 3,000 items in all: too long)"),
     ],
 )
 def test_values_are_short_and_plain(value: Value, text: str) -> None:
