@@ -241,6 +241,8 @@ MEMORY_GROUP = KeyGroup(
             True,
         ),
         Key("r", "again", "Refresh", "Read the memory again now", "r"),
+        Key("T", "app.change_theme", "Theme", "Choose the colours", "T"),
+        Key("L", "app.messages", "Messages of this session", "List what this screen said", "L"),
         Key("question_mark", "help", "Help", "Show this help", "?", True),
         Key("q", "leave", "Close", "Close this screen", "q", True),
     ),

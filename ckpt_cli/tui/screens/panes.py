@@ -114,7 +114,8 @@ class PanesScreen(LiveScreen):
     def action_size(self, way: int) -> None:
         """Make the focused pane larger or smaller; with `way` 0 fit all panes to their content."""
         if self._sizes is None:
-            self.say("this pane is shown alone; press z to show all panes", is_error=True)
+            said = "press z to show all panes" if self.is_zoomed else "there is space for one only"
+            self.say(f"this pane is shown alone; {said}", is_error=True)
             return
         if way == 0:
             self.chosen = ChosenShares()
