@@ -194,3 +194,18 @@ def test_every_difference_can_be_shown_safely(before: State, after: State, stat:
 def test_changed_values_keep_to_the_width(before: State, after: State) -> None:
     lines = diff_text(diff_channels(before, after), width=200)
     assert all(cell_len(line.text) <= 200 for line in lines)
+
+
+def test_with_several_lines_all_changes_of_a_long_text_are_shown() -> None:
+    middle = "and take the slow train over the hills " * 4
+    before, after = f"Leave on Monday {middle}to Nara", f"Leave on Tuesday {middle}to Kobe"
+    changes = diff_channels({"note": before}, {"note": after})
+    lines = list(diff_text(changes, width=60, lines=8))
+    assert all(cell_len(one.text) <= 60 for one in lines)
+    parts: dict[str, list[str]] = {"removed-part": [], "added-part": []}
+    for text, style in (span for one in lines for span in one.spans):
+        parts.get(style, []).append(text)
+    assert parts == {"removed-part": ["Monday", "Nara"], "added-part": ["Tuesday", "Kobe"]}
+    added = list(diff_text(diff_channels({}, {"note": before}), width=60, lines=8))
+    assert "Nara" in added[-1].text
+    assert not any("Nara" in one.text for one in diff_text(changes, width=60))
