@@ -41,10 +41,15 @@ def test_the_running_read_is_shown_and_only_the_last_step_is_read_after_it(
         await seat.pilot.press("k", "k", "k")
         shown = []
         step = main.inspector.document.show_step
+
+        def noted(*args: Any, **options: Any) -> None:
+            shown.append(args[2][0])
+            step(*args, **options)
+
         monkeypatch.setattr(
             main.inspector.document,
             "show_step",
-            lambda *args, **options: (shown.append(args[2][0]), step(*args, **options)),
+            noted,
         )
         go.set()
         await seat.rest()
