@@ -16,7 +16,7 @@ from ckpt_cli.core.replay.elimination import (
     Check,
     ReducerTally,
 )
-from ckpt_cli.core.replay.reducers import is_empty
+from ckpt_cli.core.replay.reducers import Held, is_empty
 from ckpt_cli.core.replay.report import Replayed, Transition
 from ckpt_cli.core.replay.transition import (
     possible_orders,
@@ -68,18 +68,44 @@ def replay_with_lost(reader: ThreadReader) -> tuple[Replayed, list[Lost]]:
     return found, lost
 
 
-def look_at(reader: ThreadReader, checkpoint_ns: str, child: str) -> tuple[Replayed, Look]:
+def look_at(
+    reader: ThreadReader, checkpoint_ns: str, child: str, watch: Watch | None = None
+) -> tuple[Replayed, Look]:
     """Replay a namespace; also return all about the transition to `child`.
 
     Raises `NotFound` if there is no such checkpoint.
     """
     found = Replayed(reader.thread_id)
-    namespace = _Namespace(reader, checkpoint_ns, found.tallies, None, child)
+    namespace = _Namespace(reader, checkpoint_ns, found.tallies, None, child, watch=watch)
     with remembering():
         found.transitions.extend(namespace)
     if namespace.looked is None:
         raise NotFound(f"no checkpoint '{child}' in thread '{reader.thread_id}'")
     return found, namespace.looked
+
+
+def look_again(
+    reader: ThreadReader,
+    checkpoint_ns: str,
+    child: str,
+    tallies: dict[tuple[str, str], ReducerTally],
+    carried: dict[str, dict[int, Held]],
+) -> Look | None:
+    """Return all about the transition to `child`, reading only it, its parent and its siblings.
+
+    `tallies` and `carried` are those of the replay before: of the namespace, and of the parent.
+    Returns None if there is no such checkpoint.
+    """
+    stored = {one.key.checkpoint_id: one for one in reader.index(checkpoint_ns)}
+    if (found := stored.get(child)) is None:
+        return None
+    parent = found.parent_checkpoint_id
+    alike = {one for one, other in stored.items() if other.parent_checkpoint_id == parent}
+    ids = {child} if parent is None else {parent, child, *alike}
+    namespace = _Namespace(reader, checkpoint_ns, tallies, ids, child, carried=carried)
+    with remembering():
+        list(namespace)
+    return namespace.looked
 
 
 def replay_thread(
@@ -107,6 +133,7 @@ class _Namespace:
         look: str | None = None,
         lost: list[Lost] | None = None,
         watch: Watch | None = None,
+        carried: dict[str, dict[int, Held]] | None = None,
     ) -> None:
         chosen = [
             one
@@ -117,6 +144,7 @@ class _Namespace:
         self._ns = checkpoint_ns
         self._look = look
         self._watch = watch
+        self._carried = carried
         self._checker = ChannelChecker(reader, checkpoint_ns, tallies, lost)
         self._order = [one.key.checkpoint_id for one in reversed(chosen)]
         self._children = Counter(one.parent_checkpoint_id for one in chosen)
@@ -150,6 +178,8 @@ class _Namespace:
 
     def _keep(self, here: KeptCheckpoint) -> None:
         key = here.moment.key
+        if self._carried is not None and key.checkpoint_id != self._look:
+            here.carried = self._carried
         if self._children[key.checkpoint_id]:
             self._kept[key.checkpoint_id] = here
         if self._children[key.checkpoint_id] > 1:

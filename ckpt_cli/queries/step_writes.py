@@ -26,7 +26,7 @@ from ckpt_cli.core.replay.report import judge_all
 from ckpt_cli.core.replay.transition import SortedWrites, WriteOrder
 from ckpt_cli.core.size_sums import namespace_kind
 from ckpt_cli.core.tasks.writes import TaskWrite, task_writes
-from ckpt_cli.queries.replay import look_at
+from ckpt_cli.queries.kept_replay import KeptReplay
 from ckpt_cli.queries.replay_checks import Look, Looked
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
@@ -88,9 +88,16 @@ class Written:
 
 
 def written(
-    target: Target, reducers: Mapping[str, str], channels: Collection[str] | None = None
+    target: Target,
+    reducers: Mapping[str, str],
+    channels: Collection[str] | None = None,
+    kept: KeptReplay | None = None,
 ) -> Written:
-    """Return how a checkpoint was made from its parent; `channels` limits the channels."""
+    """Return how a checkpoint was made from its parent; `channels` limits the channels.
+
+    With `kept`, its namespace is replayed only if the call before was about another one.
+    """
+    look_at = (KeptReplay() if kept is None else kept).look_at
     found, look = look_at(target.reader, target.checkpoint_ns, target.checkpoint_id)
     if look.writes is None or look.writes.is_empty:
         look.child.check_readable()

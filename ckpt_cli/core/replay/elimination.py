@@ -137,6 +137,11 @@ class ReducerTally:
         most = max(counts)
         return sum(1 << place for place, n in enumerate(counts) if n == most)
 
+    def copy(self) -> ReducerTally:
+        """Return a tally that goes on counting for itself; it keeps no earlier transitions."""
+        counts, uncounted = list(self._counts), Counter(self._uncounted)
+        return ReducerTally([], Counter(self.masks), self.kept, counts, uncounted)
+
     def keep(self, *, bumps: bool) -> None:
         """Count a transition without writes that changed nothing."""
         self.kept += 1

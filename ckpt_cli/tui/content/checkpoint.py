@@ -7,6 +7,7 @@ from datetime import datetime, tzinfo
 
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
+from ckpt_cli.queries.kept_replay import KeptReplay
 from ckpt_cli.threads.target import Target
 from ckpt_cli.threads.thread import ThreadReader
 
@@ -36,6 +37,8 @@ class KeptReader:
 
     def __init__(self) -> None:
         self._reader: ThreadReader | None = None
+        self.replay = KeptReplay()
+        """What is known about the reducers of the thread."""
 
     def of(self, store: Store, thread_id: str, place: CheckpointKey | None = None) -> ThreadReader:
         """Return a reader of a thread. Raises `NotFound`.

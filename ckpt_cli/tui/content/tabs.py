@@ -94,7 +94,7 @@ def read_document(
     if tab == "state":
         return _state(target, clock, width)
     lines = {
-        "writes": lambda: _writes(target, clock, width),
+        "writes": lambda: _writes(target, clock, width, kept or KeptReader()),
         "metadata": lambda: _metadata(target, clock, width),
         "raw": lambda: _raw(target, width),
     }[tab]()
@@ -133,7 +133,7 @@ def _heading(found: CheckpointView, clock: Clock, width: int) -> Iterator[Styled
         yield line(("no values", "dim"))
 
 
-def _writes(target: Target, clock: Clock, width: int) -> Iterator[StyledLine]:
+def _writes(target: Target, clock: Clock, width: int, kept: KeptReader) -> Iterator[StyledLine]:
     found = _seen(target, writes=True)
     if found.writes:
         yield line(("writes stored at this checkpoint", "bold"))
@@ -141,7 +141,7 @@ def _writes(target: Target, clock: Clock, width: int) -> Iterator[StyledLine]:
         yield line("")
     yield line(("writes that produced this checkpoint", "bold"))
     try:
-        yield from written_lines(written(target, {}), width)
+        yield from written_lines(written(target, {}, kept=kept.replay), width)
     except CkptError as error:
         yield line((safe_text(error.message), "dim"))
 

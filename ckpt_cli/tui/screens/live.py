@@ -45,6 +45,7 @@ class LiveScreen(TreeScreen):
     def __init__(self, context: ScreenContext) -> None:
         super().__init__(context)
         self._kept = KeptReader()
+        self._kept_replay = KeptReader()
         self.read: tuple[CheckpointKey, Tab] | None = None
         """The content of the inspector."""
         self.shown: tuple[CheckpointKey, Tab] | None = None
@@ -206,6 +207,10 @@ class LiveScreen(TreeScreen):
         forgotten = self._forgotten
         width = max(self.inspector.document.width, 1)
         base = base_of(self.base, place) if tab == "diff" else None
+        worker, kept = self.context.detail, self._kept
+        if tab == "writes":
+            # The first one replays the thread, which may take long: no other tab waits for it.
+            worker, kept = self.context.checking, self._kept_replay
         question = partial(
             read_document,
             tab=tab,
@@ -213,11 +218,11 @@ class LiveScreen(TreeScreen):
             base=base,
             clock=self.clock,
             width=width,
-            kept=self._kept,
+            kept=kept,
             refs=self.refs,
         )
         with self.inspector.while_loading("Checkpoint: loading"):
-            document = await self.ask(self.context.detail, question, self.no_document)
+            document = await self.ask(worker, question, self.no_document)
             before = "" if base is None else f"{self._name_of_base(base)} → "
             self.inspector.set_heading(f"{before}{self.name_of(place)}")
         if document is not None:

@@ -1,0 +1,87 @@
+"""Look at one step of a namespace after another, and replay the namespace only once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ckpt_cli.core.replay.elimination import Check
+from ckpt_cli.core.replay.reducers import Held
+from ckpt_cli.core.replay.report import Replayed
+from ckpt_cli.core.size_sums import namespace_kind
+from ckpt_cli.queries.replay import look_again, look_at
+from ckpt_cli.queries.replay_checks import KeptCheckpoint, Look
+from ckpt_cli.threads.thread import ThreadReader
+
+_MOST_CARRIED = 200
+"""Number of checkpoints whose expected values are kept; with more, each look replays all."""
+
+
+class KeptReplay:
+    """The reducers of one namespace, known from its replay, for looks at its steps.
+
+    A checkpoint does not change, so they stay known while the thread grows. Used by one worker.
+    """
+
+    def __init__(self) -> None:
+        self._place: tuple[object, str, str] | None = None
+        self._found: Replayed | None = None
+        self._checks: Mapping[str, Mapping[str, Check]] = {}
+        """By checkpoint id and channel."""
+        self._carried: dict[str, dict[str, dict[int, Held]]] = {}
+        """Expected values that differ from the stored ones, by checkpoint id."""
+
+    def look_at(
+        self, reader: ThreadReader, checkpoint_ns: str, child: str
+    ) -> tuple[Replayed, Look]:
+        """Return the replay of a namespace, and all about the transition to `child`.
+
+        Raises `NotFound` if there is no such checkpoint.
+        """
+        place = reader.store, reader.thread_id, checkpoint_ns
+        if self._found is not None and self._place == place and child in self._checks:
+            look = self._again(self._found, reader, checkpoint_ns, child)
+            if look is not None:
+                return self._found, look
+        self._found, self._carried = None, {}
+        found, look = look_at(reader, checkpoint_ns, child, self._watch)
+        self._carried = {one: kept for one, kept in self._carried.items() if any(kept.values())}
+        if len(self._carried) <= _MOST_CARRIED:
+            self._place, self._found = place, found
+            self._checks = {
+                one.child: {check.channel: check for check in one.checks}
+                for one in found.transitions
+            }
+        self._carried = self._carried if self._found is not None else {}
+        return found, look
+
+    def _watch(self, here: KeptCheckpoint, _: KeptCheckpoint | None) -> None:
+        # What is carried is added to it later.
+        self._carried[here.moment.key.checkpoint_id] = here.carried
+
+    def _again(
+        self, found: Replayed, reader: ThreadReader, checkpoint_ns: str, child: str
+    ) -> Look | None:
+        graph = namespace_kind(checkpoint_ns)
+        tallies = {
+            place: tally.copy() for place, tally in found.tallies.items() if place[0] == graph
+        }
+        parent = next(
+            (
+                one.parent_checkpoint_id
+                for one in reader.index(checkpoint_ns)
+                if one.key.checkpoint_id == child
+            ),
+            None,
+        )
+        carried = self._carried.get(parent or "", {})
+        look = look_again(reader, checkpoint_ns, child, tallies, carried)
+        if look is None:
+            return None
+        # Later steps have confirmed or denied what was carried over this one.
+        checks = self._checks[child]
+        look.channels = {
+            name: replace(one, check=checks.get(name, one.check))
+            for name, one in look.channels.items()
+        }
+        return look
