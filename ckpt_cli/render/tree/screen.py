@@ -3,7 +3,7 @@
 ○ 77d1  4  agent  +1 ai: Hotel Kanra…  1.2k tok       1.2s  09:44:12
 ○ 51aa  5  tools  budget 120 → 90                 ▒ 3m 05s  09:47:17
 
-No line depends on another one, so a line is drawn again alone after its checkpoint was read.
+Lines share only the widths of columns, so a line is drawn again alone after its checkpoint was read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ckpt_cli.render.tree.wording import UNICODE, TreeWording
 
 _TOOK_FROM, _CLOCK_FROM, _TOKENS_FROM = 40, 56, 72
 """Columns of the tree from which each column at its right is shown."""
-_TOOK, _CLOCK, _TOKENS = 9, 8, 8
+_CLOCK, _TOKENS = 8, 8
 _WAITS: Mapping[Kind, str] = {"run": "", "human": "▒ ", "idle": "· "}
 """Before the time of a step, as in `ckpt timeline`."""
 
@@ -46,6 +46,8 @@ class ScreenTree:
         self._width = width
         self._drafter = self._drafter_for({})
         self._has_tokens = False
+        self._took_width = 0
+        """Columns of the longest time."""
 
     def rows(
         self, details: Mapping[Key, StepDetails], now: datetime
@@ -55,7 +57,10 @@ class ScreenTree:
         self._has_tokens = self._width >= _TOKENS_FROM and any(
             one.tokens for one in details.values()
         )
-        return ((draft.row, self._line(draft)) for draft in self._drafter.drafts(now))
+        drafts = list(self._drafter.drafts(now))
+        times = (self._took(draft.row) for draft in drafts if draft.row is not None)
+        self._took_width = max(map(len, times), default=0)
+        return ((draft.row, self._line(draft)) for draft in drafts)
 
     def show(self, details: Mapping[Key, StepDetails]) -> None:
         """Use other details for the lines that are drawn again."""
@@ -96,7 +101,7 @@ class ScreenTree:
         if self._has_tokens:
             columns.append((f"  {f'{thousands(tokens)} tok' if tokens else '':>{_TOKENS}}", "dim"))
         if self._width >= _TOOK_FROM:
-            columns.append((f"  {took:>{_TOOK}}", "dim"))
+            columns.append((f"  {took:>{self._took_width}}", "dim"))
         if self._width >= _CLOCK_FROM:
             columns.append((f"  {clock:>{_CLOCK}}", "time"))
         return columns
