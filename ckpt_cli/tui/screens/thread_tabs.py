@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ckpt_cli.tui.content.findings import CheckedThread
     from ckpt_cli.tui.content.timeline_tab import KeptTimeline, TimedBranch
 
+_MOST_CHECKED = 200
+"""Number of threads of which the findings are kept."""
 _RESTED = 0.5
 """Seconds that a tree must be shown before its thread is checked."""
 
@@ -221,6 +223,8 @@ class ThreadTabsScreen(PanesScreen):
         if not deep:
             self._check_took = time.monotonic() - began
         self._checked[thread.thread_id] = found
+        if len(self._checked) > _MOST_CHECKED:
+            del self._checked[next(iter(self._checked))]
         self._mark()
 
     async def _load_findings(self, thread_id: str) -> None:
