@@ -29,7 +29,8 @@ class KeptReplay:
         self._checks: Mapping[str, Mapping[str, Check]] = {}
         """By checkpoint id and channel."""
         self._carried: dict[str, dict[str, dict[int, Held]]] = {}
-        """Expected values that differ from the stored ones, by checkpoint id."""
+        """The expected values of channels without a stored one, by checkpoint id."""
+        self._last: KeptCheckpoint | None = None
 
     def look_at(
         self, reader: ThreadReader, checkpoint_ns: str, child: str
@@ -43,9 +44,9 @@ class KeptReplay:
             look = self._again(self._found, reader, checkpoint_ns, child)
             if look is not None:
                 return self._found, look
-        self._found, self._carried = None, {}
+        self._found, self._carried, self._last = None, {}, None
         found, look = look_at(reader, checkpoint_ns, child, self._watch)
-        self._carried = {one: kept for one, kept in self._carried.items() if any(kept.values())}
+        self._note_last()
         if len(self._carried) <= _MOST_CARRIED:
             self._place, self._found = place, found
             self._checks = {
@@ -56,8 +57,20 @@ class KeptReplay:
         return found, look
 
     def _watch(self, here: KeptCheckpoint, _: KeptCheckpoint | None) -> None:
-        # What is carried is added to it later.
-        self._carried[here.moment.key.checkpoint_id] = here.carried
+        # What is carried is added to it after this.
+        self._note_last()
+        self._last = here
+
+    def _note_last(self) -> None:
+        """Keep what the last checkpoint carries in place of values that are not stored."""
+        last, self._last = self._last, None
+        if last is None:
+            return
+        carried = {
+            name: kept for name, kept in last.carried.items() if kept and name not in last.values
+        }
+        if carried:
+            self._carried[last.moment.key.checkpoint_id] = carried
 
     def _again(
         self, found: Replayed, reader: ThreadReader, checkpoint_ns: str, child: str

@@ -73,3 +73,12 @@ def test_the_line_of_10_000_checkpoints(figures: list[Figure]) -> None:
     figures.append(Figure("ckpt tui: line of a thread, read", f"{(made - began) * 1000:.1f} ms"))
     took = (time.perf_counter() - made) * 1000
     figures.append(Figure("ckpt tui: line of a thread, drawn", f"{took:.1f} ms"))
+
+
+def test_steps_on_a_long_thread(deep: Path, figures: list[Figure]) -> None:
+    command = [sys.executable, "-m", "tests.bench.steps", str(deep)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    for tab, seconds in json.loads(done.stdout).items():
+        step = f"{statistics.median(seconds) * 1000:.0f} ms"
+        worst = f"at most {max(seconds) * 1000:.0f} ms"
+        figures.append(Figure(f"ckpt tui: a step in {tab}", step, worst))

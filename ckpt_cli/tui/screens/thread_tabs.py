@@ -24,6 +24,8 @@ from ckpt_cli.tui.screens.history_tabs import HistoryTabsScreen
 if TYPE_CHECKING:
     from ckpt_cli.tui.content.findings import CheckedThread
 
+_MOST_CHECKED = 200
+"""Number of threads of which the findings are kept."""
 _RESTED = 0.5
 """Seconds that a tree must be shown before its thread is checked."""
 
@@ -132,6 +134,8 @@ class ThreadTabsScreen(HistoryTabsScreen):
         if not deep:
             self._check_took = time.monotonic() - began
         self._checked[thread.thread_id] = found
+        if len(self._checked) > _MOST_CHECKED:
+            del self._checked[next(iter(self._checked))]
         self._mark()
 
     async def _load_findings(self, thread_id: str) -> None:

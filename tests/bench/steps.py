@@ -1,0 +1,54 @@
+"""Step through a long thread on the screen, and print how long each step took: steps.py STORE"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from datetime import UTC
+from time import monotonic
+from typing import Any
+
+from ckpt_backends.url import parse_url
+from ckpt_cli.threads.opening import Opening
+from ckpt_cli.tui.app import CkptApp
+from ckpt_cli.tui.context import ScreenContext
+
+_STEPS = 40
+_TICK = 0.001
+_PATIENCE = 60.0
+_TABS = ("state", "diff", "writes", "messages")
+
+
+async def stepped(store: str) -> dict[str, list[float]]:
+    """Return the seconds from each key to the content of its checkpoint, by tab."""
+    context = ScreenContext(Opening(parse_url(store)), ["-s", store], UTC, 0)
+    app = CkptApp(context)
+    found: dict[str, list[float]] = {}
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen: Any = app.screen
+
+        async def shown(tab: str, before: object) -> None:
+            end = monotonic() + _PATIENCE
+            while screen.shown == before or screen.shown != (screen.place, tab):
+                assert monotonic() < end, f"never shown: {tab}"
+                await asyncio.sleep(_TICK)
+
+        await shown("state", None)
+        await pilot.press("enter", "o")
+        await asyncio.sleep(2)
+        for tab in _TABS:
+            screen.inspector.turn(tab)
+            await shown(tab, None)
+            found[tab] = []
+            for _ in range(_STEPS):
+                began, before = monotonic(), screen.shown
+                await pilot.press("k")
+                await shown(tab, before)
+                found[tab].append(monotonic() - began)
+                await asyncio.sleep(0.1)
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(stepped(sys.argv[1]))))
