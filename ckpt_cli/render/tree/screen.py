@@ -3,7 +3,8 @@
 ○ 77d1  4  agent  +1 ai: Hotel Kanra…  1.2k tok       1.2s  09:44:12
 ○ 51aa  5  tools  budget 120 → 90                 ▒ 3m 05s  09:47:17
 
-Lines share only the widths of columns, so a line is drawn again alone after its checkpoint was read.
+Lines share only the widths of columns, so a line is drawn again alone after its checkpoint was
+read.
 """
 
 from __future__ import annotations
