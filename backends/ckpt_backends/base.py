@@ -215,6 +215,13 @@ class BaseStore(Store):
         """None: nothing expires."""
         return iter(())
 
+    def threads_that_may_hold(
+        self,
+        thread_ids: Sequence[str],
+        texts: Collection[str],  # noqa: ARG002
+    ) -> set[str]:
+        return set(thread_ids)
+
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
         return own_rows(thread_id, rows, self.columns)
 

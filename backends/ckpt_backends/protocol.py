@@ -235,6 +235,15 @@ class Store(Closing, Protocol):
         """Those of these threads that have any row."""
         ...
 
+    def threads_that_may_hold(self, thread_ids: Sequence[str], texts: Collection[str]) -> set[str]:
+        """At least those of these threads with a body, a write or a value that contains one of the
+        texts. Metadata does not count.
+
+        Each text satisfies `codec.stored_text.is_findable`. The engine searches the stored bytes;
+        one that cannot returns all the threads. Meant for a few hundred threads at once.
+        """
+        ...
+
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
         """The same rows, of an archive that anyone may have written.
 

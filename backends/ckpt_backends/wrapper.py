@@ -116,6 +116,9 @@ class WrappedStore(Closing):
     def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
         return self.inner.threads_with_rows(thread_ids)
 
+    def threads_that_may_hold(self, thread_ids: Sequence[str], texts: Collection[str]) -> set[str]:
+        return self.inner.threads_that_may_hold(thread_ids, texts)
+
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
         return self.inner.own_rows(thread_id, rows)
 

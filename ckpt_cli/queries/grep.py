@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 from ckpt_backends.codec import decode
@@ -24,6 +25,7 @@ from ckpt_cli.core.search.matches import (
     search,
     search_questions,
 )
+from ckpt_cli.core.search.needed import needed_texts
 from ckpt_cli.core.search.patterns import Finder, compile_pattern, gave_up
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.core.state import Body
@@ -45,6 +47,8 @@ Kind = Literal["value", "write", "question", "error"]
 """Where a text was found. A `write` is text that no later state contains."""
 
 _KINDS: Mapping[str, Kind] = {INTERRUPT: "question", ERROR: "error"}
+_FIRST_THREADS, _MOST_THREADS = 20, 300
+"""Threads that the engine searches at once: few at first, so that the first hit comes soon."""
 _UNMERGED = frozenset({"__resume__", "__return__", SENDS})
 """LangGraph's internal channels in which tasks store texts that people wrote or read."""
 
@@ -100,13 +104,26 @@ def grep_threads(
 
     Ends early if the pattern takes too long on too many lines.
     """
-    ids = (thread.thread_id for thread in threads)
+    ids = _may_match(store, (thread.thread_id for thread in threads), wanted)
     stopped = 0
     for searched in of_threads(store, opening, ids, partial(_searching, wanted), jobs):
         yield searched
         stopped += searched.stopped
         if gave_up(stopped):
             return
+
+
+def _may_match(store: Store, thread_ids: Iterable[str], wanted: GrepQuery) -> Iterator[str]:
+    """Yield at least those of the threads whose stored bytes allow a match."""
+    texts = needed_texts(wanted.pattern, fixed=wanted.fixed, ignore_case=wanted.ignore_case)
+    if not texts or wanted.head_only:
+        yield from thread_ids
+        return
+    remaining, number = iter(thread_ids), _FIRST_THREADS
+    while some := list(islice(remaining, number)):
+        found = store.threads_that_may_hold(some, texts)
+        yield from (one for one in some if one in found)
+        number = min(2 * number, _MOST_THREADS)
 
 
 def _searching(wanted: GrepQuery, store: Store) -> Callable[[str], Searched]:

@@ -109,6 +109,11 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
         ((version,),) = self.rows("SELECT VERSION()", {})
         return engine_of(version)
 
+    def holds(self, column: str, names: Sequence[str]) -> str:
+        # LOCATE compares bytes if one of the two is binary.
+        marks = map(self.mark, names)
+        return f"({' OR '.join(f'LOCATE({one}, {column}) > 0' for one in marks)})"
+
     @property
     def enforces_read_only(self) -> bool:
         return self._connection.is_read_only

@@ -46,6 +46,7 @@ class MySQLStore(SqlStore):
 
     batches_rows = True
 
+    _BODY = "CAST(CAST({} AS CHAR) AS BINARY)"
     _MOST = SMALL
 
     def __init__(self, connection: MySQLConnection, url: StoreUrl, layout: MySQLLayout) -> None:

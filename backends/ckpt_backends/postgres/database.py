@@ -99,6 +99,10 @@ class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
 
         return space_faults(self, tables)
 
+    def holds(self, column: str, names: Sequence[str]) -> str:
+        marks = map(self.mark, names)
+        return f"({' OR '.join(f'position({one}::bytea in {column}) > 0' for one in marks)})"
+
     @property
     def enforces_read_only(self) -> bool:
         return self._connection.is_read_only

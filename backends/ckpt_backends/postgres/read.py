@@ -50,6 +50,7 @@ class PostgresStore(SqlStore):
     """A PostgreSQL database, opened for reading. The caller has begun the first transaction."""
 
     batches_rows = True
+    _BODY = "convert_to({}::text, 'UTF8')"
 
     def __init__(
         self, connection: PostgresConnection, url: StoreUrl, layout: PostgresLayout

@@ -49,6 +49,7 @@ STORE = (
     "rows",
     "rows_of",
     "threads_with_rows",
+    "threads_that_may_hold",
 )
 """The methods of `Store` that read."""
 CHANGES = ("apply", "remove")

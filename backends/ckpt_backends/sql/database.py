@@ -75,6 +75,10 @@ class Database(Closing):
     def quoted(self, name: str) -> str: ...
 
     @abstractmethod
+    def holds(self, column: str, names: Sequence[str]) -> str:
+        """The condition that stored bytes contain those of one of these parameters."""
+
+    @abstractmethod
     def literal(self, text: str) -> str:
         """A text as an SQL literal, for a query that a person runs."""
 

@@ -27,6 +27,7 @@ from ckpt_backends.read_options import CheckpointOptions, CheckpointQuery, Write
 from ckpt_backends.sql.blob_tables import typed
 from ckpt_backends.sql.bounded_threads import GroupedThreads, ids_query, query_within
 from ckpt_backends.sql.database import Database
+from ckpt_backends.sql.holding import threads_that_may_hold
 from ckpt_backends.sql.queries import (
     KEYS_AT_ONCE,
     STATES_AT_ONCE,
@@ -54,6 +55,8 @@ class SqlStore(BaseStore):
     """The expression for the bytes of a stored value. The engine does not read the value for it."""
     _BODY_TYPE: ClassVar[str] = "'json'"
     """The expression for the type of a body."""
+    _BODY: ClassVar[str] = "{}"
+    """The expression for the bytes of a body, with `{}` for its column."""
     _UNMERGED: ClassVar[str] = ""
     """What stops the engine from merging a subquery into its query."""
     _MOST: ClassVar[int] = MOST_BYTES
@@ -354,6 +357,12 @@ class SqlStore(BaseStore):
 
     def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
         found = threads_with_rows(self._database, self._tables, thread_ids)
+        return {self._text(one) for one in found}
+
+    def threads_that_may_hold(self, thread_ids: Sequence[str], texts: Collection[str]) -> set[str]:
+        found = threads_that_may_hold(
+            self._database, self._tables, thread_ids, texts, self._BODY_TYPE, self._BODY
+        )
         return {self._text(one) for one in found}
 
     def _stored_rows(self, table: SqlTable, thread_id: str) -> Iterator[Sequence[Any]]:

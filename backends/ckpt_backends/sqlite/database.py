@@ -68,6 +68,10 @@ class SqliteDatabase(WritableDatabase):
     def quoted(self, name: str) -> str:
         return quoted_name(name)
 
+    def holds(self, column: str, names: Sequence[str]) -> str:
+        found = (f"instr(CAST({column} AS BLOB), {self.mark(name)}) > 0" for name in names)
+        return f"({' OR '.join(found)})"
+
     def literal(self, text: str) -> str:
         if is_shown(text):
             return "'" + text.replace("'", "''") + "'"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ckpt_backends.errors import UsageError
@@ -91,6 +91,11 @@ def compile_pattern(
     return Finder(found.search)
 
 
+def tokens(pattern: str) -> Iterator[re.Match[str]]:
+    """Yield the tokens of a valid pattern: characters, escapes, sets, counts, groups' brackets."""
+    return _TOKEN.finditer(pattern)
+
+
 def _bounded(pattern: str, *, ignore_case: bool) -> Finder:
     """Return a function for a pattern that may backtrack for hours.
 
@@ -114,7 +119,7 @@ def _as_regex(pattern: str) -> str:
     """
     parts: list[str] = []
     sizes, last = [0], 0
-    for token in _TOKEN.finditer(pattern):
+    for token in tokens(pattern):
         text, kind = token[0], token.lastgroup
         if kind == "open":
             sizes.append(0)

@@ -11,13 +11,16 @@ from typing import Any
 import pytest
 
 from ckpt_backends.checkpoint_ids import time_of
-from ckpt_backends.codec import to_json
+from ckpt_backends.codec import decode, to_json
+from ckpt_backends.codec.stored_text import is_findable
 from ckpt_backends.model import USERS, Capability, Checkpoint, CheckpointKey, Thread, Write
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.conformance.answers import kinds_of_rows
 from ckpt_backends.testing.filling import FilledStore
 from ckpt_backends.thread_bounds import ThreadBounds
+from ckpt_cli.core.search.matches import search
+from ckpt_cli.core.search.patterns import compile_pattern
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.timeline import StateTimeline
@@ -299,6 +302,24 @@ def test_values_kept_apart_are_read_only_where_asked_for(store: Store, thread_id
     assert users
     assert read(False) == control
     assert read(users[:1]) == control | set(users[:1])
+
+
+def test_threads_that_may_hold_a_text_are_at_least_those_with_a_match(
+    store: Store, filled: FilledStore
+) -> None:
+    ids = [*filled.threads, "no such thread"]
+    find = compile_pattern(r"\w{4,}", fixed=False, ignore_case=False)
+    texts: dict[str, set[str]] = {}
+    for thread_id in filled.threads:
+        for write in store.writes(thread_id, values=True):
+            if write.value is not None:
+                for match in search(decode(write.value), find):
+                    if match is not None and is_findable(match.line):
+                        texts.setdefault(match.line, set()).add(thread_id)
+    for text, having in list(texts.items())[:20]:
+        found = store.threads_that_may_hold(ids, [text, "nowhere in this store"])
+        assert having <= found, f"threads_that_may_hold() must give each thread with {text!r}"
+        assert found <= {*ids}
 
 
 def test_sources_name_the_checkpoint(store: Store, filled: FilledStore, thread_id: str) -> None:

@@ -1,0 +1,67 @@
+"""The texts that a line must contain to match a pattern: without them, nothing is decoded."""
+
+from __future__ import annotations
+
+import re
+
+from ckpt_backends.codec.stored_text import is_findable
+from ckpt_cli.core.search.patterns import tokens
+
+_PLAIN_CLASSES = frozenset("dDwWsSbBAZ")
+"""Letters that stand for a kind of character or for a place."""
+_DERIVED = re.compile(r"[0-9a-fA-FxXTZ:+\-.,/ ]*")
+"""Numbers and times are stored in another form than they are searched."""
+_WORDS = ("true", "false", "inf", "nan")
+
+
+def needed_texts(pattern: str, *, fixed: bool, ignore_case: bool) -> tuple[str, ...]:
+    """Return texts, one of which stands in the stored bytes of every value with a matching line.
+
+    Empty if that is not known: the values must be decoded and searched then.
+    """
+    if ignore_case:
+        return ()
+    found = [[pattern]] if fixed else _runs(pattern)
+    longest = [max(filter(_is_usable, runs), key=len, default="") for runs in found]
+    return tuple(dict.fromkeys(longest)) if all(longest) else ()
+
+
+def _is_usable(text: str) -> bool:
+    is_derived = _DERIVED.fullmatch(text) or any(text in word for word in _WORDS)
+    return is_findable(text) and not is_derived
+
+
+def _runs(pattern: str) -> list[list[str]]:
+    """Return, for each alternative of a pattern, the runs of plain characters outside of groups.
+
+    No run is returned for a pattern with escapes or flags that change what characters mean.
+    """
+    alternatives: list[list[str]] = [[""]]
+    depth = 0
+    if "(?" in pattern:
+        return [[]]
+    for token in tokens(pattern):
+        text, runs = token[0], alternatives[-1]
+        if text[0] == "\\" and len(text) > 1 and text[1].isalnum():
+            if text[1] not in _PLAIN_CLASSES:
+                return [[]]
+            text = ""
+        elif text[0] == "\\":
+            text = text[1:]
+        elif token["open"] or token["close"]:
+            depth += 1 if token["open"] else -1
+            text = ""
+        elif text == "|" and not depth:
+            alternatives.append([""])
+            continue
+        elif text in ("*", "?") or token["count"]:
+            # The character before may be missing.
+            runs[-1] = runs[-1][:-1]
+            text = ""
+        elif text in ("+", "|", ".", "^", "$") or token["set"]:
+            text = ""
+        if text and not depth:
+            runs[-1] += text
+        else:
+            runs.append("")
+    return alternatives
