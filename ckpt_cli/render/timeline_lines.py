@@ -36,7 +36,9 @@ _LONGEST_BAR = 50
 """Of a command: its output may be a pipe, where lines have no end."""
 _CLOCK = 8
 _TOOK = 8
-_STYLES: dict[Kind, Style] = {"run": "node", "human": "question", "idle": "dim"}
+_PAST: dict[Kind, Style] = {"run": "node", "human": "plain", "idle": "dim"}
+_NOW: dict[Kind, Style] = {**_PAST, "human": "question"}
+"""Only what waits now has the colour of a question."""
 _MARKS = {
     "answer": "answered",
     "retry": "failed, run again",
@@ -241,8 +243,8 @@ def _drawn(
                 ),
                 (f"  {clock:{_CLOCK}}" if shape.has_clock else "", "time"),
                 took,
-                *([(f"  {bar}", _STYLES[one.kind])] if bar else []),
-                *([(f"  {one.mark}", _STYLES[one.kind])] if one.mark and shape.has_marks else []),
+                *([(f"  {bar}", _PAST[one.kind])] if bar else []),
+                *([(f"  {one.mark}", _PAST[one.kind])] if one.mark and shape.has_marks else []),
             ),
         )
 
@@ -271,7 +273,7 @@ def _open(found: Timeline, now: datetime, zone: tzinfo) -> Iterator[StyledLine]:
     since = ""
     if step.since is not None:
         since = f" since {when(step.since, now, zone)} ({age(step.since, now)})"
-    yield line((words[step.kind], _STYLES[step.kind]), since, ": " if step.nodes else "", nodes)
+    yield line((words[step.kind], _NOW[step.kind]), since, ": " if step.nodes else "", nodes)
 
 
 def _remarks(found: Timeline) -> Iterator[StyledLine]:
