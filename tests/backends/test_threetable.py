@@ -87,11 +87,16 @@ def test_the_conversation_is_listed_drawn_and_shown(empty: Told) -> None:
     assert (thread["checkpoints"], thread["status"]) == (4, "unknown")
     assert thread["first_at"] == "2026-04-07T10:00:00.000000Z"
     tree = empty.ckpt("show", THREAD, "--tree", "--ascii", "-o", "table").out
-    for line in (
-        "ckpt_002   handle_greeting, generate_response                    2 writes  10:00:02",
-        "ckpt_003   retrieve_context, search_products, generate_response  5 writes  10:00:33",
-    ):
-        assert line in tree
+    lines = {
+        words[1]: " ".join(words) for one in tree.splitlines() if len(words := one.split()) > 1
+    }
+    assert lines["ckpt_002"].startswith(
+        "o ckpt_002 handle_greeting, generate_response +2 ai: 您好!"
+    )
+    assert lines["ckpt_002"].endswith("2 writes 10:00:02")
+    nodes = "retrieve_context, search_products, generate_response"
+    assert lines["ckpt_003"].startswith(f"o ckpt_003 {nodes} +1 ai: ")
+    assert lines["ckpt_003"].endswith("5 writes 10:00:33")
     third = empty.json("show", f"{THREAD}@ckpt_003")
     assert contents(third["values"]) == SAID
     assert third["values"]["user_context"] == CONTEXT

@@ -107,7 +107,7 @@ class BrokenScreen:
 
     ended_by = None
 
-    def __init__(self, context: ScreenContext, _: object) -> None:
+    def __init__(self, context: ScreenContext, *_: object) -> None:
         self._context = context
 
     def run(self) -> None:

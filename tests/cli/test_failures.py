@@ -161,7 +161,7 @@ def test_an_error_names_the_node_of_the_subgraph_that_failed(tmp_path: Path) -> 
     (task,) = ckpt("-s", path, "show", "job", "-o", "json").json["tasks"]
     assert task["failed_in"] == ["research", "crash"]
     shown = ckpt("-s", path, "threads", "show", "job", "-o", "table").out
-    assert "research > crash: ValueError('no stock …\n" in shown
+    assert "research > crash: ValueError('no stock ⏎ see the log')\n" in shown
     assert "graph.invoke(None, config)" in shown
 
 

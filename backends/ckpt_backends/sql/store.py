@@ -360,9 +360,8 @@ class SqlStore(BaseStore):
         return {self._text(one) for one in found}
 
     def threads_that_may_hold(self, thread_ids: Sequence[str], texts: Collection[str]) -> set[str]:
-        found = threads_that_may_hold(
-            self._database, self._tables, thread_ids, texts, self._BODY_TYPE, self._BODY
-        )
+        database, tables, body = self._database, self._tables, (self._BODY_TYPE, self._BODY)
+        found = threads_that_may_hold(database, tables, thread_ids, texts, *body)
         return {self._text(one) for one in found}
 
     def _stored_rows(self, table: SqlTable, thread_id: str) -> Iterator[Sequence[Any]]:
