@@ -59,7 +59,7 @@ def test_it_looks_again_by_itself(tmp_path: Path) -> None:
             graph.invoke({"items": ["a"]}, {"configurable": {"thread_id": "two"}})
         await seat.until(lambda: seat.sees("2 threads"))
 
-    sit(store, look, pause=0.2)
+    sit(store, look, pause=1)
 
 
 def test_a_thread_that_is_deleted_meanwhile_is_said_to_be_gone(sample: Path) -> None:

@@ -80,8 +80,11 @@ class ValueRows(DocumentRows):
 
     def prepared(self, document: TabContent) -> TabContent:
         """Return a document with the values of a state unfolded as before."""
+        did_fold = self.unfolded is not None
         self.unfolded = self._hits = None
-        self.refresh_bindings()
+        if did_fold != (document.state is not None):
+            # It builds the footer anew, which takes longer than the rest of a step.
+            self.call_next(self.refresh_bindings)
         if document.state is None:
             return document
         self.unfolded = UnfoldedValues(document.state, self.folds, max(self.width, 1))
