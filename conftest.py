@@ -9,6 +9,14 @@ import pytest
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Start one worker more than cores with `-n auto`: tests wait for servers, for processes and
+    for the screen a third of their time.
+    """
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Load it, unless another project runs the suite on its own layouts."""
     if config.rootpath == Path(__file__).parent:

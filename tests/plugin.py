@@ -257,14 +257,6 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(BundledLayouts())
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Start one worker more than cores with `-n auto`: tests wait for servers, for processes and
-    for the screen a third of their time.
-    """
-    return (os.cpu_count() or 1) + 1
-
-
 # Must run before xdist, which reads the marks in a hook of the same name.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
