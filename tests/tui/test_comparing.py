@@ -17,6 +17,8 @@ from ckpt_cli.tui.screens.diff import SidesRows
 from tests.support import ckpt
 from tests.tui.test_large_values import stored
 
+pytestmark = pytest.mark.engines
+
 _STEP = re.compile(r"step (-?\d+)")
 
 

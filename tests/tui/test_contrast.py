@@ -15,6 +15,8 @@ from ckpt_cli.tui.contrast import LEAST, contrast, is_text, readable
 from ckpt_cli.tui.panes.styles import STYLES
 from ckpt_cli.tui.writing import WritingApp
 
+pytestmark = pytest.mark.engines
+
 _THEMES = [
     name
     for name, theme in BUILTIN_THEMES.items()

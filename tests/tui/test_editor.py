@@ -172,6 +172,8 @@ def test_an_editor_ends_with_ckpt(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     child = tmp_path / "child"
     lines = f"""
 import signal
+
+pytestmark = pytest.mark.engines
 open({str(child)!r}, "w").write(str(os.getpid()))
 os.kill(os.getppid(), signal.SIGUSR1)
 while True:

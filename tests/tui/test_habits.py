@@ -9,6 +9,8 @@ import pytest
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.tui.screens.text import HelpScreen
 
+pytestmark = pytest.mark.engines
+
 
 async def opened(seat: Seat, key: str) -> None:
     await seat.press(key)

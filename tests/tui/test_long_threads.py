@@ -28,6 +28,8 @@ from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.tui.content.checkpoint import Clock, KeptReader
 from ckpt_cli.tui.content.tree import GrowingTree, draw_tree
 
+pytestmark = pytest.mark.engines
+
 _TURNS = 200
 
 

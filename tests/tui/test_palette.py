@@ -12,6 +12,8 @@ from ckpt_cli.tui.keys import READING_GROUPS
 from ckpt_cli.tui.palette import keys_by_use
 from ckpt_cli.tui.writing import WRITING_GROUPS
 
+pytestmark = pytest.mark.engines
+
 
 def test_what_was_run_last_is_first_and_then_what_is_used_most() -> None:
     titles = [key.title for key in keys_by_use(READING_GROUPS, ["memory", "again"])]

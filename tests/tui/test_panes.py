@@ -9,6 +9,8 @@ import pytest
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.tui.panes.sizes import ChosenShares, PaneSizes, changed_shares, pane_sizes
 
+pytestmark = pytest.mark.engines
+
 
 @pytest.mark.parametrize(
     ("width", "height", "threads", "tree", "sizes"),

@@ -10,6 +10,8 @@ from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.tui.remembered import RememberedLook, read_look, write_look
 from ckpt_cli.tui.writing import WritingApp
 
+pytestmark = pytest.mark.engines
+
 
 def test_theme_sort_tab_fold_and_zoom_come_back(sample: Path, tmp_path: Path) -> None:
     look = tmp_path / "state" / "look.json"

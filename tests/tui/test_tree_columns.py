@@ -9,6 +9,8 @@ import pytest
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.tui.panes.scrubber import ScrubberLine
 
+pytestmark = pytest.mark.engines
+
 
 @pytest.mark.parametrize(
     ("columns", "told", "untold"),

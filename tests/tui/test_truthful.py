@@ -239,6 +239,8 @@ def test_an_editor_that_always_breaks_the_text_is_not_started_for_ever(
 _APPENDING = """\
 import sys
 from pathlib import Path
+
+pytestmark = pytest.mark.engines
 path = Path(sys.argv[-1])
 before = path.read_text()
 with Path(__file__).with_suffix(".log").open("a") as file:
