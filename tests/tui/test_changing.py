@@ -20,6 +20,8 @@ from tests.harness.postgres import PostgresHarness
 from tests.harness.sqlite import SqliteHarness
 from tests.support import ckpt, first_now
 
+pytestmark = pytest.mark.engines
+
 CHAT, STUCK = "chat", "interrupt-alone"
 
 

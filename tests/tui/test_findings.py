@@ -26,6 +26,8 @@ from ckpt_cli.tui.writing import WritingApp
 from tests.repair.test_writes import CONFIG, Two, asked
 from tests.support import ckpt
 
+pytestmark = pytest.mark.engines
+
 KYOTO = "trip-to-kyoto"
 
 

@@ -39,6 +39,7 @@ def long(written: LongThread, tmp_path: Path) -> LongThread:
     return LongThread(Path(shutil.copy(written.store, tmp_path / "agent.db")), written.ids)
 
 
+@pytest.mark.engines
 def test_steps_lead_back_and_forward_inside_folds_from_any_pane(long: LongThread) -> None:
     async def look(seat: Seat) -> None:
         main = seat.main
@@ -70,6 +71,7 @@ def test_steps_lead_back_and_forward_inside_folds_from_any_pane(long: LongThread
     sit(long.store, look)
 
 
+@pytest.mark.engines
 def test_a_step_reads_a_few_checkpoints_and_no_list_of_them(
     long: LongThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +104,7 @@ def test_the_step_that_made_a_value_wrong_is_found_with_six_keys(long: LongThrea
     sit(long.store, look)
 
 
+@pytest.mark.engines
 def test_changes_are_found_in_both_directions_and_read_once(
     long: LongThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +148,7 @@ def test_changes_are_found_in_both_directions_and_read_once(
     sit(long.store, look)
 
 
+@pytest.mark.engines
 def test_a_search_for_changes_is_stopped_by_escape(
     long: LongThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:

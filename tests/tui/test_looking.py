@@ -20,6 +20,8 @@ from ckpt_cli.tui.keys import READING_GROUPS, keys_of
 from tests.support import ROOT, ckpt
 from tests.threetable import connected, maker
 
+pytestmark = pytest.mark.engines
+
 KYOTO = "trip-to-kyoto"
 
 

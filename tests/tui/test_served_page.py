@@ -12,6 +12,8 @@ import pytest
 from tests.browser import Browser
 from tests.tui.test_serving import children, serving
 
+pytestmark = pytest.mark.engines
+
 _PATIENCE = 20.0
 _FIND_TERMINAL = """
 // The page draws on a canvas and keeps its terminal for itself: take it where it is stored.

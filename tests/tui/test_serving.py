@@ -23,6 +23,8 @@ from websockets.typing import Origin
 from ckpt_cli.tui.serving.guard import is_allowed
 from tests.support import ROOT, ckpt
 
+pytestmark = pytest.mark.engines
+
 _PATIENCE = 20.0
 
 

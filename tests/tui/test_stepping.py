@@ -11,6 +11,8 @@ from ckpt_backends.model import CheckpointKey
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.core.tree.rows import Key
 
+pytestmark = pytest.mark.engines
+
 
 @pytest.mark.parametrize("before", [(), ("slash",), ("question_mark",)])
 def test_ctrl_c_twice_leaves(sample: Path, before: tuple[str, ...]) -> None:

@@ -21,6 +21,8 @@ from tests.memory.benches import SqliteBench
 from tests.servers import is_required
 from tests.support import ROOT, ckpt
 
+pytestmark = pytest.mark.engines
+
 _PATIENCE = 60.0
 
 

@@ -16,6 +16,8 @@ from ckpt_cli.tui.screens.main import MainScreen
 from tests.incidents import agents
 from tests.support import ckpt
 
+pytestmark = pytest.mark.engines
+
 CONFIG = {"configurable": {"thread_id": "trip"}}
 
 

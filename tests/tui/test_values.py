@@ -19,6 +19,8 @@ from ckpt_cli.tui.screens import values as copying
 from tests.support import ckpt
 from tests.tui.test_large_values import stored
 
+pytestmark = pytest.mark.engines
+
 
 def at_path(seat: Seat, path: str) -> ValueRows:
     """Move the cursor of the tab State to a value."""
