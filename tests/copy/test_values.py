@@ -20,7 +20,7 @@ import ormsgpack
 import pytest
 import redis
 import zoo_types
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_core.messages import (
@@ -206,6 +206,7 @@ def test_any_value_is_the_same_object_in_a_redis_document_or_refused(value: Any)
 
 @settings(max_examples=60, deadline=None)
 @given(_VALUES)
+@example(Interrupt(_DeltaSnapshot(Send("node", Interrupt(None, id="i"))), id="i"))
 def test_any_value_of_a_redis_document_is_the_same_object_in_msgpack_or_refused(value: Any) -> None:
     try:
         stored = redis_value(value)

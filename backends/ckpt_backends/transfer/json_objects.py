@@ -107,7 +107,9 @@ def _of_marker(fields: dict[str, Any], reader: JsonReader) -> Any:
         inner = _SNAPSHOT_VALUE if reader.has_bytes else reader
         return Ext(_SNAPSHOT, pack_lossless(_converted(fields["value"], inner)))
     if fields.get("__send__") is True and fields.keys() == {"__send__", "node", "arg"}:
-        return _call(_ARGUMENTS, SEND, [fields["node"], _converted(fields["arg"], reader)])
+        # The saver reads a snapshot twice; the second time, it does not look into objects.
+        inner = DOCUMENT if reader is _SNAPSHOT_VALUE else reader
+        return _call(_ARGUMENTS, SEND, [fields["node"], _converted(fields["arg"], inner)])
     if reader.has_interrupts and fields.get("__interrupt__") is True and "value" in fields:
         rest = {key: one for key, one in fields.items() if key != "__interrupt__"}
         return _interrupt(rest, reader)
