@@ -21,7 +21,9 @@ async def opened(seat: Seat, key: str) -> None:
     assert seat.app.screen is not seat.main
 
 
-@pytest.mark.parametrize("key", ["i", "e", "O", "M", "S", "d"])
+@pytest.mark.parametrize(
+    "key", ["i", "M", "S", *(pytest.param(one, marks=pytest.mark.slow) for one in "eOd")]
+)
 def test_a_screen_lists_its_keys_and_is_left_by_the_same_keys(sample: Path, key: str) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("enter")
