@@ -18,6 +18,8 @@ from ckpt_cli.tui.editor import edit, editor_of
 from ckpt_cli.tui.writing import WritingApp
 from tests.tui.test_terminal import Terminal, start, terminal  # noqa: F401
 
+pytestmark = pytest.mark.engines
+
 
 def script(folder: Path, text: str) -> str:
     """An editor that runs a few lines of Python on `path`."""
@@ -172,8 +174,6 @@ def test_an_editor_ends_with_ckpt(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     child = tmp_path / "child"
     lines = f"""
 import signal
-
-pytestmark = pytest.mark.engines
 open({str(child)!r}, "w").write(str(os.getpid()))
 os.kill(os.getppid(), signal.SIGUSR1)
 while True:

@@ -27,6 +27,8 @@ from ckpt_cli.tui.screens.plan import PlanScreen
 from ckpt_cli.tui.writing import WritingApp
 from tests.support import first_now
 
+pytestmark = pytest.mark.engines
+
 
 @pytest.mark.parametrize("theme", first_now(["textual-dark", "textual-light"]))
 @pytest.mark.parametrize(("kind", "colour"), [(WritingApp, "error"), (CkptApp, "panel")])
@@ -239,8 +241,6 @@ def test_an_editor_that_always_breaks_the_text_is_not_started_for_ever(
 _APPENDING = """\
 import sys
 from pathlib import Path
-
-pytestmark = pytest.mark.engines
 path = Path(sys.argv[-1])
 before = path.read_text()
 with Path(__file__).with_suffix(".log").open("a") as file:

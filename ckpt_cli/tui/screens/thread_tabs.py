@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from functools import partial
 from typing import TYPE_CHECKING
@@ -42,6 +43,8 @@ class ThreadTabsScreen(HistoryTabsScreen):
         self._checking: set[str] = set()
         """The threads of which every value is being checked."""
         self._check_took = 0.0
+        self._quick_check = asyncio.Lock()
+        """So that a thread is not checked twice at the same time."""
 
     async def load_thread_tab(self, tab: ThreadTab, place: CheckpointKey) -> None:
         thread_id = place.thread_id
@@ -109,10 +112,17 @@ class ThreadTabsScreen(HistoryTabsScreen):
     @work(exclusive=True, group="findings")
     async def load_findings(self) -> None:
         """Check the thread that is shown, quickly."""
-        thread = self.listed
-        if thread is not None and self.checked is None:
-            await self._check(thread, deep=False)
+        if await self._check_quickly():
             self._show_findings()
+
+    async def _check_quickly(self) -> bool:
+        """Check the thread that is shown, if it was not checked yet; return whether it was."""
+        async with self._quick_check:
+            thread = self.listed
+            if thread is None or self.checked is not None:
+                return False
+            await self._check(thread, deep=False)
+        return True
 
     async def _check(self, thread: Thread, *, deep: bool) -> None:
         # Not needed until the screen is shown.
@@ -145,8 +155,7 @@ class ThreadTabsScreen(HistoryTabsScreen):
         if thread is None:
             return
         with self.inspector.while_loading("Findings: loading"):
-            if self.checked is None:
-                await self._check(thread, deep=False)
+            await self._check_quickly()
             self.inspector.set_heading(f"Findings in {safe_text(thread_id)}")
         found = self._checked.get(thread_id)
         if found is None:
