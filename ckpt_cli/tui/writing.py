@@ -303,7 +303,7 @@ class WritingScreen(MainScreen):
 
     async def _review_removal(self, found: ReviewedRemoval) -> None:
         """Show what would be removed, and remove it if the user agrees."""
-        ask = question_of(found.plan.sums)
+        ask = f"{question_of(found.plan.sums)} This cannot be undone."
         if not await self.app.push_screen_wait(PlanScreen(ask, found.lines)):
             return
         try:
