@@ -170,8 +170,8 @@ class WritingScreen(MainScreen):
 
     @work(exclusive=True, group="change")
     async def action_undo(self) -> None:
-        if self.view.thread_id is not None:
-            question = partial(self._planner.undo, thread_id=self.view.thread_id)
+        if (thread_id := self.here_thread()) is not None:
+            question = partial(self._planner.undo, thread_id=thread_id)
             await self._propose(question, "Undo this?")
 
     @work(exclusive=True, group="change")
@@ -183,8 +183,8 @@ class WritingScreen(MainScreen):
 
     @work(exclusive=True, group="change")
     async def action_repair(self) -> None:
-        thread_id, finding = self.view.thread_id, self.inspector.document.finding
-        if thread_id is None:
+        finding = self.inspector.document.finding
+        if (thread_id := self.here_thread()) is None:
             return
         kind = "values" if finding is None else mending(finding)
         if kind is None:
@@ -273,6 +273,7 @@ class WritingScreen(MainScreen):
     @work(exclusive=True, group="change")
     async def action_delete(self) -> None:
         if (thread := self.rows.thread) is None:
+            self.here_thread()
             return
         with TemporaryFolder() as folder:
             path = folder / _PLAN_FILE
@@ -302,7 +303,7 @@ class WritingScreen(MainScreen):
 
     async def _review_removal(self, found: ReviewedRemoval) -> None:
         """Show what would be removed, and remove it if the user agrees."""
-        ask = question_of(found.plan.sums)
+        ask = f"{question_of(found.plan.sums)} This cannot be undone."
         if not await self.app.push_screen_wait(PlanScreen(ask, found.lines)):
             return
         try:

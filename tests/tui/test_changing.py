@@ -274,7 +274,7 @@ def test_a_thread_is_deleted_and_its_neighbour_stays(store: Store) -> None:
     async def work(seat: Seat) -> None:
         await go(seat, STUCK)
         await seat.press("D")
-        assert seat.sees("Remove 1 thread (", STUCK, "selected")
+        assert seat.sees("Remove 1 thread (", "This cannot be undone.", STUCK, "selected")
         await seat.press("n")
         assert store.history(STUCK)
         await seat.press("D", "y")

@@ -221,6 +221,8 @@ def test_into_a_subgraph_call_and_back_to_its_step(sample: Path) -> None:
         outside = tree.key
         await seat.press("enter")
         assert seat.sees("4 checkpoints", "> planner (Esc leaves)", "draft_days", "check_weather")
+        # The status of the thread is not that of the call.
+        assert "done" not in seat.main.tree_heading
         assert seat.main.place is not None
         assert seat.main.place.checkpoint_ns.startswith("planner:")
         await seat.press("escape")

@@ -32,6 +32,8 @@ class Inspector(SearchPane):
         self.tabs = Tabs(*(Tab("", id=name) for name in TABS))
         # Tabs are chosen by number; the focus goes to their content.
         self.tabs.can_focus = False
+        self._first: TabName = TABS[0]
+        """The tab that is shown when the tabs are mounted."""
         self.heading = ""
         """The title for what is shown."""
 
@@ -69,18 +71,26 @@ class Inspector(SearchPane):
     def tab(self) -> TabName:
         """The tab that is shown."""
         active = self.tabs.active
-        return next((one for one in TABS if one == active), TABS[0])
+        return next((one for one in TABS if one == active), self._first)
 
     def turn(self, tab: TabName) -> None:
-        """Show another tab."""
-        self.tabs.active = tab
+        """Show another tab, as soon as the tabs are mounted."""
+        self._first = tab
+        if self.tabs.tab_count:
+            self.tabs.active = tab
+
+    def on_mount(self) -> None:
+        self.turn(self._first)
 
     def on_resize(self) -> None:
         self._name_tabs()
 
     def _name_tabs(self) -> None:
-        for one, label in zip(TABS, tab_labels(self.size.width, self.tab), strict=True):
-            self.tabs.query_one(f"#{one}", Tab).label = label
+        labels = dict(zip(TABS, tab_labels(self.size.width, self.tab), strict=True))
+        # A screen that is closed at its start has no tabs.
+        for one, label in labels.items():
+            for tab in self.tabs.query(f"#{one}").results(Tab):
+                tab.label = label
 
     def on_tabs_tab_activated(self, event: Tabs.TabActivated) -> None:
         event.stop()

@@ -128,7 +128,10 @@ class LiveScreen(TreeScreen):
             facts += f", {counted(tree.plan.branches, 'branch')}"
         if tree.plan.calls:
             facts += f", {counted(tree.plan.calls, 'call')}"
-        self.tree_heading = f"{way_here(self.view.thread_id, self.view.ns)}: {facts}, {tree.status}"
+        if not self.view.ns:
+            # The status is that of the thread: a call in it may be done.
+            facts += f", {tree.status}"
+        self.tree_heading = f"{way_here(self.view.thread_id, self.view.ns)}: {facts}"
         title(self.tree_pane, self.tree_heading)
         key = self.goal or self.tree_rows.key
         if not self.is_tree_asked_again:

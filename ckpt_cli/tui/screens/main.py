@@ -237,7 +237,8 @@ class MainScreen(ValuesScreen):
 
     def action_check(self) -> None:
         self.action_tab("findings")
-        self.check_deep()
+        if self.here_thread() is not None:
+            self.check_deep()
 
     def action_follow(self) -> None:
         self.view.follows = not self.view.follows
@@ -290,14 +291,12 @@ class MainScreen(ValuesScreen):
         self.app.push_screen(screen, partial(self._follow, tab="state"))
 
     def action_operations(self) -> None:
-        if self.view.thread_id is None:
+        if (thread_id := self.here_thread()) is None:
             return
         from ckpt_cli.tui.screens.operations import OperationsScreen
 
         now = self.context.now()
-        screen = OperationsScreen(
-            self.context.opening, self.view.thread_id, now, writes=self.writes
-        )
+        screen = OperationsScreen(self.context.opening, thread_id, now, writes=self.writes)
         self.app.push_screen(screen, self._undo)
 
     async def _undo(self, op: str | None) -> None:

@@ -54,8 +54,19 @@ class SteppingScreen(ThreadTabsScreen):
         if self.place is None:
             is_loading = self.rows.thread is not None and self.is_busy
             said = "the tree is still loading" if is_loading else "no checkpoint selected"
-            self.say(said, is_error=True)
+            self.say(self._opening or said, is_error=True)
         return self.place
+
+    def here_thread(self) -> str | None:
+        """Return the id of the thread that is shown; shows an error if there is none."""
+        if self.view.thread_id is None:
+            self.say(self._opening or "no thread selected", is_error=True)
+        return self.view.thread_id
+
+    @property
+    def _opening(self) -> str:
+        """Why nothing can be selected yet; empty if the store is open."""
+        return "the store is not open yet" if self._info is None else ""
 
     def start(self) -> tuple[Key, Parentage] | None:
         """Return where a step starts; shows an error if no checkpoint is selected."""

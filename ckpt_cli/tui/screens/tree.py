@@ -69,7 +69,8 @@ class TreeScreen(ThreadReadingScreen):
         if view.thread_id != thread.thread_id:
             self.outer.clear()
             view.thread_id, view.ns, view.tree = thread.thread_id, None, None
-        width = self.tree_rows.room
+        # A pane that was never shown has no width yet; the checkpoint may be shown before it.
+        width = self.tree_rows.room or self.size.width
         asked = TreeQuestion(thread.thread_id, view.ns, view.unfold, view.nest, width)
         if view.tree is None:
             title(self.tree_pane, "Tree: loading")
