@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -111,10 +112,12 @@ class ThreadTabsScreen(HistoryTabsScreen):
         """Check the thread that is shown, quickly."""
         thread = self.listed
         if thread is not None and self.checked is None:
-            await self._check(thread, deep=False)
+            await self._check(thread, self.show_error, deep=False)
             self._show_findings()
 
-    async def _check(self, thread: Thread, *, deep: bool) -> None:
+    async def _check(
+        self, thread: Thread, otherwise: Callable[[CkptError], None], *, deep: bool
+    ) -> None:
         # Not needed until the screen is shown.
         from ckpt_cli.tui.content.findings import read_findings
 
@@ -128,7 +131,7 @@ class ThreadTabsScreen(HistoryTabsScreen):
         )
         # A quick check is as short as reading a few heads.
         worker = self.context.checking if deep else self.context.heads
-        found = await self.ask(worker, question, self.show_error)
+        found = await self.ask(worker, question, otherwise)
         if found is None:
             return
         if not deep:
@@ -146,10 +149,13 @@ class ThreadTabsScreen(HistoryTabsScreen):
             return
         with self.inspector.while_loading("Findings: loading"):
             if self.checked is None:
-                await self._check(thread, deep=False)
+                is_known = thread_id in self._checked
+                otherwise = self.show_error if is_known else self.no_document
+                await self._check(thread, otherwise, deep=False)
             self.inspector.set_heading(f"Findings in {safe_text(thread_id)}")
         found = self._checked.get(thread_id)
         if found is None:
+            self.read = None
             return
         document = findings_content(
             found,
@@ -172,7 +178,7 @@ class ThreadTabsScreen(HistoryTabsScreen):
         self._checking.add(thread.thread_id)
         self._show_findings()
         try:
-            await self._check(thread, deep=True)
+            await self._check(thread, self.show_error, deep=True)
         finally:
             self._checking.discard(thread.thread_id)
         self._show_findings()
