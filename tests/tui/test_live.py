@@ -167,11 +167,13 @@ def test_a_page_that_is_read_stays_where_it_is(tmp_path: Path) -> None:
     async def look(seat: Seat) -> None:
         document = seat.main.inspector.document
         await seat.press("enter", "1", "pagedown", "pagedown")
-        before, cursor = document.scroll_y, document.cursor
-        assert before > 0
+        path = document.path
+        assert document.scroll_y > 0
         say("again")
         await seat.press("r")
-        assert (document.scroll_y, document.cursor) == (before, cursor)
+        # It is no longer the head, so the lines above the values may be fewer.
+        assert document.path == path
+        assert document.cursor in document.seen
 
     sit(store, look, size=(80, 24))
 
