@@ -63,7 +63,9 @@ class CkptApp(OrderedKeysApp):
         share_often()
         self.context = context
         self._start = start
-        self._look, self._recalled = look, RememberedLook()
+        self._look = look
+        self._recalled: RememberedLook | None = None
+        """What was remembered; None until it is read."""
         self._main: MainScreen | None = None
         self.ended_by: int | None = None
         """The signal that closed the screen."""
@@ -201,6 +203,10 @@ class CkptApp(OrderedKeysApp):
             self._main.remembered = look
 
     def _remember(self) -> None:
-        if self._look is not None:
-            look = self._recalled if self._main is None else self._main.look
-            write_look(self._look, replace(look, theme=self.theme))
+        look = self._recalled
+        # A signal may end the screen before anything is read or shown.
+        if self._look is None or look is None:
+            return
+        if self._main is not None and self._main.is_mounted:
+            look = self._main.look
+        write_look(self._look, replace(look, theme=self.theme))

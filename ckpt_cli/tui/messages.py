@@ -34,7 +34,6 @@ _WORDS: Sequence[tuple[re.Pattern[str], str]] = [
         (r"check the thread with `ckpt history`", "check its tree"),
         (r"(or )?`ckpt show THREAD@REF` says why", "the tab Raw shows its bytes"),
         (r"`ckpt diff [^`]*--writes[^`]*` shows what", "the tab Writes shows what"),
-        (r"`ckpt tree [^`]*` (lists|shows)", "the tree shows"),
         (r"`ckpt show --where` prints (a query|queries) for .*", "the tab Raw shows where it is"),
         (r"`ckpt rollback [^`]*` goes to any checkpoint", "B on a checkpoint goes back to it"),
         (r"`ckpt rollback [^`]*`", "press B on it"),

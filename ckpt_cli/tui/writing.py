@@ -256,6 +256,7 @@ class WritingScreen(MainScreen):
             return
         # The list of threads does not show that a value changed.
         self.forget_findings()
+        self.forget_changes()
         await self.listed_anew()
         if found.head is not None:
             self.jump(found.head)

@@ -9,13 +9,14 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import Any, Never
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 
+from ckpt_backends.errors import CkptError
 from ckpt_backends.sqlite.read import SqliteStore
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.queries.doctor import examine
@@ -310,4 +311,18 @@ def test_a_store_that_may_charge_for_reads_is_checked_on_request(
         await seat.press("7")
         assert len(marked(seat)) == 1
 
+    sit(sample, look)
+
+
+def test_a_check_that_fails_is_told_in_place_of_the_tab_before(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object, **__: object) -> Never:
+        raise CkptError("the thread cannot be checked")
+
+    async def look(seat: Seat) -> None:
+        await seat.press("7", "z")
+        assert document(seat) == "the thread cannot be checked"
+
+    monkeypatch.setattr(findings, "read_findings", failing)
     sit(sample, look)

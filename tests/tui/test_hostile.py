@@ -13,6 +13,7 @@ from ckpt_backends.testing.scenarios import graphs
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_backends.url import parse_url
 from ckpt_cli.threads.opening import Opening
+from ckpt_cli.tui.screens.forms import ForkForm, ForkWish, Refuse
 
 NAMES = [
     "[red]bold[/red]",
@@ -66,6 +67,23 @@ def test_names_and_values_are_never_markup_or_escapes(tmp_path: Path) -> None:
         assert "\x1b" not in seat.app.export_screenshot()
 
     sit(store, look, size=(100, 30))
+
+
+@pytest.mark.engines
+def test_names_of_channels_in_the_form_of_a_fork_are_no_escapes(sample: Path) -> None:
+    async def plan(wish: ForkWish, refuse: Refuse) -> None: ...
+
+    async def look(seat: Seat) -> None:
+        seat.app.push_screen(ForkForm(["red\x1b[31m", "blue"], plan))
+        await seat.press("tab")
+        assert seat.sees(r"red\x1b[31m, blue")
+        await seat.type("re")
+        assert "\x1b" not in seat.text
+        await seat.press("backspace", "backspace")
+        await seat.type("bl")
+        assert seat.sees("blue")
+
+    sit(sample, look)
 
 
 @pytest.mark.engines

@@ -8,13 +8,15 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Never
 
 import pytest
 
-from ckpt_backends.errors import ParseError
+from ckpt_backends.errors import CkptError, ParseError
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.core.filters.expressions import format_filter
 from ckpt_cli.core.filters.terms import FilterAlias, FilterTerms, no_alias
+from ckpt_cli.tui.content.places import PlaceList
 from ckpt_cli.tui.content.thread_filter import parse_thread_filter
 from ckpt_cli.tui.keys import READING_GROUPS, keys_of
 from tests.support import ROOT, ckpt
@@ -271,6 +273,22 @@ def test_from_a_question_to_its_thread(sample: Path) -> None:
         assert seat.main.place.thread_id == "refund-4711"
         assert seat.sees("? ask_approval: {question: Refund 89.00 EUR")
 
+    sit(sample, look)
+
+
+def test_questions_that_cannot_be_read_are_not_said_to_be_none(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> Never:
+        raise CkptError("the list cannot be read")
+
+    async def look(seat: Seat) -> None:
+        await seat.press("i", "j")
+        assert seat.sees("the list cannot be read")
+        assert not seat.sees("no unanswered questions")
+        assert not seat.sees("loading")
+
+    monkeypatch.setattr(PlaceList, "threads", failing)
     sit(sample, look)
 
 

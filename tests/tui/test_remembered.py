@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import UTC
 from pathlib import Path
 
 import pytest
 
 from ckpt_backends.testing.screen import Seat, sit
+from ckpt_backends.url import parse_url
+from ckpt_cli.threads.opening import Opening
+from ckpt_cli.tui.app import CkptApp
+from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.remembered import RememberedLook, read_look, write_look
 from ckpt_cli.tui.writing import WritingApp
 
@@ -56,6 +62,21 @@ def test_the_screen_of_a_memory_alone_remembers_the_theme(sample: Path, tmp_path
 
     sit(sample, change, look=look, start="memory alone")
     assert read_look(look) == RememberedLook("dracula", "first")
+
+
+def test_a_screen_that_ends_at_its_start_keeps_what_was_remembered(
+    sample: Path, tmp_path: Path
+) -> None:
+    class Ending(CkptApp):
+        def on_load(self) -> None:
+            super().on_load()
+            self.exit()
+
+    look = tmp_path / "look.json"
+    write_look(look, RememberedLook("", "first", "diff"))
+    context = ScreenContext(Opening(parse_url(str(sample))), [], UTC, 0)
+    asyncio.run(Ending(context, look=look).run_async(headless=True))
+    assert (read_look(look).sort, read_look(look).tab) == ("first", "diff")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from asyncio.subprocess import PIPE
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
@@ -20,7 +22,9 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
+from ckpt_cli.tui.serving import screen_process
 from ckpt_cli.tui.serving.guard import is_allowed
+from ckpt_cli.tui.serving.screen_process import ScreenProcess
 from tests.support import ROOT, ckpt
 
 pytestmark = pytest.mark.engines
@@ -161,6 +165,23 @@ def test_a_socket_needs_an_origin() -> None:
     assert not is_allowed("/ä/", "127.0.0.1:5", None, "a", from_page=False)
     assert not is_allowed("/a/", "127.0.0.1.evil.example", None, "a", from_page=False)
     assert not is_allowed("/a/", "[", None, "a", from_page=False)
+
+
+def test_a_path_without_a_slash_is_refused() -> None:
+    for path in ("*", "", "/"):
+        assert not is_allowed(path, "127.0.0.1", None, "token", from_page=False)
+
+
+def test_a_screen_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def end() -> int:
+        process = await asyncio.create_subprocess_exec("sleep", "60", stdin=PIPE, stdout=PIPE)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        await ScreenProcess(process, process.stdin, process.stdout).end()
+        return await process.wait()
+
+    monkeypatch.setattr(screen_process, "_GRACE", 0.1)
+    assert asyncio.run(end()) == -signal.SIGKILL
 
 
 def test_what_cannot_be_served_is_refused(sample: Path, tmp_path: Path) -> None:

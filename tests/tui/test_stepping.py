@@ -10,6 +10,7 @@ import pytest
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.core.tree.rows import Key
+from ckpt_cli.tui.panes.scrubber import ScrubberLine
 
 pytestmark = pytest.mark.engines
 
@@ -96,6 +97,24 @@ def test_following_is_shown_and_follows_messages(sample: Path) -> None:
         await seat.press("1", "4")
         assert document.cursor == len(document.lines) - 1
         await seat.press("f")
+        assert "following the head" not in seat.lines[0]
+
+    sit(sample, look)
+
+
+def test_going_to_a_checkpoint_ends_following(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        main = seat.main
+        await seat.press("enter", "f", "5", "k", "enter")
+        picture = main.tree_rows.picture
+        assert picture is not None
+        assert main.tree_rows.key not in (None, picture.head)
+        assert "following the head" not in seat.lines[0]
+        await seat.press("f")
+        assert main.tree_rows.key == picture.head
+        await seat.pilot.click(ScrubberLine, offset=(0, 0))
+        await seat.press("r")
+        assert main.tree_rows.key != picture.head
         assert "following the head" not in seat.lines[0]
 
     sit(sample, look)

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.model import Thread
+from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
-from ckpt_backends.testing.screen import Seat, sit
+from ckpt_backends.testing.screen import NOW, Seat, sit
+from ckpt_cli.tui.content.thread_heads import HeadFacts
+from ckpt_cli.tui.content.thread_list import ThreadListing
 from ckpt_cli.tui.content.thread_matches import read_matches
 from ckpt_cli.tui.screens import thread_reading
 from ckpt_cli.tui.writing import WritingApp
@@ -216,3 +218,13 @@ def test_an_id_of_blanks_is_seen_in_lists(sample: Path) -> None:
         assert seat.sees('"  "')
 
     sit(sample, look)
+
+
+def test_what_is_known_of_removed_threads_is_forgotten() -> None:
+    kept, gone = (Thread(one, None, None, None, 1, 1) for one in ("kept", "gone"))
+    listing = ThreadListing()
+    listing.take_threads([kept, gone])
+    listing.take_heads([kept, gone], [HeadFacts([Status.DONE])] * 2)
+    listing.answer([kept, gone], [True, True], NOW)
+    listing.take_threads([kept])
+    assert {*listing.heads} == {*listing.matches} == {"kept"}

@@ -120,6 +120,14 @@ class ThreadListing:
             self.matches.clear()
         self.wanted = wanted
 
+    def take_threads(self, threads: Sequence[Thread]) -> None:
+        """Take the threads as listed now; what was read of threads that are gone is forgotten."""
+        self.threads = threads
+        if max(len(self.heads), len(self.matches)) > len(threads):
+            ids = {one.thread_id for one in threads}
+            self.heads = {name: one for name, one in self.heads.items() if name in ids}
+            self.matches = {name: one for name, one in self.matches.items() if name in ids}
+
     def take_heads(self, threads: Sequence[Thread], found: Sequence[HeadFacts]) -> bool:
         """Keep what was read of some heads; returns whether other threads may match now."""
         for one, facts in zip(threads, found, strict=True):

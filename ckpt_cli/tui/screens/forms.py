@@ -102,8 +102,9 @@ class ForkForm(DialogForm[ForkWish, Proposal]):
         self._channels = channels
         self._to = Input(placeholder="empty: a new branch of this thread", compact=True, id="to")
         self._channel = Input(
-            placeholder=", ".join(channels)[:200] or "none",
-            suggester=SuggestFromList(channels),
+            placeholder=safe_text(", ".join(channels)[:200]) or "none",
+            # A suggestion is drawn and taken over as it is.
+            suggester=SuggestFromList([one for one in channels if safe_text(one) == one]),
             compact=True,
             id="channel",
         )

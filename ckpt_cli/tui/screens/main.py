@@ -165,8 +165,9 @@ class MainScreen(ValuesScreen):
             self.threads_pane.action_clear()
             at = listing.place_of(place.thread_id)
         if at is None:
-            self.say("this thread is no longer in the store", is_error=True)
+            self.say("this thread is not in the list; r reads the store again", is_error=True)
             return
+        self.stop_following()
         # Show the tree of the call, unless it is already shown.
         ns = place.checkpoint_ns or None
         inside = ns is not None and self.view.ns != ns and not self.view.nest
@@ -188,7 +189,7 @@ class MainScreen(ValuesScreen):
         self.go(self.tree_rows)
         self.load_tree()
 
-    def _follow(self, place: CheckpointKey | None, tab: Tab | None = None) -> None:
+    def _jump_if_chosen(self, place: CheckpointKey | None, tab: Tab | None = None) -> None:
         """Go to the checkpoint that was chosen on another screen, if any."""
         if place is not None:
             self.jump(place, tab)
@@ -288,7 +289,7 @@ class MainScreen(ValuesScreen):
         from ckpt_cli.tui.screens.places import PlacesScreen
 
         screen = PlacesScreen(kind, self.context.searching, self.context.now)
-        self.app.push_screen(screen, partial(self._follow, tab="state"))
+        self.app.push_screen(screen, partial(self._jump_if_chosen, tab="state"))
 
     def action_operations(self) -> None:
         if (thread_id := self.here_thread()) is None:
@@ -307,13 +308,13 @@ class MainScreen(ValuesScreen):
         from ckpt_cli.tui.screens.search import SearchScreen
 
         screen = SearchScreen(self.context.searching, self.view.thread_id)
-        self.app.push_screen(screen, self._follow)
+        self.app.push_screen(screen, self._jump_if_chosen)
 
     def action_memory(self, goal: ItemKey | None = None) -> None:
         from ckpt_cli.tui.screens.memory import MemoryScreen
 
         self.app.push_screen(
-            MemoryScreen(self.context, goal), partial(self._follow, tab="messages")
+            MemoryScreen(self.context, goal), partial(self._jump_if_chosen, tab="messages")
         )
 
     def action_copy_ref(self) -> None:

@@ -23,6 +23,7 @@ from ckpt_cli.tui.messages import error_text
 from ckpt_cli.tui.panes.row_list import RowList
 from ckpt_cli.tui.panes.search import Choices, SearchPane
 from ckpt_cli.tui.panes.styles import title
+from ckpt_cli.tui.screens.base import error_lines
 from ckpt_cli.tui.screens.helped import HelpedScreen
 from ckpt_cli.tui.store_worker import StoreWorker
 
@@ -70,6 +71,10 @@ class PlacesScreen(HelpedScreen[CheckpointKey | None]):
             title(self._pane, f"{name}: {len(self._found):,}")
         except CkptError as error:
             self._pane.notify(error_text(error), severity="error", markup=False)
+            if not self._found:
+                title(self._pane, name)
+                self._rows.show_lines(error_lines(error, self._rows.width))
+            return
         if not self._found:
             self._rows.show_lines([line((self._kind.none, "dim"))])
 

@@ -119,9 +119,7 @@ class SteppingScreen(ThreadTabsScreen):
         if picture is None or line is None:
             return
         self._stepped = key
-        if self.view.follows:
-            self.view.follows = False
-            self.show_status()
+        self.stop_following()
         if line in picture.inner and picture.keys[line] != key:
             self.outer.append((self.view.ns, rows.key))
             self.view.ns, self.view.tree, self.goal = key[0], None, key

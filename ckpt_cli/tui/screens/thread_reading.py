@@ -79,7 +79,7 @@ class ThreadReadingScreen(StoreScreen[None]):
         before = self.rows.thread
         if list(listing.threads) != threads:
             self._loaded_threads.loaded("threads", len(threads))
-            listing.threads = threads
+            listing.take_threads(threads)
             self.rows.rebuild(before.thread_id if before is not None else None)
         else:
             # The ages have changed.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -112,19 +113,21 @@ class ThreadTabsScreen(HistoryTabsScreen):
     @work(exclusive=True, group="findings")
     async def load_findings(self) -> None:
         """Check the thread that is shown, quickly."""
-        if await self._check_quickly():
+        if await self._check_quickly(self.show_error):
             self._show_findings()
 
-    async def _check_quickly(self) -> bool:
+    async def _check_quickly(self, otherwise: Callable[[CkptError], None]) -> bool:
         """Check the thread that is shown, if it was not checked yet; return whether it was."""
         async with self._quick_check:
             thread = self.listed
             if thread is None or self.checked is not None:
                 return False
-            await self._check(thread, deep=False)
+            await self._check(thread, otherwise, deep=False)
         return True
 
-    async def _check(self, thread: Thread, *, deep: bool) -> None:
+    async def _check(
+        self, thread: Thread, otherwise: Callable[[CkptError], None], *, deep: bool
+    ) -> None:
         # Not needed until the screen is shown.
         from ckpt_cli.tui.content.findings import read_findings
 
@@ -138,7 +141,7 @@ class ThreadTabsScreen(HistoryTabsScreen):
         )
         # A quick check is as short as reading a few heads.
         worker = self.context.checking if deep else self.context.heads
-        found = await self.ask(worker, question, self.show_error)
+        found = await self.ask(worker, question, otherwise)
         if found is None:
             return
         if not deep:
@@ -155,10 +158,12 @@ class ThreadTabsScreen(HistoryTabsScreen):
         if thread is None:
             return
         with self.inspector.while_loading("Findings: loading"):
-            await self._check_quickly()
+            is_known = thread_id in self._checked
+            await self._check_quickly(self.show_error if is_known else self.no_document)
             self.inspector.set_heading(f"Findings in {safe_text(thread_id)}")
         found = self._checked.get(thread_id)
         if found is None:
+            self.read = None
             return
         document = findings_content(
             found,
@@ -181,7 +186,7 @@ class ThreadTabsScreen(HistoryTabsScreen):
         self._checking.add(thread.thread_id)
         self._show_findings()
         try:
-            await self._check(thread, deep=True)
+            await self._check(thread, self.show_error, deep=True)
         finally:
             self._checking.discard(thread.thread_id)
         self._show_findings()

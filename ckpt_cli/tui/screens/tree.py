@@ -148,12 +148,19 @@ class TreeScreen(ThreadReadingScreen):
             self.view.tree = picture.tree
             self.draw(picture)
 
+    def stop_following(self) -> None:
+        """Let the cursor stay where it goes now, also when the thread grows."""
+        if self.view.follows:
+            self.view.follows = False
+            self.show_status()
+
     def on_scrubber_line_chosen(self, event: ScrubberLine.Chosen) -> None:
         """Go to the checkpoint that was clicked."""
         event.stop()
         picture = self.tree_rows.picture
         at = None if picture is None else picture.line_of(event.key)
         self.tree_rows.focus()
+        self.stop_following()
         if picture is None or at is None or at in picture.folds:
             self.goal = event.key
             self.load_tree()

@@ -79,6 +79,8 @@ class ScreenProcess:
                 while await self._picture.read(1 << 16):
                     pass
                 await self._process.wait()
+        except TimeoutError:
+            pass
         finally:
             with suppress(ProcessLookupError):
                 self._process.kill()

@@ -140,7 +140,7 @@ async def _pass_on(text: str, screen: ScreenProcess, page: web.WebSocketResponse
     """Carry out one message of the page; others than it sends are ignored."""
     try:
         said = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return
     match said:
         case ["stdin", str(typed)]:
