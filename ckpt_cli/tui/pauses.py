@@ -27,14 +27,15 @@ class LoadedObjects:
     """
 
     def __init__(self) -> None:
-        self._last: tuple[object, int] = None, 0
+        self._most = 0
 
-    def loaded(self, of: object, number: int) -> None:
-        """Note that objects of a thread or a store were loaded, about this number of them."""
-        before, most = self._last
-        if number < _LARGE or (of == before and number < most * _GROWTH):
+    def loaded(self, number: int) -> None:
+        """Note that about this number of objects was loaded.
+
+        Only a larger load than any before counts: what is garbage now is never collected.
+        """
+        if number < max(_LARGE, self._most * _GROWTH):
             return
-        self._last = of, number
-        # What is garbage now would stay.
+        self._most = number
         gc.collect(1)
         gc.freeze()

@@ -10,7 +10,7 @@ from typing import ClassVar
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import CheckpointKey
@@ -19,6 +19,7 @@ from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.tui.content.sides import Sides, read_sides
 from ckpt_cli.tui.keys import bindings, keys_of
 from ckpt_cli.tui.list_keys import DIFF_GROUPS
+from ckpt_cli.tui.panes.footer import KeyLine
 from ckpt_cli.tui.panes.search import SearchableLines, SearchPane
 from ckpt_cli.tui.panes.styles import as_text, title
 from ckpt_cli.tui.screens.base import error_lines
@@ -92,7 +93,7 @@ class DiffScreen(HelpedScreen[None]):
     def compose(self) -> ComposeResult:
         self._pane = SidesPane()
         yield self._pane
-        yield Footer(show_command_palette=False)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         title(self._pane, "Diff: loading")

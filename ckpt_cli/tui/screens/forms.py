@@ -12,13 +12,14 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.suggester import SuggestFromList
-from textual.widgets import Footer, Input, Label, Static
+from textual.widgets import Input, Label, Static
 
 from ckpt_backends.errors import CkptError, UsageError
 from ckpt_cli.plans.purge import Policy
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import line
 from ckpt_cli.tui.messages import screen_hint, screen_message
+from ckpt_cli.tui.panes.footer import KeyLine
 from ckpt_cli.tui.panes.styles import as_text, title
 from ckpt_cli.tui.plans import KINDS, Kind, Proposal, Purge, ReviewedRemoval
 
@@ -63,7 +64,7 @@ class DialogForm(ModalScreen[_Plan | None], Generic[_Result, _Plan]):
                 yield Label(label, markup=False)
                 yield field
             yield self._refusal
-        yield Footer(show_command_palette=False)
+        yield KeyLine()
 
     @work
     async def action_submit(self) -> None:

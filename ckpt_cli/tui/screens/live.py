@@ -9,7 +9,7 @@ from typing import ClassVar, TypeVar
 from textual import work
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from ckpt_backends.errors import CkptError, StoreUnavailable, Unreadable, Unsupported
 from ckpt_backends.model import CheckpointKey
@@ -23,6 +23,7 @@ from ckpt_cli.tui.content.tabs import Tab, TabContent, ThreadTab, read_document
 from ckpt_cli.tui.content.thread_list import SORT_NAMES
 from ckpt_cli.tui.content.tree import TreePicture
 from ckpt_cli.tui.context import ScreenContext
+from ckpt_cli.tui.panes.footer import KeyLine
 from ckpt_cli.tui.panes.inspector import Inspector
 from ckpt_cli.tui.panes.styles import as_text, title
 from ckpt_cli.tui.panes.threads import ThreadsPane
@@ -76,7 +77,7 @@ class LiveScreen(TreeScreen):
             with Vertical(id="right") as self.right:
                 yield self.tree_pane
                 yield self.inspector
-        yield Footer(show_command_palette=False)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         title(self.threads_pane, "Threads")

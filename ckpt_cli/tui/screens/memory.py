@@ -9,7 +9,7 @@ from typing import ClassVar
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
 from ckpt_backends.memory.protocol import Item, ItemKey
@@ -35,6 +35,7 @@ from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.keys import MEMORY_GROUPS, bindings, keys_of
 from ckpt_cli.tui.panes.document import DocumentRows
 from ckpt_cli.tui.panes.filter import FilterPane
+from ckpt_cli.tui.panes.footer import KeyLine
 from ckpt_cli.tui.panes.memory import MemoryPane
 from ckpt_cli.tui.panes.row_list import RowList
 from ckpt_cli.tui.panes.search import SearchPane
@@ -80,7 +81,7 @@ class MemoryScreen(StoreScreen[CheckpointKey | None]):
         yield self._status
         yield self.pane
         yield self._item_pane
-        yield Footer(show_command_palette=False)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         title(self.pane, "Memory: loading")

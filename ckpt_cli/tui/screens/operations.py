@@ -10,7 +10,6 @@ from typing import ClassVar
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.widgets import Footer
 
 from ckpt_cli.queries.operations import ListedOperation
 from ckpt_cli.queries.thread_operations import ThreadOperations
@@ -20,6 +19,7 @@ from ckpt_cli.render.terminal.units import age
 from ckpt_cli.threads.opening import Opening
 from ckpt_cli.tui.keys import bindings, keys_of
 from ckpt_cli.tui.list_keys import OPERATIONS_GROUPS
+from ckpt_cli.tui.panes.footer import KeyLine
 from ckpt_cli.tui.panes.search import SearchableLines, SearchPane
 from ckpt_cli.tui.panes.styles import title
 from ckpt_cli.tui.screens.helped import HelpedScreen
@@ -43,7 +43,7 @@ class OperationsScreen(HelpedScreen[str | None]):
         self._rows = SearchableLines(id="operations")
         self._pane = SearchPane(self._rows, id="operations-pane")
         yield self._pane
-        yield Footer(show_command_palette=False)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         title(self._pane, f"Operations of ckpt on {self._of}: loading")

@@ -10,7 +10,6 @@ from typing import ClassVar
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.widgets import Footer
 
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import CheckpointKey, Thread
@@ -20,6 +19,7 @@ from ckpt_cli.tui.content.places import PlaceList, WaitingPlace, place_lines
 from ckpt_cli.tui.keys import bindings, keys_of
 from ckpt_cli.tui.list_keys import PLACES_GROUPS
 from ckpt_cli.tui.messages import error_text
+from ckpt_cli.tui.panes.footer import KeyLine
 from ckpt_cli.tui.panes.row_list import RowList
 from ckpt_cli.tui.panes.search import Choices, SearchPane
 from ckpt_cli.tui.panes.styles import title
@@ -48,7 +48,7 @@ class PlacesScreen(HelpedScreen[CheckpointKey | None]):
         self._rows = Choices(id="places")
         self._pane = SearchPane(self._rows, id="places-pane")
         yield self._pane
-        yield Footer(show_command_palette=False)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         title(self._pane, f"{self._kind.name}: loading")

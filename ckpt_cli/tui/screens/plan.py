@@ -10,9 +10,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
+from ckpt_cli.tui.panes.footer import KeyLine
 from ckpt_cli.tui.panes.row_list import Lines
 from ckpt_cli.tui.panes.styles import as_text, title
 
@@ -40,7 +41,7 @@ class PlanScreen(ModalScreen[bool]):
             title(box, "Plan")
             yield self._rows
             yield self._foot
-        yield Footer(show_command_palette=False)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         self.since = monotonic()

@@ -11,7 +11,7 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
-from textual.widgets import Footer, Input
+from textual.widgets import Input
 from textual.worker import get_current_worker
 
 from ckpt_backends.errors import CkptError
@@ -26,6 +26,7 @@ from ckpt_cli.tui.content.thread_list import read_threads
 from ckpt_cli.tui.keys import bindings, keys_of
 from ckpt_cli.tui.list_keys import SEARCH_GROUPS
 from ckpt_cli.tui.messages import error_text
+from ckpt_cli.tui.panes.footer import KeyLine
 from ckpt_cli.tui.panes.row_list import RowList
 from ckpt_cli.tui.panes.search import Choices
 from ckpt_cli.tui.panes.styles import title
@@ -70,7 +71,7 @@ class SearchScreen(HelpedScreen[CheckpointKey | None]):
         self._rows = Matches(id="hits")
         with Vertical(id="hits-pane", classes="pane") as self._pane:
             yield self._rows
-        yield Footer(show_command_palette=False)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         self._head("")

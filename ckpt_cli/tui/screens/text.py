@@ -11,13 +11,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Footer
 
 from ckpt_cli.render.terminal.cell_width import cell_len, wrap
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
 from ckpt_cli.tui.keys import KeyGroup
 from ckpt_cli.tui.messages import ScreenMessage
+from ckpt_cli.tui.panes.footer import KeyLine
 from ckpt_cli.tui.panes.search import SearchableLines
 from ckpt_cli.tui.panes.styles import title
 
@@ -47,7 +47,7 @@ class TextScreen(ModalScreen[None]):
         with Vertical(classes="box") as box:
             title(box, self._heading)
             yield self.rows
-        yield Footer(show_command_palette=False)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         self.rows.focus()

@@ -78,7 +78,7 @@ class ThreadReadingScreen(StoreScreen[None]):
         listing = self.rows.listing
         before = self.rows.thread
         if list(listing.threads) != threads:
-            self._loaded_threads.loaded("threads", len(threads))
+            self._loaded_threads.loaded(len(threads))
             listing.take_threads(threads)
             self.rows.rebuild(before.thread_id if before is not None else None)
         else:

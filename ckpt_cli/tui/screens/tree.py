@@ -94,7 +94,7 @@ class TreeScreen(ThreadReadingScreen):
         if picture is not None:
             self.view.tree = picture.tree
             number = picture.tree.plan.checkpoints + len(picture.lines)
-            self._loaded_steps.loaded(asked.thread_id, number)
+            self._loaded_steps.loaded(number)
             self.draw(picture)
         if self.is_tree_asked_again:
             self.load_tree()
