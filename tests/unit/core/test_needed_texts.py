@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,7 +79,6 @@ def test_a_text_stands_in_stored_bytes(text: str, start: int, length: int) -> No
 
 
 def test_arrays_of_texts_have_their_mark() -> None:
-    numpy = pytest.importorskip("numpy")
     for shape in ([], [3], [2, 2]):
         array = numpy.full(shape, "Kanra")
         _, stored = JsonPlusSerializer().dumps_typed([array])
