@@ -129,11 +129,9 @@ def list_threads(
         rows = with_titles(store, with_details(store, rows, inference), every=titles)
         if sizes:
             rows = with_sizes(store, rows)
-    for row in rows:
-        found = row
-        if first_messages:
-            found = replace(found, first_message=first_message(store, row.thread))
-        yield _shown(store, found)
+    if first_messages:
+        rows = (replace(row, first_message=first_message(store, row.thread)) for row in rows)
+    yield from map(_hidden, rows) if redaction.is_redacted(store) else rows
 
 
 def _chooser(
@@ -171,9 +169,10 @@ def _as_text(content: Value) -> str | None:
     return json.dumps(to_json(content), ensure_ascii=False)
 
 
-def _shown(store: Store, row: ListedThread) -> ListedThread:
+def _hidden(row: ListedThread) -> ListedThread:
+    """Return a thread of a store with `--redact`."""
     details = row.details
-    if not redaction.is_redacted(store) or details is None or details.head is None:
+    if details is None or details.head is None:
         return row
     head = replace(details.head, metadata=redact_metadata(details.head.metadata))
     error = None if details.error is None else redact_text(details.error)
@@ -188,6 +187,8 @@ def _shown(store: Store, row: ListedThread) -> ListedThread:
 
 def matching(threads: Iterable[Thread], wanted: Selection) -> Iterator[Thread]:
     """Yield the threads that a selection accepts, as far as the index shows."""
+    if wanted == Selection(where=wanted.where, status=wanted.status):
+        return iter(threads)
     pattern = None if wanted.match is None else re.compile(translate(wanted.match))
 
     def fits(thread: Thread) -> bool:

@@ -114,7 +114,7 @@ def thread_record(row: ListedThread) -> dict[str, Any]:
 
 
 def _from_index(thread: Thread) -> dict[str, Any]:
-    return {
+    record = {
         "thread_id": thread.thread_id,
         "head": thread.head,
         "step": _step_from_index(thread),
@@ -122,8 +122,10 @@ def _from_index(thread: Thread) -> dict[str, Any]:
         "last_at": optional_iso(thread.last_at),
         "checkpoints": thread.checkpoints,
         "namespaces": thread.namespaces,
-        **({"user": thread.user} if thread.user is not None else {}),
     }
+    if thread.user is not None:
+        record["user"] = thread.user
+    return record
 
 
 def _step_from_index(thread: Thread) -> int | None:

@@ -75,6 +75,8 @@ class SqliteStore(SqlStore):
     _BODY_TYPE = "c.type"
     # It also stops SQLite from sorting whole values.
     _UNMERGED = "LIMIT -1"
+    _text = staticmethod(text)
+    _data = staticmethod(stored_bytes)
 
     def __init__(self, opened: Opened, url: StoreUrl, tables: Mapping[str, Set[str]]) -> None:
         self._layout = detect(tables, str(url), url.params.get("layout"))
@@ -186,12 +188,6 @@ class SqliteStore(SqlStore):
         for where, of_space in spaces:
             for ids in some:
                 yield from self._where(query, thread_id, where, {**values, **of_space}, ids)
-
-    def _text(self, cell: Any) -> str:
-        return text(cell)
-
-    def _data(self, cell: Any) -> bytes:
-        return stored_bytes(cell)
 
     def _number(self, cell: Any) -> int:
         return cell if isinstance(cell, int) else 0
