@@ -77,7 +77,7 @@ def tsv_lines(rows: Iterable[Record], columns: Sequence[Column]) -> Iterator[str
 def _tsv_cell(value: Any) -> str:
     if value is None:
         return ""
-    if isinstance(value, (bool, dict, list)):  # noqa: UP038 - a union takes twice as long
+    if isinstance(value, (bool, dict, list)):
         value = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     text = str(value)
     if "\\" not in text and text.isascii() and text.isprintable():
