@@ -182,7 +182,7 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
         """
         from ckpt_cli.api.listing import selection, sort_key
         from ckpt_cli.queries.threads import list_threads
-        from ckpt_cli.render.records import thread_record
+        from ckpt_cli.render.thread_records import thread_record
 
         rows = list_threads(
             self._store,
