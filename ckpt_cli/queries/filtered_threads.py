@@ -16,13 +16,8 @@ from ckpt_cli.core.filters.expressions import Field, Filter, fields_in, sources_
 from ckpt_cli.core.filters.fields import VALUES, ReadFrom
 from ckpt_cli.core.filters.lookup import values_at, values_in
 from ckpt_cli.core.filters.operands import EPOCH, SECOND
-from ckpt_cli.queries.listed_threads import (
-    Details,
-    ListedThread,
-    details_of,
-    heads_of,
-    sizes_of,
-)
+from ckpt_cli.queries.head_details import details_of, heads_of, sizes_of
+from ckpt_cli.queries.listed_threads import Details, ListedThread
 from ckpt_cli.threads.checkpoint import DecodedCheckpoint, Moment
 from ckpt_cli.threads.heads import some_at_once
 from ckpt_cli.threads.states import read_state

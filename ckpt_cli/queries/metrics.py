@@ -12,8 +12,8 @@ from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.support_matrix import limit
 from ckpt_cli.queries.errors import failures_of_threads
+from ckpt_cli.queries.head_details import details_of, heads_of
 from ckpt_cli.queries.interrupts import of_threads
-from ckpt_cli.queries.listed_threads import details_of, heads_of
 from ckpt_cli.threads.heads import some_at_once
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
