@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from binascii import a2b_base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ckpt_backends.codec import UNDEFINED, decode, decode_checkpoint
@@ -49,9 +49,14 @@ class Body:
         return self.v not in {1, 2, 3} or self.is_javascript
 
 
-def read_body(checkpoint: Checkpoint) -> Body:
-    """Return the body of a checkpoint that was loaded with `body=True`."""
-    raw = decode_checkpoint(checkpoint.body) if checkpoint.body is not None else None
+def read_body(
+    checkpoint: Checkpoint, decode_body: Callable[[TypedBytes], Value] = decode_checkpoint
+) -> Body:
+    """Return the body of a checkpoint that was loaded with `body=True`.
+
+    `BodySkimmer.decode` decodes it without large values: each then is a `Cut` of None.
+    """
+    raw = decode_body(checkpoint.body) if checkpoint.body is not None else None
     problem = raw if isinstance(raw, Opaque) else None
     fields = raw if isinstance(raw, dict) else {}
     v, ts = fields.get("v"), fields.get("ts")
