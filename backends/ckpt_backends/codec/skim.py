@@ -108,9 +108,7 @@ class BodySkimmer:
         self._seen[name] = now
         return _unread(len(now.data))
 
-    def _list(
-        self, data: bytes, start: int, content: int, count: int, seen: _Seen | None
-    ) -> _Seen:
+    def _list(self, data: bytes, start: int, content: int, count: int, seen: _Seen | None) -> _Seen:
         """Find the end of a list, and decode the items that are not at the beginning of `seen`."""
         ends: list[int] = []
         pos, shift = content, content - start
