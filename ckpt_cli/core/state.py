@@ -12,6 +12,8 @@ from ckpt_backends.model import Blob, Checkpoint, TypedBytes
 
 Version = str | int | float
 """A channel version: zero-padded text from Python savers, a number from LangGraph.js."""
+_VERSION_TYPES = (str, int, float)
+"""The same, for `isinstance`, which is slower with a union."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +127,11 @@ def _text_keys(value: Value) -> dict[str, Value]:
 
 
 def _versions(value: Value) -> dict[str, Version]:
+    if not isinstance(value, dict):
+        return {}
+    # One loop: this runs for each node of each checkpoint.
     return {
         key: item
-        for key, item in _text_keys(value).items()
-        if isinstance(item, str | int | float) and not isinstance(item, bool)
+        for key, item in value.items()
+        if isinstance(key, str) and isinstance(item, _VERSION_TYPES) and not isinstance(item, bool)
     }

@@ -298,8 +298,13 @@ class SqlStore(BaseStore):
             f" ORDER BY {order}{query.order}"
         )
         few = None if checkpoint_ids is None else len(checkpoint_ids)
+        place, key = None, None
         for ns, checkpoint_id, *row in self._fetch(text, bound, query.at_once, few):
-            yield CheckpointKey(thread_id, self._text(ns), self._text(checkpoint_id)), row
+            # The writes of a checkpoint come one after the other.
+            if key is None or place != (ns, checkpoint_id):
+                place = ns, checkpoint_id
+                key = CheckpointKey(thread_id, self._text(ns), self._text(checkpoint_id))
+            yield key, row
 
     def _fetch(
         self,
@@ -320,13 +325,13 @@ class SqlStore(BaseStore):
 
     def _write(self, key: CheckpointKey, row: Sequence[Any]) -> Write:
         task_id, task_path, idx, channel, tag, size, is_read, value, *_ = row
-        size = size or 0
+        size, text = size or 0, self._text
         return Write(
             key,
-            self._text(task_id),
-            self._text(task_path),
+            text(task_id),
+            text(task_path),
             self._number(idx),
-            self._text(channel),
+            text(channel),
             size,
             typed(self._text(tag), size, self._data(value)) if is_read else None,
         )
