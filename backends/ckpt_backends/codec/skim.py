@@ -81,6 +81,7 @@ class BodySkimmer:
                     channels[name] = self._value(cursor, name)
                 # What follows is small, and one call decodes it all.
                 rest = _decoded(write_header(MAP, entries - number - 1) + data[cursor.pos :])
+                assert isinstance(rest, dict)  # noqa: S101 - its header is that of a map
                 return {**body, key: channels, **rest}
             body[key] = _decoded(cursor.take())
         raise ValueError("a body without channels")
