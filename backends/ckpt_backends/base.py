@@ -219,6 +219,8 @@ class BaseStore(Store):
         self,
         thread_ids: Sequence[str],
         texts: Collection[str],  # noqa: ARG002
+        *,
+        ignore_case: bool = False,  # noqa: ARG002
     ) -> set[str]:
         return set(thread_ids)
 

@@ -235,12 +235,15 @@ class Store(Closing, Protocol):
         """Those of these threads that have any row."""
         ...
 
-    def threads_that_may_hold(self, thread_ids: Sequence[str], texts: Collection[str]) -> set[str]:
+    def threads_that_may_hold(
+        self, thread_ids: Sequence[str], texts: Collection[str], *, ignore_case: bool = False
+    ) -> set[str]:
         """At least those of these threads with a body, a write or a value that contains one of the
         texts. Metadata does not count.
 
-        Each text satisfies `codec.stored_text.is_findable`. The engine searches the stored bytes;
-        one that cannot returns all the threads. Meant for a few hundred threads at once.
+        Each text satisfies `codec.stored_text.is_findable`; with `ignore_case`,
+        `is_findable_in_any_case`. The stored bytes are searched, by the engine if it can. A store
+        in which that does not pay returns all the threads. Meant for a few hundred threads at once.
         """
         ...
 

@@ -116,8 +116,10 @@ class WrappedStore(Closing):
     def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
         return self.inner.threads_with_rows(thread_ids)
 
-    def threads_that_may_hold(self, thread_ids: Sequence[str], texts: Collection[str]) -> set[str]:
-        return self.inner.threads_that_may_hold(thread_ids, texts)
+    def threads_that_may_hold(
+        self, thread_ids: Sequence[str], texts: Collection[str], *, ignore_case: bool = False
+    ) -> set[str]:
+        return self.inner.threads_that_may_hold(thread_ids, texts, ignore_case=ignore_case)
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
         return self.inner.own_rows(thread_id, rows)

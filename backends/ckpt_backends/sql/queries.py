@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ckpt_backends.model import Capability
+from ckpt_backends.model import Capability, CheckpointKey
 from ckpt_backends.sql.blob_tables import BlobLayout
 from ckpt_backends.sql.database import Database
 
@@ -138,6 +138,20 @@ class RowQuery:
         """The end of a query for the checkpoints with the numbers `n`, or for their writes."""
         where = f"WHERE {self.only}" if self.only else ""
         return where if self.has_bodies else f"{where} ORDER BY n, {self.order}"
+
+
+def keyed(
+    thread_id: str, rows: Iterable[Sequence[Any]], text: Callable[[Any], str]
+) -> Iterator[tuple[CheckpointKey, Sequence[Any]]]:
+    """Rows of a thread that begin with namespace and checkpoint id, as their keys and the rest."""
+    place, key = None, CheckpointKey(thread_id, "", "")
+    for ns, checkpoint_id, *row in rows:
+        if place != (ns, checkpoint_id):  # The writes of a checkpoint come one after the other.
+            place, key = (
+                (ns, checkpoint_id),
+                CheckpointKey(thread_id, text(ns), text(checkpoint_id)),
+            )
+        yield key, row
 
 
 def usage_query(database: Database, tables: SqlTables, rest: str, body_type: str) -> str:

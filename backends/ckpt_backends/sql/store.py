@@ -27,13 +27,14 @@ from ckpt_backends.read_options import CheckpointOptions, CheckpointQuery, Write
 from ckpt_backends.sql.blob_tables import typed
 from ckpt_backends.sql.bounded_threads import GroupedThreads, ids_query, query_within
 from ckpt_backends.sql.database import Database
-from ckpt_backends.sql.holding import threads_that_may_hold
+from ckpt_backends.sql.holding import StoredSearch
 from ckpt_backends.sql.queries import (
     KEYS_AT_ONCE,
     STATES_AT_ONCE,
     RowQuery,
     SqlTable,
     SqlTables,
+    keyed,
     usage_query,
     writes_query,
 )
@@ -284,13 +285,11 @@ class SqlStore(BaseStore):
         checkpoint_ids: Collection[str] | None,
     ) -> Keyed:
         """The rows of a thread, of one namespace if there is a condition `of_space`."""
-        conditions = [self._thread_is, of_space]
-        bound = {**query.values, **values}
+        conditions, bound = [self._thread_is, of_space, query.only], {**query.values, **values}
         if checkpoint_ids is not None:
             among, ids = self._database.among("c.checkpoint_id", "id", checkpoint_ids)
             conditions.append(among)
             bound |= ids
-        conditions.append(query.only)
         order = "" if of_space else f"{self._database.exact('c.checkpoint_ns')}, "
         text = (
             f"SELECT c.checkpoint_ns, c.checkpoint_id, {query.columns}"
@@ -298,8 +297,7 @@ class SqlStore(BaseStore):
             f" ORDER BY {order}{query.order}"
         )
         few = None if checkpoint_ids is None else len(checkpoint_ids)
-        for ns, checkpoint_id, *row in self._fetch(text, bound, query.at_once, few):
-            yield CheckpointKey(thread_id, self._text(ns), self._text(checkpoint_id)), row
+        return keyed(thread_id, self._fetch(text, bound, query.at_once, few), self._text)
 
     def _fetch(
         self,
@@ -320,13 +318,13 @@ class SqlStore(BaseStore):
 
     def _write(self, key: CheckpointKey, row: Sequence[Any]) -> Write:
         task_id, task_path, idx, channel, tag, size, is_read, value, *_ = row
-        size = size or 0
+        size, text = size or 0, self._text
         return Write(
             key,
-            self._text(task_id),
-            self._text(task_path),
+            text(task_id),
+            text(task_path),
             self._number(idx),
-            self._text(channel),
+            text(channel),
             size,
             typed(self._text(tag), size, self._data(value)) if is_read else None,
         )
@@ -359,10 +357,12 @@ class SqlStore(BaseStore):
         found = threads_with_rows(self._database, self._tables, thread_ids)
         return {self._text(one) for one in found}
 
-    def threads_that_may_hold(self, thread_ids: Sequence[str], texts: Collection[str]) -> set[str]:
-        database, tables, body = self._database, self._tables, (self._BODY_TYPE, self._BODY)
-        found = threads_that_may_hold(database, tables, thread_ids, texts, *body)
-        return {self._text(one) for one in found}
+    def threads_that_may_hold(
+        self, thread_ids: Sequence[str], texts: Collection[str], *, ignore_case: bool = False
+    ) -> set[str]:
+        columns = self._database, self._tables, self._BODY_TYPE, self._BODY, self._LENGTH
+        search = StoredSearch(*columns, self._text, self._data)
+        return set(search.threads(thread_ids, texts, ignore_case=ignore_case))
 
     def _stored_rows(self, table: SqlTable, thread_id: str) -> Iterator[Sequence[Any]]:
         """The rows of a thread with all stored columns."""
