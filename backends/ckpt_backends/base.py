@@ -215,6 +215,14 @@ class BaseStore(Store):
         """None: nothing expires."""
         return iter(())
 
+    def expiry_times(self, keys: Sequence[CheckpointKey]) -> dict[CheckpointKey, datetime]:
+        return {
+            one.key: one.at
+            for (thread_id, ns), ids in _by_namespace(keys).items()
+            for one in self.expiries(thread_id, ns, ids)
+            if one.at is not None
+        }
+
     def threads_that_may_hold(
         self,
         thread_ids: Sequence[str],

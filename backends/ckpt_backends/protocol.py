@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from ckpt_backends.changes.remains import Progress, Remains, silent
@@ -213,6 +214,13 @@ class Store(Closing, Protocol):
         """The expiry of each of these checkpoints, without missing ones.
 
         Reading it does not extend a time to live.
+        """
+        ...
+
+    def expiry_times(self, keys: Sequence[CheckpointKey]) -> dict[CheckpointKey, datetime]:
+        """When these checkpoints expire, of any threads; without those that do not.
+
+        Their writes may expire earlier. Reading it does not extend a time to live.
         """
         ...
 

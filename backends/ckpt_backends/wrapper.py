@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Unpack
 
 from ckpt_backends.changes.rows import Row
@@ -105,6 +106,9 @@ class WrappedStore(Closing):
         self, thread_id: str, checkpoint_ns: str, checkpoint_ids: Collection[str]
     ) -> Iterator[Expiry]:
         return self.inner.expiries(thread_id, checkpoint_ns, checkpoint_ids)
+
+    def expiry_times(self, keys: Sequence[CheckpointKey]) -> dict[CheckpointKey, datetime]:
+        return self.inner.expiry_times(keys)
 
     def rows(self, thread_id: str) -> Iterator[Row]:
         return self.inner.rows(thread_id)

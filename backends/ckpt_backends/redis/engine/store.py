@@ -194,6 +194,13 @@ class RedisStore(BaseStore):
             first = min((left for left in writes if left >= 0), default=_STAYS)
             yield Expiry(place.key, _moment(now, own), _moment(now, first))
 
+    def expiry_times(self, keys: Sequence[CheckpointKey]) -> dict[CheckpointKey, datetime]:
+        places = self._named(keys)
+        left = self._connection.ask_all(("PTTL", one.name) for one in places)
+        now = datetime.now(UTC)
+        times = ((one.key, _moment(now, int(n))) for one, n in zip(places, left, strict=True))
+        return {key: at for key, at in times if at is not None}
+
     def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:
         for _, thread, key, size in self._layout.blobs(self._find(thread_id)):
             if thread == thread_id:
