@@ -44,9 +44,7 @@ class Lifetime:
         return found
 
 
-def expiry_times(
-    store: Store, keys: Sequence[CheckpointKey]
-) -> Mapping[CheckpointKey, datetime]:
+def expiry_times(store: Store, keys: Sequence[CheckpointKey]) -> Mapping[CheckpointKey, datetime]:
     """Return when these checkpoints expire; those that do not are left out."""
     return store.expiry_times(keys) if store.keys_expire and keys else {}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -138,6 +138,19 @@ class RowQuery:
         """The end of a query for the checkpoints with the numbers `n`, or for their writes."""
         where = f"WHERE {self.only}" if self.only else ""
         return where if self.has_bodies else f"{where} ORDER BY n, {self.order}"
+
+
+def size_queries(database: Database, tables: SqlTables, thread_is: str) -> Iterator[str]:
+    """The queries for the number and bytes of a thread's checkpoints and writes.
+
+    The columns are namespace, checkpoint id, number of checkpoints, number of writes, and bytes.
+    """
+    ns, name = map(database.exact, ("c.checkpoint_ns", "c.checkpoint_id"))
+    for table, counted in ((tables.checkpoints, "COUNT(*), 0"), (tables.writes, "0, COUNT(*)")):
+        yield (
+            f"SELECT {ns} AS ns, {name} AS name, {counted}, COALESCE(SUM({table.size}), 0)"
+            f" FROM {table.source} c WHERE {thread_is} GROUP BY ns, name"
+        )
 
 
 def usage_query(database: Database, tables: SqlTables, rest: str, body_type: str) -> str:
