@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from ckpt_backends.erasing.stored import RowRewrite
     from ckpt_backends.transfer.parts import Arrival, PartRewrite
 
-_FEW, _HEADS_AT_ONCE = 8, 500
-"""Number of threads that are looked up one by one, and of heads whose writes are read together."""
+_FEW = 8
+"""Number of threads that are looked up one by one."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _Column = tuple[str, str, str, str | None, str]
 """Table, column, namespace, channel and type of stored values; see `Usage`."""
@@ -76,6 +76,8 @@ class BaseStore(Store):
     """By table, the columns that `rows` returns, with `thread_id` in each table. Archives can bring
     no other rows. Stores with other keys override `own_rows` and `row_key`."""
     lists_by_scan: bool = False
+    heads_at_once: int | None = 500
+    """For how many threads `threads_within` reads writes at once; None for all."""
 
     def notes(self) -> Sequence[str]:
         return ()
@@ -102,7 +104,7 @@ class BaseStore(Store):
     ) -> Iterator[Thread]:
         """Those of these threads that have a write on one of the channels at their root head."""
         remaining = iter(threads)
-        while some := list(islice(remaining, _HEADS_AT_ONCE)):
+        while some := list(islice(remaining, self.heads_at_once)):
             keys = [
                 CheckpointKey(one.thread_id, "", one.head) for one in some if one.head is not None
             ]

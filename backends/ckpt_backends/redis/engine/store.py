@@ -30,6 +30,7 @@ from ckpt_backends.redis.engine.keyspace import CheckpointEntry, ThreadKeys, Wri
 from ckpt_backends.redis.engine.layout import RedisLayout
 from ckpt_backends.redis.engine.thread_faults import lasting
 from ckpt_backends.redis.engine.thread_listing import ThreadEntry, namespaces_of, threads_of
+from ckpt_backends.thread_bounds import ThreadBounds
 from ckpt_backends.url import StoreUrl
 
 _Told = TypeVar("_Told")
@@ -40,10 +41,17 @@ _REMEMBERED, _AT_ONCE = 200, 50
 reads the threads one after the other, in the order of the listing."""
 
 
+_FEW_WRITES, _FEW_THREADS = 500, 20
+"""Up to this many writes are read to find their threads, and threads looked up one by one. With
+more, all threads are listed first."""
+
+
 class RedisStore(BaseStore):
     """A Redis database, opened for reading."""
 
     keys_expire = True
+    # Without an index, each look for writes is a SCAN over all keys.
+    heads_at_once = None
 
     def __init__(self, layout: RedisLayout, url: StoreUrl) -> None:
         self._connection = layout.connection
@@ -74,6 +82,29 @@ class RedisStore(BaseStore):
         self._order = {one.thread_id: n for n, one in enumerate(listed)}
         for one in listed:
             yield one.thread()
+
+    def threads_within(self, bounds: ThreadBounds) -> Iterator[Thread]:
+        channels = bounds.head_channels
+        places = self._layout.writes_on(channels) if channels else None
+        if channels is None or places is None:
+            yield from super().threads_within(bounds)
+            return
+        if len(places) > _FEW_WRITES:
+            heads = {one.head for one in self.threads()}
+            places = [one for one in places if one.checkpoint_id in heads]
+        writes = self._layout.writes(places, values=False)
+        written = {one.key for one in writes if one.channel in channels}
+        ids = {key.thread_id for key in written if key.checkpoint_ns == ""}
+        ids = ids if bounds.ids is None else ids & bounds.ids
+        for one in super().threads_within(replace(bounds, ids=frozenset(ids), head_channels=None)):
+            if CheckpointKey(one.thread_id, "", one.head or "") in written:
+                yield one
+
+    def _listed(self, bounds: ThreadBounds) -> Iterable[Thread]:
+        if self._threads is not None or bounds.ids is None or len(bounds.ids) > _FEW_THREADS:
+            return self.threads()
+        places = (place for one in bounds.ids for place in self._places_of(one).values())
+        return [one.thread() for one in threads_of(namespaces_of(places))]
 
     def thread(self, thread_id: str) -> Thread | None:
         found = threads_of(namespaces_of(self._places_of(thread_id).values()))
