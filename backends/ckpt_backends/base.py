@@ -20,6 +20,7 @@ from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreUnavailable, Unsupported
 from ckpt_backends.model import (
     BlobKey,
+    Capability,
     Checkpoint,
     CheckpointKey,
     Expiry,
@@ -78,6 +79,10 @@ class BaseStore(Store):
     lists_by_scan: bool = False
     heads_at_once: int | None = 500
     """For how many threads `threads_within` reads writes at once; None for all."""
+
+    @property
+    def capabilities(self) -> Capability:
+        return self.describe().capabilities
 
     def notes(self) -> Sequence[str]:
         return ()

@@ -19,6 +19,7 @@ from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.closing import Closing
 from ckpt_backends.model import (
     BlobKey,
+    Capability,
     Checkpoint,
     CheckpointKey,
     Expiry,
@@ -58,6 +59,11 @@ class Store(Closing, Protocol):
     @abstractmethod
     def describe(self) -> StoreInfo:
         """The layout, size and capabilities of the store; reads at most one checkpoint."""
+        ...
+
+    @property
+    def capabilities(self) -> Capability:
+        """Those of `describe`. Reads no more than they need."""
         ...
 
     def notes(self) -> Sequence[str]:

@@ -10,6 +10,7 @@ from ckpt_backends.changes.rows import Row
 from ckpt_backends.closing import Closing
 from ckpt_backends.model import (
     BlobKey,
+    Capability,
     Checkpoint,
     CheckpointKey,
     Expiry,
@@ -38,6 +39,10 @@ class WrappedStore(Closing):
 
     def describe(self) -> StoreInfo:
         return self.inner.describe()
+
+    @property
+    def capabilities(self) -> Capability:
+        return self.inner.capabilities
 
     def notes(self) -> Sequence[str]:
         return self.inner.notes()

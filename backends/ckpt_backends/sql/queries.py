@@ -140,6 +140,14 @@ class RowQuery:
         return where if self.has_bodies else f"{where} ORDER BY n, {self.order}"
 
 
+def namespaces_query(database: Database, tables: SqlTables, thread_is: str) -> str:
+    """The query for the namespaces of a thread, in order."""
+    return (
+        f"SELECT DISTINCT {database.exact('c.checkpoint_ns')} AS ns"
+        f" FROM {tables.checkpoints.source} c WHERE {thread_is} ORDER BY ns"
+    )
+
+
 def size_queries(database: Database, tables: SqlTables, thread_is: str) -> Iterator[str]:
     """The queries for the number and bytes of a thread's checkpoints and writes.
 

@@ -15,6 +15,7 @@ from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.model import (
     BlobKey,
+    Capability,
     Checkpoint,
     CheckpointKey,
     StoreInfo,
@@ -35,6 +36,7 @@ from ckpt_backends.sql.queries import (
     RowQuery,
     SqlTable,
     SqlTables,
+    namespaces_query,
     size_queries,
     usage_query,
     writes_query,
@@ -121,13 +123,17 @@ class SqlStore(BaseStore):
             url=str(self._url),
             engine=self._database.engine(),
             saver=self._saver(),
-            capabilities=self._database.limited(tables.capabilities),
+            capabilities=self.capabilities,
             tables=tables.names,
             size=space.size,
             free=space.free,
             log=space.log,
             notes=tuple(self.notes()),
         )
+
+    @property
+    def capabilities(self) -> Capability:
+        return self._database.limited(self._tables.capabilities)
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         yield from map(self._thread, self._newest(limit))
@@ -217,10 +223,7 @@ class SqlStore(BaseStore):
     def namespaces(self, thread_id: str) -> list[str]:
         if not self._database.storable(thread_id):
             return []
-        query = (
-            f"SELECT DISTINCT {self._database.exact('c.checkpoint_ns')} AS ns"
-            f" FROM {self._tables.checkpoints.source} c WHERE {self._thread_is} ORDER BY ns"
-        )
+        query = namespaces_query(self._database, self._tables, self._thread_is)
         return [self._text(ns) for (ns,) in self._database.rows(query, self._of(thread_id))]
 
     def checkpoints(
@@ -360,8 +363,7 @@ class SqlStore(BaseStore):
             yield from super().rows_of(thread_ids)
 
     def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
-        found = threads_with_rows(self._database, self._tables, thread_ids)
-        return {self._text(one) for one in found}
+        return set(map(self._text, threads_with_rows(self._database, self._tables, thread_ids)))
 
     def threads_that_may_hold(self, thread_ids: Sequence[str], texts: Collection[str]) -> set[str]:
         store = (self._database, self._tables)
@@ -379,10 +381,8 @@ class SqlStore(BaseStore):
         return own_rows(thread_id, rows, {one.name: one.columns for one in self._tables.all})
 
     def suspect_threads(self) -> Iterator[str]:
-        found: set[str] = set()
-        for query in suspect_queries(self._database, self._tables):
-            found.update(self._text(thread_id) for (thread_id,) in self._stream(query, {}))
-        yield from found
+        queries = suspect_queries(self._database, self._tables)
+        yield from {self._text(one) for query in queries for (one,) in self._stream(query, {})}
 
     def refresh(self) -> None:
         self._database.restart()
