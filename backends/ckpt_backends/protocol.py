@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.closing import Closing
 from ckpt_backends.model import (
     BlobKey,
+    Capability,
     Checkpoint,
     CheckpointKey,
     Expiry,
@@ -57,6 +59,11 @@ class Store(Closing, Protocol):
     @abstractmethod
     def describe(self) -> StoreInfo:
         """The layout, size and capabilities of the store; reads at most one checkpoint."""
+        ...
+
+    @property
+    def capabilities(self) -> Capability:
+        """Those of `describe`. Reads no more than they need."""
         ...
 
     def notes(self) -> Sequence[str]:
@@ -213,6 +220,13 @@ class Store(Closing, Protocol):
         """The expiry of each of these checkpoints, without missing ones.
 
         Reading it does not extend a time to live.
+        """
+        ...
+
+    def expiry_times(self, keys: Sequence[CheckpointKey]) -> dict[CheckpointKey, datetime]:
+        """When these checkpoints expire, of any threads; without those that do not.
+
+        Their writes may expire earlier. Reading it does not extend a time to live.
         """
         ...
 

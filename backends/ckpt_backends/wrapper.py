@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Unpack
 
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.closing import Closing
 from ckpt_backends.model import (
     BlobKey,
+    Capability,
     Checkpoint,
     CheckpointKey,
     Expiry,
@@ -37,6 +39,10 @@ class WrappedStore(Closing):
 
     def describe(self) -> StoreInfo:
         return self.inner.describe()
+
+    @property
+    def capabilities(self) -> Capability:
+        return self.inner.capabilities
 
     def notes(self) -> Sequence[str]:
         return self.inner.notes()
@@ -105,6 +111,9 @@ class WrappedStore(Closing):
         self, thread_id: str, checkpoint_ns: str, checkpoint_ids: Collection[str]
     ) -> Iterator[Expiry]:
         return self.inner.expiries(thread_id, checkpoint_ns, checkpoint_ids)
+
+    def expiry_times(self, keys: Sequence[CheckpointKey]) -> dict[CheckpointKey, datetime]:
+        return self.inner.expiry_times(keys)
 
     def rows(self, thread_id: str) -> Iterator[Row]:
         return self.inner.rows(thread_id)

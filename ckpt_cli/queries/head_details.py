@@ -13,7 +13,7 @@ from ckpt_cli.core.conversation.title import MESSAGES, says_nothing, title_of
 from ckpt_cli.core.tasks.status import blocking_error
 from ckpt_cli.queries.listed_threads import Details, Head, ListedThread
 from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.expiry import expires_at
+from ckpt_cli.threads.expiry import expiry_times
 from ckpt_cli.threads.heads import read_heads, some_at_once
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
@@ -30,9 +30,15 @@ def with_details(
     for some in some_at_once(rows):
         without = [row.thread for row in some if row.details is None]
         heads = heads_of(store, without, inference)
+        times = expiry_times(store, [head.key for head in heads.values()])
         for row in some:
-            thread = row.thread
-            details = row.details or details_of(store, thread, heads.get(thread.thread_id))
+            if row.details is not None:
+                yield row
+                continue
+            head = heads.get(row.thread.thread_id)
+            details = details_of(row.thread, head)
+            if head is not None and head.key in times:
+                details = replace(details, expires_at=times[head.key])
             yield replace(row, details=details)
 
 
@@ -64,8 +70,8 @@ def sizes_of(store: Store, thread_ids: Sequence[str]) -> dict[str, int]:
     return {name: size.bytes for name, size in zip(thread_ids, found, strict=True)}
 
 
-def details_of(store: Store, thread: Thread, head: Moment | None) -> Details:
-    """Return the details from a head, without the size of its thread."""
+def details_of(thread: Thread, head: Moment | None) -> Details:
+    """Return the details from a head, without its expiry and the size of its thread."""
     if head is None:
         # An id that is not text can only be listed.
         without = Status.EMPTY if thread.head is None else Status.UNKNOWN
@@ -76,11 +82,10 @@ def details_of(store: Store, thread: Thread, head: Moment | None) -> Details:
         head.conditions,
         Head(head.number, head.source, head.checkpoint.parent_checkpoint_id, head.metadata),
         None,
-        expires_at(store, head.key),
-        head.step.next,
-        blocking_error(head.step),
-        next(questions, None),
-        title_of(head.body.values),
+        next=head.step.next,
+        error=blocking_error(head.step),
+        question=next(questions, None),
+        title=title_of(head.body.values),
     )
 
 

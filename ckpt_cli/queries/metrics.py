@@ -64,9 +64,7 @@ def measure(
         _add_index(found, some)
         if found.statuses is not None:
             read = heads_of(store, some, inference)
-            found.statuses.update(
-                details_of(store, one, read.get(one.thread_id)).status for one in some
-            )
+            found.statuses.update(details_of(one, read.get(one.thread_id)).status for one in some)
         if has_tasks:
             _add_tasks(found, store, some, since)
     found.seconds = monotonic() - started

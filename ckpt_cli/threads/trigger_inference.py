@@ -31,7 +31,7 @@ class TriggerInference:
     @cached_property
     def capabilities(self) -> Capability:
         """What the layout stores and can do."""
-        return self._store.describe().capabilities
+        return self._store.capabilities
 
     @property
     def is_values_only(self) -> bool:

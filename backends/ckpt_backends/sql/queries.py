@@ -154,6 +154,27 @@ def keyed(
         yield key, row
 
 
+def namespaces_query(database: Database, tables: SqlTables, thread_is: str) -> str:
+    """The query for the namespaces of a thread, in order."""
+    return (
+        f"SELECT DISTINCT {database.exact('c.checkpoint_ns')} AS ns"
+        f" FROM {tables.checkpoints.source} c WHERE {thread_is} ORDER BY ns"
+    )
+
+
+def size_queries(database: Database, tables: SqlTables, thread_is: str) -> Iterator[str]:
+    """The queries for the number and bytes of a thread's checkpoints and writes.
+
+    The columns are namespace, checkpoint id, number of checkpoints, number of writes, and bytes.
+    """
+    ns, name = map(database.exact, ("c.checkpoint_ns", "c.checkpoint_id"))
+    for table, counted in ((tables.checkpoints, "COUNT(*), 0"), (tables.writes, "0, COUNT(*)")):
+        yield (
+            f"SELECT {ns} AS ns, {name} AS name, {counted}, COALESCE(SUM({table.size}), 0)"
+            f" FROM {table.source} c WHERE {thread_is} GROUP BY ns, name"
+        )
+
+
 def usage_query(database: Database, tables: SqlTables, rest: str, body_type: str) -> str:
     """The query for the space that is used, ordered by thread; see `Usage`.
 
