@@ -159,10 +159,11 @@ class ChannelChecker:
     ) -> bool:
         """Return whether a channel has a new version although no write to it is stored."""
         return (
-            _is_complete_step(moment, made)
-            and not self.is_delta(name, moment)  # a snapshot also gets a new version
+            not _same_version(name, moment, parent.moment)
             and name in parent.moment.body.versions
-            and not _same_version(name, moment, parent.moment)
+            and _is_complete_step(moment, made)
+            # A snapshot also gets a new version. Last, because it reads all metadata.
+            and not self.is_delta(name, moment)
         )
 
     def _is_unwritten(

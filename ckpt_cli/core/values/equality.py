@@ -115,10 +115,8 @@ def _same_items(these: list[Value], those: list[Value], pairs: list[tuple[Value,
         return False
     if {*kinds} <= _PLAIN:
         return these == those
-    for kind, a, b in zip(kinds, these, those, strict=True):
-        if a is b:
-            continue
-        if kind in _PLAIN:
+    for a, b in [(a, b) for a, b in zip(these, those, strict=True) if a is not b]:
+        if type(a) in _PLAIN:
             if a != b:
                 return False
         elif isinstance(a, float) and isinstance(b, float):
