@@ -81,7 +81,7 @@ def built(saver: Any, kind: str) -> Any:
 
 def config_of(kind: str) -> dict[str, Any]:
     """Return the configuration of the thread of a kind."""
-    return {"configurable": {"thread_id": kind}, "recursion_limit": 2 * STEPS}
+    return {"configurable": {"thread_id": kind}, "recursion_limit": 100_000}
 
 
 def make_steps(store: str, steps: int = STEPS) -> None:
