@@ -2,8 +2,8 @@
 
 No class or function that a store names is ever imported or called.
 
-* `decode` and `decode_checkpoint` return plain values and `Tagged` nodes, for display and for
-  computing. They never raise and obey `Limits`.
+* `decode`, `decode_channel` and `decode_checkpoint` return plain values and `Tagged` nodes, for
+  display and for computing. They never raise and obey `Limits`.
 * `decode_lossless` and `encode_lossless` are for rewriting values: the bytes of what did not change
   stay the same.
 * `to_json` and `from_json` convert values to the JSON that `ckpt` prints, and back.
@@ -44,6 +44,7 @@ __all__ = [
     "Value",
     "channel_sizes",
     "decode",
+    "decode_channel",
     "decode_checkpoint",
     "decode_lossless",
     "encode_lossless",
@@ -73,6 +74,20 @@ def decode(typed: TypedBytes, limits: Limits = DEFAULT_LIMITS) -> Value:
     if memo is not None:
         memo.put_value(typed.type, typed.data, value)
     return value
+
+
+def decode_channel(typed: TypedBytes, channel: str) -> Value:
+    """Decode the value of a channel that is stored apart from its checkpoint, as `decode` does.
+
+    Inside `remembering`, only what changed since the last value of this channel is decoded.
+    """
+    memo = CURRENT.get()
+    if memo is not None and typed.type == "msgpack" and not typed.problem:
+        try:
+            return memo.successive.value(channel, typed.data, DEFAULT_LIMITS)
+        except (PastLimit, ValueError, IndexError):
+            pass
+    return decode(typed)
 
 
 def decode_checkpoint(body: TypedBytes, limits: Limits = DEFAULT_LIMITS) -> Value:

@@ -231,9 +231,9 @@ def _walked(data: bytes, start: int, limits: Limits) -> _Known:
 def _supposed(data: bytes, start: int, after: bytes, limits: Limits) -> _Known | None:
     """Decode a value up to the key that is supposed to follow; None if it ends elsewhere.
 
-    Walking through it in Python takes much longer than decoding it. `ormsgpack` ignores what follows
-    a value, so the value is decoded as the first of two items; the other one is a text that no one
-    can have stored. It is found as the second item only if the first ends where it was supposed to.
+    Walking through it in Python takes much longer than decoding it. `ormsgpack` ignores what
+    follows a value, so the value is decoded as the first of two items; the other one is a text that
+    nobody can have stored. It is the second item only if the first ends where it was supposed to.
     """
     end = start
     deeper = replace(limits, depth=limits.depth + 1)
