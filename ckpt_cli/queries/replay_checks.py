@@ -304,7 +304,10 @@ class ChannelChecker:
         return name in moment.body.versions and name in self._reader.delta_channels(self._ns)
 
     def tally(self, channel: str) -> ReducerTally:
-        return self._tallies.setdefault((self._graph, channel), ReducerTally())
+        found = self._tallies.get((self._graph, channel))
+        if found is None:
+            found = self._tallies[self._graph, channel] = ReducerTally()
+        return found
 
 
 def _same_version(name: str, one: Moment, other: Moment) -> bool:

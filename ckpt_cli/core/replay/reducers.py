@@ -198,8 +198,11 @@ def _numbers(held: Held, batch: Batch) -> list[int | float]:
     return numbers
 
 
+_NUMBERS = (int, float)
+
+
 def _is_number(value: Held) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, _NUMBERS) and not isinstance(value, bool)
 
 
 def _sum(held: Held, batch: Batch) -> Held:
