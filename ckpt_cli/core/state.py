@@ -6,7 +6,7 @@ from binascii import a2b_base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ckpt_backends.codec import UNDEFINED, decode, decode_checkpoint
+from ckpt_backends.codec import UNDEFINED, decode, decode_channel, decode_checkpoint
 from ckpt_backends.codec.values import REDIS_JSON, Cut, Opaque, Value
 from ckpt_backends.model import Blob, Checkpoint, TypedBytes
 
@@ -64,7 +64,7 @@ def read_body(
     v, ts = fields.get("v"), fields.get("ts")
     values, sends = _text_keys(fields.get("channel_values")), fields.get("pending_sends")
     if checkpoint.blobs is not None:
-        values |= {name: _blob_value(blob) for name, blob in checkpoint.blobs.items()}
+        values |= {name: _blob_value(name, blob) for name, blob in checkpoint.blobs.items()}
         sends = _inline_sends(sends)
     elif checkpoint.body is not None and checkpoint.body.type == REDIS_JSON:
         # Always an empty list in this layout: the Sends are stored among the parent's writes.
@@ -101,8 +101,10 @@ def source_from(metadata: Mapping[str, Value]) -> str | None:
     return source if isinstance(source, str) else None
 
 
-def _blob_value(blob: Blob) -> Value:
-    return Cut(None, blob.size, "not read") if blob.value is None else decode(blob.value)
+def _blob_value(channel: str, blob: Blob) -> Value:
+    if blob.value is None:
+        return Cut(None, blob.size, "not read")
+    return decode_channel(blob.value, channel)
 
 
 def _inline_sends(sends: Value) -> Value:
