@@ -8,11 +8,50 @@ from __future__ import annotations
 
 NOTHING = "pass"
 START_UP = "import click"
+TYPER = "import typer"
 
 _OPEN = """
 import sqlite3, sys
 store = sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True)
 """
+START = f"""
+import click
+{_OPEN}
+store.execute("SELECT 1 FROM checkpoints LIMIT 1").fetchone()
+"""
+
+QUERY = f"""
+import click
+{_OPEN}
+for row in store.execute(sys.argv[2]):
+    pass
+"""
+"""Streams the rows of a query."""
+
+VALUES = f"""
+import click
+{_OPEN}
+size = 0
+for (body,) in store.execute("SELECT checkpoint FROM checkpoints"):
+    size += len(body)
+print(size)
+"""
+"""Streams what a search through all values must read."""
+
+OFFICIAL_HISTORY = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from langgraph.checkpoint.sqlite import SqliteSaver
+from tests.bench.make_steps import built, config_of
+kind, limit = sys.argv[3], int(sys.argv[4])
+with SqliteSaver.from_conn_string(sys.argv[1]) as saver:
+    graph = built(saver, kind)
+    for state in graph.get_state_history(config_of(kind), limit=limit):
+        print(state.config["configurable"]["checkpoint_id"])
+"""
+"""The history of a thread of the store of states; with limit 1, little more than its start."""
+
 _BY_THREAD = """
 SELECT thread_id, min(checkpoint_id), max(checkpoint_id) AS newest, count(*)
 FROM checkpoints GROUP BY thread_id ORDER BY newest DESC, thread_id
@@ -26,6 +65,7 @@ for row in store.execute({_BY_THREAD!r} + "LIMIT 50"):
 """
 
 ALL_THREADS = f"""
+import click
 {_OPEN}
 for row in store.execute({_BY_THREAD!r}):
     pass
