@@ -63,7 +63,7 @@ class Beside:
     start: MakesCommand | None = None
     """A program that only starts. `most` is for what comes after it."""
     is_shared: bool = True
-    """Whether the time of `start` is taken off the time of `ckpt`, too."""
+    """Whether `ckpt` may take the time of `start`, too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ def described() -> Iterator[str]:
     """Yield lines; engines are those that were used until now."""
     gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     yield f"{_cpu()}, {os.cpu_count()} cores, {gib:.0f} GiB of memory, {platform.system()}"
-    yield f"{platform.python_implementation()} {platform.python_version()}; {', '.join(_packages())}"
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    yield "; ".join([python, ", ".join(_packages())])
     yield "; ".join([f"SQLite {sqlite3.sqlite_version}", *_engines()])
 
 

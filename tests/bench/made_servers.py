@@ -80,7 +80,8 @@ def postgres_filtered(stores: Stores) -> Iterator[Made]:
             connection.execute(f"DELETE {at} AND thread_id = ANY(%s)".encode(), [others])
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("VACUUM (ANALYZE) checkpoint_writes")
-        yield Made("PostgreSQL", url, {"failed": str(FAILED), "waiting": str(WAITING)})
+        engine = f"PostgreSQL, few of {stores.size.filtered} fail or wait"
+        yield Made(engine, url, {"failed": str(FAILED), "waiting": str(WAITING)})
 
 
 @contextmanager
@@ -150,14 +151,18 @@ def mysql_small_threads(stores: Stores) -> Iterator[Made]:
         values = ", ".join(f"({n})" for n in range(number))
         on_mysql(url, f"INSERT INTO s VALUES {values}")
         for table in POSTGRES_TABLES:
-            # The column of a hash is computed.
-            described = on_mysql(url, f"SHOW COLUMNS FROM {table}")
-            names = [row[0] for row in described if "GENERATED" not in row[5].upper()]
-            copying = copies(names, table, "", "s", number)
-            on_mysql(url, f"SET STATEMENT sql_mode = 'PIPES_AS_CONCAT' FOR {copying}")
+            names = _stored_columns(url, table)
+            on_mysql(url, copies(names, table, "", "s", number, concat=True))
             on_mysql(url, f"ANALYZE TABLE {table}")
         facts = {"threads": str(number), "old": "old-*"}
         yield Made("MariaDB", url, facts, partial(_mysql_scratch, server, url, facts))
+
+
+def _stored_columns(url: str, table: str) -> list[str]:
+    """Return the columns without those that the server computes; quoted, for one is `blob`."""
+    described = on_mysql(url, f"SHOW COLUMNS FROM {table}")
+    found = [row[0] for row in described if "GENERATED" not in row[5].upper()]
+    return [name if name == "thread_id" else f"`{name}`" for name in found]
 
 
 @contextmanager
@@ -165,11 +170,12 @@ def _mysql_scratch(server: Server, url: str, facts: dict[str, str]) -> Iterator[
     source = url.rpartition("/")[2]
     with mysql_database(server) as copy:
         on_mysql(copy, f"CREATE TABLE checkpoint_migrations LIKE {source}.checkpoint_migrations")
-        on_mysql(copy, f"INSERT INTO checkpoint_migrations SELECT * FROM {source}.checkpoint_migrations")
+        on_mysql(
+            copy, f"INSERT INTO checkpoint_migrations SELECT * FROM {source}.checkpoint_migrations"
+        )
         for table in POSTGRES_TABLES:
             on_mysql(copy, f"CREATE TABLE {table} LIKE {source}.{table}")
-            described = on_mysql(copy, f"SHOW COLUMNS FROM {table}")
-            names = ", ".join(row[0] for row in described if "GENERATED" not in row[5].upper())
+            names = ", ".join(_stored_columns(copy, table))
             on_mysql(copy, f"INSERT INTO {table} ({names}) SELECT {names} FROM {source}.{table}")
             on_mysql(copy, f"ANALYZE TABLE {table}")
         yield Made("MariaDB", copy, facts)

@@ -35,12 +35,14 @@ def rows(path: Path | str, sql: str, *bound: object) -> list[tuple[Any, ...]]:
         return connection.execute(sql, bound).fetchall()
 
 
-def _described(path: Path, engine: str = "SQLite", **more: str) -> Made:
+def _described(path: Path, engine: str = "SQLite, {threads} threads", **more: str) -> Made:
     found = {
         "threads": str(count(path, "(SELECT DISTINCT thread_id FROM checkpoints)")),
         "checkpoints": str(count(path, "checkpoints")),
     }
-    return Made(engine, str(path), {**found, **more}, partial(_scratch, path, engine, more))
+    facts = {**found, **more}
+    engine = engine.format(**facts)
+    return Made(engine, str(path), facts, partial(_scratch, path, engine, facts))
 
 
 @contextmanager
@@ -144,14 +146,22 @@ def _filtered(path: Path, number: int) -> None:
 @contextmanager
 def filtered(stores: Stores) -> Iterator[Made]:
     path = stores.cached("filtered", stores.size.filtered, _filtered)
-    yield _described(path, failed=str(FAILED), waiting=str(WAITING))
+    yield _described(
+        path, "SQLite, few of {threads} fail or wait", failed=str(FAILED), waiting=str(WAITING)
+    )
 
 
-def copies(columns: list[str], table: str, before: str, series: str, number: int) -> str:
-    """Return the statement that copies a saver's thread `t`; the first tenth is called old."""
+def copies(
+    columns: list[str], table: str, before: str, series: str, number: int, *, concat: bool = False
+) -> str:
+    """Return the statement that copies a saver's thread `t`; the first tenth is called old.
+
+    With `concat`, texts are joined in MySQL's way.
+    """
     rest = ", ".join(f"t.{name}" for name in columns if name != "thread_id")
     names = ", ".join(["thread_id", *(name for name in columns if name != "thread_id")])
-    thread = f"CASE WHEN n < {number // 10} THEN 'old-' ELSE 'new-' END || n"
+    kind = f"CASE WHEN n < {number // 10} THEN 'old-' ELSE 'new-' END"
+    thread = f"concat({kind}, n)" if concat else f"{kind} || n"
     return (
         f"INSERT INTO {table} ({names}) {before} SELECT {thread}, {rest} FROM {series}, {table} t"
         " WHERE t.thread_id = 't'"
@@ -159,7 +169,9 @@ def copies(columns: list[str], table: str, before: str, series: str, number: int
 
 
 def _small_threads(path: Path, number: int) -> None:
-    series = f"WITH RECURSIVE s(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM s WHERE n < {number - 1})"
+    series = (
+        f"WITH RECURSIVE s(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM s WHERE n < {number - 1})"
+    )
     with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
         saver = SqliteSaver(connection)
         graph_of(saver).invoke({"items": ["in"]}, {"configurable": {"thread_id": "t"}})

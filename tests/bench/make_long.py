@@ -65,4 +65,3 @@ def _template(number: int, last: str) -> Template:
             turn += 1
         ask(graph, thread_id, last)
         return Template(connection, thread_id, triggers)
-

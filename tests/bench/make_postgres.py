@@ -66,7 +66,10 @@ def fill(url: str, threads: int, steps: int = STEPS, deep: int = DEEP) -> None:
             ("waiting", steps - 2, True),
             ("deep", deep - 2, False),
         ):
-            config: Any = {"configurable": {"thread_id": thread_id}, "recursion_limit": max(deep, steps)}
+            config: Any = {
+                "configurable": {"thread_id": thread_id},
+                "recursion_limit": max(deep, steps),
+            }
             build(saver, turns, waits).invoke({"turns": 0}, config)
     with psycopg.connect(url) as connection:
         for table in _TABLES:

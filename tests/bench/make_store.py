@@ -115,4 +115,3 @@ def insert(table: str, columns: str) -> str:
     """Return the statement that adds a row."""
     marks = ", ".join("?" * (columns.count(",") + 1))
     return f"INSERT INTO {table} ({columns}) VALUES ({marks})"
-

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from tests.bench import made_keys, made_servers, made_sqlite
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.bench import made_keys, made_servers, made_sqlite, raw_copy
+from tests.bench.declared import Made
 from tests.bench.sizes import FULL
-from tests.bench.stores import Maker
+from tests.bench.stores import Maker, Stores
+
+
+@contextmanager
+def _nothing(_: Stores) -> Iterator[Made]:
+    """Yield no store, for what needs none."""
+    yield Made("", "")
+
 
 MAKERS: dict[str, Maker] = {
+    "nothing": _nothing,
+    "copy to postgres": raw_copy.to_postgres,
+    "copy to sqlite": raw_copy.to_sqlite,
     "sqlite": made_sqlite.large,
     "sqlite deep": made_sqlite.deep,
     "sqlite long": made_sqlite.long,
     "sqlite states": made_sqlite.states,
     "sqlite filtered": made_sqlite.filtered,
     "sqlite small threads": made_sqlite.small_threads,
-    "sqlite source": made_sqlite.source,
     "sqlite one thread": made_sqlite.one_thread,
     "sqlite one value": made_sqlite.one_value,
     "postgres": made_servers.postgres(2),

@@ -99,11 +99,10 @@ def interleaved(
     """
     found: dict[str, list[Run]] = {name: [] for name in commands}
     end = monotonic() + seconds
-    for n in range(rounds + 1):
+    for _ in range(rounds + 1):
         for name, prepared in commands.items():
             with prepared() as command:
                 found[name].append(run(command, limit=limit, codes=codes))
         if monotonic() > end:
             break
-    warmed = 1 if n else 0
-    return {name: Runs(runs[warmed:]) for name, runs in found.items()}
+    return {name: Runs(runs[1:] or runs) for name, runs in found.items()}

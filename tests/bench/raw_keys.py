@@ -64,7 +64,8 @@ database.command("ping")
 MONGODB_THREADS = f"""
 {MONGODB_START}
 found = database.checkpoints.aggregate([
-    {{"$group": {{"_id": "$thread_id", "newest": {{"$max": "$checkpoint_id"}}, "n": {{"$sum": 1}}}}}},
+    {{"$group": {{"_id": "$thread_id", "newest": {{"$max": "$checkpoint_id"}},
+                  "n": {{"$sum": 1}}}}}},
     {{"$sort": {{"newest": -1}}}},
 ])
 print(len(list(found)))

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.bench.declared import MEMORY, Beside, Made, MakesCommand, Measurement, ckpt
 from tests.bench.measure import Command, Prepares, Run, Runs, interleaved, run
-from tests.bench.table import Row, seconds_of, times
+from tests.bench.table import Row, seconds_of, short, times
 
 _SECONDS = 30.0
 """After this time, no further round of a measurement begins."""
@@ -54,17 +54,22 @@ def measured(one: Measurement, made: Made, *, seconds: float = _SECONDS) -> Iter
 def _compared(what: str, made: Made, other: Beside, runs: Mapping[str, Runs]) -> Row:
     """Return the ratio of the shortest times, which noise affects least, and of the CPU times."""
     ours, theirs = runs[_OURS], runs[other.name]
-    ratio, cpu = ours.least / theirs.least, ours.cpu / max(theirs.cpu, _LEAST)
     budget = "" if other.most is None else times(other.most)
+    allowed = (other.most or 0) * theirs.least
+    less, less_cpu = 0.0, 0.0
     if other.start is not None:
         start = runs[f"start of {other.name}"]
-        shared = float(other.is_shared)
-        ours_alone = max(ours.least - shared * start.least, 0)
-        ratio = ours_alone / max(theirs.least - start.least, _LEAST)
-        cpu = max(ours.cpu - shared * start.cpu, 0) / max(theirs.cpu - start.cpu, _LEAST)
-        budget = f"start + {budget}" if other.is_shared else f"{budget} without its start"
-    within = None if other.most is None else ratio <= other.most and not ours.stopped
-    told = f"{seconds_of(theirs)} {other.name}"
+        alone = (other.most or 0) * max(theirs.least - start.least, 0)
+        if other.is_shared:
+            allowed = start.least + alone
+            budget = f"{short(allowed)}: start + {budget}"
+        else:
+            allowed, less, less_cpu = alone, start.least, start.cpu
+    ratio = ours.least / max(theirs.least - less, _LEAST)
+    cpu = ours.cpu / max(theirs.cpu - less_cpu, _LEAST)
+    within = None if other.most is None else ours.least <= allowed and not ours.stopped
+    alone_name = f"{other.name}, {short(less)} of it start" if less else other.name
+    told = f"{seconds_of(theirs)} {alone_name}"
     more = ">" if ours.stopped else ""
     less = "<" if theirs.stopped else ""
     return _row(

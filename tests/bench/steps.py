@@ -1,4 +1,4 @@
-"""Step through a long thread on the screen, and print how long each step took: steps.py STORE"""
+"""Step through a long thread on the screen, and time it: steps.py STORE -> JSON of seconds"""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from datetime import UTC
+from statistics import median
 from time import monotonic
 from typing import Any
 
@@ -51,4 +52,5 @@ async def stepped(store: str) -> dict[str, list[float]]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(stepped(sys.argv[1]))))
+    found = asyncio.run(stepped(sys.argv[1]))
+    print(json.dumps({tab: median(seconds) for tab, seconds in found.items()}))

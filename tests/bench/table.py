@@ -64,11 +64,12 @@ def seconds_of(runs: Runs) -> str:
     if runs.stopped:
         return f"> {runs.median:.0f} s, stopped"
     if len(runs.runs) == 1:
-        return f"{_short(runs.least)}"
-    return f"{_short(runs.least)} / {_short(runs.median)}"
+        return f"{short(runs.least)}"
+    return f"{short(runs.least)} / {short(runs.median)}"
 
 
-def _short(seconds: float) -> str:
+def short(seconds: float) -> str:
+    """Return `120 ms` or `1.20 s`."""
     return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
 
 

@@ -31,7 +31,7 @@ _COPY = Beside("read + COPY", python(raw_copy.TO_POSTGRES, "{prepared}", "{ready
 _INSERT = Beside("read + executemany", python(raw_copy.TO_SQLITE, "{prepared}", "{ready}"), _MOST)
 SUBJECT = Subject(
     "copy",
-    "copy between engines, {checkpoints} checkpoints",
+    "copy between engines",
     [
         _copy("copy to postgres", "copy, SQLite to PostgreSQL", _COPY),
         _copy("copy to sqlite", "copy, PostgreSQL to SQLite", _INSERT),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.bench import raw, raw_postgres
 from tests.bench.declared import Asked, Beside, Made, Measurement, Rate, Subject, ckpt, python
-from tests.bench.make_steps import KINDS
 from tests.bench.made_servers import on_postgres
 from tests.bench.made_sqlite import rows
+from tests.bench.make_steps import KINDS
 from tests.support import ROOT
 
 _EVERY = "1000000"

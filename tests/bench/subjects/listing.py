@@ -18,7 +18,9 @@ _SHOWN = 50
 
 
 def _first(store: str, *beside: Beside, check: Callable[[Made, Asked], None]) -> Measurement:
-    return Measurement(what="threads list (50)", store=store, ours=_FIRST, beside=beside, check=check)
+    return Measurement(
+        what="threads list (50)", store=store, ours=_FIRST, beside=beside, check=check
+    )
 
 
 def _all(store: str, *beside: Beside, check: Callable[[Made, Asked], None]) -> Measurement:
@@ -43,13 +45,17 @@ def _equals(query: Callable[[str, str], list[tuple[object, ...]]]) -> Callable[[
 
 def _listed_on_redis(made: Made, ask: Asked) -> None:
     found = ask("threads", "list", "--all")
-    assert {one["thread_id"] for one in found} == set(map(name_of, range(int(made.facts["threads"]))))
+    assert {one["thread_id"] for one in found} == set(
+        map(name_of, range(int(made.facts["threads"])))
+    )
     assert {one["checkpoints"] for one in found} == {STEPS}
 
 
 def _all_listed(made: Made, ask: Asked) -> None:
     found = ask("threads", "list", "--all")
-    assert {one["thread_id"] for one in found} == set(map(name_of, range(int(made.facts["threads"]))))
+    assert {one["thread_id"] for one in found} == set(
+        map(name_of, range(int(made.facts["threads"])))
+    )
 
 
 _ON_POSTGRES = [
@@ -107,9 +113,7 @@ SUBJECT = Subject(
         ),
         _all(
             "mysql",
-            Beside(
-                "raw query", python(raw_mysql.QUERY, raw_mysql.ALL), 3, python(raw_mysql.START)
-            ),
+            Beside("raw query", python(raw_mysql.QUERY, raw_mysql.ALL), 3, python(raw_mysql.START)),
             check=_equals(on_mysql),
         ),
         *_on_redis("redis"),

@@ -18,7 +18,9 @@ _WHATEVER = ("--include-interrupted", "--include-pending")
 _OLD = "{} WHERE thread_id >= 'old-' AND thread_id < 'old.'"
 
 
-def _purge(store: str, left: Callable[[Made], int], *beside: Beside, more: bool = False) -> Measurement:
+def _purge(
+    store: str, left: Callable[[Made], int], *beside: Beside, more: bool = False
+) -> Measurement:
     words = _WHATEVER if more else ()
 
     def after(made: Made) -> None:

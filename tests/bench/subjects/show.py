@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.bench import raw, raw_keys, raw_mysql, raw_postgres
-from tests.bench.declared import Asked, Beside, MakesCommand, Made, Measurement, Subject, ckpt, python
+from tests.bench.declared import (
+    Asked,
+    Beside,
+    Made,
+    MakesCommand,
+    Measurement,
+    Subject,
+    ckpt,
+    python,
+)
 from tests.bench.made_sqlite import rows
 from tests.bench.official import equals_official_on_postgres, equals_official_on_sqlite
 
