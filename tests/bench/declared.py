@@ -61,9 +61,11 @@ class Beside:
     most: float | None = None
     """The budget: how many times as long `ckpt` may take."""
     start: MakesCommand | None = None
-    """A program that only starts. `most` is for what comes after it."""
-    is_shared: bool = True
-    """Whether `ckpt` may take the time of `start`, too."""
+    """A program that only starts. `ckpt` may take as long, and `most` times the rest."""
+    tells: bool = False
+    """Whether the program measures itself, without its imports, and prints seconds and CPU
+    seconds last.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class Rate:
 
     fact: str
     """The fact of the store that tells how much work there is."""
-    least: float
+    least: float | None = None
     unit: str = "checkpoints/s"
 
 

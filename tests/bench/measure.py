@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import Protocol
@@ -90,19 +90,30 @@ def interleaved(
     *,
     seconds: float,
     limit: int,
-    codes: Collection[int] = (0, 1),
+    telling: Collection[str] = (),
 ) -> dict[str, Runs]:
     """Run all commands in turn, so that noise affects all.
 
     The first round only warms, unless it alone takes `seconds`. After `seconds`, no further round
-    begins. A single run is stopped after `limit` seconds.
+    begins. A single run is stopped after `limit` seconds. Commands of these names (`telling`) print
+    their own seconds and CPU seconds, as the last line.
     """
     found: dict[str, list[Run]] = {name: [] for name in commands}
     end = monotonic() + seconds
     for _ in range(rounds + 1):
         for name, prepared in commands.items():
             with prepared() as command:
-                found[name].append(run(command, limit=limit, codes=codes))
+                found[name].append(_run(command, limit, tells=name in telling))
         if monotonic() > end:
             break
     return {name: Runs(runs[1:] or runs) for name, runs in found.items()}
+
+
+def _run(command: Command, limit: int, *, tells: bool) -> Run:
+    with tempfile.NamedTemporaryFile() as out:
+        one = run(command, limit=limit, out=Path(out.name), codes=(0, 1))
+        if not tells or one.stopped:
+            return one
+        last = out.read().split(b"\n")[-2]
+    seconds, cpu = map(float, last.split())
+    return replace(one, seconds=seconds, cpu=cpu)

@@ -35,8 +35,9 @@ def measured(one: Measurement, made: Made, *, seconds: float = _SECONDS) -> Iter
         makers[other.name] = other.command
         if other.start is not None:
             makers[f"start of {other.name}"] = other.start
+    telling = {other.name for other in one.beside if other.tells}
     commands = {name: _prepared(one, made, maker) for name, maker in makers.items()}
-    runs = interleaved(commands, one.rounds, seconds=seconds, limit=_LIMIT)
+    runs = interleaved(commands, one.rounds, seconds=seconds, limit=_LIMIT, telling=telling)
     ours = runs[_OURS]
     rows = [_compared(what, made, other, runs) for other in one.beside]
     if one.seconds is not None:
@@ -45,8 +46,10 @@ def measured(one: Measurement, made: Made, *, seconds: float = _SECONDS) -> Iter
     if one.rate is not None:
         rate = int(made.facts[one.rate.fact]) / ours.least
         told = f"{rate:,.0f} {one.rate.unit}"
-        budget = f"{one.rate.least:,.0f} {one.rate.unit}"
-        within = not ours.stopped and rate >= one.rate.least
+        budget, within = "", None
+        if one.rate.least is not None:
+            budget = f"{one.rate.least:,.0f} {one.rate.unit}"
+            within = not ours.stopped and rate >= one.rate.least
         rows.append(_row(what, made, ours, beside=told, budget=budget, within=within))
     yield from rows or [_row(what, made, ours)]
 
@@ -56,20 +59,14 @@ def _compared(what: str, made: Made, other: Beside, runs: Mapping[str, Runs]) ->
     ours, theirs = runs[_OURS], runs[other.name]
     budget = "" if other.most is None else times(other.most)
     allowed = (other.most or 0) * theirs.least
-    less, less_cpu = 0.0, 0.0
     if other.start is not None:
         start = runs[f"start of {other.name}"]
-        alone = (other.most or 0) * max(theirs.least - start.least, 0)
-        if other.is_shared:
-            allowed = start.least + alone
-            budget = f"{short(allowed)}: start + {budget}"
-        else:
-            allowed, less, less_cpu = alone, start.least, start.cpu
-    ratio = ours.least / max(theirs.least - less, _LEAST)
-    cpu = ours.cpu / max(theirs.cpu - less_cpu, _LEAST)
+        allowed = start.least + (other.most or 0) * max(theirs.least - start.least, 0)
+        budget = f"{short(allowed)}: start + {budget}"
+    ratio = ours.least / max(theirs.least, _LEAST)
+    cpu = ours.cpu / max(theirs.cpu, _LEAST)
     within = None if other.most is None else ours.least <= allowed and not ours.stopped
-    alone_name = f"{other.name}, {short(less)} of it start" if less else other.name
-    told = f"{seconds_of(theirs)} {alone_name}"
+    told = f"{seconds_of(theirs)} {other.name}"
     more = ">" if ours.stopped else ""
     less = "<" if theirs.stopped else ""
     return _row(

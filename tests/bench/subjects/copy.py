@@ -11,7 +11,7 @@ from tests.bench.declared import Beside, Measurement, Rate, Subject, ckpt, pytho
 
 _MOST = 2
 _WORDS = ("copy", "--all", "--to", "{target}", "--create", "--yes", "-o", "ndjson")
-_RATE = Rate("checkpoints", 0)
+_RATE = Rate("checkpoints")
 
 
 def _copy(store: str, what: str, beside: Beside, *words: str) -> Measurement:

@@ -9,15 +9,13 @@ from tests.bench.made_sqlite import rows
 from tests.bench.make_steps import KINDS
 from tests.support import ROOT
 
-_EVERY = "1000000"
 _IDS = "SELECT checkpoint_id FROM checkpoints WHERE thread_id = '{}' ORDER BY 1 DESC"
 
 
 def _official(kind: str, most: float) -> Beside:
     """Return the official history, without what importing LangGraph takes."""
-    whole = python(raw.OFFICIAL_HISTORY, str(ROOT), kind, _EVERY)
-    start = python(raw.OFFICIAL_HISTORY, str(ROOT), kind, "1")
-    return Beside("get_state_history", whole, most, start, is_shared=False)
+    whole = python(raw.OFFICIAL_HISTORY, str(ROOT), kind)
+    return Beside("get_state_history alone", whole, most, tells=True)
 
 
 def _verified(kind: str) -> Measurement:
