@@ -15,11 +15,12 @@ from time import monotonic
 from tests import servers
 from tests.bench.declared import Subject
 from tests.bench.machine import described
+from tests.bench.report import report, write
 from tests.bench.runner import measured
 from tests.bench.sizes import FULL, SMALL
 from tests.bench.stores import CACHE, Stores
 from tests.bench.subjects.every import SUBJECTS
-from tests.bench.table import Row, compared, grown
+from tests.bench.table import Row
 
 _ADVICE = """\
 The ratio is that of the shortest times. Every command runs as installed, in turn with what stands
@@ -68,9 +69,9 @@ def main(words: Sequence[str] | None = None) -> int:
         *dict.fromkeys(missing),
         *wrong,
     ]
-    text = _text(head, tables, markdown=asked.markdown is not None)
+    text = report(head, tables, markdown=asked.markdown is not None)
     if asked.markdown not in {None, "-"}:
-        Path(asked.markdown).write_text(text, encoding="utf-8")
+        write(Path(asked.markdown), text)
     else:
         sys.stdout.write(text)
     return 1 if wrong else 0
@@ -95,7 +96,10 @@ def _asked(words: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--small", action="store_true", help="small stores; a few minutes")
     parser.add_argument(
-        "--markdown", metavar="FILE", help="write Markdown to FILE, or to stdout for -"
+        "--markdown",
+        metavar="FILE",
+        help="write Markdown to FILE, or to stdout for -; a FILE with <!-- bench --> and"
+        " <!-- end --> keeps the rest",
     )
     parser.add_argument("--list", action="store_true", help="list the subjects and stop")
     found = parser.parse_args(words)
@@ -134,19 +138,6 @@ def _hash(path: Path) -> str:
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-def _text(
-    head: Sequence[str], tables: Sequence[tuple[Subject, Sequence[Row]]], *, markdown: bool
-) -> str:
-    parts = [*(f"- {line}" for line in head)] if markdown else [*head]
-    ratios = [row for subject, rows in tables if not subject.grows for row in rows]
-    if ratios:
-        parts += ["", compared(ratios, markdown=markdown)]
-    for subject, rows in tables:
-        if subject.grows and rows:
-            parts += ["", grown(rows, markdown=markdown)]
-    return "\n".join([*parts, ""])
 
 
 if __name__ == "__main__":
