@@ -98,8 +98,11 @@ class Measurement:
     after: Callable[[Made], None] | None = None
     """Checks the scratch copy after each run."""
     tells: bool = False
-    """Whether `ours` is a program that prints its own figures, as JSON: name to seconds."""
+    """Whether `ours` is a program that prints its own figures, as JSON: name to seconds, and
+    perhaps `mib`."""
     rounds: int = 5
+    limit: int = 150
+    """Seconds after which one run is stopped."""
 
 
 @dataclass(frozen=True, slots=True)

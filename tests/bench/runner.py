@@ -13,17 +13,16 @@ from tests.bench.declared import MEMORY, Beside, Made, MakesCommand, Measurement
 from tests.bench.measure import Command, Prepares, Run, Runs, interleaved, run
 from tests.bench.table import Row, seconds_of, short, times
 
-_SECONDS = 30.0
-"""After this time, no further round of a measurement begins."""
-_LIMIT = 150
-"""Seconds after which one run is stopped."""
 _OURS = "ckpt"
 _LEAST = 0.001
 """Seconds; shorter times are not told apart from the noise of a start."""
 
 
-def measured(one: Measurement, made: Made, *, seconds: float = _SECONDS) -> Iterator[Row]:
-    """Yield the rows of a measurement. Raises AssertionError if an answer is wrong."""
+def measured(one: Measurement, made: Made, *, seconds: float) -> Iterator[Row]:
+    """Yield the rows of a measurement; after these seconds, no further round of it begins.
+
+    Raises AssertionError if an answer is wrong.
+    """
     what = one.what.format(**made.facts)
     if one.tells:
         yield from _told(one, made, what)
@@ -37,16 +36,17 @@ def measured(one: Measurement, made: Made, *, seconds: float = _SECONDS) -> Iter
             makers[f"start of {other.name}"] = other.start
     telling = {other.name for other in one.beside if other.tells}
     commands = {name: _prepared(one, made, maker) for name, maker in makers.items()}
-    runs = interleaved(commands, one.rounds, seconds=seconds, limit=_LIMIT, telling=telling)
+    runs = interleaved(commands, one.rounds, seconds=seconds, limit=one.limit, telling=telling)
     ours = runs[_OURS]
     rows = [_compared(what, made, other, runs) for other in one.beside]
     if one.seconds is not None:
-        within = not ours.stopped and ours.least <= one.seconds
-        rows.append(_row(what, made, ours, budget=f"{one.seconds:g} s", within=within))
+        is_met = not ours.stopped and ours.least <= one.seconds
+        rows.append(_row(what, made, ours, budget=f"{one.seconds:g} s", within=is_met))
     if one.rate is not None:
         rate = int(made.facts[one.rate.fact]) / ours.least
         told = f"{rate:,.0f} {one.rate.unit}"
-        budget, within = "", None
+        budget = ""
+        within: bool | None = None
         if one.rate.least is not None:
             budget = f"{one.rate.least:,.0f} {one.rate.unit}"
             within = not ours.stopped and rate >= one.rate.least
@@ -89,10 +89,11 @@ def _row(what: str, made: Made, ours: Runs, **more: Any) -> Row:
 def _told(one: Measurement, made: Made, what: str) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "told.json")
-        once = run(one.ours(made), out=out)
-        found: Mapping[str, float] = json.loads(out.read_bytes())
+        run(one.ours(made), out=out)
+        found: dict[str, float] = json.loads(out.read_bytes())
+    mib = found.pop("mib", None)
     for name, seconds in found.items():
-        told = seconds_of(Runs([Run(seconds, 0, once.mib, 0)]))
+        told = seconds_of(Runs([Run(seconds, 0, 0, 0)]))
         budget, within = "", None
         if one.seconds is not None:
             budget, within = f"{one.seconds:g} s", seconds <= one.seconds
@@ -102,7 +103,7 @@ def _told(one: Measurement, made: Made, what: str) -> Iterator[Row]:
             told,
             budget=budget,
             within=within,
-            memory=f"{once.mib:.0f} MiB",
+            memory="" if mib is None else f"{mib:.0f} MiB",
             least=seconds,
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -128,6 +129,7 @@ def main() -> None:
     for name, phase_of in found.items():
         told[name] = phase_of["seconds"]
         told[f"{name}, longest gap"] = phase_of["gap"]
+    told["mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps(told))
 
 

@@ -19,9 +19,9 @@ class Size:
     growth: tuple[int, int, int]
     """SQLite files with a hundred checkpoints a thread."""
     postgres: tuple[int, int, int]
-    """PostgreSQL databases with 200 checkpoints a thread."""
+    """PostgreSQL databases with 200 checkpoints a thread; MariaDB has what the second has."""
     servers: int
-    """MariaDB and Redis, with 200 checkpoints a thread."""
+    """Redis, with 200 checkpoints a thread."""
     documents: int
     """MongoDB and DynamoDB, with a hundred checkpoints a thread."""
     filtered: int

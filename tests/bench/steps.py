@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import sys
 from datetime import UTC
 from statistics import median
@@ -53,4 +54,5 @@ async def stepped(store: str) -> dict[str, list[float]]:
 
 if __name__ == "__main__":
     found = asyncio.run(stepped(sys.argv[1]))
-    print(json.dumps({tab: median(seconds) for tab, seconds in found.items()}))
+    mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({**{tab: median(seconds) for tab, seconds in found.items()}, "mib": mib}))

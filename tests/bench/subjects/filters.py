@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import ModuleType
+from typing import Any
 
 from tests.bench import raw, raw_keys, raw_mysql, raw_postgres
 from tests.bench.declared import Asked, Beside, Made, Measurement, Subject, ckpt, python
@@ -16,7 +17,11 @@ _HEADS = (
     " GROUP BY thread_id"
 )
 _WRITES = {raw: ("writes", "value"), raw_postgres: ("checkpoint_writes", "blob")}
-_QUERIES = {raw: rows, raw_postgres: on_postgres, raw_mysql: on_mysql}
+_QUERIES: dict[ModuleType, Callable[[str, str], Iterable[Any]]] = {
+    raw: rows,
+    raw_postgres: on_postgres,
+    raw_mysql: on_mysql,
+}
 _INTERRUPTED = ("threads", "list", "--all", "--status", "interrupted")
 _FAILED = ("threads", "list", "--all", "--status", "error")
 

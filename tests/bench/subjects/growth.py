@@ -25,7 +25,7 @@ SUBJECT = Subject(
     "growth",
     "how cost grows",
     [
-        Measurement(what=what, store=store, ours=ckpt(*words), rounds=0)
+        Measurement(what=what, store=store, ours=ckpt(*words), rounds=0, limit=60)
         for store in _STORES
         for what, words in _COMMANDS.items()
     ],
