@@ -1,4 +1,4 @@
-"""Write a report and use it in a browser: browse.py STORE THREAD -> JSON of seconds"""
+"""Write a report and use it in a browser: browse.py STORE THREAD N -> JSON of seconds"""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from tests.bench.declared import CKPT
 from tests.browser import start_browser
 
 _ROUNDS = 3
-_EVERY = "1000000"
 
 
-def browsed(store: str, thread: str) -> dict[str, float]:
-    """Return how long it took to write the report, to open it, and to step in it."""
+def browsed(store: str, thread: str, last: str) -> dict[str, float]:
+    """Return how long it took to write a report of the last checkpoints, to open it, and to
+    step in it.
+    """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "incident.html")
         begun = time.perf_counter()
         with file.open("wb") as out:
-            words = [str(CKPT), "-s", store, "report", thread, "--last", _EVERY]
+            words = [str(CKPT), "-s", store, "report", thread, "--last", last]
             subprocess.run(words, stdout=out, check=True)
         written = time.perf_counter() - begun
         opened, stepped = [], []
@@ -33,7 +34,7 @@ def browsed(store: str, thread: str) -> dict[str, float]:
                 begun = time.perf_counter()
                 browser.open(file)
                 opened.append(time.perf_counter() - begun)
-                assert browser.run("ckpt.checkpoints.length") > 1
+                assert browser.run("ckpt.checkpoints.length") == int(last)
                 browser.press("Home", "End")
                 begun = time.perf_counter()
                 browser.press("ArrowLeft")

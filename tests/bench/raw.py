@@ -28,6 +28,18 @@ for row in store.execute(sys.argv[2]):
 """
 """Streams the rows of a query."""
 
+WITH_INTERRUPTS = """
+SELECT w.thread_id, w.value, c.checkpoint, c.metadata FROM (
+    SELECT thread_id, max(checkpoint_id) AS head FROM checkpoints
+    WHERE checkpoint_ns = '' GROUP BY thread_id
+) h
+JOIN writes w ON w.thread_id = h.thread_id AND w.checkpoint_id = h.head
+     AND w.checkpoint_ns = '' AND w.channel = '__interrupt__'
+JOIN checkpoints c ON c.thread_id = h.thread_id AND c.checkpoint_id = h.head
+     AND c.checkpoint_ns = ''
+"""
+"""The open questions, with the rows of the heads at which they are."""
+
 VALUES = f"""
 import click
 {_OPEN}

@@ -12,12 +12,6 @@ client = redis.Redis.from_url(sys.argv[1], protocol=2)
 client.ping()
 """
 
-REDIS_SCAN = f"""
-{REDIS_START}
-print(sum(1 for _ in client.scan_iter(sys.argv[2], count=5000)))
-"""
-"""A pass over the names of keys that match."""
-
 REDIS_AGGREGATE = f"""
 {REDIS_START}
 found = client.execute_command("FT.AGGREGATE", "checkpoints", "*", "GROUPBY", "1", "@thread_id",

@@ -30,15 +30,30 @@ for row in rows:
 """
 """Streams the rows of a query."""
 
-NEWEST = """
-SELECT thread_id, max(checkpoint_id) AS newest FROM checkpoints
-GROUP BY thread_id ORDER BY newest DESC LIMIT 50
+LOOSE_SCAN = """
+SELECT thread_id, MAX(newest) AS newest FROM (
+    SELECT thread_id, MAX(checkpoint_id) AS newest FROM checkpoints
+    GROUP BY thread_id, checkpoint_ns_hash
+) per_namespace GROUP BY thread_id ORDER BY newest DESC LIMIT 50
 """
+"""Threads by last activity: the server jumps in the index from namespace to namespace."""
 
 ALL = """
 SELECT thread_id, min(checkpoint_id), max(checkpoint_id) AS newest, count(*) FROM checkpoints
 GROUP BY thread_id ORDER BY newest DESC
 """
+
+WITH_INTERRUPTS = """
+SELECT w.thread_id, w.checkpoint_id, w.`blob`, c.checkpoint, c.metadata FROM (
+    SELECT thread_id, MAX(checkpoint_id) AS head FROM checkpoints
+    WHERE checkpoint_ns_hash = UNHEX(MD5('')) GROUP BY thread_id
+) h
+JOIN checkpoint_writes w ON w.thread_id = h.thread_id AND w.checkpoint_id = h.head
+     AND w.checkpoint_ns_hash = UNHEX(MD5('')) AND w.channel = '__interrupt__'
+JOIN checkpoints c ON c.thread_id = h.thread_id AND c.checkpoint_id = h.head
+     AND c.checkpoint_ns_hash = UNHEX(MD5(''))
+"""
+"""The open questions, with the rows of the heads at which they are."""
 
 HEAD = f"""
 {_OPEN}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
-from tests.bench import raw, raw_keys, raw_mysql, raw_postgres
+from tests.bench import raw, raw_keys, raw_mysql, raw_postgres, raw_redis
 from tests.bench.declared import Asked, Beside, Made, Measurement, Subject, ckpt, python
 from tests.bench.made_servers import on_mysql, on_postgres
 from tests.bench.made_sqlite import rows
@@ -46,7 +46,7 @@ def _same_threads(engine: ModuleType, channel: str, *words: str) -> Callable[[Ma
 
 
 def _asked(store: str, engine: ModuleType, channel: str, *words: str) -> Measurement:
-    query = _at_heads(engine, channel)
+    query = engine.WITH_INTERRUPTS if words == ("interrupts",) else _at_heads(engine, channel)
     beside = Beside("raw query", python(engine.QUERY, query), _MOST, python(engine.START))
     return Measurement(
         what=" ".join(words),
@@ -117,19 +117,12 @@ SUBJECT = Subject(
                 what="interrupts",
                 store=store,
                 ours=ckpt("interrupts", "-o", "json"),
-                beside=[
-                    Beside(
-                        "SCAN of writes",
-                        python(raw_keys.REDIS_SCAN, pattern),
-                        _MOST,
-                        python(raw_keys.REDIS_START),
-                    )
-                ],
+                beside=[Beside(name, python(*program), _MOST, python(raw_keys.REDIS_START))],
                 rounds=3,
             )
-            for store, pattern in (
-                ("redis", "checkpoint_write:*__interrupt__*"),
-                ("redis hashes", "*"),
+            for store, name, program in (
+                ("redis", "FT.AGGREGATE of writes", [raw_redis.WITH_INTERRUPTS]),
+                ("redis hashes", "SCAN", [raw_redis.SCAN, "*"]),
             )
         ),
         Measurement(

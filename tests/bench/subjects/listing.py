@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.bench import raw, raw_keys, raw_mysql, raw_postgres
+from tests.bench import raw, raw_keys, raw_mysql, raw_postgres, raw_redis
 from tests.bench.declared import Asked, Beside, Made, Measurement, Subject, ckpt, python
 from tests.bench.made_servers import on_mysql, on_postgres
 from tests.bench.made_sqlite import rows
@@ -43,6 +43,14 @@ def _equals(query: Callable[[str, str], list[tuple[object, ...]]]) -> Callable[[
     return check
 
 
+def _as_all_queries(made: Made, ask: Asked) -> None:
+    """Check PostgreSQL: the queries beside `ckpt` find the same threads."""
+    _equals(on_postgres)(made, ask)
+    expected = [row[:2] for row in on_postgres(made.url, raw_postgres.GROUP_BY)]
+    for query in (raw_postgres.LOOSE_SCAN, raw_postgres.DISTINCT_ON):
+        assert on_postgres(made.url, query) == expected
+
+
 def _listed_on_redis(made: Made, ask: Asked) -> None:
     found = ask("threads", "list", "--all")
     assert {one["thread_id"] for one in found} == set(
@@ -71,7 +79,7 @@ _TO_REDIS = {"redis": "checkpoint_latest:*", "redis hashes": "*"}
 
 
 def _on_redis(store: str) -> list[Measurement]:
-    start, scan = python(raw_keys.REDIS_START), python(raw_keys.REDIS_SCAN, _TO_REDIS[store])
+    start, scan = python(raw_keys.REDIS_START), python(raw_redis.SCAN, _TO_REDIS[store])
     first = [Beside("start + SCAN", scan, 1.5)]
     every = [Beside("SCAN", scan, 3, start)]
     if store == "redis":
@@ -100,7 +108,7 @@ SUBJECT = Subject(
             Beside("peer", peer_threads, 1 / 300),
             check=_equals(rows),
         ),
-        _first("postgres", *_ON_POSTGRES, check=_equals(on_postgres)),
+        _first("postgres", *_ON_POSTGRES, check=_as_all_queries),
         _all(
             "postgres",
             Beside("raw query", python(raw_postgres.ALL_THREADS), 3, python(raw_postgres.START)),
@@ -108,7 +116,7 @@ SUBJECT = Subject(
         ),
         _first(
             "mysql",
-            Beside("start + raw query", python(raw_mysql.QUERY, raw_mysql.NEWEST), 1.5),
+            Beside("start + raw query", python(raw_mysql.QUERY, raw_mysql.LOOSE_SCAN), 1.5),
             check=_equals(on_mysql),
         ),
         _all(

@@ -15,7 +15,13 @@ def _script(name: str, *arguments: str) -> MakesCommand:
 
     def command(made: Made) -> Command:
         store = [made.url] if made.url else []
-        return [sys.executable, "-m", f"tests.bench.{name}", *store, *arguments]
+        return [
+            sys.executable,
+            "-m",
+            f"tests.bench.{name}",
+            *store,
+            *(one.format(**made.facts) for one in arguments),
+        ]
 
     return command
 
@@ -42,7 +48,7 @@ REPORT = Subject(
         Measurement(
             what=f"report {thread} of {{deep}} checkpoints",
             store="sqlite deep",
-            ours=_script("browse", thread),
+            ours=_script("browse", thread, "{deep}"),
             tells=True,
         )
         for thread in ("loop", "straight", "forked")

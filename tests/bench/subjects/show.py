@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.bench import raw, raw_keys, raw_mysql, raw_postgres
+from tests.bench import raw, raw_keys, raw_mysql, raw_postgres, raw_redis
 from tests.bench.declared import (
     Asked,
     Beside,
@@ -72,7 +72,7 @@ SHOW = Subject(
         _named("postgres", python(raw_postgres.HEAD, "deep"), thread="deep"),
         _named("mysql", python(raw_mysql.HEAD, "{waiting}"), _shown),
         _named("redis", python(raw_keys.REDIS_START), _shown),
-        _named("redis hashes", python(raw_keys.REDIS_SCAN, "*"), _shown),
+        _named("redis hashes", python(raw_redis.SCAN, "*"), _shown),
         _named("mongodb", python(raw_keys.MONGODB_HEAD, "{waiting}"), _shown),
         _named("dynamodb", python(raw_keys.DYNAMODB_HEAD, "{waiting}"), _shown),
     ],
