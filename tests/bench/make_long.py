@@ -1,14 +1,12 @@
 """Make a store of threads with about a hundred checkpoints.
 
-Run it with `python -m tests.bench.make_long FOLDER THREADS`. The threads are copies of two that the
-official saver wrote; one in five waits for an answer.
+The threads are copies of two that the official saver wrote; one in five waits for an answer.
 """
 
 from __future__ import annotations
 
 import random
 import sqlite3
-import sys
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -67,7 +65,3 @@ def _template(number: int, last: str) -> Template:
             turn += 1
         ask(graph, thread_id, last)
         return Template(connection, thread_id, triggers)
-
-
-if __name__ == "__main__":
-    make_long(Path(sys.argv[1]) / "long.db", int(sys.argv[2]))

@@ -57,16 +57,19 @@ _COPIED = (
 """Ordered by time, as a saver would have added the rows."""
 
 
-def fill(url: str, threads: int, steps: int = STEPS) -> None:
+def fill(url: str, threads: int, steps: int = STEPS, deep: int = DEEP) -> None:
     """Create the tables and their rows, and analyze them as autovacuum would do."""
     with PostgresSaver.from_conn_string(url) as saver:
         saver.setup()
         for thread_id, turns, waits in (
             ("done", steps - 2, False),
             ("waiting", steps - 2, True),
-            ("deep", DEEP - 2, False),
+            ("deep", deep - 2, False),
         ):
-            config: Any = {"configurable": {"thread_id": thread_id}, "recursion_limit": DEEP}
+            config: Any = {
+                "configurable": {"thread_id": thread_id},
+                "recursion_limit": max(deep, steps),
+            }
             build(saver, turns, waits).invoke({"turns": 0}, config)
     with psycopg.connect(url) as connection:
         for table in _TABLES:

@@ -1,6 +1,6 @@
-"""Make the stores of the benchmark: python -m tests.bench.make_store FOLDER THREADS
+"""Make SQLite stores for the benchmark.
 
-`large.db` contains copies of a few threads that the official saver wrote. `deep.db` contains three
+`make_large` makes copies of a few threads that the official saver wrote, `make_deep` three
 threads of 10,000 checkpoints that the saver wrote itself: one run, many runs, and many runs with a
 fork every 100 steps.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 import sqlite3
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
@@ -48,16 +47,16 @@ def make_large(path: Path, threads: int) -> None:
             saver.conn.executemany(insert("writes", WRITES), writes)
 
 
-def make_deep(path: Path) -> None:
+def make_deep(path: Path, steps: int = DEEP) -> None:
     """Make a store with three long threads: `loop`, `straight` and `forked`."""
     with written(path) as saver:
-        config = {"configurable": {"thread_id": "loop"}, "recursion_limit": DEEP}
-        build_loop(saver, DEEP - 2).invoke({"turns": 0}, config)
+        config = {"configurable": {"thread_id": "loop"}, "recursion_limit": steps}
+        build_loop(saver, steps - 2).invoke({"turns": 0}, config)
         graph, connection = build(saver, Short), saver.conn
-        for turn in _while_short(connection, "straight"):
+        for turn in _while_short(connection, "straight", steps):
             ask(graph, "straight", f"turn {turn}")
         forked_at = 0
-        for turn in _while_short(connection, "forked"):
+        for turn in _while_short(connection, "forked", steps):
             ask(graph, "forked", f"turn {turn}")
             if _count(connection, "forked") >= forked_at + FORK_EVERY:
                 forked_at = _count(connection, "forked")
@@ -84,9 +83,9 @@ def _fork(graph: Any, thread_id: str) -> None:
     graph.invoke(None, earlier.config)
 
 
-def _while_short(connection: sqlite3.Connection, thread_id: str) -> Iterator[int]:
+def _while_short(connection: sqlite3.Connection, thread_id: str, steps: int) -> Iterator[int]:
     turn = 0
-    while _count(connection, thread_id) < DEEP:
+    while _count(connection, thread_id) < steps:
         yield turn
         turn += 1
 
@@ -116,9 +115,3 @@ def insert(table: str, columns: str) -> str:
     """Return the statement that adds a row."""
     marks = ", ".join("?" * (columns.count(",") + 1))
     return f"INSERT INTO {table} ({columns}) VALUES ({marks})"
-
-
-if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    make_large(folder / "large.db", int(sys.argv[2]))
-    make_deep(folder / "deep.db")

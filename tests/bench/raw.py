@@ -8,11 +8,65 @@ from __future__ import annotations
 
 NOTHING = "pass"
 START_UP = "import click"
+TYPER = "import typer"
 
 _OPEN = """
 import sqlite3, sys
 store = sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True)
 """
+START = f"""
+import click
+{_OPEN}
+store.execute("SELECT 1 FROM checkpoints LIMIT 1").fetchone()
+"""
+
+QUERY = f"""
+import click
+{_OPEN}
+for row in store.execute(sys.argv[2]):
+    pass
+"""
+"""Streams the rows of a query."""
+
+WITH_INTERRUPTS = """
+SELECT w.thread_id, w.value, c.checkpoint, c.metadata FROM (
+    SELECT thread_id, max(checkpoint_id) AS head FROM checkpoints
+    WHERE checkpoint_ns = '' GROUP BY thread_id
+) h
+JOIN writes w ON w.thread_id = h.thread_id AND w.checkpoint_id = h.head
+     AND w.checkpoint_ns = '' AND w.channel = '__interrupt__'
+JOIN checkpoints c ON c.thread_id = h.thread_id AND c.checkpoint_id = h.head
+     AND c.checkpoint_ns = ''
+"""
+"""The open questions, with the rows of the heads at which they are."""
+
+VALUES = f"""
+import click
+{_OPEN}
+size = 0
+for (body,) in store.execute("SELECT checkpoint FROM checkpoints"):
+    size += len(body)
+print(size)
+"""
+"""Streams what a search through all values must read."""
+
+OFFICIAL_HISTORY = """
+import sys
+from time import perf_counter, process_time
+sys.path.insert(0, sys.argv[2])
+from langgraph.checkpoint.sqlite import SqliteSaver
+from tests.bench.make_steps import built, config_of
+kind = sys.argv[3]
+with SqliteSaver.from_conn_string(sys.argv[1]) as saver:
+    graph = built(saver, kind)
+    next(iter(graph.get_state_history(config_of(kind), limit=1)))
+    seconds, cpu = perf_counter(), process_time()
+    for state in graph.get_state_history(config_of(kind)):
+        pass
+    print(perf_counter() - seconds, process_time() - cpu)
+"""
+"""The history of a thread of the store of states; tells what it took, without imports."""
+
 _BY_THREAD = """
 SELECT thread_id, min(checkpoint_id), max(checkpoint_id) AS newest, count(*)
 FROM checkpoints GROUP BY thread_id ORDER BY newest DESC, thread_id
@@ -26,6 +80,7 @@ for row in store.execute({_BY_THREAD!r} + "LIMIT 50"):
 """
 
 ALL_THREADS = f"""
+import click
 {_OPEN}
 for row in store.execute({_BY_THREAD!r}):
     pass

@@ -1,9 +1,34 @@
-"""Baselines on MySQL and MariaDB: plain queries. Each is a program for `python -c`.
+"""Baselines on MySQL and MariaDB: plain queries through the driver.
 
-It takes the store's URL, as `raw_postgres` does.
+Each is a program for `python -c` that takes the store's URL.
 """
 
 from __future__ import annotations
+
+_OPEN = """
+import sys
+from urllib.parse import urlsplit
+import click
+import pymysql
+parts = urlsplit(sys.argv[1])
+store = pymysql.connect(host=parts.hostname, port=parts.port or 3306, user=parts.username,
+                        password=parts.password or "", database=parts.path[1:], charset="utf8mb4")
+"""
+
+START = f"""
+{_OPEN}
+store.cursor().execute("SELECT 1")
+"""
+
+QUERY = f"""
+{_OPEN}
+from pymysql.cursors import SSCursor
+rows = SSCursor(store)
+rows.execute(sys.argv[2])
+for row in rows:
+    pass
+"""
+"""Streams the rows of a query."""
 
 LOOSE_SCAN = """
 SELECT thread_id, MAX(newest) AS newest FROM (
@@ -14,8 +39,8 @@ SELECT thread_id, MAX(newest) AS newest FROM (
 """Threads by last activity: the server jumps in the index from namespace to namespace."""
 
 ALL = """
-SELECT thread_id, MIN(checkpoint_id), MAX(checkpoint_id) AS newest, COUNT(*) FROM checkpoints
-GROUP BY thread_id ORDER BY newest DESC, thread_id
+SELECT thread_id, min(checkpoint_id), max(checkpoint_id) AS newest, count(*) FROM checkpoints
+GROUP BY thread_id ORDER BY newest DESC
 """
 
 WITH_INTERRUPTS = """
@@ -30,23 +55,39 @@ JOIN checkpoints c ON c.thread_id = h.thread_id AND c.checkpoint_id = h.head
 """
 """The open questions, with the rows of the heads at which they are."""
 
-_OPEN = """
-import pymysql, sys
-from pymysql.cursors import SSCursor
-from urllib.parse import urlsplit
-url = urlsplit(sys.argv[1])
-store = pymysql.connect(host=url.hostname, port=url.port or 3306, user=url.username or "root",
-                        password=url.password or "", database=url.path[1:])
+HEAD = f"""
+{_OPEN}
+import ormsgpack
+rows = store.cursor()
+rows.execute("SELECT checkpoint, metadata FROM checkpoints WHERE thread_id = %s AND"
+             " checkpoint_ns = '' ORDER BY checkpoint_id DESC LIMIT 1", [sys.argv[2]])
+body, metadata = rows.fetchone()
+import json
+versions = json.loads(body)["channel_versions"]
+rows.execute("SELECT channel, version, type, `blob` FROM checkpoint_blobs WHERE thread_id = %s AND"
+             " checkpoint_ns = '' AND channel IN %s AND version IN %s",
+             [sys.argv[2], list(versions), list(versions.values())])
+for channel, version, tag, value in rows.fetchall():
+    if tag == "msgpack" and versions.get(channel) == version:
+        ormsgpack.unpackb(value, ext_hook=lambda code, data: None)
 """
 
-
-def rows(query: str) -> str:
-    """Return a program that streams the rows of a query."""
-    return f"""
-import click
+FIND_AND_DELETE = f"""
 {_OPEN}
-with store.cursor(SSCursor) as cursor:
-    cursor.execute({query!r})
-    for row in cursor.fetchall_unbuffered():
-        pass
+rows = store.cursor()
+rows.execute("SELECT thread_id, max(checkpoint_id) FROM checkpoints GROUP BY thread_id")
+names = [row[0] for row in rows.fetchall() if row[0].startswith("old-")]
+for start in range(0, len(names), 100):
+    for table in ("checkpoint_writes", "checkpoint_blobs", "checkpoints"):
+        rows.execute(f"DELETE FROM {{table}} WHERE thread_id IN %s", [names[start:start + 100]])
+    store.commit()
+"""
+"""Looks for threads and removes them in batches, as a purge has to."""
+
+OFFICIAL_DELETE = """
+import sys
+from langgraph.checkpoint.mysql.pymysql import PyMySQLSaver
+with PyMySQLSaver.from_conn_string(sys.argv[1]) as saver:
+    for n in range(int(sys.argv[2])):
+        saver.delete_thread(f"old-{n}")
 """

@@ -77,6 +77,37 @@ store = psycopg.connect(sys.argv[1])
 """
 
 
+START = f"""
+import click
+{_OPEN}
+store.execute("SELECT 1").fetchone()
+"""
+
+QUERY = f"""
+import click
+{_OPEN}
+rows = store.cursor("rows")
+rows.itersize = 5000
+for row in rows.execute(sys.argv[2]):
+    pass
+"""
+"""Streams the rows of a query."""
+
+VALUES = f"""
+import click
+{_OPEN}
+size = 0
+for query in ("SELECT checkpoint::text FROM checkpoints", "SELECT blob FROM checkpoint_blobs"):
+    rows = store.cursor("rows", binary=True)
+    rows.itersize = 2000
+    for (body,) in rows.execute(query):
+        size += len(body or "")
+    rows.close()
+print(size)
+"""
+"""Streams what a search through all values must read."""
+
+
 def newest(query: str) -> str:
     """Return a program that prints the rows of a query."""
     return f"""
@@ -88,6 +119,7 @@ for row in store.execute({query!r}):
 
 
 ALL_THREADS = f"""
+import click
 {_OPEN}
 rows = store.cursor("threads")
 rows.itersize = 5000

@@ -1,11 +1,13 @@
-"""Step through a long thread on the screen, and print how long each step took: steps.py STORE"""
+"""Step through a long thread on the screen, and time it: steps.py STORE -> JSON of seconds"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import sys
 from datetime import UTC
+from statistics import median
 from time import monotonic
 from typing import Any
 
@@ -51,4 +53,6 @@ async def stepped(store: str) -> dict[str, list[float]]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(stepped(sys.argv[1]))))
+    found = asyncio.run(stepped(sys.argv[1]))
+    mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({**{tab: median(seconds) for tab, seconds in found.items()}, "mib": mib}))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import sqlite3
 import subprocess
-import time
 from contextlib import closing
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -245,37 +243,3 @@ def test_a_server_that_does_not_answer_is_not_waited_for(name: str, is_listening
                 ["ckpt", "_complete", kind, "", url], capture_output=True, check=True, timeout=20
             )
             assert (done.stdout, done.stderr) == (b"", b"")
-
-
-@pytest.mark.bench
-def test_print_the_times_of_completions(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    rows = (
-        (f"user-{n % 977}-{n:06}", f"1f0b955d-{n:04x}-6{step:03}-8000-000000000000")
-        for n in range(100_000)
-        for step in range(3)
-    )
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(DDL)
-        row = "INSERT INTO checkpoints VALUES (?, '', ?, NULL, 'msgpack', zeroblob(500), x'7b7d')"
-        connection.executemany(row, rows)
-        connection.commit()
-    thread = "user-500-000500"
-    words = [("thread", ""), ("thread", "user-5"), ("target", thread), ("target", f"{thread}@")]
-    words += [("ref", ""), ("ns", ""), ("channel", ""), ("thread", "no such")]
-    for kind, word in words:
-        taken, used = [], []
-        for _ in range(5):
-            begun, before = time.perf_counter(), processor_time()
-            command = ["ckpt", "_complete", kind, word, str(path), "", thread]
-            subprocess.run(command, capture_output=True, check=True)
-            taken.append(time.perf_counter() - begun)
-            used.append(processor_time() - before)
-        figures = f"{min(taken) * 1000:4.0f} ms, {min(used) * 1000:4.0f} ms of the processor"
-        print(f"{kind:8} {word:18} {figures}")
-
-
-def processor_time() -> float:
-    """Seconds that finished child processes used."""
-    used = os.times()
-    return used.children_user + used.children_system
