@@ -373,9 +373,8 @@ class SqlStore(BaseStore):
 
     def _stored_rows(self, table: SqlTable, thread_id: str) -> Iterator[Sequence[Any]]:
         """The rows of a thread with all stored columns."""
-        query = (
-            f"SELECT {', '.join(table.columns.values())} FROM {table.sql} c WHERE {self._thread_is}"
-        )
+        columns = ", ".join(table.columns.values())
+        query = f"SELECT {columns} FROM {table.sql} c WHERE {self._thread_is}"
         return self._stream(query, self._of(thread_id), STATES_AT_ONCE)
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
