@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
 from ckpt_backends.errors import CkptError, UsageError
+from ckpt_cli.ending import leave, restored
 from ckpt_cli.mcp.answers import ANSWER_SCHEMA, Reply, answer, marked
 from ckpt_cli.mcp.asking import Tool
 from ckpt_cli.mcp.connections import Connections
@@ -45,8 +47,11 @@ class Terms:
 
 
 def serve(connections: Connections, terms: Terms) -> None:
-    """Answer until the client closes standard input."""
-    anyio.run(_serve, _Handlers(connections, terms))
+    """Answer until the client closes standard input, or a signal ends the process."""
+    with restored(signal.SIGINT):
+        # A thread that reads standard input cannot be stopped, and must not be waited for.
+        signal.signal(signal.SIGINT, leave)
+        anyio.run(_serve, _Handlers(connections, terms))
 
 
 async def _serve(handlers: _Handlers) -> None:

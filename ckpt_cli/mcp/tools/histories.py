@@ -20,6 +20,7 @@ def _threads(asked: Asked) -> Iterator[Item]:
         match=asked.get("match"),
         since=asked.get("since"),
         sort=asked.get("sort", "last"),
+        sizes=asked.get("sizes", False),
         watch=asked.watch,
     )
     return (one.to_dict() for one in rows)
@@ -59,6 +60,7 @@ TOOLS = (
             "match": text("Only thread ids that match this shell pattern, such as user-*."),
             "since": SINCE,
             "sort": text("Order; by default last activity.", choices=SORTS),
+            "sizes": flag("Add the stored bytes; takes longer on some stores."),
         },
         _threads,
     ),
