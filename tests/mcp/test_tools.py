@@ -121,7 +121,8 @@ def test_values_are_hidden_unless_they_are_opened() -> None:
 def test_pages_hold_the_budget_and_lose_nothing() -> None:
     async def ask(client: Client) -> None:
         whole = await items(client, "history", thread=THREAD)
-        pages, cursor = [], {}
+        cursor: dict[str, str] = {}
+        pages = []
         while True:
             page = await call(client, "history", thread=THREAD, max_chars=4000, **cursor)
             assert len(text_of(page)) <= 4000

@@ -61,12 +61,11 @@ def test_a_cursor_belongs_to_its_call() -> None:
 
 def test_a_cancelled_call_stops_at_the_next_item() -> None:
     watch = Stopping(60)
-    seen = []
+    items = watch(range(5))
+    assert next(items) == 0
+    watch.cancel()
     with pytest.raises(Stopped):
-        for one in watch(range(5)):
-            seen.append(one)
-            watch.cancel()
-    assert seen == [0]
+        next(items)
 
 
 def test_work_stops_when_its_time_is_over() -> None:
