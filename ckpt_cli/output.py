@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +23,8 @@ from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
 from ckpt_cli.render.terminal.table import Column, Record, table_lines, tsv_lines
 
 if TYPE_CHECKING:
+    from subprocess import Popen
+
     from ckpt_cli.redraw import Redraw
 
 _UNLIMITED = 1_000_000
@@ -282,6 +283,8 @@ def _screenful(lines: Iterator[StyledLine]) -> tuple[list[StyledLine], bool]:
 
 def _feed(command: str, lines: Iterable[str]) -> None:
     """Show lines in the user's pager, run by the shell as git does."""
+    import subprocess
+
     options = {"LESS": "FRX", "LESSCHARSET": "utf-8", **os.environ}
     pager = subprocess.Popen(  # noqa: S602
         command, shell=True, stdin=subprocess.PIPE, text=True, encoding="utf-8", env=options
@@ -305,7 +308,7 @@ def _pager_command() -> str | None:
     return f"{command} -R" if os.path.basename(program) == "less" else command
 
 
-def _wait(pager: subprocess.Popen[str]) -> None:
+def _wait(pager: Popen[str]) -> None:
     """Wait for a pager, which handles Ctrl-C itself; exiting before it would spoil the terminal."""
     assert pager.stdin is not None  # noqa: S101
     while True:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from functools import partial
 from io import TextIOWrapper
 from typing import TYPE_CHECKING
@@ -13,10 +14,11 @@ from ckpt_backends.errors import CkptError, PartlyDone, StoreChanged, StoreUnava
 from ckpt_backends.servers.insecure_connection import InsecureConnection
 from ckpt_cli import __version__, color
 from ckpt_cli.ending import Exit, ReaderGone
-from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
     import click
+
+    from ckpt_cli.session import Session
 
 COMPLETE = "_complete"
 """The command that shell completion calls; see `ckpt_cli.complete`."""
@@ -41,13 +43,27 @@ def run(argv: list[str], *, may_exit: bool = False) -> int:
         from ckpt_cli.complete import complete
 
         return complete(argv[1:], may_exit=may_exit)
-    session = Session(argv)
     color.chosen.set("auto")
+    if argv == ["--version"]:
+        # Without the parser, which takes most of the time. Elsewhere in a command line, the
+        # parser answers it.
+        return _guarded(_print_version, argv, None)
+    from ckpt_cli.session import Session
+
+    session = Session(argv)
     warnings.showwarning = partial(_show_warning, session)
     # Whatever PYTHONWARNINGS says.
     warnings.filterwarnings("always", category=InsecureConnection)
     try:
-        code = _carry_out(argv, session)
+        return _guarded(partial(_carry_out, argv, session), argv, session)
+    finally:
+        session.close()
+
+
+def _guarded(act: Callable[[], int], argv: list[str], session: Session | None) -> int:
+    """Return the exit code of `act`, or that of the error that it raises, which is printed."""
+    try:
+        code = act()
         flush()
     except CkptError as error:
         return _fail(error, argv, session)
@@ -60,18 +76,16 @@ def run(argv: list[str], *, may_exit: bool = False) -> int:
         return 0
     except Exception as error:
         return _bug(error, argv)
-    finally:
-        session.close()
     return code
+
+
+def _print_version() -> int:
+    print(f"ckpt {__version__}")  # noqa: T201
+    return 0
 
 
 def _carry_out(argv: list[str], session: Session) -> int:
     """Parse the arguments and call the command; returns its exit code."""
-    if argv == ["--version"]:
-        # Without the parser, which takes most of the time. Elsewhere in a command line, the
-        # parser answers it.
-        print(f"ckpt {__version__}")  # noqa: T201
-        return 0
     # Imported late: a shell that waits for completions has no time for it.
     import click
 
@@ -117,12 +131,12 @@ def flush() -> None:
         raise PartlyDone(f"cannot write the answer: {reason}") from error
 
 
-def _fail(error: CkptError, argv: list[str], session: Session) -> int:
+def _fail(error: CkptError, argv: list[str], session: Session | None) -> int:
     from ckpt_cli import diagnostics
 
     if _given("--debug", argv):
         diagnostics.traceback(error)
-    if isinstance(error, StoreUnavailable | StoreChanged):
+    if session is not None and isinstance(error, StoreUnavailable | StoreChanged):
         error.message = session.names.without_values(error.message)
         error.hint = error.hint and session.names.without_values(error.hint)
     diagnostics.report(error, as_json=_wants_json(argv))

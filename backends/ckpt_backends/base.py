@@ -20,6 +20,7 @@ from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreUnavailable, Unsupported
 from ckpt_backends.model import (
     BlobKey,
+    Capability,
     Checkpoint,
     CheckpointKey,
     Expiry,
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
     from ckpt_backends.erasing.stored import RowRewrite
     from ckpt_backends.transfer.parts import Arrival, PartRewrite
 
-_FEW, _HEADS_AT_ONCE = 8, 500
-"""Number of threads that are looked up one by one, and of heads whose writes are read together."""
+_FEW = 8
+"""Number of threads that are looked up one by one."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _Column = tuple[str, str, str, str | None, str]
 """Table, column, namespace, channel and type of stored values; see `Usage`."""
@@ -76,6 +77,12 @@ class BaseStore(Store):
     """By table, the columns that `rows` returns, with `thread_id` in each table. Archives can bring
     no other rows. Stores with other keys override `own_rows` and `row_key`."""
     lists_by_scan: bool = False
+    heads_at_once: int | None = 500
+    """For how many threads `threads_within` reads writes at once; None for all."""
+
+    @property
+    def capabilities(self) -> Capability:
+        return self.describe().capabilities
 
     def notes(self) -> Sequence[str]:
         return ()
@@ -102,7 +109,7 @@ class BaseStore(Store):
     ) -> Iterator[Thread]:
         """Those of these threads that have a write on one of the channels at their root head."""
         remaining = iter(threads)
-        while some := list(islice(remaining, _HEADS_AT_ONCE)):
+        while some := list(islice(remaining, self.heads_at_once)):
             keys = [
                 CheckpointKey(one.thread_id, "", one.head) for one in some if one.head is not None
             ]
@@ -215,10 +222,20 @@ class BaseStore(Store):
         """None: nothing expires."""
         return iter(())
 
+    def expiry_times(self, keys: Sequence[CheckpointKey]) -> dict[CheckpointKey, datetime]:
+        return {
+            one.key: one.at
+            for (thread_id, ns), ids in _by_namespace(keys).items()
+            for one in self.expiries(thread_id, ns, ids)
+            if one.at is not None
+        }
+
     def threads_that_may_hold(
         self,
         thread_ids: Sequence[str],
         texts: Collection[str],  # noqa: ARG002
+        *,
+        ignore_case: bool = False,  # noqa: ARG002
     ) -> set[str]:
         return set(thread_ids)
 

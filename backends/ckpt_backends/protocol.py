@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from ckpt_backends.changes.remains import Progress, Remains, silent
 from ckpt_backends.closing import Closing
 from ckpt_backends.model import (
     BlobKey,
+    Capability,
     Checkpoint,
     CheckpointKey,
     Expiry,
@@ -57,6 +59,11 @@ class Store(Closing, Protocol):
     @abstractmethod
     def describe(self) -> StoreInfo:
         """The layout, size and capabilities of the store; reads at most one checkpoint."""
+        ...
+
+    @property
+    def capabilities(self) -> Capability:
+        """Those of `describe`. Reads no more than they need."""
         ...
 
     def notes(self) -> Sequence[str]:
@@ -216,6 +223,13 @@ class Store(Closing, Protocol):
         """
         ...
 
+    def expiry_times(self, keys: Sequence[CheckpointKey]) -> dict[CheckpointKey, datetime]:
+        """When these checkpoints expire, of any threads; without those that do not.
+
+        Their writes may expire earlier. Reading it does not extend a time to live.
+        """
+        ...
+
     @abstractmethod
     def rows(self, thread_id: str) -> Iterator[Row]:
         """All rows of a thread as stored, of any size, with one row in memory at a time.
@@ -235,12 +249,15 @@ class Store(Closing, Protocol):
         """Those of these threads that have any row."""
         ...
 
-    def threads_that_may_hold(self, thread_ids: Sequence[str], texts: Collection[str]) -> set[str]:
+    def threads_that_may_hold(
+        self, thread_ids: Sequence[str], texts: Collection[str], *, ignore_case: bool = False
+    ) -> set[str]:
         """At least those of these threads with a body, a write or a value that contains one of the
         texts. Metadata does not count.
 
-        Each text satisfies `codec.stored_text.is_findable`. The engine searches the stored bytes;
-        one that cannot returns all the threads. Meant for a few hundred threads at once.
+        Each text satisfies `codec.stored_text.is_findable`; with `ignore_case`,
+        `is_findable_in_any_case`. The stored bytes are searched, by the engine if it can. A store
+        in which that does not pay returns all the threads. Meant for a few hundred threads at once.
         """
         ...
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Unpack
 
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.closing import Closing
 from ckpt_backends.model import (
     BlobKey,
+    Capability,
     Checkpoint,
     CheckpointKey,
     Expiry,
@@ -37,6 +39,10 @@ class WrappedStore(Closing):
 
     def describe(self) -> StoreInfo:
         return self.inner.describe()
+
+    @property
+    def capabilities(self) -> Capability:
+        return self.inner.capabilities
 
     def notes(self) -> Sequence[str]:
         return self.inner.notes()
@@ -106,6 +112,9 @@ class WrappedStore(Closing):
     ) -> Iterator[Expiry]:
         return self.inner.expiries(thread_id, checkpoint_ns, checkpoint_ids)
 
+    def expiry_times(self, keys: Sequence[CheckpointKey]) -> dict[CheckpointKey, datetime]:
+        return self.inner.expiry_times(keys)
+
     def rows(self, thread_id: str) -> Iterator[Row]:
         return self.inner.rows(thread_id)
 
@@ -116,8 +125,10 @@ class WrappedStore(Closing):
     def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
         return self.inner.threads_with_rows(thread_ids)
 
-    def threads_that_may_hold(self, thread_ids: Sequence[str], texts: Collection[str]) -> set[str]:
-        return self.inner.threads_that_may_hold(thread_ids, texts)
+    def threads_that_may_hold(
+        self, thread_ids: Sequence[str], texts: Collection[str], *, ignore_case: bool = False
+    ) -> set[str]:
+        return self.inner.threads_that_may_hold(thread_ids, texts, ignore_case=ignore_case)
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
         return self.inner.own_rows(thread_id, rows)

@@ -7,17 +7,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.protocol import Store
 from ckpt_backends.scan_observer import ScanObserver
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.api.memory import MemoryHandle, opened_memory
 from ckpt_cli.api.store import StoreHandle
 from ckpt_cli.config.store_names import StoreNames
 from ckpt_cli.config.time_zone import local_zone
 from ckpt_cli.threads.opening import Opening
+
+if TYPE_CHECKING:
+    from ckpt_cli.api.memory import MemoryHandle
 
 
 class ScanReports(ScanObserver):
@@ -101,6 +103,9 @@ def open_memory(
 
     Raises `UsageError`, `StoreUnavailable`, `UnknownLayout` or `Unsupported`.
     """
+    # Imported late: the commands open checkpoints with this module.
+    from ckpt_cli.api.memory import opened_memory
+
     script = _Script(_settings(store, config, aes_key_file, copy=copy, redact=redact))
     try:
         return opened_memory(script)

@@ -10,26 +10,25 @@ from ckpt_backends.errors import NotFound
 from ckpt_backends.model import StoreInfo, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.api.answer import Answer
-from ckpt_cli.api.checkpoint import CheckpointHandle
 from ckpt_cli.api.incidents import IncidentAnswers
 from ckpt_cli.api.measures import MeasureAnswers
 from ckpt_cli.api.neighbours import NeighbourAnswers
 from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text
 from ckpt_cli.api.texts import texts
-from ckpt_cli.api.thread import ThreadHandle
 from ckpt_cli.api.watch import Watcher, unwatched
-from ckpt_cli.threads.target import TargetArguments, find_named, find_thread
-from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
 if TYPE_CHECKING:
+    from ckpt_cli.api.checkpoint import CheckpointHandle
     from ckpt_cli.api.doctor import Examination
     from ckpt_cli.api.search import SearchHits
     from ckpt_cli.api.secrets import SecretSearch
+    from ckpt_cli.api.thread import ThreadHandle
     from ckpt_cli.core.replay.report import ReplayReport
     from ckpt_cli.queries.interrupts import Waiting
     from ckpt_cli.queries.listed_threads import ListedThread
-    from ckpt_cli.threads.target import NamedThread, Target
+    from ckpt_cli.threads.target import NamedThread, Target, TargetArguments
+    from ckpt_cli.threads.thread import ThreadReader
 
 
 class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
@@ -70,12 +69,14 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
 
     def thread(self, thread_id: str) -> ThreadHandle:
         """Return the thread with this id. Raises `NotFound` with ids that are similar."""
-        return ThreadHandle(find_thread(self._store, thread_id, self._around.note), self._around)
+        from ckpt_cli.threads.target import find_thread
+
+        return self._handle(find_thread(self._store, thread_id, self._around.note))
 
     def newest(self) -> ThreadHandle:
         """Return the thread that was active last. Raises `NotFound` if there is none."""
         for newest in self._store.threads(limit=1):
-            return ThreadHandle(ThreadReader(self._store, newest, self._inference), self._around)
+            return self._handle(self._reader(newest))
         raise NotFound("this store has no threads")
 
     def at(
@@ -86,11 +87,15 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
         `ns` names a namespace. `as_of` is a time: the checkpoint that was the head then.
         Raises `NotFound`, `Ambiguous` or `UsageError`.
         """
+        from ckpt_cli.threads.target import TargetArguments
+
         time = None if as_of is None else time_text(self._around, as_of)
         return self.checkpoint(self.named(TargetArguments(target, ns=ns, as_of=time)))
 
     def named(self, words: TargetArguments) -> NamedThread:
         """Return what the words of a command line name: a thread, perhaps with a ref."""
+        from ckpt_cli.threads.target import find_named
+
         return find_named(self._store, words, self._around.note)
 
     def checkpoint(self, named: NamedThread) -> CheckpointHandle:
@@ -99,7 +104,9 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
 
     def checkpoint_of(self, target: Target) -> CheckpointHandle:
         """Return a checkpoint that was found in this store."""
-        return CheckpointHandle(ThreadHandle(target.reader, self._around), target)
+        from ckpt_cli.api.checkpoint import CheckpointHandle
+
+        return CheckpointHandle(self._handle(target.reader), target)
 
     def __iter__(self) -> Iterator[ThreadHandle]:
         """Yield all threads, newest first."""
@@ -136,8 +143,18 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
             details=False,
             watch=watch,
         )
-        readers = (ThreadReader(self._store, row.found.thread, self._inference) for row in chosen)
-        return (ThreadHandle(one, self._around) for one in readers)
+        return (self._handle(self._reader(row.found.thread)) for row in chosen)
+
+    def _handle(self, reader: ThreadReader) -> ThreadHandle:
+        # Imported late, like all about one thread: lists do not need it.
+        from ckpt_cli.api.thread import ThreadHandle
+
+        return ThreadHandle(reader, self._around)
+
+    def _reader(self, thread: Thread) -> ThreadReader:
+        from ckpt_cli.threads.thread import ThreadReader
+
+        return ThreadReader(self._store, thread, self._inference)
 
     def listed(
         self,
@@ -165,7 +182,7 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
         """
         from ckpt_cli.api.listing import selection, sort_key
         from ckpt_cli.queries.threads import list_threads
-        from ckpt_cli.render.records import thread_record
+        from ckpt_cli.render.thread_records import thread_record
 
         rows = list_threads(
             self._store,

@@ -72,7 +72,7 @@ def errors(session: Session, options: ErrorOptions) -> None:
         columns = failure_columns(session.now, history=options.history)
         counted = session.output.records(records, columns)
     if not counted and not options.summary:
-        lacking = limit("errors", session.store.describe().capabilities)
+        lacking = limit("errors", session.store.capabilities)
         whose = (
             " of the chosen threads" if options.threads or options.match or options.where else ""
         )

@@ -21,7 +21,7 @@ from ckpt_cli.options import ExitCode, Match, Memory, Where, argument, flag, opt
 from ckpt_cli.queries.threads import SORTS
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.terminal.table import Column
-from ckpt_cli.render.thread import namespace_columns, summary_lines, thread_columns
+from ckpt_cli.render.thread_list import thread_columns
 from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
@@ -213,6 +213,9 @@ def show(
       ckpt -s .deer-flow/data/deerflow.db threads show user-42
       ckpt -s agent.db threads show user-42 -o json
     """
+    # Imported late: lists do not need it.
+    from ckpt_cli.render.thread import namespace_columns, summary_lines
+
     found = session.handle.thread(thread)
     answer = found.summary()
     summary, record = answer.found, answer.to_dict()

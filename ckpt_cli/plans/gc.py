@@ -96,7 +96,7 @@ def _unnamed(
     stored = sizes_of_blobs(store, thread.thread_id)
     if not stored:
         return {}
-    needs_bodies = Capability.VALUES_ONLY not in store.describe().capabilities
+    needs_bodies = Capability.VALUES_ONLY not in store.capabilities
     for ns in store.namespaces(thread.thread_id):
         for one in store.checkpoints(thread.thread_id, checkpoint_ns=ns, body=True):
             body = read_body(one)

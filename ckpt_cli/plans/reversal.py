@@ -37,7 +37,7 @@ def reversal_of(change: Change, rows: Store) -> Change | None:
 
 
 def _cannot_be_held(change: Change, rows: Store) -> bool:
-    if Capability.VALUES_ONLY in rows.describe().capabilities:
+    if Capability.VALUES_ONLY in rows.capabilities:
         return True  # what is read of its checkpoints is not what is stored
     if len(change.removed or {}) > _MOST_REMOVED:
         return True

@@ -13,7 +13,7 @@ from ckpt_cli.core.redact import redact_text
 from ckpt_cli.core.tasks.status import blocking_failures
 from ckpt_cli.core.tasks.step_nodes import NodePath, failures, node_path, path_text
 from ckpt_cli.core.tasks.tasks import ERROR, Task
-from ckpt_cli.queries.listed_threads import heads_of
+from ckpt_cli.queries.head_details import heads_of
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.heads import head_keys, some_at_once

@@ -16,14 +16,10 @@ from ckpt_cli.core.filters.expressions import Field, Filter, fields_in, sources_
 from ckpt_cli.core.filters.fields import VALUES, ReadFrom
 from ckpt_cli.core.filters.lookup import values_at, values_in
 from ckpt_cli.core.filters.operands import EPOCH, SECOND
-from ckpt_cli.queries.listed_threads import (
-    Details,
-    ListedThread,
-    details_of,
-    heads_of,
-    sizes_of,
-)
+from ckpt_cli.queries.head_details import details_of, heads_of, sizes_of
+from ckpt_cli.queries.listed_threads import Details, ListedThread
 from ckpt_cli.threads.checkpoint import DecodedCheckpoint, Moment
+from ckpt_cli.threads.expiry import expiry_times
 from ckpt_cli.threads.heads import some_at_once
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
@@ -147,10 +143,12 @@ class ThreadChooser:
             if ReadFrom.STATE in self._sources:
                 for one in self._undecided(candidates):
                     one.state = self._state(one)
-            for one in candidates:
-                if self._decide(one):
-                    details = one.details and replace(one.details, bytes=one.bytes)
-                    yield ListedThread(one.thread, details)
+            found = [one for one in candidates if self._decide(one)]
+            times = expiry_times(self._store, [one.head.key for one in found if one.head])
+            for one in found:
+                at = None if one.head is None else times.get(one.head.key)
+                details = one.details and replace(one.details, bytes=one.bytes, expires_at=at)
+                yield ListedThread(one.thread, details)
 
     def _undecided(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
         return [one for one in candidates if self._decide(one) is None]
@@ -159,7 +157,7 @@ class ThreadChooser:
         heads = heads_of(self._store, [one.thread for one in candidates], self._inference)
         for one in candidates:
             one.head = heads.get(one.thread.thread_id)
-            one.details = details_of(self._store, one.thread, one.head)
+            one.details = details_of(one.thread, one.head)
 
     def _read_sizes(self, candidates: Sequence[_Candidate]) -> None:
         sizes = sizes_of(self._store, [one.thread.thread_id for one in candidates])

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 from ckpt_backends.codec import decode
+from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Thread, Write
@@ -39,6 +40,7 @@ from ckpt_cli.threads.parallel import of_threads
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.timeline import Point, StateTimeline
+from ckpt_cli.threads.trigger_inference import TriggerInference
 
 if TYPE_CHECKING:
     from ckpt_cli.threads.opening import Opening
@@ -121,20 +123,25 @@ def _may_match(store: Store, thread_ids: Iterable[str], wanted: GrepQuery) -> It
         return
     remaining, number = iter(thread_ids), _FIRST_THREADS
     while some := list(islice(remaining, number)):
-        found = store.threads_that_may_hold(some, texts)
+        found = store.threads_that_may_hold(some, texts, ignore_case=wanted.ignore_case)
         yield from (one for one in some if one in found)
         number = min(2 * number, _MOST_THREADS)
 
 
 def _searching(wanted: GrepQuery, store: Store) -> Callable[[str], Searched]:
-    return partial(grep_thread, store, wanted=wanted)
+    return partial(grep_thread, store, wanted=wanted, inference=TriggerInference(store))
 
 
-def grep_thread(store: Store, thread_id: str, wanted: GrepQuery) -> Searched:
-    """Return the hits of one thread, oldest first within each namespace."""
+def grep_thread(
+    store: Store, thread_id: str, wanted: GrepQuery, inference: TriggerInference | None = None
+) -> Searched:
+    """Return the hits of one thread, oldest first within each namespace.
+
+    Searches of several threads of one store should share `inference`.
+    """
     find = compile_pattern(wanted.pattern, fixed=wanted.fixed, ignore_case=wanted.ignore_case)
     try:
-        reader = ThreadReader(store, thread_id)
+        reader = ThreadReader(store, thread_id, inference)
     except NotFound:  # deleted meanwhile, or an id that can only be listed
         return Searched((), 0)
     namespaces = reader.namespaces
@@ -142,13 +149,15 @@ def grep_thread(store: Store, thread_id: str, wanted: GrepQuery) -> Searched:
         namespaces = [ns for ns in namespaces if ns == wanted.checkpoint_ns]
     hits: list[GrepHit] = []
     unread = 0
-    for ns in namespaces:
-        places = {one.key.checkpoint_id: -n for n, one in enumerate(reader.index(ns))}
-        found: list[GrepHit] = []
-        for some, number in _namespace(reader, ns, wanted, find):
-            found += some
-            unread += number
-        hits += sorted(found, key=lambda hit: places[hit.key.checkpoint_id])
+    # Most messages of a state are those of the state before.
+    with remembering():
+        for ns in namespaces:
+            places = {one.key.checkpoint_id: -n for n, one in enumerate(reader.index(ns))}
+            found: list[GrepHit] = []
+            for some, number in _namespace(reader, ns, wanted, find):
+                found += some
+                unread += number
+            hits += sorted(found, key=lambda hit: places[hit.key.checkpoint_id])
     if not hits:
         return Searched((), unread, find.stopped)
     refs = short_refs(

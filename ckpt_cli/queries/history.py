@@ -75,7 +75,7 @@ def _entries(
     for one in reversed(index):
         if one.parent_checkpoint_id is not None:
             children.setdefault(one.parent_checkpoint_id, []).append(one.key.checkpoint_id)
-    stream = reader.moments(checkpoint_ns)
+    stream = reader.moments(checkpoint_ns, skim=True)
     moment = next(stream, None)
     while moment is not None:
         older = next(stream, None)

@@ -10,7 +10,7 @@ from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.tasks.tasks import INTERRUPT, Question
-from ckpt_cli.queries.listed_threads import heads_of
+from ckpt_cli.queries.head_details import heads_of
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.heads import head_keys, some_at_once

@@ -1,27 +1,20 @@
-"""Threads of a list, with the facts that are read from their heads."""
+"""Threads of a list, with the facts that were read from their heads.
+
+Lists without such facts import nothing of what reads heads; see `head_details`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from ckpt_backends.codec import DEFAULT_LIMITS, Limits, decode
-from ckpt_backends.codec.values import Cut, Value
-from ckpt_backends.model import CheckpointKey, Status, Thread
-from ckpt_backends.protocol import Store
-from ckpt_cli.core.conversation.title import MESSAGES, says_nothing, title_of
-from ckpt_cli.core.tasks.status import blocking_error
-from ckpt_cli.core.tasks.tasks import Question
-from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.expiry import expires_at
-from ckpt_cli.threads.heads import read_heads, some_at_once
-from ckpt_cli.threads.trigger_inference import TriggerInference
+from ckpt_backends.model import Status, Thread
 
-_LARGE = 256 * 1024
-"""Bytes of messages, stored apart from their checkpoint, that are not read for a title."""
-_BEGINNING = Limits(value_bytes=16 * 1024)
-"""How much of them is decoded first."""
+if TYPE_CHECKING:
+    from ckpt_backends.codec.values import Cut, Value
+    from ckpt_cli.core.tasks.tasks import Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,106 +60,3 @@ class ListedThread:
     details: Details | None = None
     first_message: str | None = None
     """The first human message, if it was requested."""
-
-
-def with_details(
-    store: Store, rows: Iterable[ListedThread], inference: TriggerInference
-) -> Iterator[ListedThread]:
-    """Yield the same threads with details; reads the heads of those that have none."""
-    for some in some_at_once(rows):
-        without = [row.thread for row in some if row.details is None]
-        heads = heads_of(store, without, inference)
-        for row in some:
-            thread = row.thread
-            details = row.details or details_of(store, thread, heads.get(thread.thread_id))
-            yield replace(row, details=details)
-
-
-def with_sizes(store: Store, rows: Iterable[ListedThread]) -> Iterator[ListedThread]:
-    """Yield the same threads with sizes in their details; reads those that are missing."""
-    for some in some_at_once(rows):
-        ids = [row.thread.thread_id for row in some if row.details and row.details.bytes is None]
-        sizes = sizes_of(store, ids)
-        for row in some:
-            size = sizes.get(row.thread.thread_id)
-            if size is not None and row.details is not None:
-                yield replace(row, details=replace(row.details, bytes=size))
-            else:
-                yield row
-
-
-def heads_of(
-    store: Store, threads: Sequence[Thread], inference: TriggerInference
-) -> dict[str, Moment]:
-    """Return the root heads of some threads by thread id; missing ones are left out."""
-    return {head.key.thread_id: head for head in read_heads(store, threads, inference)}
-
-
-def sizes_of(store: Store, thread_ids: Sequence[str]) -> dict[str, int]:
-    """Return the stored bytes of some threads by thread id."""
-    if not thread_ids:
-        return {}
-    found = store.sizes(thread_ids)
-    return {name: size.bytes for name, size in zip(thread_ids, found, strict=True)}
-
-
-def details_of(store: Store, thread: Thread, head: Moment | None) -> Details:
-    """Return the details from a head, without the size of its thread."""
-    if head is None:
-        # An id that is not text can only be listed.
-        without = Status.EMPTY if thread.head is None else Status.UNKNOWN
-        return Details((without,), None, None)
-    runs = (*head.step.tasks, *head.step.others)
-    questions = (one for run in runs for one in run.questions if not one.answered)
-    return Details(
-        head.conditions,
-        Head(head.number, head.source, head.checkpoint.parent_checkpoint_id, head.metadata),
-        None,
-        expires_at(store, head.key),
-        head.step.next,
-        blocking_error(head.step),
-        next(questions, None),
-        title_of(head.body.values),
-    )
-
-
-def with_titles(
-    store: Store, rows: Iterable[ListedThread], *, every: bool
-) -> Iterator[ListedThread]:
-    """Yield the same threads with titles: all, or only those with an id that says nothing.
-
-    Messages that are stored apart are read here, unless they are large.
-    """
-    for some in some_at_once(rows):
-        unread: list[CheckpointKey] = []
-        for row in some:
-            thread, title = row.thread, row.details.title if row.details else None
-            wanted = every or says_nothing(thread.thread_id)
-            if wanted and isinstance(title, Cut) and title.size <= _LARGE and thread.head:
-                unread.append(CheckpointKey(thread.thread_id, "", thread.head))
-        read = _titles_at(store, unread)
-        for row in some:
-            yield _titled(row, read.get(row.thread.thread_id), every=every)
-
-
-def _titles_at(store: Store, keys: Sequence[CheckpointKey]) -> dict[str, str]:
-    """Return titles by thread id; of the messages, only as much is decoded as a title needs."""
-    titles = {}
-    for one in store.checkpoints_at(keys, body=True, values=[MESSAGES]) if keys else ():
-        blob = (one.blobs or {}).get(MESSAGES)
-        if blob is not None and blob.value is not None:
-            for limits in (_BEGINNING, DEFAULT_LIMITS):
-                title = title_of({MESSAGES: decode(blob.value, limits)})
-                if isinstance(title, str):
-                    titles[one.key.thread_id] = title
-                    break
-    return titles
-
-
-def _titled(row: ListedThread, read: str | None, *, every: bool) -> ListedThread:
-    """Return the thread with its title as text, or without one."""
-    if row.details is None:
-        return row
-    title = read or row.details.title
-    is_shown = isinstance(title, str) and (every or says_nothing(row.thread.thread_id))
-    return replace(row, details=replace(row.details, title=title if is_shown else None))

@@ -159,10 +159,11 @@ class ChannelChecker:
     ) -> bool:
         """Return whether a channel has a new version although no write to it is stored."""
         return (
-            _is_complete_step(moment, made)
-            and not self.is_delta(name, moment)  # a snapshot also gets a new version
+            not _same_version(name, moment, parent.moment)
             and name in parent.moment.body.versions
-            and not _same_version(name, moment, parent.moment)
+            and _is_complete_step(moment, made)
+            # A snapshot also gets a new version. Last, because it reads all metadata.
+            and not self.is_delta(name, moment)
         )
 
     def _is_unwritten(
@@ -303,7 +304,10 @@ class ChannelChecker:
         return name in moment.body.versions and name in self._reader.delta_channels(self._ns)
 
     def tally(self, channel: str) -> ReducerTally:
-        return self._tallies.setdefault((self._graph, channel), ReducerTally())
+        found = self._tallies.get((self._graph, channel))
+        if found is None:
+            found = self._tallies[self._graph, channel] = ReducerTally()
+        return found
 
 
 def _same_version(name: str, one: Moment, other: Moment) -> bool:

@@ -10,7 +10,6 @@ from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.queries.threads import Selection, list_threads
-from ckpt_cli.threads.target import find_thread
 
 if TYPE_CHECKING:
     from ckpt_cli.core.filters.expressions import Filter
@@ -41,6 +40,8 @@ def filtered_threads(
                 "THREAD cannot be combined with --match or --where",
                 hint="leave out THREAD or these options",
             )
+        from ckpt_cli.threads.target import find_thread
+
         named = [find_thread(store, name, _ignore).thread for name in dict.fromkeys(names)]
         return iter(watch(named))
     return selected_threads(

@@ -11,32 +11,24 @@ from fnmatch import translate
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
-from ckpt_backends.codec import to_json
-from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unreadable, UsageError
 from ckpt_backends.model import Status, Thread, ThreadSize
 from ckpt_backends.protocol import Store
 from ckpt_backends.thread_bounds import ALL_THREADS
-from ckpt_cli.core.redact import redact, redact_metadata, redact_text
-from ckpt_cli.core.refs import tips
-from ckpt_cli.queries.listed_threads import (
-    ListedThread,
-    with_details,
-    with_sizes,
-    with_titles,
-)
+from ckpt_cli.queries.listed_threads import ListedThread
 from ckpt_cli.queries.selection_bounds import bounds_of_selection
-from ckpt_cli.queries.thread_operations import NEWEST, ThreadOperations
 from ckpt_cli.threads import redaction
-from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.expiry import Lifetime, lifetime
-from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
 if TYPE_CHECKING:
+    from ckpt_backends.codec.values import Value
     from ckpt_cli.core.filters.expressions import Filter
     from ckpt_cli.queries.filtered_threads import ThreadChooser
     from ckpt_cli.queries.operations import ListedOperation
+    from ckpt_cli.queries.thread_operations import ThreadOperations
+    from ckpt_cli.threads.checkpoint import Moment
+    from ckpt_cli.threads.expiry import Lifetime
+    from ckpt_cli.threads.thread import ThreadReader
 
 Sort = Literal["last", "first", "id", "checkpoints", "namespaces", "step", "bytes"]
 SORTS: tuple[Sort, ...] = ("last", "first", "id", "checkpoints", "namespaces", "step", "bytes")
@@ -115,6 +107,10 @@ def list_threads(
     if chooser is not None:
         threads = filter(chooser.may_match, threads)
     by_head = sort in {"step", "bytes"}
+    if details or by_head or (chooser is not None and chooser.needs_heads):
+        # Imported late, like all about heads: `--all` reads none.
+        from ckpt_cli.queries.head_details import with_details, with_sizes, with_titles
+
     if by_head or not (chooser is None or chooser.needs_index_only):
         threads = watch(threads)
     rows = map(ListedThread, threads) if chooser is None else chooser.choose(threads)
@@ -129,11 +125,9 @@ def list_threads(
         rows = with_titles(store, with_details(store, rows, inference), every=titles)
         if sizes:
             rows = with_sizes(store, rows)
-    for row in rows:
-        found = row
-        if first_messages:
-            found = replace(found, first_message=first_message(store, row.thread))
-        yield _shown(store, found)
+    if first_messages:
+        rows = (replace(row, first_message=first_message(store, row.thread)) for row in rows)
+    yield from map(_hidden, rows) if redaction.is_redacted(store) else rows
 
 
 def _chooser(
@@ -151,6 +145,7 @@ def first_message(store: Store, thread: Thread) -> str | None:
     """Return the first human message in a thread; None if its head has no messages."""
     from ckpt_cli.queries.messages import conversation
     from ckpt_cli.threads.target import Target
+    from ckpt_cli.threads.thread import ThreadReader
 
     if thread.head is None:
         return None
@@ -166,14 +161,19 @@ def _as_text(content: Value) -> str | None:
     """Return the content of a message: text unchanged, the rest as JSON."""
     import json
 
+    from ckpt_backends.codec import to_json
+
     if content is None or isinstance(content, str):
         return content
     return json.dumps(to_json(content), ensure_ascii=False)
 
 
-def _shown(store: Store, row: ListedThread) -> ListedThread:
+def _hidden(row: ListedThread) -> ListedThread:
+    """Return a thread of a store with `--redact`."""
+    from ckpt_cli.core.redact import redact, redact_metadata, redact_text
+
     details = row.details
-    if not redaction.is_redacted(store) or details is None or details.head is None:
+    if details is None or details.head is None:
         return row
     head = replace(details.head, metadata=redact_metadata(details.head.metadata))
     error = None if details.error is None else redact_text(details.error)
@@ -188,6 +188,8 @@ def _shown(store: Store, row: ListedThread) -> ListedThread:
 
 def matching(threads: Iterable[Thread], wanted: Selection) -> Iterator[Thread]:
     """Yield the threads that a selection accepts, as far as the index shows."""
+    if wanted == Selection(where=wanted.where, status=wanted.status):
+        return iter(threads)
     pattern = None if wanted.match is None else re.compile(translate(wanted.match))
 
     def fits(thread: Thread) -> bool:
@@ -249,14 +251,18 @@ class NamespaceSummary:
 
 def summarize(reader: ThreadReader, operations: ThreadOperations) -> Summary:
     """Return everything that the index and the head show about a thread."""
-    from ckpt_cli.core.support_matrix import limit  # late: lists do not need it
+    # Imported late: lists do not need them.
+    from ckpt_cli.core.support_matrix import limit
+    from ckpt_cli.queries.head_details import with_details, with_sizes
+    from ckpt_cli.queries.thread_operations import NEWEST
+    from ckpt_cli.threads.expiry import lifetime
 
     store = reader.store
     head = None if reader.thread.head is None else reader.moment("", reader.thread.head)
     listed = with_details(store, [ListedThread(reader.thread)], TriggerInference(store))
     (row,) = with_sizes(store, listed)
     return Summary(
-        row=_shown(store, row),
+        row=_hidden(row) if redaction.is_redacted(store) else row,
         head=redaction.moment(head) if head and redaction.is_redacted(store) else head,
         size=store.size(reader.thread_id),
         in_namespaces=tuple(_namespace(reader, ns) for ns in reader.namespaces),
@@ -268,6 +274,8 @@ def summarize(reader: ThreadReader, operations: ThreadOperations) -> Summary:
 
 
 def _namespace(reader: ThreadReader, checkpoint_ns: str) -> NamespaceSummary:
+    from ckpt_cli.core.refs import tips
+
     index = reader.index(checkpoint_ns)
     children = Counter(one.parent_checkpoint_id for one in index)
     return NamespaceSummary(

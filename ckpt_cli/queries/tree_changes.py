@@ -71,7 +71,11 @@ def step_facts(moment: Moment) -> StepFacts:
         body.seen,
         versions,
         brief_state(values, versions.keys() | values.keys()),
-        [replace(one, value=None) for one in moment.writes if is_state(one.channel, body)],
+        [
+            one if one.value is None else replace(one, value=None)
+            for one in moment.writes
+            if is_state(one.channel, body)
+        ],
     )
 
 

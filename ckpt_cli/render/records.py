@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ckpt_backends.checkpoint_ids import step_of
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
-from ckpt_backends.model import Status, Thread, Write
+from ckpt_backends.model import Status, Write
 from ckpt_cli.core.tasks.step_nodes import asked_by, failed_at, marks, next_paths, node_path
 from ckpt_cli.render.terminal.units import optional_iso
+from ckpt_cli.render.thread_records import thread_record
 
 if TYPE_CHECKING:
     from ckpt_cli.core.diff.state_diff import ChannelChange
@@ -26,17 +26,12 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.history import Entry
     from ckpt_cli.queries.interrupts import Waiting
     from ckpt_cli.queries.layouts import OpenableLayout
-    from ckpt_cli.queries.listed_threads import ListedThread
     from ckpt_cli.queries.operations import ListedOperation
     from ckpt_cli.queries.show import CheckpointView
     from ckpt_cli.queries.stores import FoundStore
     from ckpt_cli.queries.threads import Summary
     from ckpt_cli.threads.checkpoint import Moment
     from ckpt_cli.threads.expiry import Lifetime
-
-
-_STEPS_IN_ID = 8000
-"""A checkpoint id contains a step of 14 bits with its sign, up to 8191."""
 
 
 def store_record(found: FoundStore) -> dict[str, Any]:
@@ -80,57 +75,6 @@ def layout_record(one: OpenableLayout) -> dict[str, Any]:
         record["capabilities"] = sorted(str(can.name).lower() for can in one.capabilities)
         record["commands"] = dict(one.commands)
     return {**record, "notes": list(one.notes)}
-
-
-def thread_record(row: ListedThread) -> dict[str, Any]:
-    """Return one thread of `threads list`."""
-    thread = row.thread
-    record = _from_index(thread)
-    if row.first_message is not None:
-        record["first_message"] = row.first_message
-    if row.details is None:
-        return record
-    head = row.details.head
-    record["status"] = row.details.status.value
-    record["conditions"] = [one.value for one in row.details.conditions]
-    record["next"] = _names(row.details.next)
-    if row.details.error is not None:
-        record["error"] = row.details.error
-    if row.details.question is not None:
-        record["question"] = to_json(row.details.question.value)
-        record["asked_by"] = list(asked_by(row.details.question))
-    if isinstance(row.details.title, str):
-        record["title"] = row.details.title
-    if row.details.bytes is not None:
-        record["bytes"] = row.details.bytes
-    if row.details.expires_at is not None:
-        record["expires_at"] = optional_iso(row.details.expires_at)
-    if head is not None:
-        record["step"] = head.step
-        record["source"] = head.source
-        record["parent"] = head.parent
-        record["metadata"] = values_record(head.metadata)
-    return record
-
-
-def _from_index(thread: Thread) -> dict[str, Any]:
-    return {
-        "thread_id": thread.thread_id,
-        "head": thread.head,
-        "step": _step_from_index(thread),
-        "first_at": optional_iso(thread.first_at),
-        "last_at": optional_iso(thread.last_at),
-        "checkpoints": thread.checkpoints,
-        "namespaces": thread.namespaces,
-        **({"user": thread.user} if thread.user is not None else {}),
-    }
-
-
-def _step_from_index(thread: Thread) -> int | None:
-    """Return the step in the head's id, unless the thread may have more steps than fit there."""
-    if thread.head is None or thread.checkpoints > _STEPS_IN_ID:
-        return None
-    return step_of(thread.head)
 
 
 def moment_record(moment: Moment, children: Sequence[str]) -> dict[str, Any]:

@@ -6,9 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ckpt_backends.model import Status
-from ckpt_cli.core.tasks.step_nodes import (
-    path_text,
-)
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Style
 
@@ -31,6 +28,8 @@ def node_names(nodes: Sequence[str] | None) -> str:
 
 def next_node_names(paths: Sequence[Sequence[str]] | None) -> str:
     """Return the same for paths into subgraphs."""
+    from ckpt_cli.core.tasks.step_nodes import path_text  # late: lists do not need it
+
     return node_names(None if paths is None else [path_text(tuple(path)) for path in paths])
 
 

@@ -1,14 +1,13 @@
-"""Print one thread and lists of threads: status, next nodes, questions, and how to resume."""
+"""Print one thread: status, next nodes, questions, and how to resume."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
 
 from ckpt_backends import shell
-from ckpt_backends.codec import from_json
 from ckpt_backends.model import Status
 from ckpt_cli.core.tasks.error_kinds import error_start
 from ckpt_cli.core.tasks.step_nodes import (
@@ -19,32 +18,21 @@ from ckpt_cli.core.tasks.step_nodes import (
     next_paths,
     path_text,
 )
-from ckpt_cli.render.status import (
-    STATUS_STYLES,
-    counted_names,
-    marks_style,
-    next_node_names,
-    node_names,
-)
+from ckpt_cli.render.status import STATUS_STYLES, next_node_names, node_names
 from ckpt_cli.render.terminal.fields import command_field, field
 from ckpt_cli.render.terminal.safe_text import short_ns
-from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
-from ckpt_cli.render.terminal.table import THREAD, Column, Record, table_lines
-from ckpt_cli.render.terminal.units import age, ago, left, size, step_number, when
+from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
+from ckpt_cli.render.terminal.table import Column, table_lines
+from ckpt_cli.render.terminal.units import age, size, step_number, when
 from ckpt_cli.render.values.one_line import counted, summary
 
 if TYPE_CHECKING:
-    from ckpt_backends.codec.values import Value
     from ckpt_cli.queries.threads import Summary
     from ckpt_cli.threads.checkpoint import Moment
     from ckpt_cli.threads.expiry import Lifetime
 
 _QUESTION = 1000
 """Maximum width of a question."""
-_WHY = 200
-"""Maximum width of a question in a list."""
-_QUESTION_KEYS = ("question", "query", "prompt", "message", "instruction", "text")
-"""Keys under which agents put the text of a question."""
 
 
 _MEANINGS: dict[Status, str] = {
@@ -56,77 +44,6 @@ _MEANINGS: dict[Status, str] = {
 _NOT_STORED = "this store does not say which nodes read the last values"
 
 PLAINTEXT = "stored unencrypted, in a thread with encrypted checkpoints"
-
-
-def thread_columns(
-    now: datetime,
-    *,
-    details: bool,
-    wide: bool = False,
-    sizes: bool = True,
-    first_message: bool = False,
-    expires: bool = False,
-) -> Sequence[Column]:
-    """Return the columns of `threads list`; those of the head only if `details` were read.
-
-    `sizes` adds the size of each thread, and `expires` its expiry. With `wide`, errors and
-    questions get more room.
-    """
-    columns = [
-        THREAD,
-        Column("ACTIVE", "last_at", ago(now), style="time", right=True, drop=1),
-        Column("STEP", "step", right=True, drop=6),
-        Column("CHECKPOINTS", "checkpoints", right=True, drop=7),
-        Column("NAMESPACES", "namespaces", right=True, drop=8),
-        Column("FIRST", "first_at", table=False),
-        Column("HEAD", "head", table=False),
-    ]
-    if expires:
-        columns += [Column("EXPIRES", "expires_at", left(now), style="time", right=True)]
-    if details:
-        columns[1:1] = [
-            Column("STATUS", "status", table=False),
-            Column("STATUS", "conditions", ", ".join, style=marks_style, cut=True, least=14),
-            Column("NEXT", "next", counted_names, style="node", cut=True, drop=4),
-            Column("WHY", "", cut=True, least=28 if wide else 16, room=40, drop=2, combine=_why),
-            Column("ERROR", "error", table=False),
-            Column("QUESTION", "question", table=False),
-            Column("TITLE", "title", cut=True, least=20, drop=3),
-        ]
-        if sizes:
-            columns += [Column("SIZE", "bytes", size, right=True, drop=5)]
-        columns += [Column("SOURCE", "source", table=False)]
-    if first_message:
-        columns += [Column("FIRST MESSAGE", "first_message", cut=True)]
-    return columns
-
-
-def _why(record: Record, shown: Collection[str]) -> Span:
-    """Return the error or else the question for which a thread waits, on one line.
-
-    The node comes before it, unless it is the only one in the column NEXT.
-    """
-    names = set(record.get("next") or ())
-    known = names.pop() if "next" in shown and len(names) == 1 else None
-    error = record.get("error")
-    if error is not None:
-        text = error_start(error)
-        return text if known is None else text.removeprefix(f"{known}: "), "error"
-    if "question" not in record:
-        return "", "plain"
-    asked = summary(_asked(from_json(record["question"])), _WHY)
-    by = path_text(tuple(record["asked_by"]))
-    return asked if by == known else f"{by}: {asked}", "question"
-
-
-def _asked(question: Value) -> Value:
-    """Return the text of a question for people, if a usual key holds it, else the question."""
-    if isinstance(question, dict):
-        for key in _QUESTION_KEYS:
-            text = question.get(key)
-            if isinstance(text, str) and text.strip():
-                return text
-    return question
 
 
 def namespace_columns() -> Sequence[Column]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -44,10 +44,9 @@ class Lifetime:
         return found
 
 
-def expires_at(store: Store, key: CheckpointKey) -> datetime | None:
-    """Return when a checkpoint expires; None if it does not."""
-    own = _of(store, key, [key.checkpoint_id]).get(key.checkpoint_id)
-    return None if own is None else own.at
+def expiry_times(store: Store, keys: Sequence[CheckpointKey]) -> Mapping[CheckpointKey, datetime]:
+    """Return when these checkpoints expire; those that do not are left out."""
+    return store.expiry_times(keys) if store.keys_expire and keys else {}
 
 
 def lifetime(reader: ThreadReader, key: CheckpointKey) -> Lifetime | None:

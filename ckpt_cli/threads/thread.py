@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import islice
 
 from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.codec import decode_checkpoint
+from ckpt_backends.codec.skim import BodySkimmer
+from ckpt_backends.codec.values import Value
 from ckpt_backends.encryption import expects_encrypted, is_encrypted_type
 from ckpt_backends.errors import Ambiguous, NotFound
 from ckpt_backends.model import (
@@ -16,6 +19,7 @@ from ckpt_backends.model import (
     Checkpoint,
     CheckpointKey,
     Thread,
+    TypedBytes,
     Write,
 )
 from ckpt_backends.protocol import Store
@@ -225,13 +229,16 @@ class ThreadReader:
         *,
         values: bool = False,
         state: bool | Collection[str] = False,
+        skim: bool = False,
     ) -> Iterator[Moment]:
         """Yield checkpoints of a namespace, newest first, with a few in memory at a time.
 
         Only values of writes to LangGraph's control channels are read, or all with `values`. If the
         layout stores the values of channels apart, they are read only with `state`, which may name
         the channels wanted. Questions and errors name the node in a subgraph that they come from.
+        With `skim`, large values in bodies are not read either; `Cut`s stand in their places.
         """
+        decode_body = BodySkimmer().decode if skim else decode_checkpoint
         stream = self.store.checkpoints(
             self.thread_id,
             checkpoint_ns=checkpoint_ns,
@@ -250,7 +257,8 @@ class ThreadReader:
             if checkpoint_id not in writes:
                 ids = [checkpoint_id, *islice(pending, _AT_ONCE)]
                 writes = self._writes_of(checkpoint_ns, ids, True if values else CONTROL)
-            yield locate(self, self.with_step(checkpoint, writes.get(checkpoint_id, [])))
+            own = writes.get(checkpoint_id, [])
+            yield locate(self, self.with_step(checkpoint, own, decode_body))
 
     def _writes_of(
         self, checkpoint_ns: str, ids: Iterable[str], values: bool | Collection[str]
@@ -262,9 +270,14 @@ class ThreadReader:
             grouped[write.key.checkpoint_id].append(write)
         return grouped
 
-    def with_step(self, checkpoint: Checkpoint, writes: Sequence[Write]) -> Moment:
+    def with_step(
+        self,
+        checkpoint: Checkpoint,
+        writes: Sequence[Write],
+        decode_body: Callable[[TypedBytes], Value] = decode_checkpoint,
+    ) -> Moment:
         """Add the tasks of the next step to a checkpoint that was read with body and metadata."""
-        body, metadata = read_body(checkpoint), read_metadata(checkpoint)
+        body, metadata = read_body(checkpoint, decode_body), read_metadata(checkpoint)
         parent = checkpoint.parent_checkpoint_id
 
         def sends_on(checkpoint_id: str | None) -> list[Write]:
@@ -309,7 +322,9 @@ class ThreadReader:
     @cached_property
     def _learned_thread(self) -> Mapping[str, Collection[str]]:
         """The nodes that each channel triggers, from all bodies of this thread."""
-        return learn(map(read_body, self.store.checkpoints(self.thread_id, body=True)))
+        skimmed = BodySkimmer().decode
+        found = self.store.checkpoints(self.thread_id, body=True)
+        return learn(read_body(one, skimmed) for one in found)
 
     def is_plaintext(self, moment: Moment) -> bool:
         """Return whether a part of a checkpoint is stored unencrypted although others are

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ckpt_backends.model import Capability
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.state import Body, read_body, read_metadata
-from ckpt_cli.core.tasks.attribution import function_names
-from ckpt_cli.core.tasks.triggers import learn
+
+if TYPE_CHECKING:
+    from ckpt_cli.core.state import Body
 
 _THREADS = 200
 """Number of newest threads that are read: enough to have seen a graph's nodes."""
@@ -30,7 +31,7 @@ class TriggerInference:
     @cached_property
     def capabilities(self) -> Capability:
         """What the layout stores and can do."""
-        return self._store.describe().capabilities
+        return self._store.capabilities
 
     @property
     def is_values_only(self) -> bool:
@@ -40,11 +41,16 @@ class TriggerInference:
     @cached_property
     def readers(self) -> Mapping[str, Collection[str]]:
         """Maps a channel to the nodes that read it."""
+        from ckpt_cli.core.tasks.triggers import learn
+
         return learn(self._heads())
 
     @cached_property
     def functions(self) -> list[str]:
         """Names that may be names of `@task` functions."""
+        from ckpt_cli.core.state import read_metadata
+        from ckpt_cli.core.tasks.attribution import function_names
+
         return function_names(
             (),
             (
@@ -56,6 +62,8 @@ class TriggerInference:
 
     def _heads(self) -> Iterator[Body]:
         """Yield the newest body of each namespace: it knows every node that ran before."""
+        from ckpt_cli.core.state import read_body
+
         for thread_id in self._small_threads():
             heads: dict[str, str] = {}
             for found in self._store.checkpoints(thread_id):

@@ -330,3 +330,42 @@ def test_a_damaged_file_has_a_hint(sample: Path, first: int, words: list[str]) -
     assert answer.code == 4
     assert "the file is damaged" in answer.err
     assert f"hint: `sqlite3 {sample} .recover | sqlite3 recovered.db`" in answer.err
+
+
+SPACES: dict[str, list[object]] = {
+    "root": ["", ""],
+    "graph": ["", "inner:1", "inner:2"],
+    "inner-only": ["inner:1"],
+    "null": [None, ""],
+    "only-null": [None],
+    "number": [5, ""],
+    "bytes": [b"", ""],
+}
+
+
+@pytest.mark.parametrize("kind", ["TEXT", "text", "", "BLOB"])
+def test_a_list_says_of_each_thread_what_the_thread_says(tmp_path: Path, kind: str) -> None:
+    """Also where namespaces are of odd types: the list asks another query than one thread."""
+    path = tmp_path / "odd.db"
+    with closing(sqlite3.connect(path)) as writer:
+        rest = "type TEXT, checkpoint BLOB, metadata BLOB"
+        writer.execute(
+            f"CREATE TABLE checkpoints (thread_id TEXT, checkpoint_ns {kind}, checkpoint_id TEXT,"
+            f" parent_checkpoint_id TEXT, {rest})"
+        )
+        writer.execute(
+            "CREATE TABLE writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel,"
+            " type, value)"
+        )
+        rows = [(name, ns) for name, spaces in SPACES.items() for ns in spaces]
+        for n, (name, ns) in enumerate(rows):
+            writer.execute(
+                "INSERT INTO checkpoints VALUES (?, ?, ?, NULL, 'json', '{}', '{}')",
+                [name, ns, f"1f1e817d-0f8c-64a9-800{n % 10}-1dcb4a9404{n:02}"],
+            )
+        writer.commit()
+    with open_store(str(path)) as store:
+        listed = list(store.threads())
+        assert {one.thread_id for one in listed} == set(SPACES)
+        assert listed == [store.thread(one.thread_id) for one in listed]
+        assert list(store.threads(limit=3)) == listed[:3]

@@ -59,6 +59,18 @@ SELECT thread_id, min(checkpoint_id), max(checkpoint_id) AS newest, count(*) FRO
 GROUP BY thread_id ORDER BY newest DESC, thread_id
 """
 
+WITH_INTERRUPTS = """
+SELECT w.thread_id, w.blob, c.checkpoint, c.metadata FROM (
+    SELECT thread_id, max(checkpoint_id) AS head FROM checkpoints
+    WHERE checkpoint_ns = '' GROUP BY thread_id
+) h
+JOIN checkpoint_writes w ON w.thread_id = h.thread_id AND w.checkpoint_id = h.head
+     AND w.checkpoint_ns = '' AND w.channel = '__interrupt__'
+JOIN checkpoints c ON c.thread_id = h.thread_id AND c.checkpoint_id = h.head
+     AND c.checkpoint_ns = ''
+"""
+"""The open questions, with the rows of the heads at which they are."""
+
 _OPEN = """
 import psycopg, sys
 store = psycopg.connect(sys.argv[1])

@@ -106,3 +106,36 @@ def test_show_loads_only_what_it_uses() -> None:
     loaded = loaded_by("-s", str(SAMPLE), "show", "trip-to-kyoto", "-o", "json")
     assert "ckpt_cli.commands.show" in loaded
     assert not UNASKED & loaded
+
+
+def test_the_version_is_printed_without_parser_and_session() -> None:
+    assert not loaded_by("--version") & {
+        *("click", "dataclasses", "inspect", "json", "pathlib", "ckpt_cli.session"),
+    }
+
+
+ONLY_OF_HEADS = {
+    *("ormsgpack", "ckpt_backends.codec.msgpack.decode", "ckpt_cli.core.tasks.tasks"),
+    *(
+        "ckpt_cli.queries.head_details",
+        "ckpt_cli.render.records",
+        "ckpt_cli.render.values.one_line",
+    ),
+}
+ONLY_OF_OTHERS = {
+    *("rich", "asyncio", "subprocess", "ckpt_backends.memory.protocol", "ckpt_cli.api.memory"),
+    *("ckpt_cli.api.checkpoint", "ckpt_cli.api.thread", "ckpt_cli.render.thread"),
+    *("ckpt_cli.threads.target", "ckpt_cli.core.filters", "psycopg", "redis"),
+}
+
+
+def test_lists_load_nothing_of_one_thread() -> None:
+    loaded = loaded_by("-s", str(SAMPLE), "threads", "list")
+    assert loaded >= ONLY_OF_HEADS - {"ckpt_cli.render.records", "ckpt_cli.render.values.one_line"}
+    assert not ONLY_OF_OTHERS & loaded
+
+
+def test_lists_of_the_index_load_nothing_of_heads() -> None:
+    loaded = loaded_by("-s", str(SAMPLE), "threads", "list", "--all", "-o", "json")
+    assert "ckpt_cli.queries.threads" in loaded
+    assert not (ONLY_OF_HEADS | ONLY_OF_OTHERS) & loaded

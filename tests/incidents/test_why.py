@@ -16,7 +16,7 @@ from langgraph.types import interrupt
 
 from ckpt_cli.render.terminal.cell_width import cell_len
 from ckpt_cli.render.terminal.table import table_lines
-from ckpt_cli.render.thread import thread_columns
+from ckpt_cli.render.thread_list import thread_columns
 from tests.dev import FileSaver
 from tests.incidents import agents
 from tests.support import ckpt

@@ -2,8 +2,8 @@
 
 No class or function that a store names is ever imported or called.
 
-* `decode` and `decode_checkpoint` return plain values and `Tagged` nodes, for display and for
-  computing. They never raise and obey `Limits`.
+* `decode`, `decode_channel` and `decode_checkpoint` return plain values and `Tagged` nodes, for
+  display and for computing. They never raise and obey `Limits`.
 * `decode_lossless` and `encode_lossless` are for rewriting values: the bytes of what did not change
   stay the same.
 * `to_json` and `from_json` convert values to the JSON that `ckpt` prints, and back.
@@ -44,6 +44,7 @@ __all__ = [
     "Value",
     "channel_sizes",
     "decode",
+    "decode_channel",
     "decode_checkpoint",
     "decode_lossless",
     "encode_lossless",
@@ -75,12 +76,28 @@ def decode(typed: TypedBytes, limits: Limits = DEFAULT_LIMITS) -> Value:
     return value
 
 
+def decode_channel(typed: TypedBytes, channel: str) -> Value:
+    """Decode the value of a channel that is stored apart from its checkpoint, as `decode` does.
+
+    Inside `remembering`, only what changed since the last value of this channel is decoded.
+    """
+    memo = CURRENT.get()
+    if memo is not None and typed.type == "msgpack" and not typed.problem:
+        try:
+            return memo.successive.value(channel, typed.data, DEFAULT_LIMITS)
+        except (PastLimit, ValueError, IndexError):
+            pass
+    return decode(typed)
+
+
 def decode_checkpoint(body: TypedBytes, limits: Limits = DEFAULT_LIMITS) -> Value:
     """Decode a checkpoint body to a dict. Never raises.
 
     If the body exceeds a limit, each large channel value is cut separately. A body that cannot be
     read or is not a dict gives `Opaque`.
     """
+    if limits is DEFAULT_LIMITS and (known := _successive_body(body)) is not None:
+        return known
     try:
         try:
             value = _whole(body, limits)
@@ -95,6 +112,17 @@ def decode_checkpoint(body: TypedBytes, limits: Limits = DEFAULT_LIMITS) -> Valu
         return value
     except Exception as error:
         return _opaque(body, error)
+
+
+def _successive_body(body: TypedBytes) -> Value:
+    """The body, decoded by the one before it; None if that is not possible."""
+    memo = CURRENT.get()
+    if memo is None or body.type != "msgpack" or body.problem:
+        return None
+    try:
+        return memo.successive.body(body.data, DEFAULT_LIMITS)
+    except (PastLimit, ValueError, IndexError):
+        return None
 
 
 def channel_sizes(body: TypedBytes) -> dict[str, int] | None:

@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
 from ckpt_backends.codec.values import Tagged, Value
+
+if TYPE_CHECKING:
+    from ckpt_backends.codec.msgpack.successive import SuccessiveValues
 
 _MOST_BYTES, _MOST_VALUE_BYTES = 32 << 20, 4 << 20
 """Maximum stored bytes of the cached objects, and of all cached values. If it is exceeded, these
@@ -28,6 +32,16 @@ class Memo:
         self._bytes = self._value_bytes = 0
         self.unreadable = 0
         """Number of values, and of objects inside values, that could not be read."""
+        self._successive: SuccessiveValues | None = None
+
+    @property
+    def successive(self) -> SuccessiveValues:
+        """Decodes msgpack bodies and values of which each differs little from the one before."""
+        if self._successive is None:
+            from ckpt_backends.codec.msgpack.successive import SuccessiveValues  # loads ormsgpack
+
+            self._successive = SuccessiveValues()
+        return self._successive
 
     def get(self, code: int, data: bytes) -> Tagged | None:
         """The object that was decoded from these bytes before, or None."""
@@ -71,6 +85,7 @@ class Memo:
         self._known.clear()
         self._outer.clear()
         self._values.clear()
+        self._successive = None
         self._bytes = self._value_bytes = 0
 
 

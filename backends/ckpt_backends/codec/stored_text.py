@@ -9,6 +9,7 @@ with four parts.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 KNOWN_TYPES = ("msgpack", "json", "null", "empty", "bytes", "bytearray")
 """The type tags of values that hold a text only as described here. Others may be compressed,
@@ -18,6 +19,9 @@ ARRAY = b"\x06\x94"
 """Each array contains these bytes."""
 _ESCAPED = re.compile(r'["\\/\x00-\x1f\x7f\ud800-\udfff\ufffd]')
 """What JSON may write in another way, and what may stand for bytes that are not UTF-8."""
+_OF_ONE_CASE = re.compile(r"[\x20-\x7e]+")
+_OTHER_CASES = re.compile(r"[iksIKS]")
+"""The letters of ASCII that have other cases outside of ASCII: İ, ı, K (the sign of kelvins), ſ."""
 
 
 def is_findable(text: str) -> bool:
@@ -25,6 +29,37 @@ def is_findable(text: str) -> bool:
     return bool(text) and _ESCAPED.search(text) is None
 
 
+def is_findable_in_any_case(text: str) -> bool:
+    """Return whether all spellings of a text in upper and lower case are findable, and in ASCII."""
+    is_plain = _OF_ONE_CASE.fullmatch(text) is not None and _OTHER_CASES.search(text) is None
+    return is_plain and is_findable(text)
+
+
 def escape_in_json(text: str) -> bytes:
     """Return the bytes that JSON contains if it stores a character of the text as an escape."""
     return rb"\u00" if text.isascii() else rb"\u"
+
+
+class StoredTexts:
+    """Texts that are searched in stored bytes, each of them findable.
+
+    With `ignore_case`, they are found in upper and lower case; each is `is_findable_in_any_case`.
+    """
+
+    def __init__(self, texts: Collection[str], *, ignore_case: bool = False) -> None:
+        self._ignore_case = ignore_case
+        self._parts = [(one.lower() if ignore_case else one).encode() for one in texts]
+        self._escapes = sorted({escape_in_json(one) for one in texts})
+
+    def may_be_in(self, tag: str, data: bytes) -> bool:
+        """Return whether a value with this type tag may contain one of the texts; False only if it
+        does not.
+        """
+        if tag not in KNOWN_TYPES:
+            return True
+        bytes_ = data.lower() if self._ignore_case else data
+        if any(part in bytes_ for part in self._parts):
+            return True
+        if tag == "json":
+            return any(escape in data for escape in self._escapes)
+        return ARRAY in data

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from ckpt_backends.codec.limits import MOST_BYTES, unread
-from ckpt_backends.model import Checkpoint, CheckpointKey, Fault, Write
+from ckpt_backends.model import Checkpoint, CheckpointKey, Fault, Thread, Write
 from ckpt_backends.mysql import sql
 from ckpt_backends.mysql.connect import MySQLConnection
 from ckpt_backends.mysql.database import MySQLDatabase
@@ -35,8 +35,11 @@ from ckpt_backends.sql.queries import (
 )
 from ckpt_backends.sql.row_changes import in_chunks
 from ckpt_backends.sql.store import Keyed, SqlStore
+from ckpt_backends.thread_bounds import ThreadBounds
 from ckpt_backends.url import StoreUrl
 
+_FEW = 500
+"""Up to this many threads are looked up by their ids; to list more, all are counted."""
 _SHALLOW_ID = "JSON_UNQUOTE(JSON_EXTRACT(checkpoint, '$.id'))"
 
 
@@ -90,23 +93,40 @@ class MySQLStore(SqlStore):
         return self._merged
 
     def _newest(self, limit: int | None) -> Iterator[Sequence[Any]]:
-        listed = self._grouped("")
-        query = f"{listed.query} ORDER BY newest DESC, thread"
+        among, ids = "", dict[str, object]()
+        if limit is not None and limit <= _FEW and not self._merged_threads():
+            query = sql.NEWEST.format(
+                checkpoints=self._tables.checkpoints.source, ns=self._layout.ns
+            )
+            newest = [self._text(one) for (one,) in self._database.rows(query, {"limit": limit})]
+            among, ids = self._database.among("c.thread_id", "only", newest)
+        listed = self._grouped(among)
+        query, values = f"{listed.query} ORDER BY newest DESC, thread", {**listed.values, **ids}
         if limit is None:
-            return self._stream(query, listed.values)
-        values = {**listed.values, "limit": limit}
-        return iter(self._database.rows(f"{query} LIMIT %(limit)s", values))
+            return self._stream(query, values)
+        return iter(self._database.rows(f"{query} LIMIT %(limit)s", {**values, "limit": limit}))
 
     def _grouped(self, where: str) -> GroupedThreads:
         # `LISTED` groups by the collation, which would merge threads with equal ids.
-        query = sql.GROUPED if where or self._merged_threads() else sql.LISTED
+        query = sql.GROUPED if self._merged_threads() else sql.LISTED
         where = f"WHERE {where}" if where else ""
         table, ns = self._tables.checkpoints.source, self._layout.ns
-        return GroupedThreads(
-            query.format(checkpoints=table, ns=ns, where=where),
-            {"root": self._layout.ns_key("")},
-            by=sql.exact("c.thread_id") if self._merged_threads() else "c.thread_id",
-        )
+        values: dict[str, object] = {"root": self._layout.ns_key("")}
+        return GroupedThreads(query.format(checkpoints=table, ns=ns, where=where), values)
+
+    def _heads(self, is_root: str) -> str:  # noqa: ARG002
+        # With the index alone; there, the server jumps from thread to thread.
+        query = super()._heads(f"c.{self._layout.ns} = %(ns_key)s")
+        return f"{query}, {sql.exact('c.thread_id')}" if self._merged_threads() else query
+
+    def threads_within(self, bounds: ThreadBounds) -> Iterator[Thread]:
+        if bounds.head_channels:
+            # In one query, the server would read whole rows, or look at each thread many times.
+            found = self._stream(*self._with_writes(bounds.head_channels))
+            ids = frozenset(self._text(one) for (one,) in found)
+            ids = ids if bounds.ids is None else ids & bounds.ids
+            bounds = replace(bounds, ids=ids, head_channels=None)
+        yield from super().threads_within(bounds)
 
     def _of_space(self, checkpoint_ns: str) -> tuple[str, dict[str, object]]:
         where, values = super()._of_space(checkpoint_ns)

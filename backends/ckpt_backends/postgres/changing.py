@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from hashlib import sha256
 
 import psycopg
 from psycopg import errors
@@ -89,6 +88,8 @@ def _without(url: StoreUrl, locks: str) -> Unsupported:
 
 def lock_number(thread_id: str) -> int:
     """The number of a thread's advisory lock. Threads with the same number share a lock."""
+    from hashlib import sha256  # late: it loads OpenSSL, which readers do not need
+
     digest = sha256(b"ckpt\0" + thread_id.encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:8], "big", signed=True)
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from ckpt_backends.memory.protocol import MemoryStore, WritableMemoryStore
+from typing import TYPE_CHECKING
+
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.servers.answer_errors import opening
 from ckpt_backends.url import StoreUrl
+
+if TYPE_CHECKING:
+    # Memory has many classes, and a store of checkpoints needs none of them.
+    from ckpt_backends.memory.protocol import MemoryStore, WritableMemoryStore
 
 
 def open_store(url: StoreUrl) -> Store:

@@ -85,6 +85,11 @@ class PostgresStore(SqlStore):
         query = f"{self._grouped('').query} {sql.NEWEST_FIRST} {end}"
         return self._stream(query, values)
 
+    def _heads(self, is_root: str) -> str:
+        if self._layout.shallow or not self._are_threads_long():
+            return super()._heads(is_root)
+        return sql.WALKED_HEADS.format(checkpoints=self._tables.checkpoints.source)
+
     def _are_threads_long(self) -> bool:
         table = self._layout.checkpoints
         names = {"schema": table.schema, "table": table.name}

@@ -9,6 +9,8 @@ START = """
     SELECT current_schemas(false),
            set_config('search_path', 'pg_catalog', true),
            CASE WHEN current_setting('jit', true) = 'on' THEN set_config('jit', 'off', true) END,
+           CASE WHEN current_setting('cursor_tuple_fraction', true) IS NOT NULL
+                THEN set_config('cursor_tuple_fraction', '1', true) END,
            CASE current_setting('lock_timeout')
                 WHEN '0' THEN set_config('lock_timeout', %(lock_timeout)s, true) END,
            current_setting('transaction_read_only')
@@ -18,7 +20,8 @@ search path to `pg_catalog`.
 
 After that, no name in a query can refer to a function or type of a user. JIT is turned off, because
 compiling takes longer than running these queries. (The server overestimates their cost: it expects
-a hundred channels in each checkpoint.)
+a hundred channels in each checkpoint.) Results are read to their end, so plans for a fast start of
+a cursor are not wanted.
 """
 
 COLUMNS = """
@@ -49,7 +52,7 @@ ROWS_PER_THREAD = """
 """
 """The server's estimate of checkpoints per thread; no row if the table was never analysed."""
 
-WALKED = """
+_WALK = """
     WITH RECURSIVE walk(thread_id) AS (
         (SELECT thread_id FROM {checkpoints} ORDER BY thread_id LIMIT 1)
         UNION ALL
@@ -57,15 +60,18 @@ WALKED = """
                 ORDER BY c.thread_id LIMIT 1)
         FROM walk w WHERE w.thread_id IS NOT NULL
     )
+"""
+
+WALKED = f"""{_WALK}
     SELECT w.thread_id, CASE of_last_ns.checkpoint_ns WHEN '' THEN of_last_ns.checkpoint_id
         ELSE greatest(
-            (SELECT c.checkpoint_id FROM {checkpoints} c
+            (SELECT c.checkpoint_id FROM {{checkpoints}} c
              WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = ''
              ORDER BY c.checkpoint_id DESC LIMIT 1) COLLATE "C",
-            (SELECT max(c.checkpoint_id COLLATE "C") FROM {checkpoints} c
+            (SELECT max(c.checkpoint_id COLLATE "C") FROM {{checkpoints}} c
              WHERE c.thread_id = w.thread_id AND c.checkpoint_ns > '')) END AS last_id
     FROM walk w, LATERAL (
-        SELECT c.checkpoint_ns, c.checkpoint_id FROM {checkpoints} c
+        SELECT c.checkpoint_ns, c.checkpoint_id FROM {{checkpoints}} c
         WHERE c.thread_id = w.thread_id
         ORDER BY c.checkpoint_ns DESC, c.checkpoint_id DESC LIMIT 1
     ) of_last_ns
@@ -75,6 +81,16 @@ WALKED = """
 
 Most threads have only the root namespace, which sorts first in every collation.
 """
+
+WALKED_HEADS = f"""{_WALK}
+    SELECT w.thread_id AS thread, of_root.checkpoint_id AS head
+    FROM walk w, LATERAL (
+        SELECT c.checkpoint_id FROM {{checkpoints}} c
+        WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = ''
+        ORDER BY c.checkpoint_id DESC LIMIT 1
+    ) of_root
+"""
+"""The root head of each thread, found in the same way."""
 
 SCANNED = """
     SELECT thread_id, max(checkpoint_id COLLATE "C") AS last_id

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ckpt_backends.app_sessions import SessionStore, WritableSessions
-from ckpt_backends.memory.protocol import MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.servers.answer_errors import opening, understanding, understood
 from ckpt_backends.url import StoreUrl
+
+if TYPE_CHECKING:
+    # Memory has many classes, and a store of checkpoints needs none of them.
+    from ckpt_backends.memory.protocol import MemoryStore, WritableMemoryStore
 
 
 def open_store(url: StoreUrl) -> Store:

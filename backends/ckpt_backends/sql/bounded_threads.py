@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -19,6 +19,12 @@ _LAST = chr(sys.maxunicode)
 Query: TypeAlias = tuple[str, dict[str, object]]
 """SQL and its parameters."""
 
+HEADS = """
+    SELECT c.thread_id AS thread, MAX(c.checkpoint_id) AS head
+    FROM {checkpoints} c WHERE {is_root} GROUP BY c.thread_id
+"""
+"""The root heads of all threads."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupedThreads:
@@ -29,8 +35,6 @@ class GroupedThreads:
 
     query: str
     values: dict[str, object]
-    by: str = "c.thread_id"
-    """The expression that groups checkpoints by thread."""
 
     @property
     def rows(self) -> str:
@@ -41,35 +45,25 @@ class GroupedThreads:
 
 def query_within(
     database: Database,
-    tables: SqlTables,
     grouped: Callable[[str], GroupedThreads],
-    is_root: Query,
+    with_writes: Query | None,
     bounds: ThreadBounds,
 ) -> Query | None:
     """The query for the threads within bounds, newest first; None if there can be none.
 
-    `grouped` returns the query for threads, given a condition for checkpoints; `is_root` is the
-    condition for rows of the root namespace. The result may include threads outside of the bounds,
-    but each of them has a write on one of the `head_channels`, or its id is equal in the collation
-    to that of a thread that has one.
+    `grouped` returns the query for threads, given a condition for checkpoints; `with_writes` is
+    the query for those with a write on one of the `head_channels`, if there are such. The result
+    may include threads outside of the bounds, but each of them has such a write.
     """
     keys = _keys_within(database, bounds)
     if keys is None or bounds.head_channels == frozenset():
         return None
     where, values = keys
-    if bounds.head_channels is not None:
-        among, channels = database.among("c.channel", "channel", sorted(bounds.head_channels))
-        # Counts and times are then read of few threads. `CROSS JOIN` keeps SQLite from reading all
-        # writes before the heads.
-        written = (
-            "c.thread_id IN (SELECT c.thread_id FROM (SELECT MIN(c.thread_id) AS thread,"
-            f" MAX(c.checkpoint_id) AS head FROM {tables.checkpoints.source} c"
-            f" WHERE {is_root[0]} GROUP BY {grouped('').by}) h CROSS JOIN {tables.writes.source} c"
-            f" WHERE {is_root[0]} AND {among} AND c.thread_id = h.thread"
-            " AND c.checkpoint_id = h.head)"
-        )
+    if with_writes is not None:
+        # Counts and times are then read of few threads.
+        written = f"c.thread_id IN ({with_writes[0]})"
         where = f"{where} AND {written}" if where else written
-        values = values | is_root[1] | channels
+        values = values | with_writes[1]
     listed = grouped(where)
     values = listed.values | values
     conditions = []
@@ -82,6 +76,23 @@ def query_within(
     only = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     order = f"ORDER BY t.newest DESC, {database.exact('t.thread')}"
     return f"{listed.rows} {only} {order}", values
+
+
+def with_writes_query(
+    database: Database, tables: SqlTables, heads: str, is_root: Query, channels: Collection[str]
+) -> Query:
+    """The query for the ids of threads with a write on one of these channels at their root head.
+
+    `heads` is a query for the columns `thread` and `head`, `is_root` the condition for rows of the
+    root namespace.
+    """
+    among, names = database.among("c.channel", "channel", sorted(channels))
+    # `CROSS JOIN` keeps SQLite from reading all writes before the heads.
+    query = (
+        f"SELECT c.thread_id FROM ({heads}) h CROSS JOIN {tables.writes.source} c"
+        f" WHERE {is_root[0]} AND {among} AND c.thread_id = h.thread AND c.checkpoint_id = h.head"
+    )
+    return query, is_root[1] | names
 
 
 def ids_query(database: Database, tables: SqlTables, prefix: str, after: str) -> Query | None:

@@ -74,6 +74,13 @@ class Database(Closing):
     @abstractmethod
     def quoted(self, name: str) -> str: ...
 
+    def folded(self, column: str) -> str | None:  # noqa: ARG002
+        """The expression for the bytes of a value with the letters of ASCII in lower case.
+
+        None if the engine has none that leaves all other bytes as they are.
+        """
+        return None
+
     @abstractmethod
     def holds(self, column: str, names: Sequence[str]) -> str:
         """The condition that stored bytes contain those of one of these parameters."""

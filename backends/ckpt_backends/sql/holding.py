@@ -2,59 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ckpt_backends.codec.stored_text import ARRAY, KNOWN_TYPES, escape_in_json
+from ckpt_backends.codec.limits import MOST_BYTES
+from ckpt_backends.codec.stored_text import ARRAY, KNOWN_TYPES, StoredTexts, escape_in_json
 from ckpt_backends.sql.database import Database
-from ckpt_backends.sql.queries import SqlTable, SqlTables
+from ckpt_backends.sql.queries import BODIES_AT_ONCE, SqlTable, SqlTables
 from ckpt_backends.sql.row_changes import in_chunks
 
 _THREADS_PER_QUERY = 300
 
 
-def threads_that_may_hold(
-    database: Database,
-    tables: SqlTables,
-    thread_ids: Sequence[str],
-    texts: Collection[str],
-    body_type: str,
-    body: str,
-) -> Iterator[Any]:
-    """Those of some threads with a value that may contain one of the texts, as cells.
+@dataclass(frozen=True, slots=True)
+class StoredSearch:
+    """The columns of all tables in which values are stored, and how their cells are read."""
 
-    Some come more than once. `body_type` is the expression for the type of a body, and `body` the
-    one for its bytes, with `{}` for its column.
-    """
-    parts = [one.encode() for one in texts]
-    escapes = sorted({escape_in_json(one) for one in texts})
-    bound: dict[str, object] = {
-        **{f"part{n}": one for n, one in enumerate([*parts, ARRAY])},
-        **{f"escape{n}": one for n, one in enumerate(escapes)},
-    }
-    part_names = [one for one in bound if one.startswith("part")]
-    escape_names = [one for one in bound if one.startswith("escape")]
-    thread = database.exact("c.thread_id")
-    asked = [one for one in thread_ids if database.storable(one)]
-    for some in in_chunks(asked, _THREADS_PER_QUERY):
-        among, ids = database.among("c.thread_id", "t", some)
-        for table in tables.all:
-            value, tag = _value(database, table, tables, body_type, body)
-            known = ", ".join(f"'{one}'" for one in KNOWN_TYPES)
+    database: Database
+    tables: SqlTables
+    body_type: str
+    """The expression for the type of a body."""
+    body: str
+    """The expression for the bytes of a body, with `{}` for its column."""
+    length: str
+    """The expression for the bytes of a value, with `{}` for it."""
+    text_of: Callable[[Any], str]
+    data_of: Callable[[Any], bytes | None]
+
+    def threads(
+        self, thread_ids: Sequence[str], texts: Collection[str], *, ignore_case: bool
+    ) -> Iterator[str]:
+        """Those of some threads with a value that may contain one of the texts, maybe twice."""
+        asked = [one for one in thread_ids if self.database.storable(one)]
+        search = self._asked if not ignore_case or self.database.folded("") else self._read
+        for some in in_chunks(asked, _THREADS_PER_QUERY):
+            yield from map(self.text_of, search(some, texts, ignore_case=ignore_case))
+
+    def _asked(
+        self, thread_ids: Sequence[str], texts: Collection[str], *, ignore_case: bool
+    ) -> Iterator[Any]:
+        """The cells of these threads; the engine searches their values."""
+        database = self.database
+        parts = {
+            f"part{n}": (one.lower() if ignore_case else one).encode()
+            for n, one in enumerate(texts)
+        }
+        escapes = {
+            f"escape{n}": one for n, one in enumerate(sorted({escape_in_json(t) for t in texts}))
+        }
+        thread = database.exact("c.thread_id")
+        among, ids = database.among("c.thread_id", "t", thread_ids)
+        known = ", ".join(f"'{one}'" for one in KNOWN_TYPES)
+        for table in self.tables.all:
+            value, tag = self._columns(table)
+            searched = (database.folded(value) if ignore_case else None) or value
             may_hold = (
-                f"COALESCE({tag}, '') NOT IN ({known}) OR {database.holds(value, part_names)}"
-                f" OR ({tag} = 'json' AND {database.holds(value, escape_names)})"
+                f"COALESCE({tag}, '') NOT IN ({known}) OR {database.holds(searched, [*parts])}"
+                f" OR {database.holds(value, ['array'])}"
+                f" OR ({tag} = 'json' AND {database.holds(value, [*escapes])})"
             )
             query = f"SELECT DISTINCT {thread} FROM {table.source} c WHERE {among} AND ({may_hold})"
-            for (found,) in database.rows(query, {**ids, **bound}):
+            for (found,) in database.rows(query, {**ids, **parts, **escapes, "array": ARRAY}):
                 yield found
 
+    def _read(
+        self, thread_ids: Sequence[str], texts: Collection[str], *, ignore_case: bool
+    ) -> Iterator[Any]:
+        """The same; the values are read and searched here. Values that are too long are not."""
+        database, found = self.database, set[Any]()
+        wanted = StoredTexts(texts, ignore_case=ignore_case)
+        among, ids = database.among("c.thread_id", "t", thread_ids)
+        for table in self.tables.all:
+            value, tag = self._columns(table)
+            is_read = f"COALESCE({self.length.format(value)}, 0) <= {MOST_BYTES}"
+            query = (
+                f"SELECT {database.exact('c.thread_id')}, COALESCE({tag}, ''), {is_read},"
+                f" CASE WHEN {is_read} THEN {value} END FROM {table.source} c WHERE {among}"
+            )
+            for thread, kind, has_data, cell in database.stream(query, ids, BODIES_AT_ONCE):
+                if thread in found:
+                    continue
+                data = self.data_of(cell) or b""
+                if not has_data or wanted.may_be_in(self.text_of(kind), data):
+                    found.add(thread)
+                    yield thread
 
-def _value(
-    database: Database, table: SqlTable, tables: SqlTables, body_type: str, body: str
-) -> tuple[str, str]:
-    """The expressions for the bytes of a table's values, and for their type."""
-    column = f"c.{database.quoted(next(iter(table.sizes)))}"
-    if table is tables.checkpoints:
-        return body.format(column), body_type
-    return column, "c.type"
+    def _columns(self, table: SqlTable) -> tuple[str, str]:
+        """The expressions for the bytes of a table's values, and for their type."""
+        column = f"c.{self.database.quoted(next(iter(table.sizes)))}"
+        if table is self.tables.checkpoints:
+            return self.body.format(column), self.body_type
+        return column, "c.type"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ckpt_backends.model import Capability
+from ckpt_backends.model import Capability, CheckpointKey
 from ckpt_backends.sql.blob_tables import BlobLayout
 from ckpt_backends.sql.database import Database
 
@@ -138,6 +138,41 @@ class RowQuery:
         """The end of a query for the checkpoints with the numbers `n`, or for their writes."""
         where = f"WHERE {self.only}" if self.only else ""
         return where if self.has_bodies else f"{where} ORDER BY n, {self.order}"
+
+
+def keyed(
+    thread_id: str, rows: Iterable[Sequence[Any]], text: Callable[[Any], str]
+) -> Iterator[tuple[CheckpointKey, Sequence[Any]]]:
+    """Rows of a thread that begin with namespace and checkpoint id, as their keys and the rest."""
+    place, key = None, CheckpointKey(thread_id, "", "")
+    for ns, checkpoint_id, *row in rows:
+        if place != (ns, checkpoint_id):  # The writes of a checkpoint come one after the other.
+            place, key = (
+                (ns, checkpoint_id),
+                CheckpointKey(thread_id, text(ns), text(checkpoint_id)),
+            )
+        yield key, row
+
+
+def namespaces_query(database: Database, tables: SqlTables, thread_is: str) -> str:
+    """The query for the namespaces of a thread, in order."""
+    return (
+        f"SELECT DISTINCT {database.exact('c.checkpoint_ns')} AS ns"
+        f" FROM {tables.checkpoints.source} c WHERE {thread_is} ORDER BY ns"
+    )
+
+
+def size_queries(database: Database, tables: SqlTables, thread_is: str) -> Iterator[str]:
+    """The queries for the number and bytes of a thread's checkpoints and writes.
+
+    The columns are namespace, checkpoint id, number of checkpoints, number of writes, and bytes.
+    """
+    ns, name = map(database.exact, ("c.checkpoint_ns", "c.checkpoint_id"))
+    for table, counted in ((tables.checkpoints, "COUNT(*), 0"), (tables.writes, "0, COUNT(*)")):
+        yield (
+            f"SELECT {ns} AS ns, {name} AS name, {counted}, COALESCE(SUM({table.size}), 0)"
+            f" FROM {table.source} c WHERE {thread_is} GROUP BY ns, name"
+        )
 
 
 def usage_query(database: Database, tables: SqlTables, rest: str, body_type: str) -> str:

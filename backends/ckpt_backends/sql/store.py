@@ -15,6 +15,7 @@ from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.model import (
     BlobKey,
+    Capability,
     Checkpoint,
     CheckpointKey,
     StoreInfo,
@@ -24,16 +25,20 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.read_options import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
+from ckpt_backends.sql import bounded_threads
 from ckpt_backends.sql.blob_tables import typed
-from ckpt_backends.sql.bounded_threads import GroupedThreads, ids_query, query_within
+from ckpt_backends.sql.bounded_threads import GroupedThreads
 from ckpt_backends.sql.database import Database
-from ckpt_backends.sql.holding import threads_that_may_hold
+from ckpt_backends.sql.holding import StoredSearch
 from ckpt_backends.sql.queries import (
     KEYS_AT_ONCE,
     STATES_AT_ONCE,
     RowQuery,
     SqlTable,
     SqlTables,
+    keyed,
+    namespaces_query,
+    size_queries,
     usage_query,
     writes_query,
 )
@@ -119,7 +124,7 @@ class SqlStore(BaseStore):
             url=str(self._url),
             engine=self._database.engine(),
             saver=self._saver(),
-            capabilities=self._database.limited(tables.capabilities),
+            capabilities=self.capabilities,
             tables=tables.names,
             size=space.size,
             free=space.free,
@@ -127,17 +132,31 @@ class SqlStore(BaseStore):
             notes=tuple(self.notes()),
         )
 
+    @property
+    def capabilities(self) -> Capability:
+        return self._database.limited(self._tables.capabilities)
+
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         yield from map(self._thread, self._newest(limit))
 
     def threads_within(self, bounds: ThreadBounds) -> Iterator[Thread]:
-        root = self._of_space("")
-        found = query_within(self._database, self._tables, self._grouped, root, bounds)
-        if found is not None:
+        written = self._with_writes(bounds.head_channels) if bounds.head_channels else None
+        if found := bounded_threads.query_within(self._database, self._grouped, written, bounds):
             yield from filter(bounds.admits, map(self._thread, self._stream(*found)))
 
+    def _with_writes(self, channels: Collection[str]) -> bounded_threads.Query:
+        """The query for the ids of threads with a write on one of these channels at their head."""
+        root = self._of_space("")
+        asked = (self._tables, self._heads(root[0]), root, channels)
+        return bounded_threads.with_writes_query(self._database, *asked)
+
+    def _heads(self, is_root: str) -> str:
+        """The query for root heads, with the columns `thread` and `head`."""
+        source = self._tables.checkpoints.source
+        return bounded_threads.HEADS.format(checkpoints=source, is_root=is_root)
+
     def thread_ids(self, prefix: str, *, after: str = "", limit: int) -> Iterator[str]:
-        found = ids_query(self._database, self._tables, prefix, after)
+        found = bounded_threads.ids_query(self._database, self._tables, prefix, after)
         for (one,) in self._database.rows(f"{found[0]} LIMIT {limit:d}", found[1]) if found else ():
             yield self._text(one)
 
@@ -145,7 +164,7 @@ class SqlStore(BaseStore):
         if not self._database.storable(thread_id):
             return None
         listed = self._grouped(self._thread_is)
-        found = self._database.rows(listed.rows, {**listed.values, **self._of(thread_id)})
+        found = self._database.rows(listed.rows, listed.values | self._of(thread_id))
         return self._thread(found[0]) if found else None
 
     def _thread(self, row: Sequence[Any]) -> Thread:
@@ -177,15 +196,7 @@ class SqlStore(BaseStore):
     def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
         if not self._database.storable(thread_id):
             return
-        ns, name = map(self._database.exact, ("c.checkpoint_ns", "c.checkpoint_id"))
-        for table, counted in (
-            (self._tables.checkpoints, "COUNT(*), 0"),
-            (self._tables.writes, "0, COUNT(*)"),
-        ):
-            query = (
-                f"SELECT {ns} AS ns, {name} AS name, {counted}, COALESCE(SUM({table.size}), 0)"
-                f" FROM {table.source} c WHERE {self._thread_is} GROUP BY ns, name"
-            )
+        for query in size_queries(self._database, self._tables, self._thread_is):
             for space, checkpoint_id, *size in self._stream(query, self._of(thread_id)):
                 key = CheckpointKey(thread_id, self._text(space), self._text(checkpoint_id))
                 yield key, ThreadSize(*map(self._number, size))
@@ -213,10 +224,7 @@ class SqlStore(BaseStore):
     def namespaces(self, thread_id: str) -> list[str]:
         if not self._database.storable(thread_id):
             return []
-        query = (
-            f"SELECT DISTINCT {self._database.exact('c.checkpoint_ns')} AS ns"
-            f" FROM {self._tables.checkpoints.source} c WHERE {self._thread_is} ORDER BY ns"
-        )
+        query = namespaces_query(self._database, self._tables, self._thread_is)
         return [self._text(ns) for (ns,) in self._database.rows(query, self._of(thread_id))]
 
     def checkpoints(
@@ -284,22 +292,20 @@ class SqlStore(BaseStore):
         checkpoint_ids: Collection[str] | None,
     ) -> Keyed:
         """The rows of a thread, of one namespace if there is a condition `of_space`."""
-        conditions = [self._thread_is, of_space]
-        bound = {**query.values, **values}
+        conditions, bound = [self._thread_is, of_space, query.only], {**query.values, **values}
         if checkpoint_ids is not None:
             among, ids = self._database.among("c.checkpoint_id", "id", checkpoint_ids)
             conditions.append(among)
             bound |= ids
-        conditions.append(query.only)
+        where = " AND ".join(filter(None, conditions))
         order = "" if of_space else f"{self._database.exact('c.checkpoint_ns')}, "
         text = (
             f"SELECT c.checkpoint_ns, c.checkpoint_id, {query.columns}"
-            f" FROM {query.table.source} c {query.join} WHERE {_all(conditions)}"
+            f" FROM {query.table.source} c {query.join} WHERE {where}"
             f" ORDER BY {order}{query.order}"
         )
         few = None if checkpoint_ids is None else len(checkpoint_ids)
-        for ns, checkpoint_id, *row in self._fetch(text, bound, query.at_once, few):
-            yield CheckpointKey(thread_id, self._text(ns), self._text(checkpoint_id)), row
+        return keyed(thread_id, self._fetch(text, bound, query.at_once, few), self._text)
 
     def _fetch(
         self,
@@ -315,18 +321,18 @@ class SqlStore(BaseStore):
         self, channels: Collection[str] | None, values: bool | Collection[str]
     ) -> RowQuery:
         """The query for writes, for `_read_writes`."""
-        database, tables = self._database, self._tables
-        return writes_query(database, tables, channels, values, self._LENGTH, self._MOST)
+        tables = self._tables
+        return writes_query(self._database, tables, channels, values, self._LENGTH, self._MOST)
 
     def _write(self, key: CheckpointKey, row: Sequence[Any]) -> Write:
         task_id, task_path, idx, channel, tag, size, is_read, value, *_ = row
-        size = size or 0
+        size, text = size or 0, self._text
         return Write(
             key,
-            self._text(task_id),
-            self._text(task_path),
+            text(task_id),
+            text(task_path),
             self._number(idx),
-            self._text(channel),
+            text(channel),
             size,
             typed(self._text(tag), size, self._data(value)) if is_read else None,
         )
@@ -356,13 +362,14 @@ class SqlStore(BaseStore):
             yield from super().rows_of(thread_ids)
 
     def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
-        found = threads_with_rows(self._database, self._tables, thread_ids)
-        return {self._text(one) for one in found}
+        return set(map(self._text, threads_with_rows(self._database, self._tables, thread_ids)))
 
-    def threads_that_may_hold(self, thread_ids: Sequence[str], texts: Collection[str]) -> set[str]:
-        database, tables, body = self._database, self._tables, (self._BODY_TYPE, self._BODY)
-        found = threads_that_may_hold(database, tables, thread_ids, texts, *body)
-        return {self._text(one) for one in found}
+    def threads_that_may_hold(
+        self, thread_ids: Sequence[str], texts: Collection[str], *, ignore_case: bool = False
+    ) -> set[str]:
+        columns = self._database, self._tables, self._BODY_TYPE, self._BODY, self._LENGTH
+        search = StoredSearch(*columns, self._text, self._data)
+        return set(search.threads(thread_ids, texts, ignore_case=ignore_case))
 
     def _stored_rows(self, table: SqlTable, thread_id: str) -> Iterator[Sequence[Any]]:
         """The rows of a thread with all stored columns."""
@@ -375,10 +382,8 @@ class SqlStore(BaseStore):
         return own_rows(thread_id, rows, {one.name: one.columns for one in self._tables.all})
 
     def suspect_threads(self) -> Iterator[str]:
-        found: set[str] = set()
-        for query in suspect_queries(self._database, self._tables):
-            found.update(self._text(thread_id) for (thread_id,) in self._stream(query, {}))
-        yield from found
+        queries = suspect_queries(self._database, self._tables)
+        yield from {self._text(one) for query in queries for (one,) in self._stream(query, {})}
 
     def refresh(self) -> None:
         self._database.restart()
@@ -394,7 +399,3 @@ class SqlStore(BaseStore):
         self, query: str, values: Mapping[str, object], at_once: int = KEYS_AT_ONCE
     ) -> Iterator[Sequence[Any]]:
         return self._database.stream(query, values, at_once)
-
-
-def _all(conditions: Iterable[str]) -> str:
-    return " AND ".join(filter(None, conditions))

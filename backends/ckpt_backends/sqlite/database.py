@@ -28,6 +28,8 @@ class SqliteDatabase(WritableDatabase):
 
     def __init__(self, connection: sqlite3.Connection, url: StoreUrl) -> None:
         connection.text_factory = decode_text
+        # Python's, since `lower` depends on the encoding of the file and on extensions.
+        connection.create_function("ckpt_folded", 1, bytes.lower, deterministic=True)
         self._url = url
         self._path = Path(url.path)
         self._connection: sqlite3.Connection | None = connection
@@ -67,6 +69,9 @@ class SqliteDatabase(WritableDatabase):
 
     def quoted(self, name: str) -> str:
         return quoted_name(name)
+
+    def folded(self, column: str) -> str | None:
+        return f"ckpt_folded(CAST(coalesce({column}, '') AS BLOB))"
 
     def holds(self, column: str, names: Sequence[str]) -> str:
         found = (f"instr(CAST({column} AS BLOB), {self.mark(name)}) > 0" for name in names)

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 from ckpt_backends import shell
 from ckpt_backends.errors import UnknownLayout
-from ckpt_backends.memory.dotted_namespaces import COLUMNS, STORE
-from ckpt_backends.memory.protocol import HINT
 from ckpt_backends.sql.blob_tables import missing_columns, too_old, unknown_columns
 from ckpt_backends.sqlite.binding import text
 
@@ -48,6 +46,10 @@ def detect(tables: Mapping[str, Set[str]], where: str, wanted: str | None = None
     """
     columns = tables.get("checkpoints")
     if columns is None:
+        # Imported late: memory has many classes, and most files have checkpoints.
+        from ckpt_backends.memory.dotted_namespaces import COLUMNS, STORE
+        from ckpt_backends.memory.protocol import HINT
+
         found = ", ".join(map(shell.word, sorted(tables))) or "no tables at all"
         hint = f"found {found}; a LangGraph SQLite store has 'checkpoints' and 'writes'"
         is_memory = tables.get(STORE, frozenset()) >= COLUMNS

@@ -51,6 +51,25 @@ _THREADS = """
 """
 """Most threads have one namespace. The subqueries run only for threads with more."""
 
+_NEWEST = """
+    SELECT thread_id AS thread,
+           CASE WHEN max(checkpoint_ns) = '' THEN NULL ELSE (
+               SELECT max(checkpoint_id) FROM checkpoints AS o
+               WHERE o.thread_id = c.thread_id AND o.checkpoint_ns = '') END AS head,
+           min(checkpoint_id) AS first_id, max(checkpoint_id) AS newest, count(*) AS n,
+           CASE WHEN max(checkpoint_ns) = '' THEN NULL ELSE (
+               SELECT count(DISTINCT checkpoint_ns) FROM checkpoints AS o
+               WHERE o.thread_id = c.thread_id) END AS spaces
+    FROM checkpoints AS c GROUP BY thread_id ORDER BY newest DESC, thread LIMIT :limit
+"""
+"""The same for all threads in less time: `spaces` is NULL if a thread has only the root
+namespace. Only numbers sort before `''`, and a column of text holds none.
+"""
+_HAS_TEXT_NAMESPACES = """
+    SELECT 1 FROM pragma_table_info('checkpoints')
+    WHERE name = 'checkpoint_ns' AND upper(type) = 'TEXT'
+"""
+
 _THREAD_IDS = """
     WITH RECURSIVE found(id) AS (
         SELECT min(thread_id) FROM checkpoints
@@ -97,8 +116,14 @@ class SqliteStore(SqlStore):
         return notes
 
     def _newest(self, limit: int | None) -> Iterator[Sequence[Any]]:
-        query = f"{_THREADS.format(where='')} ORDER BY newest DESC, thread LIMIT :limit"
-        return self._stream(query, {"limit": -1 if limit is None else limit})
+        values = {"limit": -1 if limit is None else limit}
+        if not self._database.rows(_HAS_TEXT_NAMESPACES, {}):
+            order = "ORDER BY newest DESC, thread LIMIT :limit"
+            yield from self._stream(f"{_THREADS.format(where='')} {order}", values)
+            return
+        for row in self._stream(_NEWEST, values):
+            thread, _, first_id, newest, n, spaces = row
+            yield (thread, newest, first_id, newest, n, 1) if spaces is None else row
 
     def _grouped(self, where: str) -> GroupedThreads:
         return GroupedThreads(_THREADS.format(where=f"WHERE {where}" if where else ""), {})

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter, methodcaller
+from typing import Any
 
 from ckpt_backends.codec.values import Tagged, Value
 from ckpt_cli.core.conversation.messages import Message, as_message
@@ -24,6 +26,8 @@ _PAIRS = {*_ROLES, "human", "ai", "system", "tool", "function", "remove", "place
 _CHUNK_ONLY = ("tool_call_chunks", "chunk_position")
 """Fields of a streamed message that the whole one does not have."""
 _PENDING = "ckpt.pending"
+_TYPE, _PAYLOAD = attrgetter("type"), attrgetter("payload")
+_HAS_CONTENT, _GET_ID = methodcaller("__contains__", "content"), methodcaller("get", "id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +47,16 @@ def merge(left: Value, right: Value) -> list[Value] | None:
     A `RemoveMessage` with an unknown id changes nothing, as in a DeltaChannel; `add_messages`
     itself raises.
     """
-    base = _messages(left)
-    ids = None if base is None else [_id(entry) for entry in base]
     new = _entries(right)
-    if base is None or ids is None or new is None:
+    if new is None:
         return None
+    base: list[Value] | None = left if isinstance(left, list) else None
+    ids = None if base is None else _all_ids(base)
+    if base is None or ids is None:
+        base = _messages(left)
+        if base is None:
+            return None
+        ids = [_id(entry) for entry in base]
     for n in range(len(new) - 1, -1, -1):
         if _is_remove(new[n]) and _id(new[n]) == REMOVE_ALL:
             return new[n + 1 :]
@@ -117,6 +126,22 @@ def _without_ids(items: list[Value]) -> list[Value]:
 
 def _is_unnamed(value: Tagged) -> bool:
     return _id(value) is None and _is_message(value)
+
+
+def _all_ids(items: list[Value]) -> Sequence[str | None] | None:
+    """Return the ids of plain messages with ids; None if the list holds anything else.
+
+    Runs at the speed of C, because the messages of long threads are merged at each step.
+    """
+    if {*map(type, items)} != {Tagged}:
+        return None
+    if not all("Message" in one for one in {*map(_TYPE, items)}):
+        return None
+    fields: list[Any] = [*map(_PAYLOAD, items)]
+    if {*map(type, fields)} != {dict} or not all(map(_HAS_CONTENT, fields)):
+        return None
+    ids: list[Any] = [*map(_GET_ID, fields)]
+    return ids if {*map(type, ids)} == {str} and all(ids) else None
 
 
 def _messages(left: Value) -> list[Value] | None:

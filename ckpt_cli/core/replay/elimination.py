@@ -41,6 +41,7 @@ def bits_at(places: Iterable[int]) -> int:
     return sum(1 << place for place in places)
 
 
+_UNREADABLE = (Cut, Opaque)
 _SHORT_LIVED = bits(["topic", "ephemeral", "untracked"])
 KEPT = ALL & ~_SHORT_LIVED
 """Reducers for which a channel without writes stays unchanged."""
@@ -125,17 +126,22 @@ class ReducerTally:
     """
     _uncounted: Counter[int] = field(default_factory=Counter)
     """The number of transitions by their mask."""
+    _leaders: int = field(default=0, compare=False)
+    """The leaders by `_counts`; 0 if not known."""
 
     @property
     def leaders(self) -> int:
         """The reducers that explain the most transitions so far; all of them at the beginning."""
         counts = self._counts
+        if self._leaders and not self._uncounted:
+            return self._leaders
         for mask, number in self._uncounted.items():
             for place in range(len(CANDIDATES)):
                 counts[place] += number * (mask >> place & 1)
         self._uncounted.clear()
         most = max(counts)
-        return sum(1 << place for place, n in enumerate(counts) if n == most)
+        self._leaders = sum(1 << place for place, n in enumerate(counts) if n == most)
+        return self._leaders
 
     def copy(self) -> ReducerTally:
         """Return a tally that goes on counting for itself; it keeps no earlier transitions."""
@@ -245,7 +251,7 @@ def explain(
 
 def is_unreadable(value: Held) -> bool:
     """Return whether a value is missing or only partly available."""
-    return isinstance(value, Cut | Opaque)
+    return isinstance(value, _UNREADABLE)
 
 
 def judge(masks: Masks, chosen: str | None = None) -> Judgement:

@@ -88,10 +88,12 @@ def fits(expected: Held, stored: Held) -> bool:
         # JavaScript's `undefined` is stored as a write, but not in the state.
         return expected is stored or (stored is ABSENT and expected == UNDEFINED)
     if isinstance(stored, bytes | dict) and (data := _bytes(expected)) is not None:
-        return stored in (data, {str(n): byte for n, byte in enumerate(data)})
+        if isinstance(stored, bytes):
+            return stored == data
+        return stored == {str(n): byte for n, byte in enumerate(data)}
     if isinstance(stored, Tagged) and isinstance(expected, bytes):
         return _bytes(stored) == expected
-    if isinstance(expected, list) and any(isinstance(item, Pending) for item in expected):
+    if isinstance(expected, list) and Pending in map(type, expected):
         return (
             isinstance(stored, list)
             and len(stored) == len(expected)
@@ -110,8 +112,7 @@ def is_empty(value: Held) -> bool:
 def is_complete(value: Held) -> bool:
     """Return whether the whole value is known, including generated ids."""
     return not (
-        isinstance(value, Absent)
-        or (isinstance(value, list) and any(isinstance(item, Pending) for item in value))
+        isinstance(value, Absent) or (isinstance(value, list) and Pending in map(type, value))
     )
 
 
@@ -197,8 +198,11 @@ def _numbers(held: Held, batch: Batch) -> list[int | float]:
     return numbers
 
 
+_NUMBERS = (int, float)
+
+
 def _is_number(value: Held) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, _NUMBERS) and not isinstance(value, bool)
 
 
 def _sum(held: Held, batch: Batch) -> Held:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import groupby, islice, permutations, product
 from uuid import UUID, uuid5
 
@@ -80,7 +81,6 @@ def sort_writes(
     tasks: list[TaskWrite] = []
     updates: list[TaskWrite] = []
     inputs: list[TaskWrite] = []
-    input_id = _input_task(checkpoint_id)
     for one in placed:
         if one.write.channel in NOT_APPLIED:
             continue
@@ -88,7 +88,7 @@ def sort_writes(
             null.append(one)
         elif one.write.node is not None:
             tasks.append(one)
-        elif one.write.task_id == input_id:
+        elif one.write.task_id == _input_task(checkpoint_id):
             inputs.append(one)
         elif one.path.startswith(UPDATE_PATH):
             updates.append(one)
@@ -258,6 +258,7 @@ def _has_order(body: Body) -> bool:
     return body.v > 1 or body.is_javascript
 
 
+@lru_cache(maxsize=1)
 def _input_task(checkpoint_id: str) -> str:
     try:
         return str(uuid5(UUID(checkpoint_id), "__input__"))

@@ -36,6 +36,8 @@ def fold(base: Value, writes: Sequence[Value]) -> tuple[Value, str]:
 
 def overwrite(write: Value) -> tuple[bool, Value]:
     """Return whether a write is an `Overwrite` in one of its three stored forms, and its value."""
+    if type(write) in _SIMPLE:  # Replay asks once for each reducer.
+        return False, None
     if isinstance(write, Tagged):
         fields = write.payload
         if write.type.endswith(".Overwrite") and isinstance(fields, dict):
@@ -105,6 +107,7 @@ def last_value(base: Value, writes: Sequence[Value]) -> Value:
 
 
 _SET = "builtins.set"
+_SIMPLE = {str, int, float, bool, bytes, list, type(None)}
 
 FOLDS: Mapping[str, Fold] = {
     "add_messages": add_messages,

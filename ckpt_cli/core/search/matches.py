@@ -137,6 +137,8 @@ def _is_raw(value: Tagged) -> bool:
 
 def _alike(one: Value, other: Value) -> bool:
     """Compare strictly; faster than numbering values if most of them are equal."""
+    if one is other:  # Objects that were decoded once.
+        return True
     if type(one) is not type(other):
         return False
     if isinstance(one, Tagged) and isinstance(other, Tagged):

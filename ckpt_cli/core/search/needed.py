@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ckpt_backends.codec.stored_text import is_findable
+from ckpt_backends.codec.stored_text import is_findable, is_findable_in_any_case
 from ckpt_cli.core.search.patterns import tokens
 
 _PLAIN_CLASSES = frozenset("dDwWsSbBAZ")
@@ -12,18 +12,32 @@ _PLAIN_CLASSES = frozenset("dDwWsSbBAZ")
 _DERIVED = re.compile(r"[0-9a-fA-FxXTZ:+\-.,/ ]*")
 """Numbers and times are stored in another form than they are searched."""
 _WORDS = ("true", "false", "inf", "nan")
+_FEWEST = 3
+"""Shorter parts of a word are almost everywhere."""
 
 
 def needed_texts(pattern: str, *, fixed: bool, ignore_case: bool) -> tuple[str, ...]:
     """Return texts, one of which stands in the stored bytes of every value with a matching line.
 
-    Empty if that is not known: the values must be decoded and searched then.
+    Empty if that is not known: the values must be decoded and searched then. With `ignore_case`,
+    the texts stand there in any case.
     """
-    if ignore_case:
-        return ()
     found = [[pattern]] if fixed else _runs(pattern)
+    if ignore_case:
+        found = [[part for run in runs for part in _in_any_case(run)] for runs in found]
     longest = [max(filter(_is_usable, runs), key=len, default="") for runs in found]
     return tuple(dict.fromkeys(longest)) if all(longest) else ()
+
+
+def _in_any_case(run: str) -> list[str]:
+    """Return the parts of a run that stand in stored bytes in upper or lower case, and no other."""
+    parts = [""]
+    for character in run:
+        if is_findable_in_any_case(character):
+            parts[-1] += character.lower()
+        else:
+            parts.append("")
+    return [part for part in parts if len(part) >= _FEWEST]
 
 
 def _is_usable(text: str) -> bool:

@@ -158,7 +158,11 @@ def _asked_once(tasks: list[Task], others: list[Task]) -> tuple[tuple[Task, ...]
 
     LangGraph stores such a question for both, under one id.
     """
+    if not any(run.questions for run in tasks):
+        return tuple(tasks), tuple(others)
     ids = {one.interrupt_id for task in tasks for one in task.questions} - {None}
+    if not ids:
+        return tuple(tasks), tuple(others)
     nodes = {run.path: run.node for run in (*tasks, *others) if run.path}
     asking: dict[str | None, tuple[str, ...]] = {}
     for run in others:

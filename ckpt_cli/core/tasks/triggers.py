@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value, items_of
 from ckpt_cli.core.state import Body, Version
@@ -96,6 +97,7 @@ def find_ready(
     return ready
 
 
+@lru_cache(1024)
 def named_node(channel: str) -> str | None:
     """Return the node that a channel triggers according to its name; None if it names none."""
     kind, _, rest = channel.partition(":")

@@ -37,14 +37,16 @@ def naming_values(
     checkpoint: Checkpoint,
     writes: Iterable[Write],
     wanted: Callable[[TypeName], object] | None = None,
+    named_in: Callable[[TypedBytes], Names] = body_names,
 ) -> Iterator[NamingValue]:
     """Yield what a checkpoint and writes hold that names something, as far as it was read.
 
-    With `wanted`, a body is not taken apart unless it contains such a name.
+    With `wanted`, a body is not taken apart unless it contains such a name; `named_in` returns all
+    that may be in it.
     """
     key = checkpoint.key
     versions: Mapping[Value, Value] | None = None
-    for channel, names in _of_checkpoint(checkpoint, wanted):
+    for channel, names in _of_checkpoint(checkpoint, wanted, named_in):
         if versions is None:
             versions = _versions(checkpoint)
         version = versions.get(channel)
@@ -58,11 +60,13 @@ def naming_values(
 
 
 def _of_checkpoint(
-    checkpoint: Checkpoint, wanted: Callable[[TypeName], object] | None
+    checkpoint: Checkpoint,
+    wanted: Callable[[TypeName], object] | None,
+    named_in: Callable[[TypedBytes], Names],
 ) -> Iterator[tuple[str | None, Names | None]]:
     if checkpoint.body is not None and not _is_left_out(checkpoint.body):
         try:
-            if wanted is None or any(map(wanted, body_names(checkpoint.body))):
+            if wanted is None or any(map(wanted, named_in(checkpoint.body))):
                 yield from names_by_channel(checkpoint.body).items()
         except (ValueError, PastLimit):
             yield None, None

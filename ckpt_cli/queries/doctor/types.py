@@ -11,7 +11,7 @@ from ckpt_cli.core.doctor.dangerous_types import is_dangerous
 from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.core.doctor.named_types import NONE, TypeName
 from ckpt_cli.core.doctor.strict_types import is_blocked
-from ckpt_cli.core.doctor.type_names import body_names, type_names
+from ckpt_cli.core.doctor.type_names import BodyNames, body_names, type_names
 from ckpt_cli.core.doctor.type_use import TypeUse, TypeUses
 from ckpt_cli.queries.doctor.naming_values import Place, naming_values
 from ckpt_cli.queries.doctor.terms import Terms
@@ -36,6 +36,7 @@ class TypeChecks:
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
         self._told: set[Place] = set()
+        self._named_in = BodyNames()
 
     def may_find(self, checkpoint: Checkpoint, writes: Iterable[Write]) -> bool:
         """Return whether a name in a checkpoint or in writes is wrong, or a value is unreadable."""
@@ -50,7 +51,7 @@ class TypeChecks:
 
     def at(self, checkpoint: Checkpoint, writes: Iterable[Write]) -> Iterator[Finding]:
         """Yield what is new at a checkpoint, as `type_findings` does."""
-        for value in naming_values(checkpoint, writes, self._judged):
+        for value in naming_values(checkpoint, writes, self._judged, self._named_in):
             for named in sorted(value.names or ()):
                 found = self._judged(named)
                 if found is None or (named, *value.place) in self._told:

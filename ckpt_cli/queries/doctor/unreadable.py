@@ -42,7 +42,7 @@ class UnreadableValues:
             self.values += len(seen.introduced & moment.body.values.keys())
             yield from self._inline(seen)
         for write in moment.writes:
-            if write.value is not None:
+            if write.value is not None and not self._is_sound(write.value, decode(write.value)):
                 text = f"a write cannot be decoded: {_what(write.value, write.size)}"
                 finding = seen.finding("value-unreadable", text, write.channel, write.task_id)
                 # No plan restores a write.
@@ -68,6 +68,8 @@ class UnreadableValues:
     def _of_body(self, seen: SeenCheckpoint) -> Iterator[Finding]:
         body, problem = seen.moment.checkpoint.body, seen.moment.body.problem
         if body is None:
+            return
+        if self._is_sound(body, problem):
             return
         text = f"the checkpoint cannot be decoded: {_what(body, len(body.data))}"
         self.has_broken_body |= problem is not None
@@ -97,6 +99,8 @@ class UnreadableValues:
                 continue
             self.values += 1
             value = seen.moment.body.values.get(channel)
+            if self._is_sound(blob.value, value):
+                continue
             what = _what(blob.value, blob.size)
             text = f"version {seen.version(channel)} cannot be decoded: {what}"
             finding = seen.finding("value-unreadable", text, channel)
@@ -110,6 +114,13 @@ class UnreadableValues:
             if is_broken_inside(value):
                 text = "its value in the checkpoint cannot be decoded"
                 yield seen.finding("value-unreadable", text, channel)
+
+    def _is_sound(self, typed: TypedBytes, value: Value) -> bool:
+        """Return whether there is nothing to judge, as with almost all values."""
+        if self._memo.unreadable or readability(value) is not Readability.READABLE:
+            return False
+        self._opened |= typed.encrypted
+        return True
 
     def _judged(self, typed: TypedBytes, value: Value, finding: Finding) -> Iterator[Finding]:
         found = readability(value)

@@ -66,20 +66,23 @@ def plain_columns(*keys: str) -> list[Column]:
 
 def tsv_lines(rows: Iterable[Record], columns: Sequence[Column]) -> Iterator[str]:
     """Yield a header line and one line per row; tab, newline and backslash are escaped."""
-    columns = [column for column in columns if column.combine is None]
-    lines = ("\t".join(_tsv_cell(row.get(column.key)) for column in columns) for row in rows)
+    keys = [column.key for column in columns if column.combine is None]
+    lines = ("\t".join([_tsv_cell(row.get(key)) for key in keys]) for row in rows)
     # If the first row raises an error, no header is printed.
     first = list(islice(lines, 1))
-    yield "\t".join(column.key for column in columns)
+    yield "\t".join(keys)
     yield from chain(first, lines)
 
 
 def _tsv_cell(value: Any) -> str:
     if value is None:
         return ""
-    if isinstance(value, bool | dict | list):
+    if isinstance(value, (bool, dict, list)):
         value = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return safe_text(str(value).replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n"))
+    text = str(value)
+    if "\\" not in text and text.isascii() and text.isprintable():
+        return text
+    return safe_text(text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n"))
 
 
 def table_lines(

@@ -38,7 +38,7 @@ def read_thread_errors(store: Store, thread: Thread, clock: Clock, width: int) -
     """Return the failed tasks of a thread, newest first, as `ckpt errors THREAD --history` does."""
     found = list(failures_of_threads(store, [thread], history=True))
     if not found:
-        lacking = limit("errors", store.describe().capabilities)
+        lacking = limit("errors", store.capabilities)
         said = "no task of this thread failed" if lacking is None else f"no errors: {lacking.why}"
         return TabContent([line((one, "dim")) for one in wrap(said, width)])
     lines = [line((_summary(found), "bold"))]

@@ -79,3 +79,8 @@ def test_json_times_are_utc_with_microseconds() -> None:
     moment = datetime(2026, 11, 21, 23, 8, 31, 123456, tzinfo=timezone(timedelta(hours=1)))
     assert iso(moment) == "2026-11-21T22:08:31.123456Z"
     assert iso(NOW) == "2026-11-21T22:08:31.000000Z"
+
+
+@given(st.datetimes(timezones=st.just(UTC)))
+def test_json_times_are_those_of_isoformat(moment: datetime) -> None:
+    assert iso(moment) == moment.isoformat(timespec="microseconds").replace("+00:00", "Z")

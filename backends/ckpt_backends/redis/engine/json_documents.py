@@ -57,7 +57,7 @@ from ckpt_backends.url import StoreUrl
 _FIELDS = '$["thread_id","checkpoint_ns","checkpoint_id","parent_checkpoint_id","has_writes"]'
 """A single path, because JSON.MGET takes one. The fields are in the order of the documents."""
 _FIELDS_OF_WRITE = '$["thread_id","checkpoint_ns","checkpoint_id","task_path"]'
-_DOCUMENTS_AT_ONCE = 500
+_DOCUMENTS_AT_ONCE, _CHECKPOINTS_AT_ONCE = 500, 50
 _PARTS_OF_WRITE = 3
 """Parts at the end of a write's key: checkpoint id, task id and idx. They contain no colon."""
 
@@ -147,17 +147,21 @@ class JsonDocuments(RedisLayout):
         return {thread_id: self._found(thread_id, names[thread_id]) for thread_id in thread_ids}
 
     def writes_at(self, keys: Collection[CheckpointKey]) -> list[WriteEntry]:
-        found: set[bytes] = set()
-        rest = []
-        index = self._known_indexes()[1]
-        for key in keys:
-            stored = self.stored_thread(key.thread_id)
-            names = None if index is None else index.names(stored, key.checkpoint_id)
-            if names is None:
-                rest.append(key)
-            else:
-                found.update(names)
+        index, found = self._known_indexes()[1], set[bytes]()
+        ids = {key: (self.stored_thread(key.thread_id), key.checkpoint_id) for key in keys}
+        asked = [key for key, one in ids.items() if index is not None and index.takes(*one)]
+        rest = ids.keys() - asked
+        for start in range(0, len(asked), _CHECKPOINTS_AT_ONCE):
+            some = asked[start : start + _CHECKPOINTS_AT_ONCE]
+            names = None if index is None else index.names_at(map(ids.__getitem__, some))
+            rest |= set(some if names is None else ())
+            found.update(names or ())
         return list(map(_write_place, sorted(found.union(self._scanned_writes(rest)))))
+
+    def writes_on(self, channels: Collection[str]) -> list[WriteEntry] | None:
+        index = self._known_indexes()[1]
+        names = None if index is None else index.names_on(sorted(channels))
+        return None if names is None else list(map(_write_place, sorted(names)))
 
     def _scanned_writes(self, keys: Collection[CheckpointKey]) -> Iterator[bytes]:
         starts: dict[str, tuple[bytes, ...]] = {}

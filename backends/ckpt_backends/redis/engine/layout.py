@@ -113,6 +113,10 @@ class RedisLayout(ABC):
     def writes_at(self, keys: Collection[CheckpointKey]) -> list[WriteEntry]:
         """The writes of some checkpoints; may include others. Costs as much as `find`."""
 
+    def writes_on(self, channels: Collection[str]) -> list[WriteEntry] | None:  # noqa: ARG002
+        """The writes on some channels, from an index; may include others. None without an index."""
+        return None
+
     def is_indexed(self) -> bool:
         """Whether the keys of a thread are found without a SCAN over all keys."""
         return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -30,6 +29,8 @@ class PurgeLock:
     def __init__(self, driver: Any, url: StoreUrl) -> None:
         self._driver = driver
         self._url = url
+        import secrets  # late: readers do not need it
+
         self._token = secrets.token_hex(8).encode()
         self._again = 0.0
         """When the time to live must be extended again, as `time.monotonic`."""

@@ -8,6 +8,7 @@ Source: the schemas in `base.py` of langgraph-checkpoint-redis, and FT.INFO of R
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,20 +24,43 @@ _AT_ONCE = 1000
 class SearchIndex:
     """An index of all documents with keys that begin with a prefix."""
 
-    def __init__(self, connection: RedisConnection, name: bytes) -> None:
+    def __init__(self, connection: RedisConnection, name: bytes, fields: Set[str]) -> None:
         self._connection = connection
         self._name = name
+        self._fields = fields
 
-    def names(self, thread_id: str, checkpoint_id: str | None = None) -> list[bytes] | None:
-        """The keys of all documents of a thread, or of one of its checkpoints.
+    def takes(self, *ids: str) -> bool:
+        """Whether the index keeps these ids unchanged."""
+        return all(map(_PLAIN.fullmatch, ids))
 
-        May include keys of other threads. None if the result may be incomplete.
+    def names(self, thread_id: str) -> list[bytes] | None:
+        """The keys of all documents of a thread.
+
+        As from all methods, they may include keys of other threads; None if the result may be
+        incomplete.
         """
-        wanted = {"thread_id": thread_id, "checkpoint_id": checkpoint_id}
-        given = {name: one for name, one in wanted.items() if one is not None}
-        if not all(map(_PLAIN.fullmatch, given.values())):
-            return None
-        query = raw(" ".join(f"@{name}:{{{_escaped(one)}}}" for name, one in given.items()))
+        return self._found([{"thread_id": thread_id}])
+
+    def names_at(self, checkpoints: Iterable[tuple[str, str]]) -> list[bytes] | None:
+        """The keys of all documents of some checkpoints, given by thread and id."""
+        return self._found(
+            [{"thread_id": thread, "checkpoint_id": own} for thread, own in checkpoints]
+        )
+
+    def names_on(self, channels: Iterable[str]) -> list[bytes] | None:
+        """The keys of all documents that name one of these channels."""
+        return self._found([{"channel": one} for one in channels])
+
+    def _found(self, wanted: Sequence[Mapping[str, str]]) -> list[bytes] | None:
+        """The keys of the documents with all fields of at least one of these."""
+        for one in wanted:
+            if not self.takes(*one.values()) or not one.keys() <= self._fields:
+                return None
+        parts = (
+            " ".join(f"@{name}:{{{_escaped(value)}}}" for name, value in one.items())
+            for one in wanted
+        )
+        query = raw("|".join(f"({one})" for one in parts))
         answer = self._connection.find(
             "FT.AGGREGATE",
             self._name,
@@ -74,7 +98,7 @@ def index_of(connection: RedisConnection, prefix: str) -> SearchIndex | None:
             if one.get("type") == b"TAG" and one.get("identifier") == b"$." + one["attribute"]
         }
         if is_whole and tags >= {"thread_id", "checkpoint_id"}:
-            return SearchIndex(connection, name)
+            return SearchIndex(connection, name, tags)
     return None
 
 

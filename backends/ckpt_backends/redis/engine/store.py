@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any, TypeVar, Unpack
 
 from ckpt_backends.base import BaseStore
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.model import (
     BlobKey,
+    Capability,
     Checkpoint,
     CheckpointKey,
     Expiry,
@@ -28,8 +30,10 @@ from ckpt_backends.model import (
 from ckpt_backends.read_options import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
 from ckpt_backends.redis.engine.keyspace import CheckpointEntry, ThreadKeys, WriteEntry, raw
 from ckpt_backends.redis.engine.layout import RedisLayout
+from ckpt_backends.redis.engine.sizes import summed
 from ckpt_backends.redis.engine.thread_faults import lasting
 from ckpt_backends.redis.engine.thread_listing import ThreadEntry, namespaces_of, threads_of
+from ckpt_backends.thread_bounds import ThreadBounds
 from ckpt_backends.url import StoreUrl
 
 _Told = TypeVar("_Told")
@@ -40,10 +44,17 @@ _REMEMBERED, _AT_ONCE = 200, 50
 reads the threads one after the other, in the order of the listing."""
 
 
+_FEW_WRITES, _FEW_THREADS = 500, 20
+"""Up to this many writes are read to find their threads, and threads looked up one by one. With
+more, all threads are listed first."""
+
+
 class RedisStore(BaseStore):
     """A Redis database, opened for reading."""
 
     keys_expire = True
+    # Without an index, each look for writes is a SCAN over all keys.
+    heads_at_once = None
 
     def __init__(self, layout: RedisLayout, url: StoreUrl) -> None:
         self._connection = layout.connection
@@ -61,11 +72,15 @@ class RedisStore(BaseStore):
             url=str(self._url),
             engine=engine_of(server),
             saver=self._layout.saver,
-            capabilities=self._layout.capabilities,
+            capabilities=self.capabilities,
             tables=self._layout.tables,
             size=memory.get("used_memory_dataset"),
             notes=tuple(self.notes()),
         )
+
+    @property
+    def capabilities(self) -> Capability:
+        return self._layout.capabilities
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         if self._threads is None:
@@ -75,12 +90,35 @@ class RedisStore(BaseStore):
         for one in listed:
             yield one.thread()
 
+    def threads_within(self, bounds: ThreadBounds) -> Iterator[Thread]:
+        channels = bounds.head_channels
+        places = self._layout.writes_on(channels) if channels else None
+        if channels is None or places is None:
+            yield from super().threads_within(bounds)
+            return
+        if len(places) > _FEW_WRITES:
+            heads = {one.head for one in self.threads()}
+            places = [one for one in places if one.checkpoint_id in heads]
+        writes = self._layout.writes(places, values=False)
+        written = {one.key for one in writes if one.channel in channels}
+        ids = {key.thread_id for key in written if key.checkpoint_ns == ""}
+        ids = ids if bounds.ids is None else ids & bounds.ids
+        for one in super().threads_within(replace(bounds, ids=frozenset(ids), head_channels=None)):
+            if CheckpointKey(one.thread_id, "", one.head or "") in written:
+                yield one
+
+    def _listed(self, bounds: ThreadBounds) -> Iterable[Thread]:
+        if self._threads is not None or bounds.ids is None or len(bounds.ids) > _FEW_THREADS:
+            return self.threads()
+        places = (place for one in bounds.ids for place in self._places_of(one).values())
+        return [one.thread() for one in threads_of(namespaces_of(places))]
+
     def thread(self, thread_id: str) -> Thread | None:
         found = threads_of(namespaces_of(self._places_of(thread_id).values()))
         return found[0].thread() if found else None
 
     def size(self, thread_id: str) -> ThreadSize:
-        return _sizes(self._usage(thread_id), [thread_id])[0]
+        return summed(self._usage(thread_id), [thread_id])[0]
 
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
         found = self._layout.find(thread_ids)
@@ -89,13 +127,13 @@ class RedisStore(BaseStore):
         writes = {write.name: write for one in found.values() for write in one.writes}
         blobs = {name: None for one in found.values() for name in one.blobs}
         every = ThreadKeys(writes=list(writes.values()), mixed=places, blobs=list(blobs))
-        return _sizes(self._layout.usage(every), thread_ids)
+        return summed(self._layout.usage(every), thread_ids)
 
     def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
         for checkpoint_id, one in self._layout.usage(self._find(thread_id)):
             if one.thread_id == thread_id and checkpoint_id:
                 key = CheckpointKey(thread_id, one.checkpoint_ns, checkpoint_id)
-                yield key, _sizes([(checkpoint_id, one)], [thread_id])[0]
+                yield key, summed([(checkpoint_id, one)], [thread_id])[0]
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         sums: dict[tuple[str, ...], list[Any]] = {}
@@ -186,13 +224,22 @@ class RedisStore(BaseStore):
             if write.checkpoint_id in wanted:
                 names[write.checkpoint_id].append(write.name)
         now = datetime.now(UTC)
-        for place in self._places(thread_id, checkpoint_ns, wanted):
-            commands = [("PTTL", one) for one in (place.name, *names[place.key.checkpoint_id])]
-            own, *writes = (int(left) for left in self._connection.ask_all(commands))
+        places = self._places(thread_id, checkpoint_ns, wanted)
+        groups = [(one.name, *names[one.key.checkpoint_id]) for one in places]
+        left = self._connection.ask_all(("PTTL", name) for group in groups for name in group)
+        for place, group in zip(places, groups, strict=True):
+            own, *writes = (int(one) for one in islice(left, len(group)))
             if own == _GONE:
                 continue
-            first = min((left for left in writes if left >= 0), default=_STAYS)
+            first = min((one for one in writes if one >= 0), default=_STAYS)
             yield Expiry(place.key, _moment(now, own), _moment(now, first))
+
+    def expiry_times(self, keys: Sequence[CheckpointKey]) -> dict[CheckpointKey, datetime]:
+        places = self._named(keys)
+        left = self._connection.ask_all(("PTTL", one.name) for one in places)
+        now = datetime.now(UTC)
+        times = ((one.key, _moment(now, int(n))) for one, n in zip(places, left, strict=True))
+        return {key: at for key, at in times if at is not None}
 
     def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:
         for _, thread, key, size in self._layout.blobs(self._find(thread_id)):
@@ -325,19 +372,6 @@ class RedisStore(BaseStore):
             # The checkpoint id in the key is trusted only if such a checkpoint exists.
             if wanted is None or place.checkpoint_id in wanted or place.checkpoint_id not in known
         ]
-
-
-def _sizes(usage: Iterable[tuple[str, Usage]], thread_ids: Sequence[str]) -> list[ThreadSize]:
-    """The sizes of these threads, added up from single values as `RedisLayout.usage` tells them."""
-    sums = {one: [0, 0, 0, 0] for one in thread_ids}
-    for checkpoint_id, one in usage:
-        if (total := sums.get(one.thread_id)) is not None:
-            is_apart = not checkpoint_id
-            total[0] += one.column == "metadata"
-            total[1] += one.channel is not None and not is_apart
-            total[2] += one.bytes
-            total[3] += is_apart
-    return [ThreadSize(*sums[one]) for one in thread_ids]
 
 
 def _by_checkpoint(write: Write) -> CheckpointKey:

@@ -139,7 +139,8 @@ class Hashes(RedisLayout):
         mark, wanted = raw(self.separator), {raw(key.checkpoint_id) for key in keys}
         asked = set(keys)
         start = self._pattern(WRITES, {key.thread_id for key in keys})
-        for names in self.connection.scan(start, HASH):
+        pattern = start + beginning({key.checkpoint_id for key in keys}) + b"*"
+        for names in self.connection.scan(pattern, HASH):
             for name in names:
                 if wanted.isdisjoint(name.rsplit(mark, _PARTS_OF_WRITE)[1:2]):
                     continue

@@ -12,7 +12,7 @@ import pytest
 
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec import decode, to_json
-from ckpt_backends.codec.stored_text import is_findable
+from ckpt_backends.codec.stored_text import is_findable, is_findable_in_any_case
 from ckpt_backends.model import USERS, Capability, Checkpoint, CheckpointKey, Thread, Write
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
@@ -318,8 +318,10 @@ def test_threads_that_may_hold_a_text_are_at_least_those_with_a_match(
                         texts.setdefault(match.line, set()).add(thread_id)
     for text, having in list(texts.items())[:20]:
         found = store.threads_that_may_hold(ids, [text, "nowhere in this store"])
-        assert having <= found, f"threads_that_may_hold() must give each thread with {text!r}"
-        assert found <= {*ids}
+        assert having <= found <= {*ids}, f"must give each thread with {text!r}, and no other"
+        if is_findable_in_any_case(text):
+            found = store.threads_that_may_hold(ids, [text.swapcase()], ignore_case=True)
+            assert having <= found, f"threads_that_may_hold() must find {text!r} in any case"
 
 
 def test_sources_name_the_checkpoint(store: Store, filled: FilledStore, thread_id: str) -> None:

@@ -1,0 +1,72 @@
+"""Threads of lists as records; see `records`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ckpt_backends.checkpoint_ids import step_of
+from ckpt_cli.render.terminal.units import optional_iso
+
+if TYPE_CHECKING:
+    from ckpt_backends.model import Thread
+    from ckpt_cli.queries.listed_threads import ListedThread
+
+_STEPS_IN_ID = 8000
+"""A checkpoint id contains a step of 14 bits with its sign, up to 8191."""
+
+
+def thread_record(row: ListedThread) -> dict[str, Any]:
+    """Return one thread of `threads list`."""
+    thread = row.thread
+    record = _from_index(thread)
+    if row.first_message is not None:
+        record["first_message"] = row.first_message
+    if row.details is None:
+        return record
+    # Imported late: lists from the index alone need nothing of heads.
+    from ckpt_backends.codec import to_json
+    from ckpt_cli.core.tasks.step_nodes import asked_by
+
+    head = row.details.head
+    record["status"] = row.details.status.value
+    record["conditions"] = [one.value for one in row.details.conditions]
+    record["next"] = None if row.details.next is None else list(row.details.next)
+    if row.details.error is not None:
+        record["error"] = row.details.error
+    if row.details.question is not None:
+        record["question"] = to_json(row.details.question.value)
+        record["asked_by"] = list(asked_by(row.details.question))
+    if isinstance(row.details.title, str):
+        record["title"] = row.details.title
+    if row.details.bytes is not None:
+        record["bytes"] = row.details.bytes
+    if row.details.expires_at is not None:
+        record["expires_at"] = optional_iso(row.details.expires_at)
+    if head is not None:
+        record["step"] = head.step
+        record["source"] = head.source
+        record["parent"] = head.parent
+        record["metadata"] = {name: to_json(value) for name, value in head.metadata.items()}
+    return record
+
+
+def _from_index(thread: Thread) -> dict[str, Any]:
+    record = {
+        "thread_id": thread.thread_id,
+        "head": thread.head,
+        "step": _step_from_index(thread),
+        "first_at": optional_iso(thread.first_at),
+        "last_at": optional_iso(thread.last_at),
+        "checkpoints": thread.checkpoints,
+        "namespaces": thread.namespaces,
+    }
+    if thread.user is not None:
+        record["user"] = thread.user
+    return record
+
+
+def _step_from_index(thread: Thread) -> int | None:
+    """Return the step in the head's id, unless the thread may have more steps than fit there."""
+    if thread.head is None or thread.checkpoints > _STEPS_IN_ID:
+        return None
+    return step_of(thread.head)

@@ -1,0 +1,213 @@
+"""Bodies that are decoded one after another equal those that are decoded alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from random import Random
+from typing import Any
+
+import pytest
+from ormsgpack import OPT_NON_STR_KEYS, Ext, packb
+
+from ckpt_backends.codec import DEFAULT_LIMITS, Limits, Opaque, Value, decode, decode_checkpoint
+from ckpt_backends.codec.limits import PastLimit
+from ckpt_backends.codec.memo import remembering
+from ckpt_backends.codec.msgpack.decode import decode_msgpack
+from ckpt_backends.codec.msgpack.successive import SuccessiveValues
+from ckpt_backends.model import TypedBytes
+from ckpt_cli.core.values.equality import same
+
+State = dict[Any, Any]
+
+
+def _packed(value: Any) -> bytes:
+    return packb(value, option=OPT_NON_STR_KEYS)
+
+
+def _message(seed: Random) -> Ext:
+    fields = {"content": "é" * seed.randrange(40), "id": str(seed.random())}
+    return Ext(5, _packed(["langchain_core.messages.ai", "AIMessage", fields, "model_validate"]))
+
+
+def _item(seed: Random) -> Any:
+    kinds: list[Callable[[], Any]] = [
+        lambda: _message(seed),
+        # The keys of a body, as they are stored, inside texts and inside bytes.
+        lambda: "x" * seed.randrange(60) + "\x0echannel_versions",
+        lambda: b"\xb0channel_versions\x80" + b"\xa5facts\x81" * seed.randrange(4),
+        lambda: {"channel_versions": {"facts": seed.random()}, "tags": ["one", "two", "y" * 30]},
+        lambda: [seed.randrange(1 << 40), seed.random(), None, True],
+        lambda: {seed.randrange(9): "a number as key"},
+    ]
+    return seed.choice(kinds)()
+
+
+def _first(seed: Random) -> State:
+    return {
+        "facts": {f"fact {n}": _item(seed) for n in range(seed.choice([3, 60]))},
+        "items": [_item(seed) for _ in range(seed.choice([2, 70]))],
+        "left": 3,
+        "notes": [f"a note with number {n}" for n in range(60)],
+        "text": "no container",
+    }
+
+
+def _change(seed: Random, state: State) -> None:
+    items, facts = state.setdefault("items", []), state.setdefault("facts", {})
+    place = seed.randrange(len(items) + 1)
+    changes: list[Callable[[], Any]] = [
+        lambda: items.append(_item(seed)),
+        lambda: items.insert(place, _item(seed)),
+        lambda: items.__delitem__(slice(place, place + seed.randrange(3))),
+        lambda: items.__setitem__(slice(place, place + 1), [_item(seed)]),
+        items.reverse,
+        lambda: items.extend(items[:20]),
+        lambda: facts.update({f"fact {seed.randrange(80)}": _item(seed)}),
+        lambda: facts.pop(next(iter(facts), None), None),
+        lambda: facts.update({seed.randrange(3): "a number as key"}),
+        lambda: state.update(left=seed.choice([-1, 7, 300, None, "text", [], {}])),
+        lambda: state.update({f"more {seed.randrange(3)}": _item(seed)}),
+        lambda: state.pop(seed.choice(["facts", "items", "more 1"]), None),
+        lambda: state.update(items=seed.choice([{}, [], "text", {"a": items}])),
+        lambda: state["notes"].append("ü" * seed.randrange(300)),
+    ]
+    for _ in range(seed.choice([0, 1, 1, 3])):
+        seed.choice(changes)()
+        items, facts = state.get("items"), state.get("facts")
+        if not (isinstance(items, list) and isinstance(facts, dict)):
+            return
+
+
+def _copied(value: Any) -> Any:
+    return copy(value) if isinstance(value, list | dict) else value
+
+
+def _bodies(seed: Random, number: int) -> list[bytes]:
+    """Make bodies of a thread; now and then it goes on from an earlier one."""
+    states, bodies = [_first(seed)], list[bytes]()
+    for n in range(number):
+        before = seed.choice([states[-1], states[-1], seed.choice(states)])
+        state = {name: _copied(value) for name, value in before.items()}
+        if isinstance(state.get("items", []), list):
+            _change(seed, state)
+        states.append(state)
+        versions = {str(name): f"{n:032}.{seed.random()}" for name in state}
+        body = {"v": 4, "id": str(n), "channel_values": state, "channel_versions": versions}
+        bodies.append(_packed({**body, "versions_seen": {"node": versions}}))
+    return bodies
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_bodies_are_those_that_are_decoded_alone(number: int) -> None:
+    for data in (bodies := _bodies(Random(number), 30)):
+        assert isinstance(decode_msgpack(data, DEFAULT_LIMITS), dict)
+    with remembering():
+        for data in bodies:
+            typed = TypedBytes("msgpack", data)
+            assert same(decode_checkpoint(typed), decode_msgpack(data, DEFAULT_LIMITS))
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_damaged_bodies_are_those_that_are_decoded_alone(number: int) -> None:
+    seed = Random(number)
+    bodies = _bodies(seed, 20)
+    for n in range(1, len(bodies), 2):
+        place = seed.randrange(len(bodies[n]))
+        damaged = [
+            bodies[n][:place],
+            bodies[n] + b"more",
+            bodies[n][:place] + seed.randbytes(3) + bodies[n][place:],
+            bodies[n][:place] + seed.randbytes(1) + bodies[n][place + 1 :],
+        ]
+        bodies[n] = seed.choice(damaged)
+    alone = [decode_checkpoint(TypedBytes("msgpack", data)) for data in bodies]
+    with remembering():
+        for data, expected in zip(bodies, alone, strict=True):
+            assert same(decode_checkpoint(TypedBytes("msgpack", data)), expected)
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_values_are_those_that_are_decoded_alone(number: int) -> None:
+    seed, successive = Random(number), SuccessiveValues()
+    state = _first(seed)
+    for _ in range(30):
+        _change(seed, state)
+        if not isinstance(state.setdefault("items", []), list):
+            state["items"] = []
+        for name, value in state.items():
+            data = _packed(value)
+            found = successive.value(name, data, DEFAULT_LIMITS)
+            assert same(found, decode_msgpack(data, DEFAULT_LIMITS))
+
+
+def test_a_list_that_was_added_to_at_any_place_is_added_to_again() -> None:
+    successive, items = SuccessiveValues(), [f"text {n:04} {'x' * 30}" for n in range(100)]
+    for n, place in enumerate([0, 100, 0, 50, 20, 103, 0, 60]):
+        items.insert(place, f"more {n:04} {'y' * 30}")
+        assert successive.value("items", _packed(items), DEFAULT_LIMITS) == items
+
+
+def test_what_stayed_equal_is_the_same_object() -> None:
+    facts = {f"fact {n}": ["x" * 30] for n in range(100)}
+    before = _packed({"channel_values": {"facts": facts, "left": 2}, "ts": "1"})
+    facts["fact 50"] = ["another"]
+    after = _packed({"channel_values": {"facts": facts, "left": 1}, "ts": "2"})
+    successive = SuccessiveValues()
+    one, two = (_facts(successive.body(data, DEFAULT_LIMITS)) for data in (before, after))
+    assert [name for name in one if one[name] is not two[name]] == ["fact 50"]
+    again = _facts(successive.body(after, DEFAULT_LIMITS))
+    assert again is two
+
+
+def _facts(body: Value) -> dict[Value, Value]:
+    assert isinstance(body, dict)
+    values = body["channel_values"]
+    assert isinstance(values, dict)
+    facts = values["facts"]
+    assert isinstance(facts, dict)
+    return facts
+
+
+@pytest.mark.parametrize(
+    ("limits", "grows", "is_refused"),
+    [
+        (Limits(nodes=300), lambda state: state["list"].extend(["x" * 40] * 30), True),
+        (Limits(depth=12), lambda state: state.update(list=[state["list"], "x" * 40]), True),
+        (Limits(depth=12), lambda state: state["list"].append([[["x" * 40]]] * 2), False),
+        (Limits(value_bytes=5000), lambda state: state["list"].append("x" * 900), True),
+    ],
+)
+def test_limits_are_those_of_bodies_that_are_decoded_alone(
+    limits: Limits, grows: Callable[[State], None], is_refused: bool
+) -> None:
+    successive, refused = SuccessiveValues(), False
+    state: State = {"list": [f"text {n}" * 5 for n in range(60)]}
+    for n in range(20):
+        data = _packed({"v": 4, "channel_values": state, "ts": str(n)})
+        try:
+            expected = decode_msgpack(data, limits)
+        except PastLimit:
+            refused = True
+            with pytest.raises(PastLimit):
+                successive.body(data, limits)
+        else:
+            assert same(successive.body(data, limits), expected)
+        grows(state)
+    assert refused is is_refused
+
+
+def test_a_long_body_with_arrays_is_decoded_as_a_whole() -> None:
+    array = Ext(6, _packed(["<f4", [100_000], "C", bytes(400_000)]))
+    data = _packed({"v": 4, "channel_values": {"one": array, "two": array}})
+    alone = decode_checkpoint(TypedBytes("msgpack", data))
+    with remembering():
+        for _ in range(2):
+            assert same(decode_checkpoint(TypedBytes("msgpack", data)), alone)
+
+
+def test_an_unreadable_body_stays_unreadable() -> None:
+    with remembering():
+        for _ in range(2):
+            assert isinstance(decode_checkpoint(TypedBytes("msgpack", b"\x91\x01")), Opaque)
+            assert decode(TypedBytes("msgpack", b"\x91\x01")) == [1]
