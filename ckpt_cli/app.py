@@ -63,6 +63,7 @@ COMMANDS = {
     "tui": CommandRef(
         "tui:tui", "Browse threads, checkpoints and long-term memory in the terminal.", INSPECT
     ),
+    "mcp": CommandRef("mcp:mcp", "Serve the store to an agent, read-only (MCP).", INSPECT),
     "sessions": CommandRef("sessions:COMMANDS", "List or show an application's sessions.", INSPECT),
     "memory": CommandRef(
         "memory:COMMANDS", "List, search, edit or delete long-term memory.", INSPECT

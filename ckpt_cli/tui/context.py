@@ -18,8 +18,8 @@ from ckpt_backends.scan_observer import ScanObserver
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.core.filters.terms import FilterAlias, FilterTerms, no_alias
 from ckpt_cli.threads.opening import Opening
+from ckpt_cli.threads.store_worker import StoreWorker
 from ckpt_cli.tui.check_rules import CheckRules
-from ckpt_cli.tui.store_worker import StoreWorker
 
 _PATIENCE = 1.0
 """Seconds to wait for connections on exit."""

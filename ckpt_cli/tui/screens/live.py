@@ -17,6 +17,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
 from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.threads.store_worker import StoreWorker
 from ckpt_cli.tui.content.checkpoint import KeptReader, base_of
 from ckpt_cli.tui.content.checkpoint_names import name_in_tree
 from ckpt_cli.tui.content.tabs import Tab, TabContent, ThreadTab, read_document
@@ -30,7 +31,6 @@ from ckpt_cli.tui.panes.threads import ThreadsPane
 from ckpt_cli.tui.panes.tree import TreePane, TreeRows, way_here
 from ckpt_cli.tui.screens.base import error_lines
 from ckpt_cli.tui.screens.tree import TreeScreen
-from ckpt_cli.tui.store_worker import StoreWorker
 
 _Answer = TypeVar("_Answer")
 

@@ -15,6 +15,7 @@ from ckpt_backends.errors import CkptError
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.render.terminal.styled_text import line
+from ckpt_cli.threads.store_worker import StoreWorker
 from ckpt_cli.tui.content.places import PlaceList, WaitingPlace, place_lines
 from ckpt_cli.tui.keys import bindings, keys_of
 from ckpt_cli.tui.list_keys import PLACES_GROUPS
@@ -25,7 +26,6 @@ from ckpt_cli.tui.panes.search import Choices, SearchPane
 from ckpt_cli.tui.panes.styles import title
 from ckpt_cli.tui.screens.base import error_lines
 from ckpt_cli.tui.screens.helped import HelpedScreen
-from ckpt_cli.tui.store_worker import StoreWorker
 
 _AT_ONCE = 200
 """Number of threads read with one query."""

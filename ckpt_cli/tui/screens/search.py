@@ -22,6 +22,7 @@ from ckpt_cli.queries.grep import GrepHit, GrepQuery, grep_thread
 from ckpt_cli.render.grep import hit_columns, table_record
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.terminal.table import table_lines
+from ckpt_cli.threads.store_worker import StoreWorker
 from ckpt_cli.tui.content.thread_list import read_threads
 from ckpt_cli.tui.keys import bindings, keys_of
 from ckpt_cli.tui.list_keys import SEARCH_GROUPS
@@ -31,7 +32,6 @@ from ckpt_cli.tui.panes.row_list import RowList
 from ckpt_cli.tui.panes.search import Choices
 from ckpt_cli.tui.panes.styles import title
 from ckpt_cli.tui.screens.helped import HelpedScreen
-from ckpt_cli.tui.store_worker import StoreWorker
 
 _NARROWEST = 72
 """Cells in which any match fits on one line; a narrower pane cuts its end."""

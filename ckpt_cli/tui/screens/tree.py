@@ -12,6 +12,7 @@ from textual import work
 from ckpt_backends.errors import CkptError
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.tree.rows import Key as TreeKey
+from ckpt_cli.threads.store_worker import StoreWorker
 from ckpt_cli.tui.content.checkpoint import Clock
 from ckpt_cli.tui.content.tree import GrowingTree, TreePicture, TreeQuestion, TreeView
 from ckpt_cli.tui.context import ScreenContext
@@ -23,7 +24,6 @@ from ckpt_cli.tui.panes.tree import TreeRows
 from ckpt_cli.tui.pauses import LoadedObjects
 from ckpt_cli.tui.screens.base import SOON
 from ckpt_cli.tui.screens.thread_reading import ThreadReadingScreen
-from ckpt_cli.tui.store_worker import StoreWorker
 
 _Answer = TypeVar("_Answer")
 

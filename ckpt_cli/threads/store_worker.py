@@ -40,9 +40,15 @@ class StoreWorker(Generic[Kept]):
         self._queue: SimpleQueue[_Query | None] = SimpleQueue()
         self.waiting = 0
         """Number of queries without an answer."""
+        self._is_running = False
         # A daemon thread, so that a long query does not keep the program running.
         self._thread = Thread(target=self._run, name="store worker", daemon=True)
         self._thread.start()
+
+    @property
+    def load(self) -> int:
+        """Number of queries without an answer, and one that runs on though nobody waits for it."""
+        return max(self.waiting, int(self._is_running))
 
     async def ask(self, question: Callable[[Kept], _Answer]) -> _Answer:
         """Run a query in the worker and return its answer; it can be cancelled before its turn.
@@ -70,12 +76,14 @@ class StoreWorker(Generic[Kept]):
         while (asked := self._queue.get()) is not None:
             if asked.future.cancelled():
                 continue
+            self._is_running = True
             try:
                 answer, error = self._answer(asked.question), None
             except Exception as caught:
                 answer, error = None, caught
                 if self._failures is not None:
                     self._failures.append(caught)
+            self._is_running = False
             # The loop is closed if the program has ended.
             with suppress(RuntimeError):
                 asked.loop.call_soon_threadsafe(_deliver, asked.future, answer, error)

@@ -1,0 +1,43 @@
+"""What the documents say to people and to agents is so."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from ckpt_cli.app import COMMANDS
+from ckpt_cli.mcp.prompts import PROMPTS
+from ckpt_cli.mcp.tools import TOOLS
+from tests.support import ROOT, SAMPLE, ckpt
+
+NAMES = {
+    "THREAD@REF": "trip-to-kyoto@~1",
+    "THREAD": "trip-to-kyoto",
+    "PATH": "hotel",
+    "TEXT": "Kyoto",
+}
+SKILL = (ROOT / "share" / "ckpt" / "SKILL.md").read_text("utf-8")
+
+
+def test_the_page_lists_each_tool_and_prompt() -> None:
+    page = (ROOT / "docs" / "agents.md").read_text("utf-8")
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == TOOLS.keys()
+    assert all(f"`{name}`" in page for name in PROMPTS)
+
+
+def test_the_skill_names_commands_that_exist() -> None:
+    named = {line.split()[1] for line in re.findall(r"`(ckpt [a-z][^`]*)`", SKILL)}
+    assert named - COMMANDS.keys() == set()
+
+
+def test_the_commands_of_the_skill_run_on_the_sample() -> None:
+    ran = 0
+    for line in re.findall(r"^\| [^|]+ \| (`ckpt .*) \|$", SKILL, re.MULTILINE):
+        for words in re.findall(r"`ckpt ([^`]*)`", line):
+            if words.startswith(("memory", "stores")):  # the sample has no memory
+                continue
+            given = re.sub("|".join(NAMES), lambda found: NAMES[found.group()], words)
+            answer = ckpt("-s", SAMPLE, *shlex.split(given))
+            assert answer.code in {0, 1}, (given, answer.err)
+            ran += 1
+    assert ran > 15

@@ -1,0 +1,73 @@
+"""Pages of an answer: bounded, complete, and never of another call."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ckpt_backends.errors import UsageError
+from ckpt_cli.mcp.pages import Item, Place, call_key, cut, from_cursor, line, to_cursor
+from ckpt_cli.mcp.stopping import Stopped, Stopping
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=3000)
+ITEM = st.one_of(
+    TEXT, st.dictionaries(st.text("abc", min_size=1), st.one_of(TEXT, st.integers()), max_size=3)
+)
+
+
+@given(st.lists(ITEM, max_size=20), st.integers(1900, 6000))
+def test_pages_hold_all_items_and_each_is_bounded(items: list[Item], size: int) -> None:
+    place: Place | None = Place()
+    found: list[Item] = []
+    parts = ""
+    while place is not None:
+        page = cut(iter(items), place, size)
+        assert page.items or not items
+        for one in page.items:
+            if isinstance(one, dict) and "part" in one:
+                part: Any = one
+                assert part["from"] == len(parts)
+                parts += part["part"]
+                if len(parts) == part["of"]:
+                    found.append(parts)
+                    parts = ""
+            else:
+                found.append(one)
+        structured = [{"line": one} if isinstance(one, str) else one for one in page.items]
+        assert len("\n".join(map(line, page.items))) <= size
+        assert len(json.dumps(structured, ensure_ascii=False)) <= size
+        assert page.following != place
+        place = page.following
+    assert len(found) == len(items)
+    for one, original in zip(found, items, strict=True):
+        assert one in (original, line(original))
+
+
+def test_a_cursor_belongs_to_its_call() -> None:
+    key = call_key("history", {"thread": "a", "cursor": "x"})
+    assert key == call_key("history", {"thread": "a", "max_chars": 2000})
+    cursor = to_cursor(Place(3, 7), key)
+    assert from_cursor(cursor, key) == Place(3, 7)
+    with pytest.raises(UsageError):
+        from_cursor(cursor, call_key("history", {"thread": "b"}))
+    for wrong in ("", "%", "AAAA", to_cursor(Place(-1), key)):
+        with pytest.raises(UsageError):
+            from_cursor(wrong, key)
+
+
+def test_a_cancelled_call_stops_at_the_next_item() -> None:
+    watch = Stopping(60)
+    items = watch(range(5))
+    assert next(items) == 0
+    watch.cancel()
+    with pytest.raises(Stopped):
+        next(items)
+
+
+def test_work_stops_when_its_time_is_over() -> None:
+    with pytest.raises(Stopped, match="after 0 s"):
+        list(Stopping(0)(range(5)))
