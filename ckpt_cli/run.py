@@ -49,6 +49,7 @@ def run(argv: list[str], *, may_exit: bool = False) -> int:
     try:
         code = _carry_out(argv, session)
         flush()
+        session.check_complete()
     except CkptError as error:
         return _fail(error, argv, session)
     except EOFError:

@@ -17,6 +17,7 @@ from ckpt_cli.api.memory import MemoryHandle, opened_memory
 from ckpt_cli.api.store import StoreHandle
 from ckpt_cli.config.store_names import StoreNames
 from ckpt_cli.config.time_zone import local_zone
+from ckpt_cli.threads.executor.executor import Executor
 from ckpt_cli.threads.opening import Opening
 
 
@@ -50,6 +51,9 @@ class _Script:
 
     def open_other(self, url: StoreUrl) -> Store:
         return replace(self.opening, url=url).open(self.note, self.observer)
+
+    def executor(self, jobs: int = 1, cluster: str | None = None) -> Executor:
+        return Executor(self.opening, jobs, cluster)
 
     def observer(self) -> ScanObserver:
         """Return who is told about scans."""

@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias
 from ckpt_backends.protocol import Store
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.config.store_names import StoreNames
+from ckpt_cli.threads.executor.executor import Executor
 from ckpt_cli.threads.opening import Opening
 
 
@@ -32,6 +33,9 @@ class Surroundings(Protocol):
 
     def open_other(self, url: StoreUrl) -> Store:
         """Open another store in the same way; the caller closes it."""
+
+    def executor(self, jobs: int = 1, cluster: str | None = None) -> Executor:
+        """Return what works on many threads; it says at the end which were left out."""
 
     def note(self, text: str) -> None:
         """Tell the user something that is no error."""
