@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import TYPE_CHECKING, Any
@@ -56,6 +56,9 @@ class Processes(Workers):
         self._workers: list[_Worker] = []
         # A forked process would share this process's connection.
         self._context = get_context("spawn")
+        if hasattr(signal, "pthread_sigmask"):
+            # It would start with the first process, and let all signals through then.
+            resource_tracker.ensure_running()
 
     @property
     def number(self) -> int:

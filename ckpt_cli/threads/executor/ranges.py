@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from ckpt_backends.errors import CkptError
-from ckpt_cli.threads.executor.spool import Spool
+from ckpt_cli.threads.executor.batch_queue import BatchQueue
 
 Part = TypeVar("Part")
 Weigh = Callable[[Sequence[Any]], Sequence[int]]
@@ -49,7 +49,7 @@ class Backlog(Generic[Part]):
         self._unread: Iterator[Part] = parts
         self._weigh = weigh
         self._number = _FIRST_READ
-        self._spool: Spool[tuple[Part, int]] = Spool()
+        self._weighed: BatchQueue[tuple[Part, int]] = BatchQueue()
         self._front: deque[tuple[Part, int]] = deque()
         self._read = self._position = 0
         self._left = 0
@@ -65,7 +65,7 @@ class Backlog(Generic[Part]):
 
     def close(self) -> None:
         """Remove the file."""
-        self._spool.close()
+        self._weighed.close()
 
     def read(self) -> None:
         """Weigh some more threads."""
@@ -80,7 +80,7 @@ class Backlog(Generic[Part]):
         self._number = min(2 * self._number, _MOST_READ)
         weighed = list(zip(some, weights, strict=True))
         if weighed:
-            self._spool.append(weighed)
+            self._weighed.append(weighed)
         for part, weight in weighed:
             self._left += weight
             if weight >= MOST_BYTES:
@@ -132,7 +132,7 @@ class Backlog(Generic[Part]):
 
     def _peek(self) -> tuple[Part, int] | None:
         while not self._front:
-            found = self._spool.next()
+            found = self._weighed.next()
             if found is not None:
                 self._front.extend(found)
             elif self.is_read:

@@ -11,7 +11,7 @@ _IN_MEMORY = 4 << 20
 _LENGTH = 8
 
 
-class Spool(Generic[_Item]):
+class BatchQueue(Generic[_Item]):
     """Batches in the order in which they were added; most of them in a file without a name.
 
     The file has the form in which processes send each other objects. No one else can open it.
