@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli import __version__
+from ckpt_backends.installing import release
 from tests.executor import works
 from tests.executor.conftest import Run
 from tests.support import ckpt
@@ -90,7 +90,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_a_command_answers_the_same_wherever_it_runs(store: Path, address: str, words: str) -> None:
-    command = ["-s", store, *words.split(), "-o", "json"]
+    command: list[str | Path] = ["-s", store, *words.split(), "-o", "json"]
     here = ckpt(*command)
     for where in (["--jobs", "2"], ["--cluster", address]):
         there = ckpt(*command, *where)
@@ -120,8 +120,8 @@ def test_a_key_that_only_this_side_has_is_refused(
 def test_another_release_on_a_worker_is_refused(
     run: Run, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ckpt_cli.threads.executor.cluster.__version__", "99.0")
-    with pytest.raises(UsageError, match=rf"has ckpt {re.escape(__version__)}, not 99\.0"):
+    monkeypatch.setattr("ckpt_cli.threads.executor.cluster.release", lambda: "99.0")
+    with pytest.raises(UsageError, match=rf"has ckpt {re.escape(release())}, not 99\.0"):
         run(works.lengths, cluster=address)
 
 

@@ -87,7 +87,7 @@ def test_a_file_travels_with_its_whole_path(
 
 def test_nothing_else_is_in_a_range() -> None:
     names = {one.name for one in fields(SentRange)}
-    assert names == {"run", "version", "store", "work", "parts", "at_once"}
+    assert names == {"run", "release", "store", "work", "parts", "at_once"}
 
 
 def test_without_the_library_a_hint_names_it(monkeypatch: pytest.MonkeyPatch) -> None:

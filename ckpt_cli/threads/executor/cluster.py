@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ckpt_backends.encryption import KEY_VARIABLE
 from ckpt_backends.errors import MissingDependency, StoreUnavailable, UsageError
-from ckpt_backends.installing import install_command
-from ckpt_cli import __version__
+from ckpt_backends.installing import install_command, release
 from ckpt_cli.threads.executor.cluster_worker import (
     SentRange,
     WorkerFacts,
@@ -59,12 +58,13 @@ class Cluster(Workers):
         self._address = address
         self._run = secrets.token_hex(8)
         self._terms = work, at_once
+        self._release = release()
         self._futures: dict[Future, Piece] = {}
         self._done: SimpleQueue[Future] = SimpleQueue()
         self._number, self._counted = 0, 0.0
         self._seen = monotonic()
         try:
-            _check_workers(self._client, address)
+            _check_workers(self._client, address, self._release)
         except BaseException:
             self._client.close()
             raise
@@ -84,7 +84,7 @@ class Cluster(Workers):
         if len(self._futures) >= _AHEAD * self.number:
             return False
         work, at_once = self._terms
-        sent = SentRange(self._run, __version__, self._store, work, piece.parts, at_once)
+        sent = SentRange(self._run, self._release, self._store, work, piece.parts, at_once)
         future = self._client.submit(work_on, sent, pure=False, key=f"ckpt-{secrets.token_hex(8)}")
         self._futures[future] = piece
         future.add_done_callback(self._done.put)
@@ -153,7 +153,7 @@ def _connected(address: str) -> Client:
         ) from error
 
 
-def _check_workers(client: Client, address: str) -> None:
+def _check_workers(client: Client, address: str, wanted: str) -> None:
     facts = client.run(worker_facts, on_error="return")
     if not facts:
         raise StoreUnavailable(
@@ -161,14 +161,16 @@ def _check_workers(client: Client, address: str) -> None:
             hint=f"start one where ckpt is installed: dask worker {address} --nthreads 1",
         )
     for worker, fact in facts.items():
+        if isinstance(fact, OSError):
+            continue  # It ended meanwhile; each range checks the version again.
         if not isinstance(fact, WorkerFacts):
             raise UsageError(
                 f"the worker {worker} cannot import ckpt ({type(fact).__name__})",
-                hint=f"install it there: pip install langgraph-ckpt=={__version__}",
+                hint=f"install it there: pip install langgraph-ckpt=={wanted}",
             )
-        if fact.version != __version__:
+        if fact.release != wanted:
             raise UsageError(
-                f"the worker {worker} has ckpt {fact.version}, not {__version__}",
+                f"the worker {worker} has ckpt {fact.release}, not {wanted}",
                 hint="install the same version on all workers",
             )
         if KEY_VARIABLE in os.environ and not fact.has_key:

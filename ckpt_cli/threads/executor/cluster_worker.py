@@ -17,9 +17,9 @@ from typing import Any
 
 from ckpt_backends.encryption import KEY_VARIABLE
 from ckpt_backends.errors import CkptError, UsageError
+from ckpt_backends.installing import release
 from ckpt_backends.protocol import Store
 from ckpt_backends.url import masked, without_values
-from ckpt_cli import __version__
 from ckpt_cli.threads.executor.sent_store import SentStore
 from ckpt_cli.threads.executor.work import Outcome, RangeDone, Work, failed, work_through
 from ckpt_cli.threads.opening import Opening
@@ -34,7 +34,7 @@ class SentRange:
 
     run: str
     """A random name of the run."""
-    version: str
+    release: str
     store: SentStore
     work: Work[Any, Any]
     parts: Sequence[Any]
@@ -45,14 +45,14 @@ class SentRange:
 class WorkerFacts:
     """What a worker tells about itself."""
 
-    version: str
+    release: str
     has_key: bool
     """Whether a key for encrypted values is in its environment."""
 
 
 def worker_facts() -> WorkerFacts:
     """Return what is true here."""
-    return WorkerFacts(__version__, KEY_VARIABLE in os.environ)
+    return WorkerFacts(release(), KEY_VARIABLE in os.environ)
 
 
 def work_on(sent: SentRange) -> Outcome:
@@ -111,13 +111,14 @@ class _Desk:
 
     def __init__(self) -> None:
         self._run = ""
+        self._release = release()
         self._store: Store | None = None
         self._do: Callable[[Any], Any] | None = None
 
     def work_on(self, sent: SentRange) -> Outcome:
-        if sent.version != __version__:
+        if sent.release != self._release:
             error = UsageError(
-                f"a worker has ckpt {__version__}, not {sent.version}",
+                f"a worker has ckpt {self._release}, not {sent.release}",
                 hint="install the same version on all workers",
             )
             return RangeDone([], (UsageError, dict(vars(error))))
