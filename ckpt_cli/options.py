@@ -156,6 +156,9 @@ Channels = Annotated[
     list[str] | None, option("CHANNEL", "Only this channel; repeatable.", "--channel")
 ]
 Jobs = Annotated[int, option("N", "Use N processes.", "--jobs", min=1, max=64)]
+Cluster = Annotated[
+    str | None, option("ADDRESS", "Use the workers of this Dask scheduler.", "--cluster")
+]
 ExitCode = Annotated[bool, flag("Exit with 1 if anything is found.", "--exit-code")]
 Summary = Annotated[
     bool, flag("Print one line with the numbers, for a chat or a cron job.", "--summary")

@@ -55,7 +55,7 @@ def run(argv: list[str], *, may_exit: bool = False) -> int:
     # Whatever PYTHONWARNINGS says.
     warnings.filterwarnings("always", category=InsecureConnection)
     try:
-        return _guarded(partial(_carry_out, argv, session), argv, session)
+        return _guarded(partial(_carry_out_whole, argv, session), argv, session)
     finally:
         session.close()
 
@@ -82,6 +82,14 @@ def _guarded(act: Callable[[], int], argv: list[str], session: Session | None) -
 def _print_version() -> int:
     print(f"ckpt {__version__}")  # noqa: T201
     return 0
+
+
+def _carry_out_whole(argv: list[str], session: Session) -> int:
+    """Call the command; raises `PartlyDone` after the answer if it leaves out threads."""
+    code = _carry_out(argv, session)
+    flush()
+    session.check_complete()
+    return code
 
 
 def _carry_out(argv: list[str], session: Session) -> int:

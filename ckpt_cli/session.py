@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ckpt_cli.apply.recording import Recorder
     from ckpt_cli.output import Output
     from ckpt_cli.plans.plan_review import PlanReview
+    from ckpt_cli.threads.executor.executor import Executor
+    from ckpt_cli.threads.executor.work import LostThread
     from ckpt_cli.threads.opening import Opening
     from ckpt_cli.threads.target import TargetArguments
 
@@ -35,6 +37,7 @@ class Session:
         self.settings: dict[str, Any] = {}
         self._store: Store | None = None
         self.names = StoreNames(self.settings, self.note)
+        self._lost: list[LostThread] = []
         self.review: PlanReview | None = None
         """The plan that this run saves, or that it applies; None in other runs."""
 
@@ -123,6 +126,23 @@ class Session:
         from ckpt_cli.api.opening import opening_of
 
         return opening_of(self.names, self.settings)
+
+    def executor(
+        self, jobs: int = 1, cluster: str | None = None, *, opening: Opening | None = None
+    ) -> Executor:
+        """Return what works on many threads of this store, or of one that is opened otherwise."""
+        from ckpt_cli.threads.executor.executor import Executor
+
+        return Executor(opening or self.opening, jobs, cluster, self._lost.extend)
+
+    def check_complete(self) -> None:
+        """Raise `PartlyDone` if the answer leaves out threads because they could not be read."""
+        if self._lost:
+            from ckpt_cli.threads.executor.work import refuse_lost
+
+            for one in self._lost:
+                self.note(f"left out thread '{one.thread_id}': {one.reason}")
+            refuse_lost(self._lost)
 
     def open_other(self, url: StoreUrl) -> Store:
         """Open another store with this run's key and redaction; the caller closes it."""

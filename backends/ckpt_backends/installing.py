@@ -14,6 +14,13 @@ DISTRIBUTION = "langgraph-ckpt"
 """The distribution of `ckpt` and of the bundled backends."""
 
 
+def release() -> str:
+    """Return the release of `ckpt` that is installed here."""
+    from importlib.metadata import version  # 15 ms
+
+    return version(DISTRIBUTION)
+
+
 @cache
 def install_command(requirement: str, prefix: str = sys.prefix) -> str:
     """Return the command that installs a requirement, such as `langgraph-ckpt[tui]`, here.

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ckpt_backends.errors import CkptError
@@ -20,7 +18,6 @@ from ckpt_cli.core.doctor.finding import Checked, Finding
 from ckpt_cli.core.doctor.strict_types import is_strict
 from ckpt_cli.core.doctor.type_use import TypeUses
 from ckpt_cli.queries.doctor.examine import (
-    AT_ONCE,
     check_thread,
     check_threads,
     chosen_threads,
@@ -31,6 +28,8 @@ from ckpt_cli.queries.doctor.terms import Terms, ThreadReport, ThreadToCheck
 from ckpt_cli.queries.doctor.types import blocked_findings
 from ckpt_cli.render.doctor import checked_record, finding_record
 from ckpt_cli.render.doctor_types import types_record
+from ckpt_cli.threads.executor.executor import Executor
+from ckpt_cli.threads.executor.work import LostThread
 from ckpt_cli.threads.thread import ThreadReader
 
 
@@ -83,32 +82,30 @@ def examination(
     store: Store,
     around: Surroundings,
     threads: Iterable[Thread] | None,
-    grace: When,
-    deep: bool,
-    types: bool,
-    jobs: int,
+    terms: Terms,
+    executor: Executor,
     watch: Watcher,
 ) -> Examination:
     """Check some threads, or all threads and the store itself if `threads` is None."""
-    terms = replace(_terms(around, grace, deep=deep), types=types)
-    if types:  # each is reported once, at the end
-        terms = replace(terms, strict_types=False)
-
     uses, told = TypeUses(), set[str]()
 
     def find(into: Examination) -> Iterator[Answer[Finding]]:
-        into.types = uses if types else None
+        into.types = uses if terms.types else None
         if threads is None:
             yield from _own(store, terms, into, around)
-        parts = _parts(store, threads, into, watch)
-        for report in check_threads(store, around.opening, parts, terms, jobs):
+
+        def lose(lost: Sequence[LostThread]) -> None:
+            into.unchecked |= {one.thread_id: one.reason for one in lost}
+
+        chosen = _to_check(store, threads, into)
+        for report in watch(check_threads(store, executor, chosen, terms, lose)):
             into.checked.add(report.checked)
             if report.unchecked:
                 into.unchecked[report.thread_id] = report.unchecked
             for use in report.types:
                 uses.add(use)
             yield from (_counted(one, into, around) for one in _once(report.findings, told))
-        if types and "type-blocked" not in terms.ignored:
+        if terms.types and "type-blocked" not in terms.ignored:
             yield from (_counted(one, into, around) for one in blocked_findings(uses))
 
     return Examination(store.describe().url, find)
@@ -118,7 +115,7 @@ def checked_thread(
     reader: ThreadReader, around: Surroundings, grace: When, *, deep: bool
 ) -> Answer[ThreadReport]:
     """Check one thread."""
-    report = check_thread(reader, _terms(around, grace, deep=deep))
+    report = check_thread(reader, terms_of(around, grace, deep=deep))
     words = around.names.words
 
     def record(found: ThreadReport) -> dict[str, Any]:
@@ -132,7 +129,8 @@ def checked_thread(
     return Answer(report, record)
 
 
-def _terms(around: Surroundings, grace: When, *, deep: bool) -> Terms:
+def terms_of(around: Surroundings, grace: When, *, deep: bool, types: bool = False) -> Terms:
+    """Return what is checked, by the configuration and by what is asked."""
     before = time_of(around, grace)
     assert before is not None  # noqa: S101 - it is only None if no time is given
     names = around.names
@@ -142,7 +140,9 @@ def _terms(around: Surroundings, grace: When, *, deep: bool) -> Terms:
         deep,
         dict(names.reducers),
         names.ignored_codes,
-        strict_types=is_strict(os.environ),
+        # With `types`, each is reported once, at the end.
+        strict_types=is_strict(os.environ) and not types,
+        types=types,
     )
 
 
@@ -174,19 +174,11 @@ def _counted(finding: Finding, into: Examination, around: Surroundings) -> Answe
     return Answer(finding, lambda found: finding_record(found, around.names.words))
 
 
-def _parts(
-    store: Store, threads: Iterable[Thread] | None, into: Examination, watch: Watcher
-) -> Iterator[list[ThreadToCheck]]:
-    """Yield the threads in parts; a list that breaks off is noted, and the rest is checked."""
-    found = threads_to_check(store) if threads is None else chosen_threads(threads)
-    watched = iter(watch(found))
-    while True:
-        part: list[ThreadToCheck] = []
-        try:
-            for one in islice(watched, AT_ONCE):
-                part.append(one)
-        except CkptError as error:
-            into.unchecked[""] = error.message
-        if not part:
-            return
-        yield part
+def _to_check(
+    store: Store, threads: Iterable[Thread] | None, into: Examination
+) -> Iterator[ThreadToCheck]:
+    """Yield the threads; a list that breaks off is noted, and the rest is checked."""
+    try:
+        yield from threads_to_check(store) if threads is None else chosen_threads(threads)
+    except CkptError as error:
+        into.unchecked[""] = error.message

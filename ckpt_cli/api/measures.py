@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.api.surroundings import Surroundings, When, time_of
 from ckpt_cli.api.texts import texts
-from ckpt_cli.api.watch import Watcher, unwatched
+from ckpt_cli.api.watch import Watcher, unwatched, watchers
 
 if TYPE_CHECKING:
     from ckpt_cli.core.usage.sums import UsageSums
@@ -34,6 +35,7 @@ class MeasureAnswers:
         since: When | None = None,
         until: When | None = None,
         jobs: int = 1,
+        cluster: str | None = None,
         watch: Watcher = unwatched,
     ) -> Answer[WriteCounts]:
         """Return which nodes wrote how much to which channels, as `ckpt stats` prints it.
@@ -47,8 +49,10 @@ class MeasureAnswers:
 
         around, found = self._around, WriteCounts()
         within = Range(time_of(around, since), time_of(around, until))
-        ids = self._ids(threads, match, where, watch)
-        for one in threads_stats(self._store, around.opening, ids, within, jobs):
+        executor = around.executor(jobs, cluster)
+        choosing, answering = watchers(executor, where, watch)
+        chosen = self._selected(threads, match, where, choosing)
+        for one in answering(threads_stats(self._store, executor, chosen, within)):
             found.add(one)
         return Answer(found, stats_record)
 
@@ -61,6 +65,7 @@ class MeasureAnswers:
         since: When | None = None,
         until: When | None = None,
         jobs: int = 1,
+        cluster: str | None = None,
         watch: Watcher = unwatched,
     ) -> Answer[NodeTimes]:
         """Return how long each node took, as `ckpt stats --time` prints it.
@@ -73,8 +78,10 @@ class MeasureAnswers:
 
         around, found = self._around, NodeTimes()
         within = Range(time_of(around, since), time_of(around, until))
-        ids = self._ids(threads, match, where, watch)
-        for one in threads_node_times(self._store, around.opening, ids, within, jobs):
+        executor = around.executor(jobs, cluster)
+        choosing, answering = watchers(executor, where, watch)
+        chosen = self._selected(threads, match, where, choosing)
+        for one in answering(threads_node_times(self._store, executor, chosen, within)):
             found.add(one)
         return Answer(found, node_times_record)
 
@@ -88,6 +95,7 @@ class MeasureAnswers:
         since: When | None = None,
         until: When | None = None,
         jobs: int = 1,
+        cluster: str | None = None,
         watch: Watcher = unwatched,
     ) -> Answer[UsageSums]:
         """Return how many tokens messages cost, as `ckpt stats --tokens` prints it.
@@ -104,8 +112,10 @@ class MeasureAnswers:
         within = Range(time_of(around, since), time_of(around, until))
         wanted = UsageQuery(parse_groupings(texts(by)), within, around.zone)
         found = UsageSums(wanted.by)
-        ids = self._ids(threads, match, where, watch)
-        for one in threads_usage(self._store, around.opening, ids, wanted, jobs):
+        executor = around.executor(jobs, cluster)
+        choosing, answering = watchers(executor, where, watch)
+        chosen = self._selected(threads, match, where, choosing)
+        for one in answering(threads_usage(self._store, executor, chosen, wanted)):
             found.add(one)
         return Answer(found, partial(usage_record, prices=around.names.prices))
 
@@ -144,18 +154,18 @@ class MeasureAnswers:
 
         return disk_usage_by(self._store, self._measured(match, where, watch), by, top, watch)
 
-    def _ids(
+    def _selected(
         self,
         threads: str | Iterable[str] | None,
         match: str | None,
         where: str | Sequence[str],
         watch: Watcher,
-    ) -> Iterator[str]:
+    ) -> Iterator[Thread]:
+        """Return the chosen threads, by default all."""
         from ckpt_cli.api.listing import chosen_threads
 
         chosen = chosen_threads(self._store, self._around, threads, match, where, watch)
-        found = watch(self._store.threads()) if chosen is None else chosen
-        return (one.thread_id for one in found)
+        return self._store.threads() if chosen is None else chosen
 
     def _measured(
         self, match: str | None, where: str | Sequence[str], watch: Watcher

@@ -20,6 +20,7 @@ from ckpt_cli.threads.opening import Opening
 
 if TYPE_CHECKING:
     from ckpt_cli.api.memory import MemoryHandle
+    from ckpt_cli.threads.executor.executor import Executor
 
 
 class ScanReports(ScanObserver):
@@ -52,6 +53,11 @@ class _Script:
 
     def open_other(self, url: StoreUrl) -> Store:
         return replace(self.opening, url=url).open(self.note, self.observer)
+
+    def executor(self, jobs: int = 1, cluster: str | None = None) -> Executor:
+        from ckpt_cli.threads.executor.executor import Executor
+
+        return Executor(self.opening, jobs, cluster)
 
     def observer(self) -> ScanObserver:
         """Return who is told about scans."""

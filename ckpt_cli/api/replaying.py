@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.api.surroundings import Surroundings
@@ -15,6 +16,7 @@ from ckpt_cli.core.replay.report import Place, Replayed, ReplayReport, judge_all
 from ckpt_cli.queries.replay import replay_thread
 from ckpt_cli.queries.replay_all import check_channels, replay_threads
 from ckpt_cli.render.replay import report_record, thread_rows, transition_rows
+from ckpt_cli.threads.executor.executor import Executor
 from ckpt_cli.threads.thread import ThreadReader
 
 
@@ -77,9 +79,9 @@ def replay_one(
 def replay_several(
     store: Store,
     around: Surroundings,
-    ids: Collection[str],
+    threads: Iterable[Thread],
     told: Mapping[str, str] | None,
-    jobs: int,
+    executor: Executor,
     watch: Watcher,
 ) -> Iterator[Answer[ReplayReport]]:
     """Yield the report on each thread; those that contradict themselves come last.
@@ -87,7 +89,8 @@ def replay_several(
     Raises what `replay_one` raises, at once.
     """
     reducers = reducers_of(around, told)
-    check_channels(store, ids, told or {}, "these threads")
-    replayed = replay_threads(store, around.opening, watch(ids), jobs)
-    judged = judge_all(replayed, reducers)
+    if told:
+        threads = list(threads)
+        check_channels(store, (one.thread_id for one in threads), told, "these threads")
+    judged = judge_all(watch(replay_threads(store, executor, threads)), reducers)
     return (Answer(report(*one), thread_rows) for one in judged)

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.api.answer import Answer
+from ckpt_cli.api.watch import Watcher, unwatched
 from ckpt_cli.core.search.patterns import compile_pattern, stopped_text
 from ckpt_cli.queries.grep import GrepHit, GrepQuery, Searched, grep_threads
 from ckpt_cli.render.grep import hit_record
-from ckpt_cli.threads.opening import Opening
+from ckpt_cli.threads.executor.executor import Executor
 
 
 class SearchHits(Iterator[Answer[GrepHit]]):
@@ -44,8 +45,12 @@ class SearchHits(Iterator[Answer[GrepHit]]):
 
 
 def start_search(
-    store: Store, opening: Opening, threads: Iterable[Thread], wanted: GrepQuery, jobs: int = 1
+    store: Store,
+    executor: Executor,
+    threads: Iterable[Thread],
+    wanted: GrepQuery,
+    watch: Watcher = unwatched,
 ) -> SearchHits:
     """Search threads in their order. Raises `UsageError` if the pattern cannot be read."""
     compile_pattern(wanted.pattern, fixed=wanted.fixed, ignore_case=wanted.ignore_case)
-    return SearchHits(grep_threads(store, opening, threads, wanted, jobs))
+    return SearchHits(iter(watch(grep_threads(store, executor, threads, wanted))))

@@ -22,6 +22,8 @@ from ckpt_cli.queries.memory_location import memory_place
 from ckpt_cli.queries.secrets import SecretReport, search_memory, search_threads
 from ckpt_cli.render.secrets import secret_record
 from ckpt_cli.threads import redaction
+from ckpt_cli.threads.executor.executor import Executor
+from ckpt_cli.threads.executor.work import LostThread
 
 
 class SecretSearch(Iterator[Answer[SecretFinding]]):
@@ -73,7 +75,7 @@ def secret_search(
     threads: Iterable[Thread] | None,
     memory: str | None,
     ignore: Sequence[str],
-    jobs: int,
+    executor: Executor,
     watch: Watcher,
 ) -> SecretSearch:
     """Search some threads, or all of them and the memory if `threads` is None."""
@@ -83,10 +85,16 @@ def secret_search(
     redacted = redaction.is_redacted(store)
     lost: list[SecretReport] = []
 
+    def lose(threads: Sequence[LostThread]) -> None:
+        names = map(Scanner().masked, (one.thread_id for one in threads))
+        reasons = (one.reason for one in threads)
+        pairs = zip(names, reasons, strict=True)
+        lost.extend(SecretReport(name, unchecked=reason) for name, reason in pairs)
+
     def reports() -> Iterator[SecretReport]:
         chosen = threads_to_check(store) if threads is None else threads
-        ids = _ids(watch(chosen), lost)
-        yield from search_threads(store, around.opening, ids, ignored, jobs)
+        found = search_threads(store, executor, _unbroken(chosen, lost), ignored, lose)
+        yield from watch(found)
         beside = _memory_beside(around, lost) if opened is None and threads is None else opened
         yield from lost
         if beside is not None:
@@ -103,11 +111,12 @@ def without_secrets(error: NotFound) -> NotFound:
     return type(error)(scanner.masked(error.message), hint=hint)
 
 
-def _ids(threads: Iterable[Thread | ThreadToCheck], lost: list[SecretReport]) -> Iterator[str]:
-    """Yield the ids of threads; if the list breaks off, that is noted."""
+def _unbroken(
+    threads: Iterable[Thread | ThreadToCheck], lost: list[SecretReport]
+) -> Iterator[Thread | ThreadToCheck]:
+    """Yield threads; if the list breaks off, that is noted."""
     try:
-        for one in threads:
-            yield one.thread_id
+        yield from threads
     except CkptError as error:
         lost.append(SecretReport("", unchecked=Scanner().masked(error.message)))
 

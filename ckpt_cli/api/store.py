@@ -15,7 +15,7 @@ from ckpt_cli.api.measures import MeasureAnswers
 from ckpt_cli.api.neighbours import NeighbourAnswers
 from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text
 from ckpt_cli.api.texts import texts
-from ckpt_cli.api.watch import Watcher, unwatched
+from ckpt_cli.api.watch import Watcher, unwatched, watchers
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
 if TYPE_CHECKING:
@@ -246,6 +246,7 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
         ns: str | None = None,
         head_only: bool = False,
         jobs: int = 1,
+        cluster: str | None = None,
         watch: Watcher = unwatched,
     ) -> SearchHits:
         """Search threads for a regular expression; with `fixed`, for plain text.
@@ -253,14 +254,17 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
         Yields what `ckpt grep` prints. The attribute `missed` of the result tells what could not
         be searched. `threads` are ids, by default all; `match` is a pattern for ids, `where` is
         a filter as in `threads`. `jobs` is the number of processes; a script that starts several
-        needs `if __name__ == "__main__":`. Raises `NotFound` or `UsageError`.
+        needs `if __name__ == "__main__":`. `cluster` is the address of a Dask scheduler whose
+        workers do the work instead. Raises `NotFound` or `UsageError`.
         """
         from ckpt_cli.api.search import start_search
         from ckpt_cli.queries.grep import GrepQuery
 
         wanted = GrepQuery(pattern, fixed, ignore_case, tuple(texts(channels)), ns, head_only)
-        chosen = self._selected(threads, match, where, watch)
-        return start_search(self._store, self._around.opening, chosen, wanted, jobs)
+        executor = self._around.executor(jobs, cluster)
+        choosing, answering = watchers(executor, where, watch)
+        chosen = self._selected(threads, match, where, choosing)
+        return start_search(self._store, executor, chosen, wanted, answering)
 
     def replay_all(
         self,
@@ -270,6 +274,7 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
         where: str | Sequence[str] = (),
         reducers: Mapping[str, str] | None = None,
         jobs: int = 1,
+        cluster: str | None = None,
         watch: Watcher = unwatched,
     ) -> Iterator[Answer[ReplayReport]]:
         """Yield the verdicts on each thread, as `ckpt replay --all` prints them.
@@ -279,9 +284,10 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
         """
         from ckpt_cli.api.replaying import replay_several
 
-        chosen = self._selected(threads, match, where, watch if where else unwatched)
-        ids = [one.thread_id for one in chosen]
-        return replay_several(self._store, self._around, ids, reducers, jobs, watch)
+        executor = self._around.executor(jobs, cluster)
+        choosing, answering = watchers(executor, where, watch)
+        chosen = self._selected(threads, match, where, choosing)
+        return replay_several(self._store, self._around, chosen, reducers, executor, answering)
 
     def doctor(
         self,
@@ -293,6 +299,7 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
         types: bool = False,
         grace: When = "1m",
         jobs: int = 1,
+        cluster: str | None = None,
         watch: Watcher = unwatched,
     ) -> Examination:
         """Check threads, by default all, and the store itself. Yields what `ckpt doctor` prints.
@@ -302,13 +309,15 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
         is not reported if an agent may still be writing it. `where` is a filter as in `threads`;
         the other arguments are those of `grep`. Raises `NotFound` or `UsageError`.
         """
-        from ckpt_cli.api.doctor import examination
+        from ckpt_cli.api.doctor import examination, terms_of
         from ckpt_cli.api.listing import chosen_threads
 
         store, around = self._store, self._around
-        chosen = chosen_threads(store, around, threads, match, where, watch)
-        seen = watch if chosen is None else unwatched
-        return examination(store, around, chosen, grace, deep, types, jobs, seen)
+        executor = around.executor(jobs, cluster)
+        choosing, answering = watchers(executor, where, watch)
+        chosen = chosen_threads(store, around, threads, match, where, choosing)
+        terms = terms_of(around, grace, deep=deep, types=types)
+        return examination(store, around, chosen, terms, executor, answering)
 
     def secrets(
         self,
@@ -319,6 +328,7 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
         memory: str | None = None,
         ignore: str | Sequence[str] = (),
         jobs: int = 1,
+        cluster: str | None = None,
         watch: Watcher = unwatched,
     ) -> SecretSearch:
         """Find credentials in threads, by default in all, and then in long-term memory.
@@ -331,21 +341,10 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
         from ckpt_cli.api.secrets import secret_search
 
         store, around = self._store, self._around
-        chosen = chosen_threads(store, around, threads, match, where, watch)
-        seen = watch if chosen is None else unwatched
-        return secret_search(store, around, chosen, memory, texts(ignore), jobs, seen)
-
-    def _selected(
-        self,
-        threads: str | Iterable[str] | None,
-        match: str | None = None,
-        where: str | Sequence[str] = (),
-        watch: Watcher = unwatched,
-    ) -> Iterator[Thread]:
-        from ckpt_cli.api.listing import chosen_threads
-
-        chosen = chosen_threads(self._store, self._around, threads, match, where, watch)
-        return iter(watch(self._store.threads())) if chosen is None else chosen
+        executor = around.executor(jobs, cluster)
+        choosing, answering = watchers(executor, where, watch)
+        chosen = chosen_threads(store, around, threads, match, where, choosing)
+        return secret_search(store, around, chosen, memory, texts(ignore), executor, answering)
 
     def __repr__(self) -> str:
         info = self.info

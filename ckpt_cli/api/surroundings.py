@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta, tzinfo
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ckpt_backends.protocol import Store
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.config.store_names import StoreNames
 from ckpt_cli.threads.opening import Opening
+
+if TYPE_CHECKING:
+    from ckpt_cli.threads.executor.executor import Executor
 
 
 class Surroundings(Protocol):
@@ -32,6 +35,9 @@ class Surroundings(Protocol):
 
     def open_other(self, url: StoreUrl) -> Store:
         """Open another store in the same way; the caller closes it."""
+
+    def executor(self, jobs: int = 1, cluster: str | None = None) -> Executor:
+        """Return what works on many threads; it says at the end which were left out."""
 
     def note(self, text: str) -> None:
         """Tell the user something that is no error."""

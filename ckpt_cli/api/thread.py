@@ -207,7 +207,7 @@ class ThreadHandle(FollowedThread):
 
         wanted = GrepQuery(pattern, fixed, ignore_case, tuple(texts(channels)), ns, head_only)
         reader = self.reader
-        return start_search(reader.store, self.around.opening, [reader.thread], wanted)
+        return start_search(reader.store, self.around.executor(), [reader.thread], wanted)
 
     def timeline(self, *, since: When | None = None, last: int | None = None) -> Answer[Timeline]:
         """Return how long each step took, as `ckpt timeline THREAD` prints it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from ckpt_backends.errors import CkptError
@@ -32,13 +32,11 @@ class CopyRecording:
         self._under_way: dict[str, None] = {}
         self._known: list[CopiedThread] = []
 
-    def intended(self, parts: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
-        """Yield the parts; each is recorded first."""
-        for some in parts:
-            self._read(some)
-            self._under_way |= dict.fromkeys(some)
-            self._recording.intend_more([self._step(one) for one in some])
-            yield some
+    def intend(self, thread_ids: Sequence[str]) -> None:
+        """Record some threads before they are copied."""
+        self._read(thread_ids)
+        self._under_way |= dict.fromkeys(thread_ids)
+        self._recording.intend_more([self._step(one) for one in thread_ids])
 
     def came_out(self, one: CopiedThread) -> None:
         """Record what became of a thread."""

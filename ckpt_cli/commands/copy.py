@@ -27,6 +27,7 @@ from ckpt_cli.render.copy import copy_lines, copy_record
 from ckpt_cli.render.terminal.table import plain_columns
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
+from ckpt_cli.threads.opening import Opening
 
 _SIZES_AT_ONCE = 500
 
@@ -135,11 +136,12 @@ def _copy(
     """Copy the threads, and print what became of them, also after an error or a signal."""
     report = CopyReport(str(terms.source), str(terms.target), is_dry_run=False)
     recorder = session.recorder_of(terms.target)
+    executor = session.executor(jobs, opening=Opening(terms.source))
     try:
         with (
             recorder.operation("copy") as recording,
             ByteBar("copying", size) as bar,
-            closing(copy_threads(terms, ids, jobs, bar.advance, recording)) as copied,
+            closing(copy_threads(terms, ids, executor, bar.advance, recording)) as copied,
         ):
             for one in copied:
                 report.add(one)

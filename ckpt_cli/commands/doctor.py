@@ -12,7 +12,7 @@ from ckpt_cli.api.doctor import Examination
 from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
-from ckpt_cli.options import Jobs, Match, Summary, Where, argument, flag, option, takes
+from ckpt_cli.options import Cluster, Jobs, Match, Summary, Where, argument, flag, option, takes
 from ckpt_cli.render.doctor import (
     RECORD_COLUMNS,
     finding_columns,
@@ -49,6 +49,7 @@ class DoctorOptions:
     ] = "1m"
     summary: Summary = False
     jobs: Jobs = 1
+    cluster: Cluster = None
 
 
 @takes(DoctorOptions)
@@ -75,6 +76,7 @@ def doctor(session: Session, options: DoctorOptions) -> None:
         types=options.types,
         grace=options.grace,
         jobs=options.jobs,
+        cluster=options.cluster,
         watch=partial(progress, total=None, label=lambda: progress_text(found.codes)),
     )
     output = session.output

@@ -12,7 +12,7 @@ from ckpt_cli.api.listing import chosen_threads
 from ckpt_cli.core.search.patterns import FASTER, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
-from ckpt_cli.options import Channels, Jobs, Match, Where, argument, flag, option, takes
+from ckpt_cli.options import Channels, Cluster, Jobs, Match, Where, argument, flag, option, takes
 from ckpt_cli.queries.replay_all import check_channels
 from ckpt_cli.render.grep import hit_columns, table_record
 from ckpt_cli.session import Session
@@ -39,6 +39,7 @@ class GrepOptions:
     head_only: Annotated[bool, flag("Search only the newest checkpoints.")] = False
     limit: Annotated[int | None, option("N", "Show at most N.", "-n", "--limit", min=1)] = None
     jobs: Jobs = 1
+    cluster: Cluster = None
 
 
 @takes(GrepOptions)
@@ -67,6 +68,7 @@ def grep(session: Session, options: GrepOptions) -> None:
         ns=options.ns,
         head_only=options.head_only,
         jobs=options.jobs,
+        cluster=options.cluster,
         watch=partial(progress, total=None, label="searching threads"),
     )
     if session.output.table:

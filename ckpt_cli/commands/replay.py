@@ -19,6 +19,7 @@ from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
 from ckpt_cli.options import (
     At,
+    Cluster,
     DryRun,
     Jobs,
     Match,
@@ -65,6 +66,7 @@ class ReplayOptions:
     match: Match = None
     where: Where = None
     jobs: Jobs = 1
+    cluster: Cluster = None
     reducer: ReducerOption = None
     repair: Annotated[bool, flag("Restore lost values, as `ckpt repair values`.")] = False
     dry_run: DryRun = False
@@ -92,8 +94,10 @@ class ReplayOptions:
             )
         if self.is_several and (self.thread is not None or self.is_part):
             raise UsageError("THREAD cannot be combined with --all, --match or --where")
-        if self.jobs > 1 and not self.is_several:
+        if not self.is_several and self.jobs > 1:
             raise UsageError("--jobs requires --all, --match or --where")
+        if not self.is_several and self.cluster is not None:
+            raise UsageError("--cluster requires --all, --match or --where")
 
 
 @plannable("replay", only_with="repair")
@@ -161,6 +165,7 @@ def _all(session: Session, options: ReplayOptions, told: dict[str, str]) -> None
         where=options.where or (),
         reducers=told,
         jobs=options.jobs,
+        cluster=options.cluster,
         watch=partial(progress, total=None, label="replaying threads"),
     )
     reports: list[ReplayReport] = []

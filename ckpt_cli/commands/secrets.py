@@ -10,7 +10,7 @@ from ckpt_backends.errors import NotFound, PartlyDone
 from ckpt_cli.api.secrets import SecretSearch, without_secrets
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
-from ckpt_cli.options import Jobs, Match, Memory, Where, argument, flag, takes
+from ckpt_cli.options import Cluster, Jobs, Match, Memory, Where, argument, flag, takes
 from ckpt_cli.render.secrets import (
     SECRET_RECORD_COLUMNS,
     found_text,
@@ -37,6 +37,7 @@ class SecretsOptions:
     memory: Memory = None
     kinds: Annotated[bool, flag("List the kinds of secrets that can be found.")] = False
     jobs: Jobs = 1
+    cluster: Cluster = None
 
 
 @takes(SecretsOptions)
@@ -67,6 +68,7 @@ def secrets(session: Session, options: SecretsOptions) -> None:
             where=options.where or (),
             memory=options.memory,
             jobs=options.jobs,
+            cluster=options.cluster,
             watch=partial(progress, total=None, label=lambda: secrets_progress_text(found.kinds)),
         )
     except NotFound as error:

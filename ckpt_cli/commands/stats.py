@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.watch import Watcher
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import Jobs, Match, Where, argument, flag, option, takes
+from ckpt_cli.options import Cluster, Jobs, Match, Where, argument, flag, option, takes
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 
@@ -38,6 +38,7 @@ class StatsOptions:
     until: Annotated[str | None, option("TIME", "Only checkpoints up to TIME.")] = None
     top: Annotated[int, option("N", "Show the N largest.", min=1)] = _TOP
     jobs: Jobs = 1
+    cluster: Cluster = None
 
     def check(self) -> None:
         """Raise `UsageError` for options that exclude each other."""
@@ -67,6 +68,7 @@ class StatsOptions:
             "since": self.since,
             "until": self.until,
             "jobs": self.jobs,
+            "cluster": self.cluster,
             "watch": watch,
         }
 

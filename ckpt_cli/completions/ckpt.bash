@@ -91,7 +91,7 @@ _ckpt_answer() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*|*" --namespace="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --memory"|*" --plan-out"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|"interrupts --where"|*" --older-than"|"errors --where"|*" --by"|*" --last"|"grep --where"|*" --jobs"|*" --exec"|*" --lines"|"tail --where"|*" --refresh"|*" --port"|*" --thread"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"secrets --where"|"stats --where"|*" --top"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --archives"|"erase --verify"|"export --where"|*" --format"|"copy --where"|"rekey --where"|"du --where"|*" --out") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --memory"|*" --plan-out"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|"interrupts --where"|*" --older-than"|"errors --where"|*" --by"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --exec"|*" --lines"|"tail --where"|*" --refresh"|*" --port"|*" --thread"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"secrets --where"|"stats --where"|*" --top"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --archives"|"erase --verify"|"export --where"|*" --format"|"copy --where"|"rekey --where"|"du --where"|*" --out") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -170,7 +170,7 @@ _ckpt_answer() {
             interrupts) kind="words:--match --where --older-than --exit-code" ;;
             errors) kind="words:--match --where --since --history --by -n --limit --summary --exit-code" ;;
             messages) kind="words:--at --ns --channel --last --full --stat" ;;
-            grep) kind="words:-i --ignore-case -F --fixed-strings --match --where --channel --ns --head-only -n --limit --jobs" ;;
+            grep) kind="words:-i --ignore-case -F --fixed-strings --match --where --channel --ns --head-only -n --limit --jobs --cluster" ;;
             blame) kind="words:--at --ns" ;;
             timeline) kind="words:--at --ns --as-of --since --last --ascii" ;;
             bisect) kind="words:--exec --binary --since --until --at --ns" ;;
@@ -186,10 +186,10 @@ _ckpt_answer() {
             "memory delete") kind="words:--namespace --match --expired --older-than --all -n --limit --archive --sign-key --plan-out --dry-run --yes --write" ;;
             "memory copy") kind="words:--to --namespace --match --create --replace --plan-out --dry-run --yes" ;;
             "memory import") kind="words:--trusted-key --allow-pickle --plan-out --dry-run --yes --write" ;;
-            replay) kind="words:--at --ns --verify --strict --all --match --where --jobs --reducer --repair --plan-out --dry-run --yes" ;;
-            doctor) kind="words:--match --where --deep --types --strict --grace --summary --jobs" ;;
-            secrets) kind="words:--match --where --memory --kinds --jobs" ;;
-            stats) kind="words:--time --tokens --by --match --where --ns --since --until --top --jobs" ;;
+            replay) kind="words:--at --ns --verify --strict --all --match --where --jobs --cluster --reducer --repair --plan-out --dry-run --yes" ;;
+            doctor) kind="words:--match --where --deep --types --strict --grace --summary --jobs --cluster" ;;
+            secrets) kind="words:--match --where --memory --kinds --jobs --cluster" ;;
+            stats) kind="words:--time --tokens --by --match --where --ns --since --until --top --jobs --cluster" ;;
             rollback) kind="words:--match --where --at --steps --to-last --last-good --as-of --sibling --root-only --reason --force --plan-out --dry-run --yes" ;;
             fork) kind="words:--to --match --where --at --as-of --set --append --replace --as-node --reason --force --plan-out --dry-run --yes" ;;
             "repair messages") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes --content" ;;

@@ -24,7 +24,7 @@ function __ckpt_read
                     set -g __ckpt_ended 1
                 case '* --*=*'
                     __ckpt_keep (string split -m 1 = -- $word)
-                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* --audit' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --interval' '* --memory' '* --plan-out' '* --from' 'threads delete --where' '* --archive' '* --sign-key' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' 'interrupts --where' '* --older-than' 'errors --where' '* --by' '* --last' 'grep --where' '* --jobs' '* --exec' '* --lines' 'tail --where' '* --refresh' '* --port' '* --thread' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --trusted-key' 'replay --where' 'doctor --where' '* --grace' 'secrets --where' 'stats --where' '* --top' 'rollback --where' '* --steps' '* --to-last' '* --reason' 'fork --where' '* --append' 'fork --replace' '* --as-node' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' '* --new-key-file' '* --receipt' '* --action' '* --head' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --subject' 'erase --where' '* --value' '* --values-from' '* --archives' 'erase --verify' 'export --where' '* --format' 'copy --where' 'rekey --where' 'du --where' '* --out'
+                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* --audit' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --interval' '* --memory' '* --plan-out' '* --from' 'threads delete --where' '* --archive' '* --sign-key' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' 'interrupts --where' '* --older-than' 'errors --where' '* --by' '* --last' 'grep --where' '* --jobs' '* --cluster' '* --exec' '* --lines' 'tail --where' '* --refresh' '* --port' '* --thread' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --trusted-key' 'replay --where' 'doctor --where' '* --grace' 'secrets --where' 'stats --where' '* --top' 'rollback --where' '* --steps' '* --to-last' '* --reason' 'fork --where' '* --append' 'fork --replace' '* --as-node' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' '* --new-key-file' '* --receipt' '* --action' '* --head' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --subject' 'erase --where' '* --value' '* --values-from' '* --archives' 'erase --verify' 'export --where' '* --format' 'copy --where' 'rekey --where' 'du --where' '* --out'
                     set want $word
             end
         else if test -z "$__ckpt_cmd"
@@ -292,6 +292,7 @@ complete -c ckpt -n '__ckpt_in "grep"' -l ns -x -a '(__ckpt_ask ns)' -d 'Only th
 complete -c ckpt -n '__ckpt_in "grep"' -l head-only -d 'Search only the newest checkpoints.'
 complete -c ckpt -n '__ckpt_in "grep"' -s n -l limit -x -d 'Show at most N.'
 complete -c ckpt -n '__ckpt_in "grep"' -l jobs -x -d 'Use N processes.'
+complete -c ckpt -n '__ckpt_in "grep"' -l cluster -x -d 'Use the workers of this Dask scheduler.'
 complete -c ckpt -n '__ckpt_in "blame"' -l at -x -a '(__ckpt_ask ref)' -d 'Checkpoint; use it if the thread id contains \'@\'.'
 complete -c ckpt -n '__ckpt_in "blame"' -l ns -x -a '(__ckpt_ask ns)' -d 'Checkpoint namespace. [default: the root]'
 complete -c ckpt -n '__ckpt_in "timeline"' -l at -x -a '(__ckpt_ask ref)' -d 'Checkpoint; use it if the thread id contains \'@\'.'
@@ -384,6 +385,7 @@ complete -c ckpt -n '__ckpt_in "replay"' -l all -d 'Replay all threads.'
 complete -c ckpt -n '__ckpt_in "replay"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
 complete -c ckpt -n '__ckpt_in "replay"' -l where -x -a '(__ckpt_ask filter)' -d 'Only threads that match FILTER, such as \'status = error\'; repeatable.'
 complete -c ckpt -n '__ckpt_in "replay"' -l jobs -x -d 'Use N processes.'
+complete -c ckpt -n '__ckpt_in "replay"' -l cluster -x -d 'Use the workers of this Dask scheduler.'
 complete -c ckpt -n '__ckpt_in "replay"' -l reducer -x -d 'Reducer of a channel, instead of inferring it; repeatable.'
 complete -c ckpt -n '__ckpt_in "replay"' -l repair -d 'Restore lost values, as `ckpt repair values`.'
 complete -c ckpt -n '__ckpt_in "replay"' -l plan-out -r -F -d 'Save the plan in FILE for `ckpt apply`; write nothing else.'
@@ -397,11 +399,13 @@ complete -c ckpt -n '__ckpt_in "doctor"' -l strict -d 'Exit with 1 also if there
 complete -c ckpt -n '__ckpt_in "doctor"' -l grace -x -d 'Do not report what an agent may have written within AGE.'
 complete -c ckpt -n '__ckpt_in "doctor"' -l summary -d 'Print one line with the numbers, for a chat or a cron job.'
 complete -c ckpt -n '__ckpt_in "doctor"' -l jobs -x -d 'Use N processes.'
+complete -c ckpt -n '__ckpt_in "doctor"' -l cluster -x -d 'Use the workers of this Dask scheduler.'
 complete -c ckpt -n '__ckpt_in "secrets"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
 complete -c ckpt -n '__ckpt_in "secrets"' -l where -x -a '(__ckpt_ask filter)' -d 'Only threads that match FILTER, such as \'status = error\'; repeatable.'
 complete -c ckpt -n '__ckpt_in "secrets"' -l memory -r -a '(__ckpt_ask store)' -F -d 'Long-term memory of these threads. [default: from the profile or DeerFlow]'
 complete -c ckpt -n '__ckpt_in "secrets"' -l kinds -d 'List the kinds of secrets that can be found.'
 complete -c ckpt -n '__ckpt_in "secrets"' -l jobs -x -d 'Use N processes.'
+complete -c ckpt -n '__ckpt_in "secrets"' -l cluster -x -d 'Use the workers of this Dask scheduler.'
 complete -c ckpt -n '__ckpt_in "stats"' -l time -d 'Show how long each node took.'
 complete -c ckpt -n '__ckpt_in "stats"' -l tokens -d 'Show how many tokens messages cost.'
 complete -c ckpt -n '__ckpt_in "stats"' -l by -x -a 'thread channel ns type table' -d 'With --tokens: by model, node, thread, day, or several: model,day.'
@@ -412,6 +416,7 @@ complete -c ckpt -n '__ckpt_in "stats"' -l since -x -d 'Only checkpoints from TI
 complete -c ckpt -n '__ckpt_in "stats"' -l until -x -d 'Only checkpoints up to TIME.'
 complete -c ckpt -n '__ckpt_in "stats"' -l top -x -d 'Show the N largest.'
 complete -c ckpt -n '__ckpt_in "stats"' -l jobs -x -d 'Use N processes.'
+complete -c ckpt -n '__ckpt_in "stats"' -l cluster -x -d 'Use the workers of this Dask scheduler.'
 complete -c ckpt -n '__ckpt_in "rollback"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
 complete -c ckpt -n '__ckpt_in "rollback"' -l where -x -a '(__ckpt_ask filter)' -d 'Only threads that match FILTER, such as \'status = error\'; repeatable.'
 complete -c ckpt -n '__ckpt_in "rollback"' -l at -x -a '(__ckpt_ask ref)' -d 'Checkpoint; use it if the thread id contains \'@\'.'

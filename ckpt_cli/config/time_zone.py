@@ -9,13 +9,17 @@ from pathlib import Path
 
 
 def local_zone() -> tzinfo:
-    """Return this machine's time zone with its daylight saving rules, not only today's offset."""
+    """Return this machine's time zone with its daylight saving rules, not only today's offset.
+
+    It can be sent to other processes.
+    """
     from zoneinfo import ZoneInfo
+
+    from ckpt_cli.config.zone_file import zone_of_file
 
     name = os.environ.get("TZ", "").removeprefix(":")
     with suppress(OSError, ValueError):
         if name:
             return ZoneInfo(name)
-        with Path("/etc/localtime").open("rb") as file:
-            return ZoneInfo.from_file(file)
+        return zone_of_file(Path("/etc/localtime").read_bytes())
     return datetime.now().astimezone().tzinfo or UTC

@@ -11,6 +11,7 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.config.store_names import StoreNames
 from ckpt_cli.mcp.asking import Permission, SeenStore
+from ckpt_cli.threads.executor.executor import Executor
 from ckpt_cli.threads.opening import Opening
 from ckpt_cli.threads.store_worker import StoreWorker
 
@@ -34,6 +35,10 @@ class Served:
     def open_other(self, url: StoreUrl) -> Store:
         """Open another store in the same way; the caller closes it."""
         return replace(self.opening, url=url).open(self.note)
+
+    def executor(self, jobs: int = 1, cluster: str | None = None) -> Executor:
+        """Return what works on many threads."""
+        return Executor(self.opening, jobs, cluster)
 
     def note(self, text: str) -> None:
         """Drop a note: the agent gets answers and errors only."""

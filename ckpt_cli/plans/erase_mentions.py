@@ -16,6 +16,7 @@ from ckpt_cli.core.search.patterns import compile_pattern
 from ckpt_cli.core.values.paths import format_path
 from ckpt_cli.queries.grep import GrepQuery, grep_threads
 from ckpt_cli.queries.memory import MemoryHit, search_items
+from ckpt_cli.threads.executor.executor import Executor
 from ckpt_cli.threads.opening import Opening
 
 MOST_MENTIONS = 1000
@@ -44,7 +45,7 @@ def mentions_in_threads(
         if find(one.thread_id) is not None:
             yield Mention(url, "thread", one.thread_id, 1, "thread_id")
     wanted = GrepQuery(pattern, ignore_case=True)
-    for searched in grep_threads(store, opening, left, wanted, 1):
+    for searched in grep_threads(store, Executor(opening), left, wanted):
         missed(searched.unread + searched.stopped)
         if searched.hits:
             first = searched.hits[0]

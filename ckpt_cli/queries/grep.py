@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 from ckpt_backends.codec import decode
@@ -36,21 +35,20 @@ from ckpt_cli.core.tasks.triggers import SENDS
 from ckpt_cli.core.tasks.writes import tasks_by_id
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import moment_time
-from ckpt_cli.threads.parallel import of_threads
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.timeline import Point, StateTimeline
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
 if TYPE_CHECKING:
-    from ckpt_cli.threads.opening import Opening
+    from ckpt_cli.threads.executor.executor import Executor
 
 Kind = Literal["value", "write", "question", "error"]
 """Where a text was found. A `write` is text that no later state contains."""
 
 _KINDS: Mapping[str, Kind] = {INTERRUPT: "question", ERROR: "error"}
-_FIRST_THREADS, _MOST_THREADS = 20, 300
-"""Threads that the engine searches at once: few at first, so that the first hit comes soon."""
+_AT_ONCE = 300
+"""Threads that the engine searches at once."""
 _UNMERGED = frozenset({"__resume__", "__return__", SENDS})
 """LangGraph's internal channels in which tasks store texts that people wrote or read."""
 
@@ -100,36 +98,35 @@ class Searched:
 
 
 def grep_threads(
-    store: Store, opening: Opening, threads: Iterable[Thread], wanted: GrepQuery, jobs: int
+    store: Store, executor: Executor, threads: Iterable[Thread], wanted: GrepQuery
 ) -> Iterator[Searched]:
-    """Yield the hits of each thread, in the order of the threads; several jobs use processes.
+    """Yield the hits of each thread, in the order of the threads.
 
     Ends early if the pattern takes too long on too many lines.
     """
-    ids = _may_match(store, (thread.thread_id for thread in threads), wanted)
     stopped = 0
-    for searched in of_threads(store, opening, ids, partial(_searching, wanted), jobs):
+    for searched in executor.run(store, threads, partial(_searching, wanted), at_once=_AT_ONCE):
         yield searched
         stopped += searched.stopped
         if gave_up(stopped):
             return
 
 
-def _may_match(store: Store, thread_ids: Iterable[str], wanted: GrepQuery) -> Iterator[str]:
-    """Yield at least those of the threads whose stored bytes allow a match."""
+def _searching(wanted: GrepQuery, store: Store) -> Callable[[Sequence[Thread]], Iterator[Searched]]:
     texts = needed_texts(wanted.pattern, fixed=wanted.fixed, ignore_case=wanted.ignore_case)
-    if not texts or wanted.head_only:
-        yield from thread_ids
-        return
-    remaining, number = iter(thread_ids), _FIRST_THREADS
-    while some := list(islice(remaining, number)):
-        found = store.threads_that_may_hold(some, texts, ignore_case=wanted.ignore_case)
-        yield from (one for one in some if one in found)
-        number = min(2 * number, _MOST_THREADS)
+    inference = TriggerInference(store)
 
+    def search_threads(threads: Sequence[Thread]) -> Iterator[Searched]:
+        ids = [one.thread_id for one in threads]
+        may_match = set(ids)
+        if texts and not wanted.head_only:  # the stored bytes may rule a match out
+            may_match = store.threads_that_may_hold(ids, texts, ignore_case=wanted.ignore_case)
+        for one in ids:
+            yield (
+                grep_thread(store, one, wanted, inference) if one in may_match else Searched((), 0)
+            )
 
-def _searching(wanted: GrepQuery, store: Store) -> Callable[[str], Searched]:
-    return partial(grep_thread, store, wanted=wanted, inference=TriggerInference(store))
+    return search_threads
 
 
 def grep_thread(

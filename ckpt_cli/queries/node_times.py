@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,12 +12,13 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.timeline.assemble import NodeTime, node_times
 from ckpt_cli.queries.stats import Range
 from ckpt_cli.queries.step_times import read_steps
-from ckpt_cli.threads.parallel import of_threads
+from ckpt_cli.threads.executor.work import Each, each
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
 if TYPE_CHECKING:
-    from ckpt_cli.threads.opening import Opening
+    from ckpt_backends.model import Thread
+    from ckpt_cli.threads.executor.executor import Executor
 
 
 @dataclass(slots=True)
@@ -63,13 +64,13 @@ def thread_node_times(
 
 
 def threads_node_times(
-    store: Store, opening: Opening, ids: Iterable[str], within: Range, jobs: int
+    store: Store, executor: Executor, threads: Iterable[Thread], within: Range
 ) -> Iterator[NodeTimes]:
     """Yield the times of each thread, in the order given."""
-    return of_threads(store, opening, ids, partial(_timing, within), jobs)
+    return executor.run(store, threads, partial(_timing, within))
 
 
-def _timing(within: Range, store: Store) -> Callable[[str], NodeTimes]:
+def _timing(within: Range, store: Store) -> Each[NodeTimes]:
     inference = TriggerInference(store)
 
     def measure(thread_id: str) -> NodeTimes:
@@ -78,4 +79,4 @@ def _timing(within: Range, store: Store) -> Callable[[str], NodeTimes]:
         except NotFound:  # deleted meanwhile, or an id that can only be listed
             return NodeTimes()
 
-    return measure
+    return each(measure)

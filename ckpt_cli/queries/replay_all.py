@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -14,12 +14,13 @@ from ckpt_cli.core.replay.report import Replayed, label
 from ckpt_cli.core.size_sums import namespace_kind
 from ckpt_cli.core.state import read_body
 from ckpt_cli.queries.replay import replay_thread
-from ckpt_cli.threads.parallel import of_threads
+from ckpt_cli.threads.executor.work import Each, each
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
 if TYPE_CHECKING:
-    from ckpt_cli.threads.opening import Opening
+    from ckpt_backends.model import Thread
+    from ckpt_cli.threads.executor.executor import Executor
 
 
 def check_channels(
@@ -53,7 +54,7 @@ def _channels(store: Store, thread_id: str, ns: str) -> set[str]:
     }
 
 
-def _replaying(store: Store) -> Callable[[str], Replayed]:
+def _replaying(store: Store) -> Each[Replayed]:
     inference = TriggerInference(store)
 
     def replay(thread_id: str) -> Replayed:
@@ -62,11 +63,11 @@ def _replaying(store: Store) -> Callable[[str], Replayed]:
         except NotFound:  # deleted meanwhile, or an id that can only be listed
             return Replayed(thread_id)
 
-    return replay
+    return each(replay)
 
 
 def replay_threads(
-    store: Store, opening: Opening, ids: Iterable[str], jobs: int
+    store: Store, executor: Executor, threads: Iterable[Thread]
 ) -> Iterator[Replayed]:
-    """Yield each thread replayed, in the order given; several jobs use processes."""
-    return of_threads(store, opening, ids, _replaying, jobs)
+    """Yield each thread replayed, in the order given."""
+    return executor.run(store, threads, _replaying)

@@ -23,11 +23,14 @@ from ckpt_cli.core.secrets.scanner import Scanner
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.queries.thread_secrets import ThreadSecrets, searched_parts
 from ckpt_cli.threads import redaction
-from ckpt_cli.threads.parallel import of_threads
+from ckpt_cli.threads.executor.work import Each, each
 
 if TYPE_CHECKING:
     from ckpt_backends.memory.protocol import Item, MemoryStore
-    from ckpt_cli.threads.opening import Opening
+    from ckpt_backends.model import Thread
+    from ckpt_cli.queries.doctor.terms import ThreadToCheck
+    from ckpt_cli.threads.executor.executor import Executor
+    from ckpt_cli.threads.executor.work import LostThread
 
 
 @dataclass(slots=True)
@@ -49,13 +52,13 @@ class SecretReport:
 
 def search_threads(
     store: Store,
-    opening: Opening,
-    thread_ids: Iterable[str],
+    executor: Executor,
+    threads: Iterable[Thread | ThreadToCheck],
     ignored: Sequence[IgnoredSecrets],
-    jobs: int,
+    lost: Callable[[Sequence[LostThread]], None],
 ) -> Iterator[SecretReport]:
-    """Yield what is in each thread, in the order given; several jobs use processes."""
-    return of_threads(store, opening, thread_ids, partial(_searching, ignored), jobs)
+    """Yield what is in each thread, in the order given; `lost` is told those left out."""
+    return executor.run(store, threads, partial(_searching, ignored), lost=lost)
 
 
 def search_memory(
@@ -71,7 +74,7 @@ def search_memory(
     return report
 
 
-def _searching(ignored: Sequence[IgnoredSecrets], store: Store) -> Callable[[str], SecretReport]:
+def _searching(ignored: Sequence[IgnoredSecrets], store: Store) -> Each[SecretReport]:
     scanner = Scanner()
     redacted = redaction.is_redacted(store)
 
@@ -88,7 +91,7 @@ def _searching(ignored: Sequence[IgnoredSecrets], store: Store) -> Callable[[str
         _report(report, found, ignored, redacted=redacted)
         return report
 
-    return search
+    return each(search)
 
 
 def _in_item(item: Item, scanner: Scanner, report: SecretReport) -> Iterable[SecretFinding]:

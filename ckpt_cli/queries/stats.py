@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -19,12 +19,13 @@ from ckpt_cli.core.state import read_body
 from ckpt_cli.core.tasks.task_ids import UPDATE_PATH, pulled_node
 from ckpt_cli.core.tasks.writes import task_writes
 from ckpt_cli.core.write_counts import CALLER, UNKNOWN, UPDATE, WriteCounts
-from ckpt_cli.threads.parallel import of_threads
+from ckpt_cli.threads.executor.work import Each, each
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
 if TYPE_CHECKING:
-    from ckpt_cli.threads.opening import Opening
+    from ckpt_backends.model import Thread
+    from ckpt_cli.threads.executor.executor import Executor
 
 _AT_ONCE = 200
 
@@ -133,7 +134,7 @@ def _count_blobs(one: Checkpoint, seen: set[tuple[str, object]], found: WriteCou
             found.value(channel, json_size(value))
 
 
-def _counting(within: Range, store: Store) -> Callable[[str], WriteCounts]:
+def _counting(within: Range, store: Store) -> Each[WriteCounts]:
     inference = TriggerInference(store)
 
     def count(thread_id: str) -> WriteCounts:
@@ -142,11 +143,11 @@ def _counting(within: Range, store: Store) -> Callable[[str], WriteCounts]:
         except NotFound:  # deleted meanwhile, or an id that can only be listed
             return WriteCounts()
 
-    return count
+    return each(count)
 
 
 def threads_stats(
-    store: Store, opening: Opening, ids: Iterable[str], within: Range, jobs: int
+    store: Store, executor: Executor, threads: Iterable[Thread], within: Range
 ) -> Iterator[WriteCounts]:
     """Yield the statistics of each thread, in the order given."""
-    return of_threads(store, opening, ids, partial(_counting, within), jobs)
+    return executor.run(store, threads, partial(_counting, within))

@@ -6,7 +6,7 @@ A state is read only where the writes that made it are not stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from functools import partial
@@ -36,12 +36,13 @@ from ckpt_cli.core.values.unwrap import unwrap
 from ckpt_cli.core.write_counts import CALLER, UPDATE
 from ckpt_cli.queries.stats import Range
 from ckpt_cli.threads import redaction
-from ckpt_cli.threads.parallel import of_threads
+from ckpt_cli.threads.executor.work import Each, each
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
 if TYPE_CHECKING:
-    from ckpt_cli.threads.opening import Opening
+    from ckpt_backends.model import Thread
+    from ckpt_cli.threads.executor.executor import Executor
 
 INPUT = "(input)"
 """Shown as the node of messages that a run was started with."""
@@ -91,13 +92,13 @@ def thread_usage(
 
 
 def threads_usage(
-    store: Store, opening: Opening, ids: Iterable[str], wanted: UsageQuery, jobs: int
+    store: Store, executor: Executor, threads: Iterable[Thread], wanted: UsageQuery
 ) -> Iterator[UsageSums]:
     """Yield the tokens of each thread, in the order given."""
-    return of_threads(store, opening, ids, partial(_counting, wanted), jobs)
+    return executor.run(store, threads, partial(_counting, wanted))
 
 
-def _counting(wanted: UsageQuery, store: Store) -> Callable[[str], UsageSums]:
+def _counting(wanted: UsageQuery, store: Store) -> Each[UsageSums]:
     inference = TriggerInference(store)
 
     def count(thread_id: str) -> UsageSums:
@@ -106,7 +107,7 @@ def _counting(wanted: UsageQuery, store: Store) -> Callable[[str], UsageSums]:
         except NotFound:  # deleted meanwhile, or an id that can only be listed
             return UsageSums(wanted.by)
 
-    return count
+    return each(count)
 
 
 def _ledger(reader: ThreadReader, only: str | None) -> MessageLedger:

@@ -82,14 +82,14 @@ main()
 IN_A_JOB = """
 import os, signal, sys
 if "--multiprocessing-fork" in sys.orig_argv:
-    from ckpt_cli.threads import parallel
+    from ckpt_cli.threads.executor import local_worker
 
-    def told(thread_id):
+    def told(*words):
         os.kill(os.getppid(), int(os.environ["CKPT_TEST_SIGNAL"]))
         while True:
             signal.pause()
 
-    parallel._do = told
+    local_worker.work_through = told
 """
 """A job that tells the main process to end, and would never end by itself."""
 

@@ -17,14 +17,14 @@ from ckpt_cli.queries.doctor.heads import head_findings
 from ckpt_cli.queries.doctor.keys import key_findings
 from ckpt_cli.queries.doctor.stored_types import gather_types
 from ckpt_cli.queries.doctor.terms import Terms, ThreadReport, ThreadToCheck
+from ckpt_cli.threads.executor.executor import Executor
+from ckpt_cli.threads.executor.work import LostThread
 from ckpt_cli.threads.heads import read_heads
-from ckpt_cli.threads.opening import Opening
-from ckpt_cli.threads.parallel import of_threads
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
-AT_ONCE = 50
-"""Number of threads that one process checks before it takes the next."""
+_AT_ONCE = 50
+"""Threads whose heads are read together."""
 
 
 def store_findings(store: Store) -> Iterator[Finding]:
@@ -59,11 +59,15 @@ def chosen_threads(threads: Iterable[Thread]) -> Iterator[ThreadToCheck]:
 
 
 def check_threads(
-    store: Store, opening: Opening, parts: Iterable[list[ThreadToCheck]], terms: Terms, jobs: int
+    store: Store,
+    executor: Executor,
+    threads: Iterable[ThreadToCheck],
+    terms: Terms,
+    lost: Callable[[Sequence[LostThread]], None],
 ) -> Iterator[ThreadReport]:
-    """Yield the report on each thread, in the order given; several jobs use processes."""
-    for reports in of_threads(store, opening, parts, partial(_checking, terms), jobs):
-        yield from reports
+    """Yield the report on each thread, in the order given; `lost` is told those left out."""
+    check = partial(_checking, terms)
+    return executor.run(store, threads, check, at_once=_AT_ONCE, lost=lost)
 
 
 def check_thread(reader: ThreadReader, terms: Terms) -> ThreadReport:

@@ -1,0 +1,94 @@
+"""Work for the executor that a test gives to worker processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.model import Thread
+from ckpt_backends.protocol import Store
+
+SECRET = "sk-secret-value"
+_Do = Callable[[Sequence[Thread]], Iterator[str]]
+
+
+def lengths(store: Store) -> _Do:
+    """Return the id of each thread with the bytes of its rows."""
+
+    def do(threads: Sequence[Thread]) -> Iterator[str]:
+        for one in threads:
+            rows = store.rows(one.thread_id)
+            yield f"{one.thread_id} {sum(len(str(row)) for row in rows)}"
+
+    return do
+
+
+def dying(thread_id: str, store: Store) -> _Do:
+    """Kill the process at a thread, whenever it is tried."""
+    return _before(store, lambda one: _kill() if one == thread_id else None)
+
+
+def dying_once(thread_id: str, mark: Path, store: Store) -> _Do:
+    """Kill the process at a thread, unless the file is there already."""
+
+    def act(one: str) -> None:
+        if one == thread_id and not mark.exists():
+            mark.touch()
+            _kill()
+
+    return _before(store, act)
+
+
+def raising(thread_id: str, store: Store) -> _Do:
+    """Raise an unexpected error, with a value in it, at a thread."""
+
+    def act(one: str) -> None:
+        if one == thread_id:
+            raise KeyError(SECRET)
+
+    return _before(store, act)
+
+
+def unavailable(thread_id: str, store: Store) -> _Do:
+    """Raise an error of ours at a thread."""
+
+    def act(one: str) -> None:
+        if one == thread_id:
+            raise StoreUnavailable("the server is gone", hint="start it")
+
+    return _before(store, act)
+
+
+def slow(mark: Path, store: Store) -> _Do:
+    """Take a moment for each thread, and note that it was begun."""
+
+    def act(one: str) -> None:
+        with mark.open("a") as file:
+            file.write(f"{os.getpid()} {one}\n")
+        time.sleep(0.05)
+
+    return _before(store, act)
+
+
+def environment(name: str, store: Store) -> _Do:
+    """Return what a variable of the environment is in the worker."""
+    return lambda threads: (f"{os.environ.get(name)}" for _ in threads)
+
+
+def _before(store: Store, act: Callable[[str], None]) -> _Do:
+    do = lengths(store)
+
+    def with_act(threads: Sequence[Thread]) -> Iterator[str]:
+        for one in threads:
+            act(one.thread_id)
+            yield from do([one])
+
+    return with_act
+
+
+def _kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
