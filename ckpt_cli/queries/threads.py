@@ -136,6 +136,26 @@ def list_threads(
         yield _shown(store, found)
 
 
+def described_threads(
+    store: Store,
+    threads: Iterable[Thread],
+    inference: TriggerInference,
+    *,
+    details: bool,
+    sizes: bool,
+) -> Iterator[ListedThread]:
+    """Yield these threads in their order, with what `threads list --long` says of each.
+
+    Heads are read for `details`, sizes with `sizes`, which needs `details`.
+    """
+    rows: Iterator[ListedThread] = map(ListedThread, threads)
+    if details:
+        rows = with_titles(store, with_details(store, rows, inference), every=True)
+    if sizes:
+        rows = with_sizes(store, rows)
+    return (_shown(store, row) for row in rows)
+
+
 def _chooser(
     store: Store, wanted: Selection, inference: TriggerInference, now: datetime
 ) -> ThreadChooser | None:

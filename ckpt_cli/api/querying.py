@@ -1,0 +1,132 @@
+"""SQL over one store or several, for the command and for Python code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ckpt_backends.closing import Closing
+from ckpt_backends.errors import UnknownLayout, Unsupported
+from ckpt_backends.model import Thread
+from ckpt_backends.protocol import Store
+from ckpt_backends.thread_bounds import ThreadBounds
+from ckpt_cli.api.listing import chosen_threads
+from ckpt_cli.api.surroundings import Surroundings
+from ckpt_cli.api.watch import Watcher, unwatched
+from ckpt_cli.sql.database import MAIN, SqlDatabase
+from ckpt_cli.sql.loading import RowBatch, TableRequest, encoded, table_batches
+from ckpt_cli.sql.planning import QueryPlanner, TableNeed
+from ckpt_cli.sql.results import QueryResult
+from ckpt_cli.sql.tables import TABLES
+from ckpt_cli.threads.opening import Opening
+from ckpt_cli.threads.trigger_inference import TriggerInference
+
+if TYPE_CHECKING:
+    from ckpt_backends.url import StoreUrl
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadChoice:
+    """Which threads tables are made of; by default all."""
+
+    threads: tuple[str, ...] | None = None
+    match: str | None = None
+    where: tuple[str, ...] = ()
+    jobs: int = 1
+    watch: Watcher = unwatched
+
+
+class SqlSource:
+    """A store whose tables can be read."""
+
+    def __init__(self, store: Store, opening: Opening, around: Surroundings) -> None:
+        self._store = store
+        self._opening = opening
+        self._around = around
+
+    def batches(self, need: TableNeed, choice: ThreadChoice) -> Iterator[RowBatch]:
+        """Yield the rows of a table that a query reads."""
+        around = self._around
+        request = TableRequest(
+            need.table, need.columns, self._opening, around.names.prices, around.now, need.bounds
+        )
+        if TABLES[need.table].items is not None:
+            return self._items(request)
+        return table_batches(self._store, request, self._threads(need, choice), choice.jobs)
+
+    def _threads(self, need: TableNeed, choice: ThreadChoice) -> Iterable[Thread]:
+        store, around, watch = self._store, self._around, choice.watch
+        found = chosen_threads(store, around, choice.threads, choice.match, choice.where, watch)
+        if found is not None:
+            return found
+        ids = need.bounds.thread_ids
+        listed = store.threads() if ids is None else store.threads_within(ThreadBounds(ids=ids))
+        return watch(listed)
+
+    def _items(self, request: TableRequest) -> Iterator[RowBatch]:
+        from ckpt_backends.registry import open_memory
+
+        items = TABLES[request.table].items
+        assert items is not None  # noqa: S101
+        try:
+            memory = open_memory(self._memory_url)
+        except (UnknownLayout, Unsupported):
+            self._around.note("this store has no long-term memory: the table memory is empty")
+            return
+        with memory:
+            reading = request.reading(self._store, TriggerInference(self._store))
+            yield from encoded(items(memory, reading), request.columns)
+
+    @property
+    def _memory_url(self) -> StoreUrl:
+        around = self._around
+        if self._opening.url == around.names.store_url:
+            return around.names.other_store("memory") or self._opening.url
+        return self._opening.url
+
+
+class SqlSession(Closing):
+    """Answers queries over some stores, each in a schema of its own; nothing is kept between two.
+
+    The first store is reached without a schema, too.
+    """
+
+    def __init__(self, sources: dict[str, SqlSource], around: Surroundings) -> None:
+        """Plan for these stores by the names of their schemas. Raises `MissingDependency`."""
+        first, *others = sources
+        self._sources = {MAIN: sources[first], **{name: sources[name] for name in others}}
+        self._aliases = [] if first == MAIN else [first]
+        self._around = around
+        self.planner = QueryPlanner(tuple(self._sources), self._aliases)
+
+    def close(self) -> None:
+        """Forget the plans."""
+        self.planner.close()
+
+    def needs(self, query: str) -> Sequence[TableNeed]:
+        """Return what a query reads. Raises `ParseError` or `UsageError`."""
+        return self.planner.needs(self.planner.statement(query))
+
+    @contextmanager
+    def asked(
+        self, text: str, choice: ThreadChoice, seconds: float | None = None
+    ) -> Iterator[QueryResult]:
+        """Read what a query needs, run it, and yield its rows.
+
+        `seconds` limits the time after reading. Raises `ParseError`, `UsageError` or `Refused`.
+        """
+        query = self.planner.statement(text)
+        needs = [] if self.planner.explains(query) else self.planner.needs(query)
+        with ExitStack() as stack:
+            database = stack.enter_context(SqlDatabase(self._around.zone))
+            for schema in self._sources:
+                for table in TABLES.values():
+                    database.create(schema, table)
+            for alias in self._aliases:
+                database.alias(alias)
+            for need in needs:
+                batches = self._sources[need.schema].batches(need, choice)
+                database.load(need.schema, TABLES[need.table], need.columns, batches)
+            yield QueryResult(stack.enter_context(database.running(query, seconds)))

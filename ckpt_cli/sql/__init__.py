@@ -1,0 +1,5 @@
+"""Asks SQL of a store: tables of what it holds, loaded into a locked DuckDB as far as a query needs.
+
+`tables` declares the tables; `planning` asks DuckDB what a query reads; `loading` reads that and no
+more; `database` runs the query where nothing outside can be reached.
+"""

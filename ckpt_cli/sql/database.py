@@ -1,0 +1,168 @@
+"""A DuckDB in a private folder that can reach nothing outside of it.
+
+It is locked before the first value is loaded: no file, no network, no extension, no setting can be
+reached by SQL. Its memory is bounded, what does not fit goes to the private folder, and that is
+bounded, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import tzinfo
+from threading import Timer
+from typing import TYPE_CHECKING
+
+from ckpt_backends.closing import Closing
+from ckpt_backends.errors import MissingDependency, StoreUnavailable
+from ckpt_backends.files.temporary_folder import TemporaryFolder
+from ckpt_backends.installing import install_command
+from ckpt_cli.config.time_zone import zone_name
+from ckpt_cli.sql.loading import RowBatch
+from ckpt_cli.sql.mistakes import reported
+from ckpt_cli.sql.tables import TABLES
+from ckpt_cli.sql.tables.declaration import SqlTable
+
+if TYPE_CHECKING:
+    import duckdb
+
+MEMORY = "512MB"
+"""Memory of DuckDB, besides that of this process."""
+SPILL = "20GB"
+"""Room for what a query cannot hold in memory."""
+THREADS = 2
+MAIN = "main"
+"""The schema of the store of the run."""
+
+_LOCKED = (
+    "SET allow_community_extensions = false",
+    "SET autoload_known_extensions = false",
+    "SET autoinstall_known_extensions = false",
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
+
+
+def connect(path: str, zone: tzinfo, *, unoptimised: str = "") -> duckdb.DuckDBPyConnection:
+    """Return a locked connection to a new database, without some optimisers.
+
+    Raises `MissingDependency` without DuckDB.
+    """
+    try:
+        import duckdb
+    except ImportError:
+        needed = "langgraph-ckpt[sql]"
+        raise MissingDependency(
+            "SQL needs the package duckdb, which is not installed", hint=install_command(needed)
+        ) from None
+    # Else a table of a query could be a variable of this program.
+    con = duckdb.connect(path, config={"python_enable_replacements": False})
+    settings = [f"SET memory_limit = '{MEMORY}'", f"SET threads = {THREADS}"]
+    if path != ":memory:":
+        settings += [
+            f"SET temp_directory = {_literal(path + '.spill')}",
+            f"SET max_temp_directory_size = '{SPILL}'",
+        ]
+    settings.append(f"SET TimeZone = {_literal(zone_name(zone))}")
+    if unoptimised:
+        settings.append(f"SET disabled_optimizers = {_literal(unoptimised)}")
+    for statement in (*settings, *_LOCKED):
+        con.execute(statement)
+    return con
+
+
+class SqlDatabase(Closing):
+    """Tables that are loaded, and queries over them."""
+
+    def __init__(self, zone: tzinfo) -> None:
+        """Make an empty database. Raises `UsageError` or `StoreUnavailable`."""
+        self._folder = TemporaryFolder()
+        self._con = connect(str(self._folder.path / "tables.duckdb"), zone)
+
+    def close(self) -> None:
+        """Remove all that was loaded."""
+        self._con.close()
+        self._folder.remove()
+
+    def create(self, schema: str, table: SqlTable) -> None:
+        """Make an empty table."""
+        create(self._con, schema, table)
+
+    def load(
+        self, schema: str, table: SqlTable, columns: Sequence[str], batches: Iterator[RowBatch]
+    ) -> None:
+        """Add rows, of which each batch has these columns. Raises `StoreUnavailable`."""
+        import duckdb
+
+        types = ",".join(f'"{one}":{_json_type(table.by_column[one].type)}' for one in columns)
+        cells = ", ".join(f"unnest(b.{quoted(one)})" for one in columns)
+        names = ", ".join(map(quoted, columns))
+        statement = (
+            f"INSERT INTO {quoted(schema)}.{quoted(table.name)} ({names})"
+            f" SELECT {cells} FROM (SELECT from_json(?, {_literal('{' + types + '}')}) AS b)"
+        )
+        self._con.begin()
+        for batch in batches:
+            try:
+                self._con.execute(statement, [batch if batch.isascii() else _unicode(batch)])
+            except duckdb.Error as error:
+                raise StoreUnavailable(
+                    f"cannot hold the rows of {table.name}: {str(error).splitlines()[0]}",
+                    hint="choose fewer threads or columns",
+                ) from error
+        self._con.commit()
+
+    @contextmanager
+    def running(self, query: str, seconds: float | None) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Run a query that cannot change what is loaded, and yield its result.
+
+        Raises `ParseError`, or `Refused` if it takes longer than `seconds` or too much room.
+        """
+        timer = None if seconds is None else Timer(seconds, self._con.interrupt)
+        with reported(query, seconds):
+            try:
+                if timer is not None:
+                    timer.daemon = True
+                    timer.start()
+                self._con.execute("BEGIN TRANSACTION READ ONLY")
+                yield self._con.execute(query)
+            finally:
+                if timer is not None:
+                    timer.cancel()
+                self._con.rollback()
+
+    def alias(self, name: str) -> None:
+        """Make the tables of the store of the run reachable under another schema, too."""
+        add_alias(self._con, name)
+
+
+def create(con: duckdb.DuckDBPyConnection, schema: str, table: SqlTable) -> None:
+    """Make an empty table, in a schema that is made, too."""
+    columns = ", ".join(f"{quoted(one.name)} {one.type}" for one in table.columns)
+    con.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
+    con.execute(f"CREATE OR REPLACE TABLE {quoted(schema)}.{quoted(table.name)} ({columns})")
+
+
+def add_alias(con: duckdb.DuckDBPyConnection, alias: str) -> None:
+    """Make the tables of the main schema reachable under another one, too."""
+    con.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(alias)}")
+    for name in TABLES:
+        view = f"{quoted(alias)}.{quoted(name)}"
+        con.execute(f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM {MAIN}.{quoted(name)}")
+
+
+def quoted(name: str) -> str:
+    """Return a name for SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _json_type(name: str) -> str:
+    return f'[["{name[:-2]}"]]' if name.endswith("[]") else f'["{name}"]'
+
+
+def _unicode(batch: str) -> str:
+    return batch.encode("utf-8", "replace").decode()
