@@ -47,6 +47,7 @@ COMMANDS = {
     "errors": CommandRef("errors:errors", "List the tasks that failed.", INSPECT),
     "messages": CommandRef("messages:messages", "Print the conversation of a thread.", INSPECT),
     "grep": CommandRef("grep:grep", "Search threads for a text.", INSPECT),
+    "sql": CommandRef("sql:sql", "Ask SQL of threads, checkpoints, values and messages.", INSPECT),
     "blame": CommandRef("blame:blame", "Show which step and task set a value.", INSPECT),
     "timeline": CommandRef(
         "timeline:timeline", "Show how long each step of a thread took.", INSPECT

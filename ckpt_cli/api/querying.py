@@ -14,9 +14,9 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.thread_bounds import ThreadBounds
 from ckpt_cli.api.listing import chosen_threads
 from ckpt_cli.api.surroundings import Surroundings
-from ckpt_cli.api.watch import Watcher, unwatched
+from ckpt_cli.api.watch import Watcher, unwatched, watchers
 from ckpt_cli.sql.database import MAIN, SqlDatabase
-from ckpt_cli.sql.loading import RowBatch, TableRequest, encoded, table_batches
+from ckpt_cli.sql.loading import RowBatch, TableRequest, batched, chunks, table_batches
 from ckpt_cli.sql.planning import QueryPlanner, TableNeed
 from ckpt_cli.sql.results import QueryResult
 from ckpt_cli.sql.tables import TABLES
@@ -35,6 +35,7 @@ class ThreadChoice:
     match: str | None = None
     where: tuple[str, ...] = ()
     jobs: int = 1
+    cluster: str | None = None
     watch: Watcher = unwatched
 
 
@@ -54,16 +55,20 @@ class SqlSource:
         )
         if TABLES[need.table].items is not None:
             return self._items(request)
-        return table_batches(self._store, request, self._threads(need, choice), choice.jobs)
+        executor = around.executor(choice.jobs, choice.cluster, opening=self._opening)
+        choosing, reading = watchers(executor, choice.where, choice.watch)
+        threads = self._threads(need, choice, choosing)
+        return table_batches(self._store, executor, request, reading(threads))
 
-    def _threads(self, need: TableNeed, choice: ThreadChoice) -> Iterable[Thread]:
-        store, around, watch = self._store, self._around, choice.watch
+    def _threads(
+        self, need: TableNeed, choice: ThreadChoice, watch: Watcher
+    ) -> Iterable[Thread]:
+        store, around = self._store, self._around
         found = chosen_threads(store, around, choice.threads, choice.match, choice.where, watch)
         if found is not None:
             return found
         ids = need.bounds.thread_ids
-        listed = store.threads() if ids is None else store.threads_within(ThreadBounds(ids=ids))
-        return watch(listed)
+        return store.threads() if ids is None else store.threads_within(ThreadBounds(ids=ids))
 
     def _items(self, request: TableRequest) -> Iterator[RowBatch]:
         from ckpt_backends.registry import open_memory
@@ -77,7 +82,8 @@ class SqlSource:
             return
         with memory:
             reading = request.reading(self._store, TriggerInference(self._store))
-            yield from encoded(items(memory, reading), request.columns)
+            rows = chunks(items(memory, reading), request.columns)
+            yield from batched(rows, request.columns)
 
     @property
     def _memory_url(self) -> StoreUrl:

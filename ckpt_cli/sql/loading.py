@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, TypeAlias
 
 from ckpt_backends.model import Thread
@@ -16,18 +17,21 @@ from ckpt_cli.core.usage.prices import PriceList
 from ckpt_cli.sql.bounds import ALL_ROWS, RowBounds
 from ckpt_cli.sql.tables import TABLES
 from ckpt_cli.sql.tables.declaration import SqlRow, TableReading
+from ckpt_cli.threads.executor.executor import Executor
 from ckpt_cli.threads.opening import Opening
-from ckpt_cli.threads.parallel import of_threads
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
 RowBatch: TypeAlias = str
 """Rows as JSON: for each column asked for, in order, an array with the value of each row."""
 
+RowChunk: TypeAlias = list[str]
+"""The same without the brackets: for each column, the values joined by commas."""
+
 _ROWS = 5_000
-_BYTES = 4 * 1024 * 1024
-"""A batch ends after so many rows, or when its JSON is about so long."""
-_THREADS_AT_ONCE = 50
-_CHECKPOINTS_AT_ONCE = 2_000
+_CHARACTERS = 2_000_000
+"""A batch ends after so many rows, or when its JSON is so long."""
+_CHUNKS_AT_ONCE = 4
+_THREADS_AT_ONCE = 200
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -59,48 +63,44 @@ class TableRequest:
 
 
 def table_batches(
-    store: Store, request: TableRequest, threads: Iterable[Thread], jobs: int = 1
+    store: Store, executor: Executor, request: TableRequest, threads: Iterable[Thread]
 ) -> Iterator[RowBatch]:
-    """Yield the rows of a table, in the order of the threads, with one batch in memory at a time.
-
-    With several jobs, the rows of a few dozen threads are in memory at a time.
-    """
+    """Yield the rows of a table, in the order of the threads, in batches of about equal size."""
     wanted = filter(request.bounds.admits, threads)
-    work = partial(_reading_threads, request, jobs > 1)
-    for batches in of_threads(store, request.opening, _parts(wanted), work, jobs):
-        yield from batches
-
-
-def _parts(threads: Iterator[Thread]) -> Iterator[list[Thread]]:
-    """Yield threads in groups: few if they are long."""
-    part: list[Thread] = []
-    for one in threads:
-        part.append(one)
-        if (
-            len(part) >= _THREADS_AT_ONCE
-            or sum(each.checkpoints for each in part) >= _CHECKPOINTS_AT_ONCE
-        ):
-            yield part
-            part = []
-    if part:
-        yield part
+    work = partial(_reading_threads, request, executor.is_here)
+    rows = executor.run(store, wanted, work, at_once=_THREADS_AT_ONCE)
+    return batched((chunk for of_thread in rows for chunk in of_thread), request.columns)
 
 
 def _reading_threads(
-    request: TableRequest, whole: bool, store: Store
-) -> Callable[[Sequence[Thread]], Iterable[RowBatch]]:
-    table, inference = TABLES[request.table], TriggerInference(store)
-    reading = request.reading(store, inference)
+    request: TableRequest, here: bool, store: Store
+) -> Callable[[Sequence[Thread]], Iterator[Iterable[RowChunk]]]:
+    """Return what reads the rows of some threads; of each, all its chunks.
 
-    def read(threads: Sequence[Thread]) -> Iterable[RowBatch]:
-        found = encoded(table.rows(reading, threads), request.columns)
-        return list(found) if whole else found
+    In this process, only the first chunks are read at once: a thread may be larger than memory.
+    """
+    table = TABLES[request.table]
+    reading = request.reading(store, TriggerInference(store))
+
+    def read(threads: Sequence[Thread]) -> Iterator[Iterable[RowChunk]]:
+        if table.by_group:
+            rows = deque(table.rows(reading, threads))
+            for one in threads:
+                own = []
+                while rows and rows[0]["thread_id"] == one.thread_id:
+                    own.append(rows.popleft())
+                yield list(chunks(own, request.columns))
+            return
+        for one in threads:
+            found = chunks(table.rows(reading, [one]), request.columns)
+            first = list(islice(found, _CHUNKS_AT_ONCE))
+            yield chain(first, found) if here else [*first, *found]
 
     return read
 
 
-def encoded(rows: Iterable[SqlRow], columns: Sequence[str]) -> Iterator[RowBatch]:
-    """Yield rows as batches of JSON."""
+def chunks(rows: Iterable[SqlRow], columns: Sequence[str]) -> Iterator[RowChunk]:
+    """Yield rows as JSON, some at a time."""
     remaining = iter(rows)
     while True:
         cells: list[list[str]] = [[] for _ in columns]
@@ -110,12 +110,30 @@ def encoded(rows: Iterable[SqlRow], columns: Sequence[str]) -> Iterator[RowBatch
                 text = _cell(row.get(name))
                 held.append(text)
                 length += len(text)
-            if length >= _BYTES:
+            if length >= _CHARACTERS:
                 break
-        if not any(cells):
+        if not cells[0]:
             return
-        parts = (f'"{name}":[{",".join(held)}]' for name, held in zip(columns, cells, strict=True))
-        yield "{" + ",".join(parts) + "}"
+        yield [",".join(held) for held in cells]
+
+
+def batched(found: Iterable[RowChunk], columns: Sequence[str]) -> Iterator[RowBatch]:
+    """Yield chunks together, in batches that are worth a statement."""
+    some: list[RowChunk] = []
+    length = 0
+    for chunk in found:
+        some.append(chunk)
+        length += sum(map(len, chunk))
+        if length >= _CHARACTERS or len(some) >= _ROWS:
+            yield _batch(some, columns)
+            some, length = [], 0
+    if some:
+        yield _batch(some, columns)
+
+
+def _batch(some: Sequence[RowChunk], columns: Sequence[str]) -> RowBatch:
+    cells = zip(columns, zip(*some, strict=True), strict=True)
+    return "{" + ",".join(f'"{name}":[{",".join(held)}]' for name, held in cells) + "}"
 
 
 def _cell(value: Any) -> str:

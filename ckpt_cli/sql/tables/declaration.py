@@ -99,6 +99,8 @@ class SqlTable:
     columns: tuple[SqlColumn, ...]
     rows: Callable[[TableReading, Sequence[Thread]], Iterator[SqlRow]] = _no_rows
     """Yields the rows of some threads, at least those within the bounds."""
+    by_group: bool = False
+    """Whether `rows` asks the store once for many threads; then all these rows are in memory."""
     items: Callable[[MemoryStore, TableReading], Iterator[SqlRow]] | None = None
     """Yields the rows of a table of long-term memory, which belong to no thread."""
     commands: str = ""

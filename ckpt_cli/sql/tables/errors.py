@@ -38,5 +38,6 @@ ERRORS = SqlTable(
         SqlColumn("resume", "JSON", "What retries it; NULL if the thread went on.", _STEP),
     ),
     _rows,
+    by_group=True,
     commands="errors",
 )

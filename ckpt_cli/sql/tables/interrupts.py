@@ -35,5 +35,6 @@ INTERRUPTS = SqlTable(
         SqlColumn("value", "JSON", "What the node gave to interrupt().", _STEP),
     ),
     _rows,
+    by_group=True,
     commands="interrupts",
 )

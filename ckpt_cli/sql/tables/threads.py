@@ -52,5 +52,6 @@ THREADS = SqlTable(
         SqlColumn("metadata", "JSON", "Metadata of the head.", _HEAD),
     ),
     _rows,
+    by_group=True,
     commands="threads list",
 )
