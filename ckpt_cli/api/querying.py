@@ -124,14 +124,13 @@ class SqlSession(Closing):
         `seconds` limits the time after reading. Raises `ParseError`, `UsageError` or `Refused`.
         """
         query = self.planner.statement(text)
-        needs = [] if self.planner.explains(query) else self.planner.needs(query)
         with ExitStack() as stack:
+            if self.planner.explains(query):
+                yield QueryResult(stack.enter_context(self.planner.explained(query)))
+                return
+            needs = self.planner.needs(query)
             database = stack.enter_context(SqlDatabase(self._around.zone))
-            for schema in self._sources:
-                for table in TABLES.values():
-                    database.create(schema, table)
-            for alias in self._aliases:
-                database.alias(alias)
+            database.create(self._sources, self._aliases)
             for need in needs:
                 batches = self._sources[need.schema].batches(need, choice)
                 database.load(need.schema, TABLES[need.table], need.columns, batches)

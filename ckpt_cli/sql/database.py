@@ -7,7 +7,7 @@ bounded, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import tzinfo
 from threading import Timer
@@ -84,9 +84,9 @@ class SqlDatabase(Closing):
         self._con.close()
         self._folder.remove()
 
-    def create(self, schema: str, table: SqlTable) -> None:
-        """Make an empty table."""
-        create(self._con, schema, table)
+    def create(self, schemas: Iterable[str], aliases: Iterable[str] = ()) -> None:
+        """Make all tables, empty; aliases are further names of the main schema."""
+        create_all(self._con, schemas, aliases)
 
     def load(
         self, schema: str, table: SqlTable, columns: Sequence[str], batches: Iterator[RowBatch]
@@ -131,24 +131,23 @@ class SqlDatabase(Closing):
                     timer.cancel()
                 self._con.rollback()
 
-    def alias(self, name: str) -> None:
-        """Make the tables of the store of the run reachable under another schema, too."""
-        add_alias(self._con, name)
 
-
-def create(con: duckdb.DuckDBPyConnection, schema: str, table: SqlTable) -> None:
-    """Make an empty table, in a schema that is made, too."""
-    columns = ", ".join(f"{quoted(one.name)} {one.type}" for one in table.columns)
-    con.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
-    con.execute(f"CREATE OR REPLACE TABLE {quoted(schema)}.{quoted(table.name)} ({columns})")
-
-
-def add_alias(con: duckdb.DuckDBPyConnection, alias: str) -> None:
-    """Make the tables of the main schema reachable under another one, too."""
-    con.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(alias)}")
-    for name in TABLES:
-        view = f"{quoted(alias)}.{quoted(name)}"
-        con.execute(f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM {MAIN}.{quoted(name)}")
+def create_all(
+    con: duckdb.DuckDBPyConnection, schemas: Iterable[str], aliases: Iterable[str]
+) -> None:
+    """Make all tables in each schema, and views of those of the main one under its aliases."""
+    con.begin()
+    for schema in (*schemas, *aliases):
+        con.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
+    for schema in schemas:
+        for table in TABLES.values():
+            columns = ", ".join(f"{quoted(one.name)} {one.type}" for one in table.columns)
+            con.execute(f"CREATE TABLE {quoted(schema)}.{quoted(table.name)} ({columns})")
+    for alias in aliases:
+        for name in TABLES:
+            view = f"{quoted(alias)}.{quoted(name)}"
+            con.execute(f"CREATE VIEW {view} AS SELECT * FROM {MAIN}.{quoted(name)}")
+    con.commit()
 
 
 def quoted(name: str) -> str:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import UsageError
 from ckpt_cli.sql.bounds import RowBounds, bounds_of, columns_named_in
-from ckpt_cli.sql.database import MAIN, add_alias, connect, create
+from ckpt_cli.sql.database import MAIN, connect, create_all
 from ckpt_cli.sql.mistakes import reported
 from ckpt_cli.sql.tables import TABLES
+
+if TYPE_CHECKING:
+    import duckdb
 
 _UNCERTAIN = "statistics_propagation,empty_result_pullup,late_materialization,row_group_pruner"
 """Optimisers that look at rows, of which there are none."""
@@ -40,11 +44,7 @@ class QueryPlanner(Closing):
         """Make the empty tables. Raises `UsageError` without DuckDB."""
         self._con = connect(":memory:", UTC, unoptimised=_UNCERTAIN)
         self._schemas = schemas
-        for schema in schemas:
-            for table in TABLES.values():
-                create(self._con, schema, table)
-        for alias in aliases:
-            add_alias(self._con, alias)
+        create_all(self._con, schemas, aliases)
 
     def close(self) -> None:
         """Forget the tables."""
@@ -71,15 +71,20 @@ class QueryPlanner(Closing):
         """Return whether a statement asks for a plan and not for rows."""
         return bool(self._con.extract_statements(query)[0].type.name == "EXPLAIN")
 
-    def explained(self, query: str) -> str:
-        """Return the plan of an EXPLAIN. Raises `ParseError` or `UsageError`."""
+    @contextmanager
+    def explained(self, query: str) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Yield the answer to an EXPLAIN. Raises `ParseError` or `UsageError`."""
         with reported(query):
-            return "\n".join(str(row[-1]) for row in self._run(query))
+            try:
+                self._con.execute("BEGIN TRANSACTION READ ONLY")
+                yield self._con.execute(query)
+            finally:
+                self._con.rollback()
 
     def needs(self, query: str) -> list[TableNeed]:
         """Return what a query reads, each table once. Raises `ParseError` or `UsageError`."""
         with reported(query, lines_before=1):
-            ((_, text),) = self._run(f"EXPLAIN (FORMAT JSON)\n{query}")
+            ((_, text),) = self._con.execute(f"EXPLAIN (FORMAT JSON)\n{query}").fetchall()
         found: dict[tuple[str, str], TableNeed] = {}
         for node in _nodes(json.loads(text)):
             one = self._need(node.get("extra_info", {}))
@@ -88,13 +93,6 @@ class QueryPlanner(Closing):
             known = found.get((one.schema, one.table))
             found[one.schema, one.table] = one if known is None else _either(known, one)
         return list(found.values())
-
-    def _run(self, statement: str) -> list[tuple[Any, ...]]:
-        self._con.execute("BEGIN TRANSACTION READ ONLY")
-        try:
-            return self._con.execute(statement).fetchall()
-        finally:
-            self._con.rollback()
 
     def _need(self, facts: dict[str, Any]) -> TableNeed | None:
         name = facts.get("Table")

@@ -43,6 +43,7 @@ def _rows(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
                         "checkpoint_ns": ns,
                         "checkpoint_id": checkpoint_id,
                         "ts": optional_iso(times.get(checkpoint_id)),
+                        "written_at": optional_iso(placed.write.at),
                         **_record(reading, shown),
                     }
 
@@ -60,7 +61,6 @@ def _record(reading: TableReading, placed: TaskWrite) -> SqlRow:
         "type": None if write.value is None else write.value.type,
         "encrypted": write.value is not None and write.value.encrypted,
         "bytes": write.size,
-        "at": optional_iso(write.at),
     }
 
 
@@ -112,7 +112,7 @@ WRITES = SqlTable(
         SqlColumn("idx", "BIGINT", "Place among the writes of the task."),
         SqlColumn("channel", "VARCHAR", "Channel."),
         SqlColumn("bytes", "BIGINT", "Length of the stored value.", unit="bytes"),
-        SqlColumn("at", "TIMESTAMPTZ", "When it was stored, in layouts that store that."),
+        SqlColumn("written_at", "TIMESTAMPTZ", "When it was stored, in layouts that store that; `at`."),
         SqlColumn("type", "VARCHAR", "Type tag of the serializer.", Need.STORED),
         SqlColumn("encrypted", "BOOLEAN", "Whether it is stored encrypted.", Need.STORED),
         SqlColumn("value", "JSON", "Value.", Need.VALUE),
