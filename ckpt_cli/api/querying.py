@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ckpt_backends.closing import Closing
@@ -15,8 +16,17 @@ from ckpt_backends.thread_bounds import ThreadBounds
 from ckpt_cli.api.listing import chosen_threads
 from ckpt_cli.api.surroundings import Surroundings
 from ckpt_cli.api.watch import Watcher, unwatched, watchers
+from ckpt_cli.sql.bounds import ALL_ROWS, RowBounds
 from ckpt_cli.sql.database import MAIN, SqlDatabase
-from ckpt_cli.sql.loading import RowBatch, TableRequest, batched, chunks, table_batches
+from ckpt_cli.sql.loading import (
+    RowBatch,
+    TableRequest,
+    ThreadRows,
+    batched,
+    chunks,
+    table_batches,
+    thread_rows,
+)
 from ckpt_cli.sql.planning import QueryPlanner, TableNeed
 from ckpt_cli.sql.results import QueryResult
 from ckpt_cli.sql.tables import TABLES
@@ -25,6 +35,12 @@ from ckpt_cli.threads.trigger_inference import TriggerInference
 
 if TYPE_CHECKING:
     from ckpt_backends.url import StoreUrl
+    from ckpt_cli.threads.executor.executor import Executor
+    from ckpt_cli.threads.executor.work import LostThread
+
+
+_AT_ONCE = 300
+"""Threads that one query finds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +63,57 @@ class SqlSource:
         self._opening = opening
         self._around = around
 
+    @property
+    def url(self) -> str:
+        """The URL without secrets."""
+        return self._store.describe().url
+
     def batches(self, need: TableNeed, choice: ThreadChoice) -> Iterator[RowBatch]:
         """Yield the rows of a table that a query reads."""
-        around = self._around
-        request = TableRequest(
-            need.table, need.columns, self._opening, around.names.prices, around.now, need.bounds
-        )
+        request = self._request(need)
         if TABLES[need.table].items is not None:
             return self._items(request)
-        executor = around.executor(choice.jobs, choice.cluster, opening=self._opening)
+        executor = self._executor(choice)
         choosing, reading = watchers(executor, choice.where, choice.watch)
-        threads = self._threads(need, choice, choosing)
-        return table_batches(self._store, executor, request, reading(threads))
+        threads = reading(self.chosen(choice, need.bounds, choosing))
+        return table_batches(self._store, executor, request, threads)
 
-    def _threads(
-        self, need: TableNeed, choice: ThreadChoice, watch: Watcher
+    def thread_rows(
+        self,
+        need: TableNeed,
+        threads: Iterable[Thread],
+        choice: ThreadChoice,
+        lost: Callable[[Sequence[LostThread]], None],
+    ) -> Iterator[ThreadRows]:
+        """Yield the rows of each thread; `lost` is told at the end which were left out."""
+        request = self._request(need)
+        watched = choice.watch(threads)
+        return thread_rows(self._store, self._executor(choice), request, watched, lost)
+
+    def chosen(
+        self, choice: ThreadChoice, bounds: RowBounds = ALL_ROWS, watch: Watcher = unwatched
     ) -> Iterable[Thread]:
+        """Return the chosen threads, by default all, newest first."""
         store, around = self._store, self._around
         found = chosen_threads(store, around, choice.threads, choice.match, choice.where, watch)
         if found is not None:
             return found
-        ids = need.bounds.thread_ids
-        return store.threads() if ids is None else store.threads_within(ThreadBounds(ids=ids))
+        return store.threads() if bounds.thread_ids is None else self.named(bounds.thread_ids)
+
+    def named(self, names: Iterable[str]) -> Iterator[Thread]:
+        """Yield those of these threads that there are."""
+        remaining = iter(names)
+        while some := frozenset(islice(remaining, _AT_ONCE)):
+            yield from self._store.threads_within(ThreadBounds(ids=some))
+
+    def _executor(self, choice: ThreadChoice) -> Executor:
+        return self._around.executor(choice.jobs, choice.cluster, opening=self._opening)
+
+    def _request(self, need: TableNeed) -> TableRequest:
+        around = self._around
+        return TableRequest(
+            need.table, need.columns, self._opening, around.names.prices, around.now, need.bounds
+        )
 
     def _items(self, request: TableRequest) -> Iterator[RowBatch]:
         from ckpt_backends.registry import open_memory

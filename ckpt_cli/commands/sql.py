@@ -38,9 +38,9 @@ class SqlOptions:
     ] = None
     interactive: Annotated[bool, flag("Ask one query after the other at a prompt.")] = False
     tables: Annotated[bool, flag("List the tables.")] = False
-    schema: Annotated[
-        str | None, option("TABLE", "List the columns of a table.", "--schema")
-    ] = None
+    schema: Annotated[str | None, option("TABLE", "List the columns of a table.", "--schema")] = (
+        None
+    )
     timeout: Annotated[
         int,
         option("SECONDS", "Stop a query that takes longer, after reading; 0: never.", min=0),

@@ -113,7 +113,7 @@ def _tokens(text: str) -> Iterator[str]:
 
 
 def columns_named_in(text: str) -> set[str]:
-    """Return all words of a filter outside of its texts; the columns that it names are among them."""
+    """Return all words of a filter outside of its texts: the columns that it names, and others."""
     words = {one for one in _tokens(text) if not one.startswith("'")}
     return words | set(re.findall(r'"([^"]+)"', text))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -19,11 +20,7 @@ def table_records() -> list[dict[str, Any]]:
 
 def column_records(name: str) -> list[dict[str, Any]]:
     """Return the columns of a table. Raises `NotFound`."""
-    table = TABLES.get(name)
-    if table is None:
-        near = get_close_matches(name, TABLES, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"the tables: {', '.join(TABLES)}"
-        raise NotFound(f"no table '{name}'", hint=hint)
+    check_tables([name])
     return [
         {
             "column": one.name,
@@ -32,5 +29,15 @@ def column_records(name: str) -> list[dict[str, Any]]:
             "reads": one.needs.value,
             "text": one.text,
         }
-        for one in table.columns
+        for one in TABLES[name].columns
     ]
+
+
+def check_tables(names: Sequence[str] | None) -> Sequence[str]:
+    """Return these tables, by default all. Raises `NotFound` for one that there is not."""
+    for name in names or ():
+        if name not in TABLES:
+            near = get_close_matches(name, TABLES, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"the tables: {', '.join(TABLES)}"
+            raise NotFound(f"no table '{name}'", hint=hint)
+    return names or tuple(TABLES)

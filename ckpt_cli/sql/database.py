@@ -21,7 +21,7 @@ from ckpt_cli.config.time_zone import zone_name
 from ckpt_cli.sql.loading import RowBatch
 from ckpt_cli.sql.mistakes import reported
 from ckpt_cli.sql.tables import TABLES
-from ckpt_cli.sql.tables.declaration import SqlTable
+from ckpt_cli.sql.tables.declaration import SqlColumn, SqlTable
 
 if TYPE_CHECKING:
     import duckdb
@@ -34,19 +34,29 @@ THREADS = 2
 MAIN = "main"
 """The schema of the store of the run."""
 
+_TIMES = "TIMESTAMPFORMAT '%Y-%m-%dT%H:%M:%S.%fZ'"
+FORMATS = {
+    "parquet": "FORMAT parquet, COMPRESSION zstd",
+    "csv": f"FORMAT csv, HEADER true, {_TIMES}",
+    "ndjson": f"FORMAT json, {_TIMES}",
+}
+"""How DuckDB writes each kind of file; times are in UTC."""
+
 _LOCKED = (
     "SET allow_community_extensions = false",
     "SET autoload_known_extensions = false",
     "SET autoinstall_known_extensions = false",
-    "SET enable_external_access = false",
     "SET lock_configuration = true",
 )
 
 
-def connect(path: str, zone: tzinfo, *, unoptimised: str = "") -> duckdb.DuckDBPyConnection:
+def connect(
+    path: str, zone: tzinfo, *, unoptimised: str = "", writes_files: bool = False
+) -> duckdb.DuckDBPyConnection:
     """Return a locked connection to a new database, without some optimisers.
 
-    Raises `MissingDependency` without DuckDB.
+    With `writes_files` it is locked, too, but statements may read and write files: never run one
+    of a user there. Raises `MissingDependency` without DuckDB.
     """
     try:
         import duckdb
@@ -66,6 +76,8 @@ def connect(path: str, zone: tzinfo, *, unoptimised: str = "") -> duckdb.DuckDBP
     settings.append(f"SET TimeZone = {_literal(zone_name(zone))}")
     if unoptimised:
         settings.append(f"SET disabled_optimizers = {_literal(unoptimised)}")
+    if not writes_files:
+        settings.append("SET enable_external_access = false")
     for statement in (*settings, *_LOCKED):
         con.execute(statement)
     return con
@@ -74,10 +86,14 @@ def connect(path: str, zone: tzinfo, *, unoptimised: str = "") -> duckdb.DuckDBP
 class SqlDatabase(Closing):
     """Tables that are loaded, and queries over them."""
 
-    def __init__(self, zone: tzinfo) -> None:
-        """Make an empty database. Raises `UsageError` or `StoreUnavailable`."""
+    def __init__(self, zone: tzinfo, *, writes_files: bool = False) -> None:
+        """Make an empty database, for queries or to write files.
+
+        Raises `MissingDependency` or `StoreUnavailable`.
+        """
         self._folder = TemporaryFolder()
-        self._con = connect(str(self._folder.path / "tables.duckdb"), zone)
+        path = str(self._folder.path / "tables.duckdb")
+        self._con = connect(path, zone, writes_files=writes_files)
 
     def close(self) -> None:
         """Remove all that was loaded."""
@@ -111,6 +127,26 @@ class SqlDatabase(Closing):
                     hint="choose fewer threads or columns",
                 ) from error
         self._con.commit()
+
+    def take(self, table: SqlTable, path: str, form: str) -> int:
+        """Write the rows of a table of the main schema to a file, empty the table, count the rows.
+
+        `form` is one of `FORMATS`. Raises `OSError`.
+        """
+        import duckdb
+
+        name = f"{MAIN}.{quoted(table.name)}"
+        listed = ", ".join(_written(one, form) for one in table.columns)
+        try:
+            self._con.execute(
+                f"COPY (SELECT {listed} FROM {name}) TO {_literal(path)}"
+                f" ({FORMATS[form]}, USE_TMP_FILE false)"
+            )
+        except duckdb.IOException as error:
+            raise OSError(str(error).splitlines()[0]) from error
+        (rows,) = self._con.execute(f"SELECT count(*) FROM {name}").fetchone() or (0,)
+        self._con.execute(f"TRUNCATE {name}")
+        return int(rows)
 
     @contextmanager
     def running(self, query: str, seconds: float | None) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -148,6 +184,14 @@ def create_all(
             view = f"{quoted(alias)}.{quoted(name)}"
             con.execute(f"CREATE VIEW {view} AS SELECT * FROM {MAIN}.{quoted(name)}")
     con.commit()
+
+
+def _written(column: SqlColumn, form: str) -> str:
+    """Return the expression of a column in a file; lists in CSV are JSON."""
+    name = quoted(column.name)
+    if form == "csv" and column.type.endswith("[]"):
+        return f"to_json({name}) AS {name}"
+    return name
 
 
 def quoted(name: str) -> str:

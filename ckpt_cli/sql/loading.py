@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import chain, islice
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
@@ -17,9 +17,12 @@ from ckpt_cli.core.usage.prices import PriceList
 from ckpt_cli.sql.bounds import ALL_ROWS, RowBounds
 from ckpt_cli.sql.tables import TABLES
 from ckpt_cli.sql.tables.declaration import SqlRow, TableReading
-from ckpt_cli.threads.executor.executor import Executor
 from ckpt_cli.threads.opening import Opening
 from ckpt_cli.threads.trigger_inference import TriggerInference
+
+if TYPE_CHECKING:
+    from ckpt_cli.threads.executor.executor import Executor
+    from ckpt_cli.threads.executor.work import LostThread
 
 RowBatch: TypeAlias = str
 """Rows as JSON: for each column asked for, in order, an array with the value of each row."""
@@ -67,14 +70,36 @@ def table_batches(
 ) -> Iterator[RowBatch]:
     """Yield the rows of a table, in the order of the threads, in batches of about equal size."""
     wanted = filter(request.bounds.admits, threads)
+    found = thread_rows(store, executor, request, wanted)
+    return batched((chunk for one in found for chunk in one.chunks), request.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadRows:
+    """The rows of one thread; the chunks can be read once."""
+
+    thread_id: str
+    chunks: Iterable[RowChunk]
+
+
+def thread_rows(
+    store: Store,
+    executor: Executor,
+    request: TableRequest,
+    threads: Iterable[Thread],
+    lost: Callable[[Sequence[LostThread]], None] | None = None,
+) -> Iterator[ThreadRows]:
+    """Yield the rows of each thread, in the order of the threads.
+
+    `lost` is told at the end which threads were left out, in place of the one of the executor.
+    """
     work = partial(_reading_threads, request, executor.is_here)
-    rows = executor.run(store, wanted, work, at_once=_THREADS_AT_ONCE)
-    return batched((chunk for of_thread in rows for chunk in of_thread), request.columns)
+    return executor.run(store, threads, work, at_once=_THREADS_AT_ONCE, lost=lost)
 
 
 def _reading_threads(
     request: TableRequest, here: bool, store: Store
-) -> Callable[[Sequence[Thread]], Iterator[Iterable[RowChunk]]]:
+) -> Callable[[Sequence[Thread]], Iterator[ThreadRows]]:
     """Return what reads the rows of some threads; of each, all its chunks.
 
     In this process, only the first chunks are read at once: a thread may be larger than memory.
@@ -82,19 +107,19 @@ def _reading_threads(
     table = TABLES[request.table]
     reading = request.reading(store, TriggerInference(store))
 
-    def read(threads: Sequence[Thread]) -> Iterator[Iterable[RowChunk]]:
+    def read(threads: Sequence[Thread]) -> Iterator[ThreadRows]:
         if table.by_group:
             rows = deque(table.rows(reading, threads))
             for one in threads:
                 own = []
                 while rows and rows[0]["thread_id"] == one.thread_id:
                     own.append(rows.popleft())
-                yield list(chunks(own, request.columns))
+                yield ThreadRows(one.thread_id, list(chunks(own, request.columns)))
             return
         for one in threads:
             found = chunks(table.rows(reading, [one]), request.columns)
             first = list(islice(found, _CHUNKS_AT_ONCE))
-            yield chain(first, found) if here else [*first, *found]
+            yield ThreadRows(one.thread_id, chain(first, found) if here else [*first, *found])
 
     return read
 

@@ -10,14 +10,12 @@ from ckpt_backends.errors import CkptError, ParseError, Refused, UsageError
 
 _KIND = re.compile(r"^[A-Za-z ]+ Error: ")
 _PLACE = re.compile(r"^LINE (?P<number>\d+): (?P<text>.*)\n(?P<caret> *\^)", re.MULTILINE)
-_NEAR = re.compile(r'^(?:Did you mean|Candidate bindings:|Candidate tables:|Candidate functions:)')
+_NEAR = re.compile(r"^(?:Did you mean|Candidate bindings:|Candidate tables:|Candidate functions:)")
 _LONGEST = 200
 
 
 @contextmanager
-def reported(
-    query: str, seconds: float | None = None, *, lines_before: int = 0
-) -> Iterator[None]:
+def reported(query: str, seconds: float | None = None, *, lines_before: int = 0) -> Iterator[None]:
     """Raise errors of DuckDB about a query as `ParseError`, `UsageError` or `Refused`.
 
     `seconds` is its time limit; `lines_before` counts lines that were put before it.
@@ -28,9 +26,7 @@ def reported(
         yield
     except duckdb.InterruptException as error:
         limit = "" if seconds is None else f" after {seconds:g} s"
-        raise Refused(
-            f"the query was stopped{limit}", hint="--timeout allows more time"
-        ) from error
+        raise Refused(f"the query was stopped{limit}", hint="--timeout allows more time") from error
     except duckdb.OutOfMemoryException as error:
         raise Refused(
             "the query needs more room than it may have",

@@ -84,7 +84,7 @@ def _parsed(text: str) -> Any:
         return text
 
 
-def plain_value(value: Any) -> Any:  # noqa: C901
+def plain_value(value: Any) -> Any:
     """Return a value of DuckDB as JSON; what JSON cannot hold as in `docs/json.md`."""
     match value:
         case bool() | str() | None:

@@ -24,7 +24,7 @@ SqlRow: TypeAlias = Mapping[str, Any]
 
 
 class Need(StrEnum):
-    """What is read from the store for a column. Each is read only if a query names such a column."""
+    """What is read from the store for a column, if a query names it."""
 
     INDEX = "index"
     """Keys and index rows."""

@@ -33,7 +33,7 @@ ERRORS = SqlTable(
         SqlColumn("node", "VARCHAR", "Node that failed.", _STEP),
         SqlColumn("path", "VARCHAR[]", "Nodes from the root graph to the one that failed.", _STEP),
         SqlColumn("error", "VARCHAR", "Error.", _STEP),
-        SqlColumn("failed_at", "TIMESTAMPTZ", "When it was stored, or the step began; `at`.", _STEP),
+        SqlColumn("failed_at", "TIMESTAMPTZ", "When it was stored, or the step began.", _STEP),
         SqlColumn("state", "VARCHAR", "failed, retried, handled, left.", _STEP),
         SqlColumn("retried", "BOOLEAN", "Whether the task ran again, with success.", _STEP),
         SqlColumn("handled", "BOOLEAN", "Whether the graph's error handler was called.", _STEP),

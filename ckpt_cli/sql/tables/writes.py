@@ -112,7 +112,7 @@ WRITES = SqlTable(
         SqlColumn("idx", "BIGINT", "Place among the writes of the task."),
         SqlColumn("channel", "VARCHAR", "Channel."),
         SqlColumn("bytes", "BIGINT", "Length of the stored value.", unit="bytes"),
-        SqlColumn("written_at", "TIMESTAMPTZ", "When it was stored, in layouts that store that; `at`."),
+        SqlColumn("written_at", "TIMESTAMPTZ", "When it was stored, in layouts that store that."),
         SqlColumn("type", "VARCHAR", "Type tag of the serializer.", Need.STORED),
         SqlColumn("encrypted", "BOOLEAN", "Whether it is stored encrypted.", Need.STORED),
         SqlColumn("value", "JSON", "Value.", Need.VALUE),

@@ -50,9 +50,7 @@ def read_rows(
 ) -> list[Mapping[str, Any]]:
     """Return the rows of a table as they go to DuckDB, with these columns."""
     around = store._around
-    request = TableRequest(
-        table, tuple(columns), around.opening, around.names.prices, around.now
-    )
+    request = TableRequest(table, tuple(columns), around.opening, around.names.prices, around.now)
     reading = request.reading(store._store, TriggerInference(store._store))
     threads = [store[name].reader.thread for name in names]
     return [{one: row.get(one) for one in columns} for row in TABLES[table].rows(reading, threads)]
@@ -86,9 +84,7 @@ def answers(filled: FilledStore, store: StoreHandle) -> dict[str, list[Mapping[s
     return found
 
 
-def test_tables_have_the_rows_of_the_other_answers(
-    filled: FilledStore, store: StoreHandle
-) -> None:
+def test_tables_have_the_rows_of_the_other_answers(filled: FilledStore, store: StoreHandle) -> None:
     want, names = answers(filled, store), list(filled.sampled_threads)
     for table, own in OWN.items():
         columns = [one for one in TABLES[table].names if one not in own]
