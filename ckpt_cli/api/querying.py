@@ -53,6 +53,8 @@ class ThreadChoice:
     jobs: int = 1
     cluster: str | None = None
     watch: Watcher = unwatched
+    newest: int | None = None
+    """Only so many of all threads."""
 
 
 class SqlSource:
@@ -62,6 +64,10 @@ class SqlSource:
         self._store = store
         self._opening = opening
         self._around = around
+
+    def refresh(self) -> None:
+        """See what was saved since the store was opened."""
+        self._store.refresh()
 
     @property
     def url(self) -> str:
@@ -98,7 +104,9 @@ class SqlSource:
         found = chosen_threads(store, around, choice.threads, choice.match, choice.where, watch)
         if found is not None:
             return found
-        return store.threads() if bounds.thread_ids is None else self.named(bounds.thread_ids)
+        if bounds.thread_ids is not None:
+            return self.named(bounds.thread_ids)
+        return store.threads(limit=choice.newest)
 
     def named(self, names: Iterable[str]) -> Iterator[Thread]:
         """Yield those of these threads that there are."""
@@ -155,6 +163,11 @@ class SqlSession(Closing):
     def close(self) -> None:
         """Forget the plans."""
         self.planner.close()
+
+    def refresh(self) -> None:
+        """See what was saved in the stores since they were opened."""
+        for one in self._sources.values():
+            one.refresh()
 
     def needs(self, query: str) -> Sequence[TableNeed]:
         """Return what a query reads. Raises `ParseError` or `UsageError`."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import tzinfo
-from threading import Timer
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from ckpt_backends.closing import Closing
-from ckpt_backends.errors import MissingDependency, StoreUnavailable
+from ckpt_backends.errors import MissingDependency, Refused, StoreUnavailable
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_backends.installing import install_command
 from ckpt_cli.config.time_zone import zone_name
@@ -31,6 +31,8 @@ MEMORY = "512MB"
 SPILL = "20GB"
 """Room for what a query cannot hold in memory."""
 THREADS = 2
+_MOMENT = 0.1
+"""Seconds after which a query is told again to stop."""
 MAIN = "main"
 """The schema of the store of the run."""
 
@@ -154,18 +156,41 @@ class SqlDatabase(Closing):
 
         Raises `ParseError`, or `Refused` if it takes longer than `seconds` or too much room.
         """
-        timer = None if seconds is None else Timer(seconds, self._con.interrupt)
-        with reported(query, seconds):
+        with reported(query):
+            self._con.execute("BEGIN TRANSACTION READ ONLY")
             try:
-                if timer is not None:
-                    timer.daemon = True
-                    timer.start()
-                self._con.execute("BEGIN TRANSACTION READ ONLY")
-                yield self._con.execute(query)
+                yield self._answered(query, seconds)
             finally:
-                if timer is not None:
-                    timer.cancel()
                 self._con.rollback()
+
+    def _answered(self, query: str, seconds: float | None) -> duckdb.DuckDBPyConnection:
+        """Run a query in another thread: this one must hear signals, and watch the time."""
+        found: list[duckdb.DuckDBPyConnection] = []
+        failed: list[BaseException] = []
+        is_done = Event()
+
+        def answer() -> None:
+            try:
+                found.append(self._con.execute(query))
+            except BaseException as error:
+                failed.append(error)
+            finally:
+                is_done.set()
+
+        Thread(target=answer, name="sql", daemon=True).start()
+        try:
+            # Not `join`: a signal makes Python 3.11 believe that the thread has ended.
+            if not is_done.wait(seconds):
+                raise Refused(
+                    f"the query was stopped after {seconds:g} s", hint="--timeout allows more time"
+                )
+        finally:
+            while not is_done.is_set():
+                self._con.interrupt()
+                is_done.wait(_MOMENT)
+        if failed:
+            raise failed[0]
+        return found[0]
 
 
 def create_all(

@@ -18,15 +18,12 @@ _LONGEST = 200
 def reported(query: str, seconds: float | None = None, *, lines_before: int = 0) -> Iterator[None]:
     """Raise errors of DuckDB about a query as `ParseError`, `UsageError` or `Refused`.
 
-    `seconds` is its time limit; `lines_before` counts lines that were put before it.
+    `lines_before` counts lines that were put before it.
     """
     import duckdb
 
     try:
         yield
-    except duckdb.InterruptException as error:
-        limit = "" if seconds is None else f" after {seconds:g} s"
-        raise Refused(f"the query was stopped{limit}", hint="--timeout allows more time") from error
     except duckdb.OutOfMemoryException as error:
         raise Refused(
             "the query needs more room than it may have",
