@@ -40,9 +40,7 @@ class LineReader(Protocol):
         """Return what was typed. Raises `KeyboardInterrupt` or `EOFError`."""
 
 
-def prompt(
-    session: Session, asking: SqlSession, choice: ThreadChoice, seconds: int | None
-) -> None:
+def prompt(session: Session, asking: SqlSession, choice: ThreadChoice, seconds: int | None) -> None:
     """Answer queries until the user ends. Raises `MissingDependency` or `UsageError`."""
     reader = _reader(completions(asking, choice))
     answer_all(session, asking, choice, seconds, reader)

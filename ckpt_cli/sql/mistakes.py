@@ -15,7 +15,7 @@ _LONGEST = 200
 
 
 @contextmanager
-def reported(query: str, seconds: float | None = None, *, lines_before: int = 0) -> Iterator[None]:
+def reported(query: str, *, lines_before: int = 0) -> Iterator[None]:
     """Raise errors of DuckDB about a query as `ParseError`, `UsageError` or `Refused`.
 
     `lines_before` counts lines that were put before it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_cli.core.redact import redact_metadata
@@ -59,7 +60,7 @@ def _of_namespace(
     )
     for one in stored:
         checkpoint_id = one.key.checkpoint_id
-        row = {
+        row: dict[str, Any] = {
             "thread_id": reader.thread_id,
             "checkpoint_ns": ns,
             "checkpoint_id": checkpoint_id,

@@ -36,7 +36,7 @@ THREADS = SqlTable(
         SqlColumn("last_at", "TIMESTAMPTZ", "Time of the newest checkpoint."),
         SqlColumn("checkpoints", "BIGINT", "Checkpoints in all namespaces."),
         SqlColumn("namespaces", "BIGINT", "Namespaces, with the root."),
-        SqlColumn("user", "VARCHAR", 'User, in layouts that store one; a keyword: write "user".'),
+        SqlColumn("user", "VARCHAR", "User, in layouts that store one."),
         SqlColumn("bytes", "BIGINT", "Stored size.", Need.SIZES, "bytes"),
         SqlColumn("step", "BIGINT", "Step of the head.", _HEAD),
         SqlColumn("source", "VARCHAR", "How the head was made: input, loop, update, fork.", _HEAD),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from ckpt_backends.codec import channel_sizes, to_json
 from ckpt_backends.codec.values import Value
@@ -57,7 +58,7 @@ def _of_checkpoint(
         if wanted is not None and name not in wanted:
             continue
         stored = name in one.body.values
-        row = {
+        row: dict[str, Any] = {
             "thread_id": reader.thread_id,
             "checkpoint_ns": one.key.checkpoint_ns,
             "checkpoint_id": one.key.checkpoint_id,
