@@ -91,7 +91,9 @@ COMMANDS = {
     "erase": CommandRef(
         "erase:erase", "Erase threads, or a person, with all that was made from them.", CLEAN
     ),
-    "export": CommandRef("export:export", "Write threads to archive files, or as JSON.", CLEAN),
+    "export": CommandRef(
+        "export:export", "Write threads to archive files, as JSON, or as tables.", CLEAN
+    ),
     "import": CommandRef(
         "import_:import_", "Restore archived threads, into a store of any layout.", CLEAN
     ),

@@ -33,7 +33,7 @@ from ckpt_cli.sql.database import MAIN, SqlDatabase
 from ckpt_cli.sql.loading import RowChunk, batched
 from ckpt_cli.sql.planning import TableNeed
 from ckpt_cli.sql.tables import TABLES
-from ckpt_cli.sql.tables.declaration import SqlTable
+from ckpt_cli.sql.tables.table import QueryTable
 
 if TYPE_CHECKING:
     from ckpt_cli.threads.executor.work import LostThread
@@ -155,7 +155,7 @@ class TableExport:
                 file.write(line.encode() + b"\n")
         self._manifest.save()
 
-    def _table(self, database: SqlDatabase, table: SqlTable) -> Iterator[dict[str, Any]]:
+    def _table(self, database: SqlDatabase, table: QueryTable) -> Iterator[dict[str, Any]]:
         need = TableNeed(MAIN, table.name, table.names, ALL_ROWS)
         if table.items is not None:
             if (table.name, 0) not in self._manifest.files:
@@ -183,7 +183,7 @@ class TableExport:
             self._note_lost(table, lost)
 
     def _unwritten(
-        self, table: SqlTable, under_way: deque[tuple[int, Collection[str]]]
+        self, table: QueryTable, under_way: deque[tuple[int, Collection[str]]]
     ) -> Iterator[Thread]:
         """Yield the threads of the ranges without a file, and tell which ranges these are."""
         for part, names in self._plan():
@@ -196,7 +196,7 @@ class TableExport:
             for part, line in enumerate(file):
                 yield part, json.loads(line)
 
-    def _written(self, database: SqlDatabase, table: SqlTable, part: int) -> dict[str, Any]:
+    def _written(self, database: SqlDatabase, table: QueryTable, part: int) -> dict[str, Any]:
         """Write one file and note it in the manifest."""
         folder = self._folder / table.name
         make_private_folder(folder)
@@ -228,7 +228,7 @@ class TableExport:
             self._manifest.save()
         return record
 
-    def _note_lost(self, table: SqlTable, lost: Sequence[LostThread]) -> None:
+    def _note_lost(self, table: QueryTable, lost: Sequence[LostThread]) -> None:
         """Mark the files that lack a thread: the next run writes them again."""
         names = {one.thread_id for one in lost}
         for part, held in self._plan():

@@ -19,9 +19,9 @@ from ckpt_cli.api.watch import Watcher, unwatched, watchers
 from ckpt_cli.sql.bounds import ALL_ROWS, RowBounds
 from ckpt_cli.sql.database import MAIN, SqlDatabase
 from ckpt_cli.sql.loading import (
+    ReadThread,
     RowBatch,
     TableRequest,
-    ThreadRows,
     batched,
     chunks,
     table_batches,
@@ -90,7 +90,7 @@ class SqlSource:
         threads: Iterable[Thread],
         choice: ThreadChoice,
         lost: Callable[[Sequence[LostThread]], None],
-    ) -> Iterator[ThreadRows]:
+    ) -> Iterator[ReadThread]:
         """Yield the rows of each thread; `lost` is told at the end which were left out."""
         request = self._request(need)
         watched = choice.watch(threads)

@@ -182,7 +182,7 @@ complete -c ckpt -n '__ckpt_at "" 0' -a purge -d 'Remove old threads, or prune o
 complete -c ckpt -n '__ckpt_at "" 0' -a gc -d 'Delete orphaned rows.'
 complete -c ckpt -n '__ckpt_at "" 0' -a erase -d 'Erase threads, or a person, with all that was made from them.'
 complete -c ckpt -n '__ckpt_at "erase" 0 9999' -a '(__ckpt_ask thread argument)'
-complete -c ckpt -n '__ckpt_at "" 0' -a export -d 'Write threads to archive files, or as JSON.'
+complete -c ckpt -n '__ckpt_at "" 0' -a export -d 'Write threads to archive files, as JSON, or as tables.'
 complete -c ckpt -n '__ckpt_at "export" 0 9999' -a '(__ckpt_ask thread argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a import -d 'Restore archived threads, into a store of any layout.'
 complete -c ckpt -n '__ckpt_at "import" 0 9999' -F

@@ -21,7 +21,7 @@ from ckpt_cli.config.time_zone import zone_name
 from ckpt_cli.sql.loading import RowBatch
 from ckpt_cli.sql.mistakes import reported
 from ckpt_cli.sql.tables import TABLES
-from ckpt_cli.sql.tables.declaration import SqlColumn, SqlTable
+from ckpt_cli.sql.tables.table import QueryTable, SqlColumn
 
 if TYPE_CHECKING:
     import duckdb
@@ -107,7 +107,7 @@ class SqlDatabase(Closing):
         create_all(self._con, schemas, aliases)
 
     def load(
-        self, schema: str, table: SqlTable, columns: Sequence[str], batches: Iterator[RowBatch]
+        self, schema: str, table: QueryTable, columns: Sequence[str], batches: Iterator[RowBatch]
     ) -> None:
         """Add rows, of which each batch has these columns. Raises `StoreUnavailable`."""
         import duckdb
@@ -130,7 +130,7 @@ class SqlDatabase(Closing):
                 ) from error
         self._con.commit()
 
-    def take(self, table: SqlTable, path: str, form: str) -> int:
+    def take(self, table: QueryTable, path: str, form: str) -> int:
         """Write the rows of a table of the main schema to a file, empty the table, count the rows.
 
         `form` is one of `FORMATS`. Raises `OSError`.

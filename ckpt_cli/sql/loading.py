@@ -16,7 +16,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.usage.prices import PriceList
 from ckpt_cli.sql.bounds import ALL_ROWS, RowBounds
 from ckpt_cli.sql.tables import TABLES
-from ckpt_cli.sql.tables.declaration import SqlRow, TableReading
+from ckpt_cli.sql.tables.table import SqlRow, TableReading
 from ckpt_cli.threads.opening import Opening
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
@@ -75,7 +75,7 @@ def table_batches(
 
 
 @dataclass(frozen=True, slots=True)
-class ThreadRows:
+class ReadThread:
     """The rows of one thread; the chunks can be read once."""
 
     thread_id: str
@@ -88,7 +88,7 @@ def thread_rows(
     request: TableRequest,
     threads: Iterable[Thread],
     lost: Callable[[Sequence[LostThread]], None] | None = None,
-) -> Iterator[ThreadRows]:
+) -> Iterator[ReadThread]:
     """Yield the rows of each thread, in the order of the threads.
 
     `lost` is told at the end which threads were left out, in place of the one of the executor.
@@ -99,7 +99,7 @@ def thread_rows(
 
 def _reading_threads(
     request: TableRequest, here: bool, store: Store
-) -> Callable[[Sequence[Thread]], Iterator[ThreadRows]]:
+) -> Callable[[Sequence[Thread]], Iterator[ReadThread]]:
     """Return what reads the rows of some threads; of each, all its chunks.
 
     In this process, only the first chunks are read at once: a thread may be larger than memory.
@@ -107,19 +107,19 @@ def _reading_threads(
     table = TABLES[request.table]
     reading = request.reading(store, TriggerInference(store))
 
-    def read(threads: Sequence[Thread]) -> Iterator[ThreadRows]:
+    def read(threads: Sequence[Thread]) -> Iterator[ReadThread]:
         if table.by_group:
             rows = deque(table.rows(reading, threads))
             for one in threads:
                 own = []
                 while rows and rows[0]["thread_id"] == one.thread_id:
                     own.append(rows.popleft())
-                yield ThreadRows(one.thread_id, list(chunks(own, request.columns)))
+                yield ReadThread(one.thread_id, list(chunks(own, request.columns)))
             return
         for one in threads:
             found = chunks(table.rows(reading, [one]), request.columns)
             first = list(islice(found, _CHUNKS_AT_ONCE))
-            yield ThreadRows(one.thread_id, chain(first, found) if here else [*first, *found])
+            yield ReadThread(one.thread_id, chain(first, found) if here else [*first, *found])
 
     return read
 

@@ -6,6 +6,7 @@ import json
 import stat
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,15 +21,19 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "lake"
 
 
+def rows_of(query: str) -> list[tuple[Any, ...]]:
+    import duckdb
+
+    return duckdb.execute(query).fetchall()
+
+
 def export(lake: Path, form: str = "parquet", *more: str) -> list[dict[str, object]]:
-    words = ("export", "--all", "--format", form, "--to", lake, "-o", "json", *more)
+    words = ("export", "--all", "--format", form, "--to", str(lake), "-o", "json", *more)
     found: list[dict[str, object]] = ckpt("-s", SAMPLE, *words).json
     return found
 
 
 def test_files_hold_the_tables(lake: Path) -> None:
-    import duckdb
-
     written = export(lake)
     assert len(written) == 9 * 3 + 1
     manifest = json.loads((lake / "manifest.json").read_text())
@@ -39,7 +44,7 @@ def test_files_hold_the_tables(lake: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     for table in TABLES.values():
         files = f"'{lake}/{table.name}/*.parquet'"
-        types = duckdb.sql(f"DESCRIBE FROM {files}").fetchall()
+        types = rows_of(f"DESCRIBE FROM {files}")
         names = {"TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE"}
         assert [row[:2] for row in types] == [
             (one.name, names.get(one.type, one.type)) for one in table.columns
@@ -47,7 +52,7 @@ def test_files_hold_the_tables(lake: Path) -> None:
         if table.items is None:
             query = f'SELECT count(*) AS n FROM "{table.name}"'
             (asked,) = ckpt("-s", SAMPLE, "sql", query, "-o", "json").json
-            assert duckdb.sql(f"SELECT count(*) FROM {files}").fetchall() == [(asked["n"],)]
+            assert rows_of(f"SELECT count(*) FROM {files}") == [(asked["n"],)]
 
 
 def test_a_run_that_was_stopped_goes_on(lake: Path) -> None:
@@ -68,13 +73,11 @@ def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
 
 
 def test_csv_and_ndjson_have_the_same_rows(lake: Path) -> None:
-    import duckdb
-
     export(lake / "csv", "csv", "--table", "threads")
     export(lake / "ndjson", "ndjson", "--table", "threads")
     ids = "SELECT thread_id, first_at, status FROM '{}' ORDER BY 1"
-    one = duckdb.sql(ids.format(lake / "csv/threads/*.csv")).fetchall()
-    two = duckdb.sql(ids.format(lake / "ndjson/threads/*.ndjson")).fetchall()
+    one = rows_of(ids.format(lake / "csv/threads/*.csv"))
+    two = rows_of(ids.format(lake / "ndjson/threads/*.ndjson"))
     assert [row[::2] for row in one] == [row[::2] for row in two]
     assert len(one) == 8
 

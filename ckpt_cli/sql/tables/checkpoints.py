@@ -12,11 +12,11 @@ from ckpt_cli.core.state import read_metadata, source_from
 from ckpt_cli.queries.history import branch_depths, namespace_entries
 from ckpt_cli.render.records import entry_record, values_record
 from ckpt_cli.render.terminal.units import optional_iso
-from ckpt_cli.sql.tables.declaration import (
+from ckpt_cli.sql.tables.table import (
     Need,
+    QueryTable,
     SqlColumn,
     SqlRow,
-    SqlTable,
     TableReading,
     keys_of,
 )
@@ -86,7 +86,7 @@ def _sizes(reading: TableReading, reader: ThreadReader) -> Counter[CheckpointKey
 
 _META, _STEP = Need.METADATA, Need.STEP
 
-CHECKPOINTS = SqlTable(
+CHECKPOINTS = QueryTable(
     "checkpoints",
     "Checkpoints of all namespaces, as `history --all-ns` lists them.",
     keys_of(

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from ckpt_backends.model import Thread
 from ckpt_cli.queries.errors import failures_of_threads
 from ckpt_cli.render.errors import failure_record
-from ckpt_cli.sql.tables.declaration import (
+from ckpt_cli.sql.tables.table import (
     Need,
+    QueryTable,
     SqlColumn,
     SqlRow,
-    SqlTable,
     TableReading,
     keys_of,
 )
@@ -25,7 +25,7 @@ def _rows(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
 
 _STEP = Need.STEP
 
-ERRORS = SqlTable(
+ERRORS = QueryTable(
     "errors",
     "Tasks that failed, as `errors --history` lists them.",
     keys_of(

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from ckpt_backends.model import Thread
 from ckpt_cli.queries.interrupts import open_questions
 from ckpt_cli.render.records import interrupt_record
-from ckpt_cli.sql.tables.declaration import (
+from ckpt_cli.sql.tables.table import (
     Need,
+    QueryTable,
     SqlColumn,
     SqlRow,
-    SqlTable,
     TableReading,
     keys_of,
 )
@@ -23,7 +23,7 @@ def _rows(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
 
 _STEP = Need.STEP
 
-INTERRUPTS = SqlTable(
+INTERRUPTS = QueryTable(
     "interrupts",
     "Questions that wait for an answer, as `interrupts` lists them.",
     keys_of(

@@ -8,7 +8,7 @@ from ckpt_backends.memory.protocol import MemoryStore
 from ckpt_cli.core.memory.item_filter import ItemFilter
 from ckpt_cli.queries.memory import list_items, read_items
 from ckpt_cli.render.memory.items import item_record, read_record
-from ckpt_cli.sql.tables.declaration import Need, SqlColumn, SqlRow, SqlTable, TableReading
+from ckpt_cli.sql.tables.table import Need, QueryTable, SqlColumn, SqlRow, TableReading
 
 
 def _items(memory: MemoryStore, reading: TableReading) -> Iterator[SqlRow]:
@@ -21,7 +21,7 @@ def _items(memory: MemoryStore, reading: TableReading) -> Iterator[SqlRow]:
         yield item_record(item, now)
 
 
-MEMORY = SqlTable(
+MEMORY = QueryTable(
     "memory",
     "Items of long-term memory, as `memory list` and `memory export` list them.",
     (

@@ -13,7 +13,7 @@ from ckpt_cli.core.conversation.transcript import Turn, message_list
 from ckpt_cli.queries.messages import Conversation, conversation
 from ckpt_cli.render.messages import message_records
 from ckpt_cli.render.terminal.units import optional_iso
-from ckpt_cli.sql.tables.declaration import Need, SqlColumn, SqlRow, SqlTable, TableReading
+from ckpt_cli.sql.tables.table import Need, QueryTable, SqlColumn, SqlRow, TableReading
 from ckpt_cli.threads.target import Target
 from ckpt_cli.threads.thread import ThreadReader
 
@@ -78,7 +78,7 @@ def _contents(message: Message) -> tuple[str, str]:
 
 _VALUE = Need.VALUE
 
-MESSAGES = SqlTable(
+MESSAGES = QueryTable(
     "messages",
     "Messages of the conversation at each thread's head, as `messages` prints them.",
     (

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from ckpt_backends.model import Thread
 from ckpt_cli.render.records import moment_record
-from ckpt_cli.sql.tables.declaration import (
+from ckpt_cli.sql.tables.table import (
     Need,
+    QueryTable,
     SqlColumn,
     SqlRow,
-    SqlTable,
     TableReading,
     keys_of,
 )
@@ -40,7 +40,7 @@ def _rows(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
 
 _STEP = Need.STEP
 
-TASKS = SqlTable(
+TASKS = QueryTable(
     "tasks",
     "Tasks of the step after each checkpoint, as `tasks` of `history --all-ns` has them.",
     keys_of(

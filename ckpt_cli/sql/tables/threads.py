@@ -8,7 +8,7 @@ from ckpt_backends.model import Thread
 from ckpt_cli.queries.listed_threads import sizes_of
 from ckpt_cli.queries.threads import described_threads
 from ckpt_cli.render.records import thread_record
-from ckpt_cli.sql.tables.declaration import Need, SqlColumn, SqlRow, SqlTable, TableReading
+from ckpt_cli.sql.tables.table import Need, QueryTable, SqlColumn, SqlRow, TableReading
 from ckpt_cli.threads.heads import some_at_once
 
 
@@ -26,7 +26,7 @@ def _rows(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
 
 _HEAD = Need.STEP
 
-THREADS = SqlTable(
+THREADS = QueryTable(
     "threads",
     "Threads, as `threads list --all --long` lists them.",
     (

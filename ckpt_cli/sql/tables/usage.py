@@ -8,11 +8,11 @@ from dataclasses import asdict
 from ckpt_backends.model import Thread
 from ckpt_cli.queries.token_usage import thread_messages
 from ckpt_cli.render.terminal.units import optional_iso
-from ckpt_cli.sql.tables.declaration import (
+from ckpt_cli.sql.tables.table import (
     Need,
+    QueryTable,
     SqlColumn,
     SqlRow,
-    SqlTable,
     TableReading,
     keys_of,
 )
@@ -39,7 +39,7 @@ def _rows(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
 
 _VALUE = Need.VALUE
 
-USAGE = SqlTable(
+USAGE = QueryTable(
     "usage",
     "Messages of models that tell their tokens, each once, as `stats --tokens` counts them.",
     keys_of(

@@ -10,11 +10,11 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Thread
 from ckpt_cli.core.diff.state_diff import json_size
 from ckpt_cli.render.terminal.units import optional_iso
-from ckpt_cli.sql.tables.declaration import (
+from ckpt_cli.sql.tables.table import (
     Need,
+    QueryTable,
     SqlColumn,
     SqlRow,
-    SqlTable,
     TableReading,
     keys_of,
 )
@@ -98,7 +98,7 @@ def _text(version: object) -> str | None:
 
 _STEP = Need.STEP
 
-VALUES = SqlTable(
+VALUES = QueryTable(
     "values",
     "The state at each checkpoint, one row for each channel; `values` of `show`.",
     keys_of(

@@ -10,11 +10,11 @@ from ckpt_cli.core.tasks.task_ids import pulled_node
 from ckpt_cli.core.tasks.writes import TaskWrite, task_writes
 from ckpt_cli.render.records import write_record
 from ckpt_cli.render.terminal.units import optional_iso
-from ckpt_cli.sql.tables.declaration import (
+from ckpt_cli.sql.tables.table import (
     Need,
+    QueryTable,
     SqlColumn,
     SqlRow,
-    SqlTable,
     TableReading,
     keys_of,
 )
@@ -101,7 +101,7 @@ def _tells_node(write: Write) -> bool:
     return bool(write.task_path) and pulled_node(write.task_path) is not None
 
 
-WRITES = SqlTable(
+WRITES = QueryTable(
     "writes",
     "What tasks wrote, stored with the checkpoint that they started from; `writes` of `show`.",
     keys_of(

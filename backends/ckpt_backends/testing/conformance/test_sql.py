@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import ckpt_cli
 from ckpt_backends.testing.conformance.answers import run
 from ckpt_backends.testing.filling import FilledStore
+from ckpt_cli.api.opening import open as open_handle
 from ckpt_cli.api.store import StoreHandle
 from ckpt_cli.sql.loading import TableRequest
 from ckpt_cli.sql.tables import TABLES
@@ -36,7 +36,7 @@ OWN = {
 
 @pytest.fixture
 def store(filled: FilledStore) -> Iterator[StoreHandle]:
-    with ckpt_cli.open(filled.harness.url) as opened:
+    with open_handle(filled.harness.url) as opened:
         yield opened
 
 
@@ -120,5 +120,5 @@ def test_a_query_answers_from_all_threads(filled: FilledStore) -> None:
     listed = run(filled, "threads", "list", "--all", "-o", "json").json
     query = "SELECT thread_id, head, last_at, checkpoints FROM threads ORDER BY last_at DESC"
     found = run(filled, "sql", query, "-o", "json").json
-    columns = ("thread_id", "head", "last_at", "checkpoints")
-    assert sorted_rows(found, columns) == sorted_rows(listed, columns)
+    facts = ("thread_id", "head", "last_at", "checkpoints")
+    assert sorted_rows(found, facts) == sorted_rows(listed, facts)

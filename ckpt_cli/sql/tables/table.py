@@ -91,7 +91,7 @@ def _no_rows(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRo
 
 
 @dataclass(frozen=True)
-class SqlTable:
+class QueryTable:
     """A table: one row for each of what `text` says."""
 
     name: str
