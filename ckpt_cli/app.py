@@ -47,6 +47,7 @@ COMMANDS = {
     "errors": CommandRef("errors:errors", "List the tasks that failed.", INSPECT),
     "messages": CommandRef("messages:messages", "Print the conversation of a thread.", INSPECT),
     "grep": CommandRef("grep:grep", "Search threads for a text.", INSPECT),
+    "sql": CommandRef("sql:sql", "Ask SQL of threads, checkpoints, values and messages.", INSPECT),
     "blame": CommandRef("blame:blame", "Show which step and task set a value.", INSPECT),
     "timeline": CommandRef(
         "timeline:timeline", "Show how long each step of a thread took.", INSPECT
@@ -91,7 +92,9 @@ COMMANDS = {
     "erase": CommandRef(
         "erase:erase", "Erase threads, or a person, with all that was made from them.", CLEAN
     ),
-    "export": CommandRef("export:export", "Write threads to archive files, or as JSON.", CLEAN),
+    "export": CommandRef(
+        "export:export", "Write threads to archive files, as JSON, or as tables.", CLEAN
+    ),
     "import": CommandRef(
         "import_:import_", "Restore archived threads, into a store of any layout.", CLEAN
     ),

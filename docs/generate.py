@@ -1,9 +1,9 @@
 """Writes all that the documents quote from the program.
 
 That is docs/cli.md, the console blocks in README.md, docs/tour.md and docs/incidents.md, the matrix
-in docs/stores.md, the codes and their matrix in docs/doctor.md, the keys in docs/tui.md, and the
-matrices in docs/copy.md. Run it after a change of an option or of printed text:
-`python docs/generate.py`. A test compares each of them with what the program prints.
+in docs/stores.md, the codes and their matrix in docs/doctor.md, the keys in docs/tui.md, the
+matrices in docs/copy.md, and the tables in docs/sql.md. Run it after a change of an option or of
+printed text: `python docs/generate.py`. A test compares each of them with what the program prints.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ from ckpt_cli.lazy import CommandRef
 from ckpt_cli.output import Output
 from ckpt_cli.run import run
 from ckpt_cli.session import Session
+from ckpt_cli.sql.tables import TABLES
 
 DOCS = Path(__file__).parent
 TARGET = DOCS / "cli.md"
 STORES = DOCS / "stores.md"
 CHECKS = DOCS / "doctor.md"
 COPIES = DOCS / "copy.md"
+QUERIES = DOCS / "sql.md"
 SCREEN = DOCS / "tui.md"
 TOURS = (DOCS.parent / "README.md", DOCS / "tour.md", DOCS / "incidents.md")
 """Documents with console blocks, whose `$ ckpt` lines are run on the sample store."""
@@ -92,6 +94,18 @@ def copies(text: str) -> str:
     for language in Language:
         text = _between(f"<!-- {language.value} -->\n", _routes(language), text)
     return text
+
+
+def tables(text: str) -> str:
+    """The text of docs/sql.md with the reference of tables made anew."""
+    parts = []
+    for table in TABLES.values():
+        rows = [["column", "type", "reads", "what"], ["---"] * 4]
+        for one in table.columns:
+            unit = f" In {one.unit}." if one.unit == "tokens" else ""
+            rows.append([f"`{one.name}`", f"`{one.type}`", one.needs.value, f"{one.text}{unit}"])
+        parts.append(f"### `{table.name}`\n\n{table.text}\n\n{_table(rows)}")
+    return _between("<!-- tables -->\n", "\n".join(parts), text)
 
 
 def _routes(language: Language) -> str:
@@ -201,6 +215,9 @@ def _help(words: list[str]) -> str:
 
 if __name__ == "__main__":
     TARGET.write_text(reference(), "utf-8")
-    marked = ((STORES, stores), (CHECKS, checks), (SCREEN, screen), (COPIES, copies))
+    marked = (
+        *((STORES, stores), (CHECKS, checks), (SCREEN, screen), (COPIES, copies)),
+        (QUERIES, tables),
+    )
     for path, renewed in (*marked, *((one, tour) for one in TOURS)):
         path.write_text(renewed(path.read_text("utf-8")), "utf-8")

@@ -54,10 +54,12 @@ class _Script:
     def open_other(self, url: StoreUrl) -> Store:
         return replace(self.opening, url=url).open(self.note, self.observer)
 
-    def executor(self, jobs: int = 1, cluster: str | None = None) -> Executor:
+    def executor(
+        self, jobs: int = 1, cluster: str | None = None, *, opening: Opening | None = None
+    ) -> Executor:
         from ckpt_cli.threads.executor.executor import Executor
 
-        return Executor(self.opening, jobs, cluster)
+        return Executor(opening or self.opening, jobs, cluster)
 
     def observer(self) -> ScanObserver:
         """Return who is told about scans."""

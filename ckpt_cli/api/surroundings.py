@@ -36,8 +36,13 @@ class Surroundings(Protocol):
     def open_other(self, url: StoreUrl) -> Store:
         """Open another store in the same way; the caller closes it."""
 
-    def executor(self, jobs: int = 1, cluster: str | None = None) -> Executor:
-        """Return what works on many threads; it says at the end which were left out."""
+    def executor(
+        self, jobs: int = 1, cluster: str | None = None, *, opening: Opening | None = None
+    ) -> Executor:
+        """Return what works on many threads of this store, or of one that is opened otherwise.
+
+        It says at the end which were left out.
+        """
 
     def note(self, text: str) -> None:
         """Tell the user something that is no error."""

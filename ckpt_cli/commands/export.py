@@ -16,14 +16,23 @@ from ckpt_cli.api.thread import ThreadHandle
 from ckpt_cli.apply.archives import archive_header
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import Match, Where, argument, flag, option
+from ckpt_cli.options import Cluster, Jobs, Match, Where, argument, flag, option
 from ckpt_cli.queries.language import language_of
 from ckpt_cli.render.terminal.table import THREAD, Column
 from ckpt_cli.render.terminal.units import iso, size
 from ckpt_cli.session import Session
 from ckpt_cli.threads import redaction
 
-FORMATS = ("bundle", "jsonl")
+TABLE_FORMATS = ("parquet", "csv", "ndjson")
+FORMATS = ("bundle", "jsonl", *TABLE_FORMATS)
+TABLE_COLUMNS = (
+    Column("TABLE", "table", style="head"),
+    Column("PART", "part", right=True),
+    Column("FILE", "file"),
+    Column("ROWS", "rows", right=True),
+    Column("SIZE", "bytes", size, right=True),
+    Column("SHA256", "sha256", table=False),
+)
 COLUMNS = (
     THREAD,
     Column("FILE", "file"),
@@ -39,29 +48,49 @@ def export(
     where: Where = None,
     everything: Annotated[bool, flag("Export all threads.", "--all")] = False,
     format_: Annotated[
-        str, option("FORMAT", "File format: bundle or jsonl.", "--format")
+        str,
+        option(
+            "FORMAT", "File format: bundle, jsonl; parquet, csv or ndjson of tables.", "--format"
+        ),
     ] = "bundle",
     to: Annotated[
         Path | None,
         option("DIR", "Write one file per thread to DIR. [default: bundle: ., jsonl: stdout]"),
     ] = None,
     sign_key: SignKey = None,
+    table: Annotated[
+        list[str] | None, option("TABLE", "Only this table of `ckpt sql`; repeatable.", "--table")
+    ] = None,
+    jobs: Jobs = 1,
+    cluster: Cluster = None,
 ) -> None:
-    """Write threads to archive files, or as JSON.
+    """Write threads to archive files, as JSON, or as tables.
 
     A bundle holds the rows of a thread as stored, as gzip over lines of JSON with a checksum;
     `ckpt import` restores it row for row. The format jsonl has one line per checkpoint, oldest
     first, with state, writes and metadata as in `ckpt show -o json`.
 
+    The formats parquet, csv and ndjson write the tables of `ckpt sql` into a folder for each, with
+    a file for each range of threads. manifest.json lists the files with their digests. If the run
+    is stopped, the same command goes on.
+
     \b
       ckpt -s agent.db export user-42 user-43 --to backups
       ckpt -s agent.db export user-42 --format jsonl | jq -c .values
       ckpt -s agent.db export --where 'status = error' --to incident
+      ckpt -s prod export --all --format parquet --to lake --jobs 4
     """
     if format_ not in FORMATS:
         raise UsageError(f"no format '{format_}'", hint=f"use {' or '.join(FORMATS)}")
     if format_ != "bundle" and sign_key is not None:
         raise UsageError("--sign-key signs archives", hint="leave out --format")
+    if format_ in TABLE_FORMATS:
+        _tables(session, threads, match, where, format_, to, table, jobs, cluster, everything)
+        return
+    if table or jobs > 1 or cluster is not None:
+        raise UsageError(
+            "--table, --jobs and --cluster are for tables", hint="add --format parquet"
+        )
     chosen = _chosen(session, threads, match, where, everything=everything)
     if not chosen:
         explain_short_forms(session, where)
@@ -89,16 +118,54 @@ def _chosen(
     everything: bool,
 ) -> list[ThreadHandle]:
     """Return the threads to export. Raises `UsageError` unless they are named in one way."""
+    _check_one_way(names, match, where, everything=everything)
+    if names:
+        return [session.thread(name) for name in dict.fromkeys(names)]
+    watch = partial(progress, total=None, label="choosing threads")
+    return list(session.handle.threads(where, match=match, watch=watch))
+
+
+def _check_one_way(
+    names: list[str] | None, match: str | None, where: list[str] | None, *, everything: bool
+) -> None:
     conditions = match is not None or bool(where)
     if sum((bool(names), conditions, everything)) != 1:
         raise UsageError(
             "name the threads in one way",
             hint="give THREAD..., --all, or --match and --where",
         )
-    if names:
-        return [session.thread(name) for name in dict.fromkeys(names)]
-    watch = partial(progress, total=None, label="choosing threads")
-    return list(session.handle.threads(where, match=match, watch=watch))
+
+
+def _tables(
+    session: Session,
+    names: list[str] | None,
+    match: str | None,
+    where: list[str] | None,
+    form: str,
+    to: Path | None,
+    tables: list[str] | None,
+    jobs: int,
+    cluster: str | None,
+    everything: bool,
+) -> None:
+    """Write the tables of `ckpt sql` to files."""
+    from ckpt_cli.api.exporting import TableExport
+    from ckpt_cli.api.querying import SqlSource, ThreadChoice
+    from ckpt_cli.sql.catalog import check_tables
+    from ckpt_cli.threads.executor.work import refuse_lost
+
+    _check_one_way(names, match, where, everything=everything)
+    if to is None:
+        raise UsageError(f"--format {form} requires --to", hint="add --to DIR")
+    chosen = check_tables(tables)
+    watch = partial(progress, total=None, label="exporting threads")
+    threads = tuple(dict.fromkeys(names)) if names else None
+    choice = ThreadChoice(threads, match, tuple(where or ()), jobs, cluster, watch)
+    source = SqlSource(session.store, session.opening, session)
+    export = TableExport(source, to, form, choice, chosen)
+    session.output.records(list(export.files()), TABLE_COLUMNS)
+    if export.left_out:
+        refuse_lost(export.left_out)
 
 
 def _bundles(

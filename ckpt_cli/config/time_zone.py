@@ -7,6 +7,8 @@ from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 
+_LOCAL = Path("/etc/localtime")
+
 
 def local_zone() -> tzinfo:
     """Return this machine's time zone with its daylight saving rules, not only today's offset.
@@ -21,5 +23,19 @@ def local_zone() -> tzinfo:
     with suppress(OSError, ValueError):
         if name:
             return ZoneInfo(name)
-        return zone_of_file(Path("/etc/localtime").read_bytes())
+        return zone_of_file(_LOCAL.read_bytes())
     return datetime.now().astimezone().tzinfo or UTC
+
+
+def zone_name(zone: tzinfo) -> str:
+    """Return the name of a time zone in the tz database; `UTC` if it has none there."""
+    from zoneinfo import ZoneInfo
+
+    name = getattr(zone, "key", None)
+    if name is None and isinstance(zone, ZoneInfo):
+        # That of this machine, which was read from a file.
+        _, _, name = str(_LOCAL.resolve()).partition("/zoneinfo/")
+    with suppress(OSError, ValueError):
+        if name:
+            return ZoneInfo(name).key
+    return "UTC"

@@ -36,9 +36,11 @@ class Served:
         """Open another store in the same way; the caller closes it."""
         return replace(self.opening, url=url).open(self.note)
 
-    def executor(self, jobs: int = 1, cluster: str | None = None) -> Executor:
+    def executor(
+        self, jobs: int = 1, cluster: str | None = None, *, opening: Opening | None = None
+    ) -> Executor:
         """Return what works on many threads."""
-        return Executor(self.opening, jobs, cluster)
+        return Executor(opening or self.opening, jobs, cluster)
 
     def note(self, text: str) -> None:
         """Drop a note: the agent gets answers and errors only."""

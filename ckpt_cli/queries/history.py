@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -46,7 +46,7 @@ def history_entries(
     """Yield checkpoints, newest first within each namespace, read a few at a time."""
     chosen = "" if checkpoint_ns is None else reader.namespace(checkpoint_ns)
     namespaces = reader.namespaces if all_ns else [chosen]
-    found = (entry for ns in namespaces for entry in _entries(reader, ns, operations))
+    found = (entry for ns in namespaces for entry in namespace_entries(reader, ns, operations))
     return islice(found, limit)
 
 
@@ -66,16 +66,20 @@ def history_entry(
     )
 
 
-def _entries(
-    reader: ThreadReader, checkpoint_ns: str, operations: ThreadOperations
+def namespace_entries(
+    reader: ThreadReader,
+    checkpoint_ns: str,
+    operations: ThreadOperations,
+    checkpoint_ids: Collection[str] | None = None,
 ) -> Iterator[Entry]:
+    """Yield the checkpoints of a namespace, or those with these ids, newest first."""
     index = reader.index(checkpoint_ns)
     depths = branch_depths(index, reader.head(checkpoint_ns))
     children: dict[str, list[str]] = {}
     for one in reversed(index):
         if one.parent_checkpoint_id is not None:
             children.setdefault(one.parent_checkpoint_id, []).append(one.key.checkpoint_id)
-    stream = reader.moments(checkpoint_ns, skim=True)
+    stream = reader.moments(checkpoint_ns, checkpoint_ids, skim=True)
     moment = next(stream, None)
     while moment is not None:
         older = next(stream, None)

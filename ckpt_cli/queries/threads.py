@@ -130,6 +130,28 @@ def list_threads(
     yield from map(_hidden, rows) if redaction.is_redacted(store) else rows
 
 
+def described_threads(
+    store: Store,
+    threads: Iterable[Thread],
+    inference: TriggerInference,
+    *,
+    details: bool,
+    sizes: bool,
+) -> Iterator[ListedThread]:
+    """Yield these threads in their order, with what `threads list --long` says of each.
+
+    Heads are read for `details`, sizes with `sizes`, which needs `details`.
+    """
+    from ckpt_cli.queries.head_details import with_details, with_sizes, with_titles
+
+    rows: Iterator[ListedThread] = map(ListedThread, threads)
+    if details:
+        rows = with_titles(store, with_details(store, rows, inference), every=True)
+    if sizes:
+        rows = with_sizes(store, rows)
+    return map(_hidden, rows) if redaction.is_redacted(store) else rows
+
+
 def _chooser(
     store: Store, wanted: Selection, inference: TriggerInference, now: datetime
 ) -> ThreadChooser | None:

@@ -91,6 +91,16 @@ def thread_usage(
     return found
 
 
+def thread_messages(
+    reader: ThreadReader, *, with_nodes: bool
+) -> Iterator[tuple[FoundMessage, str | None]]:
+    """Yield each message that tells its tokens, and with `with_nodes` the node that wrote it."""
+    with remembering():
+        found = list(_ledger(reader, None).messages())
+    nodes = _nodes(reader, found) if with_nodes else {}
+    return ((one, nodes.get(one.origin)) for one in found)
+
+
 def threads_usage(
     store: Store, executor: Executor, threads: Iterable[Thread], wanted: UsageQuery
 ) -> Iterator[UsageSums]:

@@ -65,6 +65,22 @@ def read_state(
     return State(dict(sorted(values.items())), rebuilt)
 
 
+def state_channels(reader: ThreadReader, moment: DecodedCheckpoint) -> list[str]:
+    """Return the names of the channels that `read_state` gives, without reading their values."""
+    if moment.checkpoint.blobs is not None and moment.body.is_javascript:
+        # Only the value tells that a channel holds `undefined`, which is as no value.
+        key = moment.key
+        moment = reader.stored(key.checkpoint_ns, key.checkpoint_id, state=True)
+    found = {*state_values(moment.body), *_unstored(reader, moment, None)}
+    if not reader.is_values_only:
+        found |= {
+            write.channel
+            for write in moment.writes
+            if write.task_id == NULL_TASK_ID and is_state(write.channel, moment.body)
+        }
+    return sorted(found)
+
+
 def _null_writes(reader: ThreadReader, moment: DecodedCheckpoint) -> dict[str, list[Value]]:
     """Return the caller's writes to state channels with `Command(update=...)`, by channel."""
     names = {

@@ -222,6 +222,17 @@ class ThreadReader:
             )
         raise NotFound(f"no checkpoint '{checkpoint_id}' in thread '{self.thread_id}'")
 
+    def decoded(
+        self,
+        checkpoint_ns: str,
+        checkpoint_ids: Collection[str] | None = None,
+        *,
+        state: bool | Collection[str] = False,
+    ) -> Iterator[DecodedCheckpoint]:
+        """Yield checkpoints of a namespace as `stored` returns them, newest first."""
+        for one, writes in self._with_writes(checkpoint_ns, checkpoint_ids, state, False):
+            yield DecodedCheckpoint(one, read_body(one), read_metadata(one), writes)
+
     def moments(
         self,
         checkpoint_ns: str,
@@ -239,6 +250,19 @@ class ThreadReader:
         With `skim`, large values in bodies are not read either; `Cut`s stand in their places.
         """
         decode_body = BodySkimmer().decode if skim else decode_checkpoint
+        for one, writes in self._with_writes(
+            checkpoint_ns, checkpoint_ids, state, True if values else CONTROL
+        ):
+            yield locate(self, self.with_step(one, writes, decode_body))
+
+    def _with_writes(
+        self,
+        checkpoint_ns: str,
+        checkpoint_ids: Collection[str] | None,
+        state: bool | Collection[str],
+        values: bool | Collection[str],
+    ) -> Iterator[tuple[Checkpoint, list[Write]]]:
+        """Yield whole checkpoints, one at a time, with their writes and these values of them."""
         stream = self.store.checkpoints(
             self.thread_id,
             checkpoint_ns=checkpoint_ns,
@@ -256,9 +280,8 @@ class ThreadReader:
             checkpoint_id = checkpoint.key.checkpoint_id
             if checkpoint_id not in writes:
                 ids = [checkpoint_id, *islice(pending, _AT_ONCE)]
-                writes = self._writes_of(checkpoint_ns, ids, True if values else CONTROL)
-            own = writes.get(checkpoint_id, [])
-            yield locate(self, self.with_step(checkpoint, own, decode_body))
+                writes = self._writes_of(checkpoint_ns, ids, values)
+            yield checkpoint, writes.get(checkpoint_id, [])
 
     def _writes_of(
         self, checkpoint_ns: str, ids: Iterable[str], values: bool | Collection[str]

@@ -1,0 +1,236 @@
+"""A DuckDB in a private folder that can reach nothing outside of it.
+
+It is locked before the first value is loaded: no file, no network, no extension, no setting can be
+reached by SQL. Its memory is bounded, what does not fit goes to the private folder, and that is
+bounded, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import tzinfo
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+from ckpt_backends.closing import Closing
+from ckpt_backends.errors import MissingDependency, Refused, StoreUnavailable
+from ckpt_backends.files.temporary_folder import TemporaryFolder
+from ckpt_backends.installing import install_command
+from ckpt_cli.config.time_zone import zone_name
+from ckpt_cli.sql.loading import RowBatch
+from ckpt_cli.sql.mistakes import reported
+from ckpt_cli.sql.tables import TABLES
+from ckpt_cli.sql.tables.table import QueryTable, SqlColumn
+
+if TYPE_CHECKING:
+    import duckdb
+
+MEMORY = "512MB"
+"""Memory of DuckDB, besides that of this process."""
+SPILL = "20GB"
+"""Room for what a query cannot hold in memory."""
+THREADS = 2
+_MOMENT = 0.1
+"""Seconds after which a query is told again to stop."""
+MAIN = "main"
+"""The schema of the store of the run."""
+
+_TIMES = "TIMESTAMPFORMAT '%Y-%m-%dT%H:%M:%S.%fZ'"
+FORMATS = {
+    "parquet": "FORMAT parquet, COMPRESSION zstd",
+    "csv": f"FORMAT csv, HEADER true, {_TIMES}",
+    "ndjson": f"FORMAT json, {_TIMES}",
+}
+"""How DuckDB writes each kind of file; times are in UTC."""
+
+_LOCKED = (
+    "SET allow_community_extensions = false",
+    "SET autoload_known_extensions = false",
+    "SET autoinstall_known_extensions = false",
+    "SET lock_configuration = true",
+)
+
+
+def connect(
+    path: str, zone: tzinfo, *, unoptimised: str = "", writes_files: bool = False
+) -> duckdb.DuckDBPyConnection:
+    """Return a locked connection to a new database, without some optimisers.
+
+    With `writes_files` it is locked, too, but statements may read and write files: never run one
+    of a user there. Raises `MissingDependency` without DuckDB.
+    """
+    try:
+        import duckdb
+    except ImportError:
+        needed = "langgraph-ckpt[sql]"
+        raise MissingDependency(
+            "SQL needs the package duckdb, which is not installed", hint=install_command(needed)
+        ) from None
+    # Else a table of a query could be a variable of this program.
+    con = duckdb.connect(path, config={"python_enable_replacements": False})
+    settings = [f"SET memory_limit = '{MEMORY}'", f"SET threads = {THREADS}"]
+    if path != ":memory:":
+        settings += [
+            f"SET temp_directory = {_literal(path + '.spill')}",
+            f"SET max_temp_directory_size = '{SPILL}'",
+        ]
+    settings.append(f"SET TimeZone = {_literal(zone_name(zone))}")
+    if unoptimised:
+        settings.append(f"SET disabled_optimizers = {_literal(unoptimised)}")
+    if not writes_files:
+        settings.append("SET enable_external_access = false")
+    for statement in (*settings, *_LOCKED):
+        con.execute(statement)
+    return con
+
+
+class SqlDatabase(Closing):
+    """Tables that are loaded, and queries over them."""
+
+    def __init__(self, zone: tzinfo, *, writes_files: bool = False) -> None:
+        """Make an empty database, for queries or to write files.
+
+        Raises `MissingDependency` or `StoreUnavailable`.
+        """
+        self._folder = TemporaryFolder()
+        path = str(self._folder.path / "tables.duckdb")
+        self._con = connect(path, zone, writes_files=writes_files)
+
+    def close(self) -> None:
+        """Remove all that was loaded."""
+        self._con.close()
+        self._folder.remove()
+
+    def create(self, schemas: Iterable[str], aliases: Iterable[str] = ()) -> None:
+        """Make all tables, empty; aliases are further names of the main schema."""
+        create_all(self._con, schemas, aliases)
+
+    def load(
+        self, schema: str, table: QueryTable, columns: Sequence[str], batches: Iterator[RowBatch]
+    ) -> None:
+        """Add rows, of which each batch has these columns. Raises `StoreUnavailable`."""
+        import duckdb
+
+        types = ",".join(f'"{one}":{_json_type(table.by_column[one].type)}' for one in columns)
+        cells = ", ".join(f"unnest(b.{quoted(one)})" for one in columns)
+        names = ", ".join(map(quoted, columns))
+        statement = (
+            f"INSERT INTO {quoted(schema)}.{quoted(table.name)} ({names})"
+            f" SELECT {cells} FROM (SELECT from_json(?, {_literal('{' + types + '}')}) AS b)"
+        )
+        self._con.begin()
+        for batch in batches:
+            try:
+                self._con.execute(statement, [batch if batch.isascii() else _unicode(batch)])
+            except duckdb.Error as error:
+                raise StoreUnavailable(
+                    f"cannot hold the rows of {table.name}: {str(error).splitlines()[0]}",
+                    hint="choose fewer threads or columns",
+                ) from error
+        self._con.commit()
+
+    def take(self, table: QueryTable, path: str, form: str) -> int:
+        """Write the rows of a table of the main schema to a file, empty the table, count the rows.
+
+        `form` is one of `FORMATS`. Raises `OSError`.
+        """
+        import duckdb
+
+        name = f"{MAIN}.{quoted(table.name)}"
+        listed = ", ".join(_written(one, form) for one in table.columns)
+        try:
+            self._con.execute(
+                f"COPY (SELECT {listed} FROM {name}) TO {_literal(path)}"
+                f" ({FORMATS[form]}, USE_TMP_FILE false)"
+            )
+        except duckdb.IOException as error:
+            raise OSError(str(error).splitlines()[0]) from error
+        (rows,) = self._con.execute(f"SELECT count(*) FROM {name}").fetchone() or (0,)
+        self._con.execute(f"TRUNCATE {name}")
+        return int(rows)
+
+    @contextmanager
+    def running(self, query: str, seconds: float | None) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Run a query that cannot change what is loaded, and yield its result.
+
+        Raises `ParseError`, or `Refused` if it takes longer than `seconds` or too much room.
+        """
+        with reported(query):
+            self._con.execute("BEGIN TRANSACTION READ ONLY")
+            try:
+                yield self._answered(query, seconds)
+            finally:
+                self._con.rollback()
+
+    def _answered(self, query: str, seconds: float | None) -> duckdb.DuckDBPyConnection:
+        """Run a query in another thread: this one must hear signals, and watch the time."""
+        found: list[duckdb.DuckDBPyConnection] = []
+        failed: list[BaseException] = []
+        is_done = Event()
+
+        def answer() -> None:
+            try:
+                found.append(self._con.execute(query))
+            except BaseException as error:
+                failed.append(error)
+            finally:
+                is_done.set()
+
+        Thread(target=answer, name="sql", daemon=True).start()
+        try:
+            # Not `join`: a signal makes Python 3.11 believe that the thread has ended.
+            if not is_done.wait(seconds):
+                raise Refused(
+                    f"the query was stopped after {seconds:g} s", hint="--timeout allows more time"
+                )
+        finally:
+            while not is_done.is_set():
+                self._con.interrupt()
+                is_done.wait(_MOMENT)
+        if failed:
+            raise failed[0]
+        return found[0]
+
+
+def create_all(
+    con: duckdb.DuckDBPyConnection, schemas: Iterable[str], aliases: Iterable[str]
+) -> None:
+    """Make all tables in each schema, and views of those of the main one under its aliases."""
+    con.begin()
+    for schema in (*schemas, *aliases):
+        con.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
+    for schema in schemas:
+        for table in TABLES.values():
+            columns = ", ".join(f"{quoted(one.name)} {one.type}" for one in table.columns)
+            con.execute(f"CREATE TABLE {quoted(schema)}.{quoted(table.name)} ({columns})")
+    for alias in aliases:
+        for name in TABLES:
+            view = f"{quoted(alias)}.{quoted(name)}"
+            con.execute(f"CREATE VIEW {view} AS SELECT * FROM {MAIN}.{quoted(name)}")
+    con.commit()
+
+
+def _written(column: SqlColumn, form: str) -> str:
+    """Return the expression of a column in a file; lists in CSV are JSON."""
+    name = quoted(column.name)
+    if form == "csv" and column.type.endswith("[]"):
+        return f"to_json({name}) AS {name}"
+    return name
+
+
+def quoted(name: str) -> str:
+    """Return a name for SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _json_type(name: str) -> str:
+    return f'[["{name[:-2]}"]]' if name.endswith("[]") else f'["{name}"]'
+
+
+def _unicode(batch: str) -> str:
+    return batch.encode("utf-8", "replace").decode()

@@ -1,0 +1,134 @@
+"""What a query reads: DuckDB itself plans it over empty tables, and names each scan."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from ckpt_backends.closing import Closing
+from ckpt_backends.errors import UsageError
+from ckpt_cli.sql.bounds import RowBounds, bounds_of, columns_named_in
+from ckpt_cli.sql.database import MAIN, connect, create_all
+from ckpt_cli.sql.mistakes import reported
+from ckpt_cli.sql.tables import TABLES
+
+if TYPE_CHECKING:
+    import duckdb
+
+_UNCERTAIN = "statistics_propagation,empty_result_pullup,late_materialization,row_group_pruner"
+"""Optimisers that look at rows, of which there are none."""
+_PART = re.compile(r'"(?:[^"]|"")*"|[^.]+')
+_RUNS = ("SELECT", "EXPLAIN")
+
+
+@dataclass(frozen=True, slots=True)
+class TableNeed:
+    """The columns and rows of a table that a query reads."""
+
+    schema: str
+    table: str
+    columns: tuple[str, ...]
+    bounds: RowBounds
+
+
+class QueryPlanner(Closing):
+    """Plans queries over empty tables in these schemas; the first is that of the store itself."""
+
+    def __init__(self, schemas: Sequence[str] = (MAIN,), aliases: Sequence[str] = ()) -> None:
+        """Make the empty tables. Raises `UsageError` without DuckDB."""
+        self._con = connect(":memory:", UTC, unoptimised=_UNCERTAIN)
+        self._schemas = schemas
+        create_all(self._con, schemas, aliases)
+
+    def close(self) -> None:
+        """Forget the tables."""
+        self._con.close()
+
+    def statement(self, text: str) -> str:
+        """Return the only statement of a text. Raises `UsageError` if it may do more than read."""
+        with reported(text):
+            found = self._con.extract_statements(text)
+        if not found:
+            raise UsageError("no query", hint="ckpt sql 'SELECT count(*) FROM threads'")
+        if len(found) > 1:
+            raise UsageError(f"{len(found)} statements", hint="ask one query at a time")
+        kind = found[0].type.name
+        if kind not in _RUNS:
+            raise UsageError(
+                f"cannot run {kind} here: the tables are only read",
+                hint="use SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN",
+            )
+        query: str = found[0].query
+        return query.strip().rstrip(";")
+
+    def explains(self, query: str) -> bool:
+        """Return whether a statement asks for a plan and not for rows."""
+        return bool(self._con.extract_statements(query)[0].type.name == "EXPLAIN")
+
+    @contextmanager
+    def explained(self, query: str) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Yield the answer to an EXPLAIN. Raises `ParseError` or `UsageError`."""
+        with reported(query):
+            try:
+                self._con.execute("BEGIN TRANSACTION READ ONLY")
+                yield self._con.execute(query)
+            finally:
+                self._con.rollback()
+
+    def needs(self, query: str) -> list[TableNeed]:
+        """Return what a query reads, each table once. Raises `ParseError` or `UsageError`."""
+        with reported(query, lines_before=1):
+            ((_, text),) = self._con.execute(f"EXPLAIN (FORMAT JSON)\n{query}").fetchall()
+        found: dict[tuple[str, str], TableNeed] = {}
+        for node in _nodes(json.loads(text)):
+            one = self._need(node.get("extra_info", {}))
+            if one is None:
+                continue
+            known = found.get((one.schema, one.table))
+            found[one.schema, one.table] = one if known is None else _either(known, one)
+        return list(found.values())
+
+    def _need(self, facts: dict[str, Any]) -> TableNeed | None:
+        name = facts.get("Table")
+        if name is None:
+            return None
+        *_, schema, table = (_unquoted(one) for one in _PART.findall(name))
+        if schema not in self._schemas or table not in TABLES:
+            return None
+        filters = _listed(facts.get("Filters"))
+        declared = TABLES[table]
+        named = set(map(_unquoted, _listed(facts.get("Projections"))))
+        if not named <= set(declared.names):
+            named = set(declared.names)
+        named.update(*map(columns_named_in, filters))
+        columns = tuple(one for one in declared.names if one in named) or declared.names[:1]
+        return TableNeed(schema, table, columns, bounds_of(filters))
+
+
+def _either(one: TableNeed, two: TableNeed) -> TableNeed:
+    names = {*one.columns, *two.columns}
+    columns = tuple(name for name in TABLES[one.table].names if name in names)
+    bounds = reduce(RowBounds.either, (one.bounds, two.bounds))
+    return TableNeed(one.schema, one.table, columns, bounds)
+
+
+def _nodes(nodes: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for node in nodes:
+        yield node
+        yield from _nodes(node.get("children", ()))
+
+
+def _listed(found: str | list[str] | None) -> list[str]:
+    if found is None or found == "":
+        return []
+    return [found] if isinstance(found, str) else found
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name

@@ -1,0 +1,111 @@
+"""Tables in files: what pandas, Polars and DuckDB read, and a run that goes on."""
+
+from __future__ import annotations
+
+import json
+import stat
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckpt_cli.api import exporting
+from ckpt_cli.sql.tables import TABLES
+from tests.support import SAMPLE, ckpt, copy_store
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(exporting, "MOST_THREADS", 3)
+    return tmp_path / "lake"
+
+
+def rows_of(query: str) -> list[tuple[Any, ...]]:
+    import duckdb
+
+    return duckdb.execute(query).fetchall()
+
+
+def export(lake: Path, form: str = "parquet", *more: str) -> list[dict[str, object]]:
+    words = ("export", "--all", "--format", form, "--to", str(lake), "-o", "json", *more)
+    found: list[dict[str, object]] = ckpt("-s", SAMPLE, *words).json
+    return found
+
+
+def test_files_hold_the_tables(lake: Path) -> None:
+    written = export(lake)
+    assert len(written) == 9 * 3 + 1
+    manifest = json.loads((lake / "manifest.json").read_text())
+    assert manifest["complete"]
+    for one in manifest["files"]:
+        path = lake / one["file"]
+        assert sha256(path.read_bytes()).hexdigest() == one["sha256"]
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    for table in TABLES.values():
+        files = f"'{lake}/{table.name}/*.parquet'"
+        types = rows_of(f"DESCRIBE FROM {files}")
+        names = {"TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE"}
+        assert [row[:2] for row in types] == [
+            (one.name, names.get(one.type, one.type)) for one in table.columns
+        ]
+        if table.items is None:
+            query = f'SELECT count(*) AS n FROM "{table.name}"'
+            (asked,) = ckpt("-s", SAMPLE, "sql", query, "-o", "json").json
+            assert rows_of(f"SELECT count(*) FROM {files}") == [(asked["n"],)]
+
+
+def test_a_run_that_was_stopped_goes_on(lake: Path) -> None:
+    whole = export(lake)
+    lost = lake / "writes" / "part-00001.parquet"
+    lost.unlink()
+    assert [one["file"] for one in export(lake)] == ["writes/part-00001.parquet"]
+    assert export(lake) == []
+    assert len(whole) == len(json.loads((lake / "manifest.json").read_text())["files"])
+    other = ckpt("-s", SAMPLE, "export", "--all", "--format", "csv", "--to", lake)
+    assert (other.code, "holds another export" in other.err) == (5, True)
+
+
+def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("x")
+    found = ckpt("-s", SAMPLE, "export", "--all", "--format", "parquet", "--to", tmp_path)
+    assert (found.code, "not empty" in found.err) == (5, True)
+
+
+def test_csv_and_ndjson_have_the_same_rows(lake: Path) -> None:
+    export(lake / "csv", "csv", "--table", "threads")
+    export(lake / "ndjson", "ndjson", "--table", "threads")
+    ids = "SELECT thread_id, first_at, status FROM '{}' ORDER BY 1"
+    one = rows_of(ids.format(lake / "csv/threads/*.csv"))
+    two = rows_of(ids.format(lake / "ndjson/threads/*.ndjson"))
+    assert [row[::2] for row in one] == [row[::2] for row in two]
+    assert len(one) == 8
+
+
+def test_processes_write_the_same_files(lake: Path) -> None:
+    export(lake / "one", "ndjson", "--table", "writes")
+    export(lake / "two", "ndjson", "--table", "writes", "--jobs", "2")
+    for path in (lake / "one" / "writes").iterdir():
+        assert path.read_bytes() == (lake / "two" / "writes" / path.name).read_bytes()
+
+
+def test_a_selection_is_written(lake: Path, tmp_path: Path) -> None:
+    store = copy_store(SAMPLE, tmp_path)
+    words = ("export", "trip-to-kyoto", "--format", "ndjson", "--to", lake, "--table", "tasks")
+    assert ckpt("-s", store, *words).code == 0
+    lines = (lake / "tasks" / "part-00000.ndjson").read_text().splitlines()
+    assert {json.loads(line)["thread_id"] for line in lines} == {"trip-to-kyoto"}
+
+
+@pytest.mark.engines
+def test_pandas_and_polars_read_the_types(lake: Path) -> None:
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    export(lake)
+    frame = pandas.read_parquet(lake / "threads")
+    assert str(frame["first_at"].dt.tz) == "UTC"
+    assert frame["checkpoints"].dtype == "int64"
+    assert isinstance(json.loads(frame["metadata"].iloc[0]), dict)
+    table = polars.read_parquet(f"{lake}/threads/*.parquet")
+    assert table.schema["first_at"] == polars.Datetime("us", "UTC")
+    assert table.schema["conditions"] == polars.List(polars.String)
+    assert table.height == 8

@@ -1,0 +1,114 @@
+"""SQL reaches nothing but the tables, whatever it says; values full of SQL stay data."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.support import SAMPLE, ckpt, copy_store
+
+SECRET = "text of a file"
+FILES = [
+    "SELECT * FROM read_csv('{file}')",
+    "SELECT * FROM read_text('{file}')",
+    "SELECT * FROM read_blob('{file}')",
+    "SELECT * FROM read_json('{file}')",
+    "SELECT * FROM read_parquet('{file}')",
+    "SELECT * FROM sniff_csv('{file}')",
+    "SELECT * FROM parquet_metadata('{file}')",
+    "SELECT * FROM glob('{folder}/*')",
+    "SELECT * FROM '{file}'",
+    "SELECT * FROM read_csv('https://127.0.0.1:1/x.csv')",
+    "SELECT * FROM 's3://bucket/x.parquet'",
+    "SELECT getenv('HOME')",
+    "FROM duckdb_secrets()",
+    "EXPLAIN ANALYZE COPY threads TO '{folder}/out'",
+    "EXPLAIN ANALYZE SELECT * FROM read_text('{file}')",
+    "WITH x AS (INSERT INTO threads (thread_id) VALUES ('x') RETURNING thread_id) FROM x",
+    "SELECT * FROM query('SELECT * FROM read_text(''{file}'')')",
+]
+STATEMENTS = [
+    "COPY threads TO '{folder}/out'",
+    "COPY (SELECT 1) TO '{folder}/out'",
+    "ATTACH '{folder}/other.db'",
+    "INSTALL httpfs",
+    "LOAD httpfs",
+    "PRAGMA database_list",
+    "SET memory_limit = '100GB'",
+    "RESET lock_configuration",
+    "CREATE TABLE x AS SELECT 1",
+    "CREATE SECRET (TYPE s3)",
+    "DELETE FROM threads",
+    "UPDATE threads SET step = 1",
+    "EXPORT DATABASE '{folder}/out'",
+    "CALL pragma_version()",
+    "USE memory",
+    "CHECKPOINT",
+    "SELECT 1; SELECT 2",
+]
+
+
+@pytest.mark.parametrize("query", [*FILES, *STATEMENTS])
+def test_a_query_reaches_nothing_outside(query: str, tmp_path: Path) -> None:
+    file = tmp_path / "file.csv"
+    file.write_text(f"a\n{SECRET}\n")
+    before = set(tmp_path.iterdir())
+    found = ckpt("-s", SAMPLE, "sql", query.format(file=file, folder=tmp_path))
+    assert found.code == 2, found.err
+    assert found.out == ""
+    assert SECRET not in found.err
+    assert set(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "WITH RECURSIVE r AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM r) SELECT count(*) FROM r",
+        "WITH RECURSIVE r AS (SELECT [1] AS i UNION ALL SELECT i || i FROM r) SELECT 1 FROM r",
+        "SELECT string_agg(repeat('x', 1000000), '') FROM range(10000)",
+        "SELECT count(*) FROM range(100000000) a, range(100000000) b WHERE a.range * b.range = 7",
+    ],
+)
+def test_a_query_is_bounded(query: str) -> None:
+    found = ckpt("-s", SAMPLE, "sql", "--timeout", "1", query)
+    assert (found.code, found.out) == (5, "")
+
+
+def test_values_full_of_sql_stay_data(tmp_path: Path) -> None:
+    store = copy_store(SAMPLE, tmp_path)
+    hostile = "'; DROP TABLE threads; COPY threads TO '/tmp/x'; --\"}]"
+    with sqlite3.connect(store) as connection:
+        connection.execute(
+            "UPDATE checkpoints SET thread_id = ? WHERE thread_id = 'weekly-digest'", (hostile,)
+        )
+        connection.execute(
+            "UPDATE writes SET thread_id = ?, channel = ? WHERE thread_id = 'weekly-digest'",
+            (hostile, hostile),
+        )
+    quoted = hostile.replace("'", "''")
+    query = f"SELECT DISTINCT thread_id, channel FROM writes WHERE thread_id = '{quoted}'"
+    found = ckpt("-s", store, "sql", query, "-o", "json")
+    assert found.json == [{"thread_id": hostile, "channel": hostile}]
+    every = ckpt("-s", store, "sql", "SELECT thread_id FROM threads", "-o", "json")
+    assert hostile in {one["thread_id"] for one in every.json}
+
+
+def test_variables_of_the_program_are_no_tables() -> None:
+    found = ckpt("-s", SAMPLE, "sql", "SELECT * FROM needs")
+    assert (found.code, found.out) == (2, "")
+    assert "needs" in found.err
+
+
+def test_an_error_has_one_line_and_a_caret() -> None:
+    found = ckpt("-s", SAMPLE, "sql", "SELECT node,\n  nope FROM writes")
+    assert found.code == 2
+    message, text, caret, *rest = found.err.splitlines()
+    assert message.startswith("ckpt: ")
+    assert "nope" in message
+    assert text.index("nope") == caret.index("^")
+    assert all(line.startswith("hint: ") for line in rest)
+    as_json = ckpt("-s", SAMPLE, "sql", "SELEC 1", "-o", "json")
+    assert json.loads(as_json.err)["position"] == 0
