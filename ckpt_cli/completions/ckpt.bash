@@ -91,7 +91,7 @@ _ckpt_answer() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*|*" --namespace="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --memory"|*" --plan-out"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|"interrupts --where"|*" --older-than"|"errors --where"|*" --by"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --exec"|*" --lines"|"tail --where"|*" --refresh"|*" --port"|*" --thread"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"secrets --where"|"stats --where"|*" --top"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --archives"|"erase --verify"|"export --where"|*" --format"|"copy --where"|"rekey --where"|"du --where"|*" --out") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --memory"|*" --plan-out"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|"interrupts --where"|*" --older-than"|"errors --where"|*" --by"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --file"|*" --thread"|"sql --where"|*" --attach"|*" --schema"|*" --timeout"|*" --exec"|*" --lines"|"tail --where"|*" --refresh"|*" --port"|*" --channels"|*" --max-chars"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"doctor --where"|*" --grace"|"secrets --where"|"stats --where"|*" --top"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --archives"|"erase --verify"|"export --where"|*" --format"|*" --table"|"copy --where"|"rekey --where"|"du --where"|*" --out") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -136,6 +136,7 @@ _ckpt_answer() {
             *" --ns") kind="ns" ;;
             *" --channel") kind="channel" ;;
             *" --by") kind="words:thread channel ns type table" ;;
+            *" --file") kind="file" ;;
             *" --thread") kind="thread" ;;
             *" --source") kind="thread" ;;
             *" --threads") kind="store" ;;
@@ -152,7 +153,7 @@ _ckpt_answer() {
             *" --subject") kind="filter" ;;
             *" --values-from") kind="file" ;;
             *" --archives") kind="file" ;;
-            *" --format") kind="words:bundle jsonl" ;;
+            *" --format") kind="words:bundle jsonl parquet csv ndjson" ;;
             "export --to") kind="file" ;;
             "import --to") kind="store" ;;
             "copy --to") kind="store" ;;
@@ -171,12 +172,14 @@ _ckpt_answer() {
             errors) kind="words:--match --where --since --history --by -n --limit --summary --exit-code" ;;
             messages) kind="words:--at --ns --channel --last --full --stat" ;;
             grep) kind="words:-i --ignore-case -F --fixed-strings --match --where --channel --ns --head-only -n --limit --jobs --cluster" ;;
+            sql) kind="words:--file --thread --match --where --attach --interactive --tables --schema --timeout --jobs --cluster" ;;
             blame) kind="words:--at --ns" ;;
             timeline) kind="words:--at --ns --as-of --since --last --ascii" ;;
             bisect) kind="words:--exec --binary --since --until --at --ns" ;;
             tail) kind="words:-n --lines --match --where --ns --all-ns --interval" ;;
             report) kind="words:--at --ns --all-ns --since --last" ;;
             tui) kind="words:--refresh --write --serve --port" ;;
+            mcp) kind="words:--values --channels --max-chars --timeout" ;;
             "sessions list") kind="words:--thread --user" ;;
             "memory list") kind="words:--flat -n --limit --all --match --since --until --expired --no-expired --category --min-confidence --source --duplicates --orphans --threads" ;;
             "memory show") kind="words:--namespace --raw --threads" ;;
@@ -204,7 +207,7 @@ _ckpt_answer() {
             purge) kind="words:--older-than --expired --match --where --status --keep-last --keep-within --keep-tips --protect --include-interrupted --include-pending --include-error --archive --sign-key --plan-out --plan --max-duration --batch --sleep --vacuum --memory --summary --dry-run --yes" ;;
             gc) kind="words:--scope --grace --archive --sign-key --plan-out --batch --dry-run --yes" ;;
             erase) kind="words:--subject --where --match --value --values-from --ns --memory --archives --rewrite --receipt --verify --no-mentions --plan-out --dry-run --yes" ;;
-            export) kind="words:--match --where --all --format --to --sign-key" ;;
+            export) kind="words:--match --where --all --format --to --sign-key --table --jobs --cluster" ;;
             import) kind="words:--to --create --trusted-key --allow-pickle --plan-out --dry-run --yes" ;;
             copy) kind="words:--to --match --where --all --create --replace --new-key-file --encrypt --decrypt --jobs --plan-out --dry-run --yes" ;;
             rekey) kind="words:--match --where --all --new-key-file --encrypt --decrypt --vacuum --plan-out --dry-run --yes" ;;
@@ -216,7 +219,7 @@ _ckpt_answer() {
         esac
         kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --redact --audit --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
     elif [[ -z $cmd ]]; then
-        kind="words:threads show history diff interrupts errors messages grep blame timeline bisect tail report tui sessions memory replay doctor secrets stats rollback fork repair undo apply ops purge gc erase export import copy rekey du metrics stores trust completion demo"
+        kind="words:threads show history diff interrupts errors messages grep sql blame timeline bisect tail report tui mcp sessions memory replay doctor secrets stats rollback fork repair undo apply ops purge gc erase export import copy rekey du metrics stores trust completion demo"
     else
         case "$cmd:$place" in
             "threads:0") kind="words:list show copy delete" ;;
