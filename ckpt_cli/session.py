@@ -175,7 +175,7 @@ class Session:
         self.names.check_named()
 
     def _note_unfinished(self) -> None:
-        from ckpt_cli.config.trust import state_folder
+        from ckpt_cli.config.folders import state_folder
 
         try:
             running = state_folder("operations") / "running"

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-from typing import Unpack
+from typing import TYPE_CHECKING
 
-from ckpt_backends.changes.rows import Row
 from ckpt_backends.closing import Closing
-from ckpt_backends.model import (
-    BlobKey,
-    Checkpoint,
-    CheckpointKey,
-    Expiry,
-    Fault,
-    StoreInfo,
-    Thread,
-    ThreadSize,
-    Usage,
-    Write,
-)
-from ckpt_backends.protocol import Store
-from ckpt_backends.read_options import CheckpointOptions, WriteOptions
-from ckpt_backends.scan_observer import ScanObserver
-from ckpt_backends.thread_bounds import ThreadBounds
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from ckpt_backends.changes.rows import Row
+    from ckpt_backends.model import (
+        BlobKey,
+        Checkpoint,
+        CheckpointKey,
+        Expiry,
+        Fault,
+        StoreInfo,
+        Thread,
+        ThreadSize,
+        Usage,
+        Write,
+    )
+    from ckpt_backends.protocol import Store
+    from ckpt_backends.read_options import CheckpointOptions, WriteOptions
+    from ckpt_backends.scan_observer import ScanObserver
+    from ckpt_backends.thread_bounds import ThreadBounds
 
 
 class WrappedStore(Closing):

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from ckpt_backends.codec.stored_text import ARRAY, KNOWN_TYPES, escape_in_json
+from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.queries import SqlTable, SqlTables
-from ckpt_backends.sql.row_changes import in_chunks
 
 _THREADS_PER_QUERY = 300
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from ckpt_backends.base import BaseStore
-from ckpt_backends.changes.rows import Row, own_rows
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.model import (
@@ -27,7 +26,6 @@ from ckpt_backends.read_options import CheckpointOptions, CheckpointQuery, Write
 from ckpt_backends.sql.blob_tables import typed
 from ckpt_backends.sql.bounded_threads import GroupedThreads, ids_query, query_within
 from ckpt_backends.sql.database import Database
-from ckpt_backends.sql.holding import threads_that_may_hold
 from ckpt_backends.sql.queries import (
     KEYS_AT_ONCE,
     STATES_AT_ONCE,
@@ -37,10 +35,11 @@ from ckpt_backends.sql.queries import (
     usage_query,
     writes_query,
 )
-from ckpt_backends.sql.stored_rows import rows_of, sums_of, threads_with_rows
-from ckpt_backends.sql.suspects import suspect_queries
-from ckpt_backends.thread_bounds import ThreadBounds
 from ckpt_backends.url import StoreUrl
+
+if TYPE_CHECKING:
+    from ckpt_backends.changes.rows import Row
+    from ckpt_backends.thread_bounds import ThreadBounds
 
 Keyed = Iterator[tuple[CheckpointKey, Sequence[Any]]]
 """Rows of checkpoints or writes: the key, and the columns of a `RowQuery`."""
@@ -163,6 +162,8 @@ class SqlStore(BaseStore):
         return self.sizes([thread_id])[0]
 
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
+        from ckpt_backends.sql.stored_rows import sums_of
+
         counts = sums_of(self._database, self._tables, thread_ids)
         found = [
             {self._text(one): tuple(map(self._number, sums)) for one, sums in each.items()}
@@ -345,21 +346,29 @@ class SqlStore(BaseStore):
     def rows(self, thread_id: str) -> Iterator[Row]:
         if not self._database.storable(thread_id):
             return
+        from ckpt_backends.changes.rows import Row
+
         for table in self._tables.all:
             for row in self._stored_rows(table, thread_id):
                 yield Row(table.name, dict(zip(table.columns, row, strict=True)))
 
     def rows_of(self, thread_ids: Sequence[str]) -> Iterator[Row]:
         if self.batches_rows:
+            from ckpt_backends.sql.stored_rows import rows_of
+
             yield from rows_of(self._database, self._tables, thread_ids)
         else:
             yield from super().rows_of(thread_ids)
 
     def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
+        from ckpt_backends.sql.stored_rows import threads_with_rows
+
         found = threads_with_rows(self._database, self._tables, thread_ids)
         return {self._text(one) for one in found}
 
     def threads_that_may_hold(self, thread_ids: Sequence[str], texts: Collection[str]) -> set[str]:
+        from ckpt_backends.sql.holding import threads_that_may_hold
+
         database, tables, body = self._database, self._tables, (self._BODY_TYPE, self._BODY)
         found = threads_that_may_hold(database, tables, thread_ids, texts, *body)
         return {self._text(one) for one in found}
@@ -372,9 +381,13 @@ class SqlStore(BaseStore):
         return self._stream(query, self._of(thread_id), STATES_AT_ONCE)
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
+        from ckpt_backends.changes.rows import own_rows
+
         return own_rows(thread_id, rows, {one.name: one.columns for one in self._tables.all})
 
     def suspect_threads(self) -> Iterator[str]:
+        from ckpt_backends.sql.suspects import suspect_queries
+
         found: set[str] = set()
         for query in suspect_queries(self._database, self._tables):
             found.update(self._text(thread_id) for (thread_id,) in self._stream(query, {}))
