@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ckpt_backends.checkpoint_ids import ids_between
 from ckpt_backends.sql.database import Database
@@ -22,8 +21,7 @@ Query: TypeAlias = tuple[str, dict[str, object]]
 """SQL and its parameters."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupedThreads:
+class GroupedThreads(NamedTuple):
     """A query for threads, without an order.
 
     It has the columns `thread`, `head`, `first_id`, `newest`, `n` and `spaces`.

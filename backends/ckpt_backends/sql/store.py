@@ -12,33 +12,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from ckpt_backends.base import BaseStore
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec.limits import MOST_BYTES
-from ckpt_backends.model import (
-    BlobKey,
-    Checkpoint,
-    CheckpointKey,
-    StoreInfo,
-    Thread,
-    ThreadSize,
-    Usage,
-    Write,
-)
+from ckpt_backends.model import BlobKey, CheckpointKey, StoreInfo, Thread, ThreadSize, Usage, Write
 from ckpt_backends.read_options import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
 from ckpt_backends.sql.blob_tables import typed
 from ckpt_backends.sql.bounded_threads import GroupedThreads, ids_query, query_within
 from ckpt_backends.sql.database import Database
-from ckpt_backends.sql.queries import (
-    KEYS_AT_ONCE,
-    STATES_AT_ONCE,
-    RowQuery,
-    SqlTable,
-    SqlTables,
-    usage_query,
-    writes_query,
-)
+from ckpt_backends.sql.queries import KEYS_AT_ONCE, STATES_AT_ONCE, usage_query, writes_query
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
     from ckpt_backends.changes.rows import Row
+    from ckpt_backends.model import Checkpoint
+    from ckpt_backends.sql.queries import RowQuery, SqlTable, SqlTables
     from ckpt_backends.thread_bounds import ThreadBounds
 
 Keyed = Iterator[tuple[CheckpointKey, Sequence[Any]]]

@@ -12,9 +12,9 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
+from typing import NamedTuple
 from urllib.parse import quote
 
 from ckpt_backends import shell
@@ -37,8 +37,7 @@ _BUSY_SECONDS = 5.0
 _TRIES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(NamedTuple):
     """A read-only connection, and a function to call after it was closed."""
 
     connection: sqlite3.Connection
