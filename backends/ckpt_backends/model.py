@@ -1,4 +1,4 @@
-"""The common model of all checkpoint stores: frozen dataclasses without methods.
+"""The common model of all checkpoint stores: frozen records without methods.
 
 A store returns bytes together with their type tag (`TypedBytes`); `ckpt_backends.codec` decodes
 them when a value is needed. `None` in an optional field means *not read*, unless the field's
@@ -172,8 +172,7 @@ class Write:
     """When the write was stored, UTC, in layouts that store this time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(NamedTuple):
     """Something wrong that an adapter found in its engine or in its own kinds of rows."""
 
     code: str
@@ -243,8 +242,7 @@ class Space(NamedTuple):
     """Bytes of `size` in a log of changes that are not yet in the store's main file."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoreInfo:
+class StoreInfo(NamedTuple):
     """A description of a store that is cheap to read."""
 
     layout: str
