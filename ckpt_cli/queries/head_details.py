@@ -13,7 +13,6 @@ from ckpt_cli.core.conversation.title import MESSAGES, says_nothing, title_of
 from ckpt_cli.core.tasks.status import blocking_error
 from ckpt_cli.queries.listed_threads import Details, Head, ListedThread
 from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.expiry import expires_at
 from ckpt_cli.threads.heads import read_heads, some_at_once
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
@@ -72,11 +71,16 @@ def details_of(store: Store, thread: Thread, head: Moment | None) -> Details:
         return Details((without,), None, None)
     runs = (*head.step.tasks, *head.step.others)
     questions = (one for run in runs for one in run.questions if not one.answered)
+    expires_at = None
+    if store.keys_expire:
+        from ckpt_cli.threads.expiry import expires_at as expiry_of
+
+        expires_at = expiry_of(store, head.key)
     return Details(
         head.conditions,
         Head(head.number, head.source, head.checkpoint.parent_checkpoint_id, head.metadata),
         None,
-        expires_at(store, head.key),
+        expires_at,
         head.step.next,
         blocking_error(head.step),
         next(questions, None),

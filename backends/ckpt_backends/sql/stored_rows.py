@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ckpt_backends.changes.rows import Row
 from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.queries import SqlTable, SqlTables
+
+if TYPE_CHECKING:
+    from ckpt_backends.changes.rows import Row
 
 _THREADS_PER_QUERY = 500
 
 
 def rows_of(database: Database, tables: SqlTables, thread_ids: Sequence[str]) -> Iterator[Row]:
     """The rows of some threads; see `Store.rows_of`."""
+    # Late, since listings only add up sizes.
+    from ckpt_backends.changes.rows import Row
+
     for table, where, values in _queries(database, tables, thread_ids):
         columns = table.columns
         query = f"SELECT {', '.join(columns.values())} FROM {table.sql} c WHERE {where}"
