@@ -6,10 +6,9 @@ Help and completion need only the table of `CommandRef`s.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import click
 
@@ -17,8 +16,7 @@ Command: TypeAlias = "SectionedCommand | LazyGroup"
 HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 
 
-@dataclass(frozen=True, slots=True)
-class CommandRef:
+class CommandRef(NamedTuple):
     """Where a command is implemented, and its line in the help."""
 
     target: str

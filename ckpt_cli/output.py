@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,12 +19,12 @@ from ckpt_cli.render.terminal.cell_width import cell_len
 from ckpt_cli.render.terminal.folding import folded
 from ckpt_cli.render.terminal.safe_text import safe_json, safe_text
 from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
-from ckpt_cli.render.terminal.table import Column, Record, table_lines, tsv_lines
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
     from ckpt_cli.redraw import Redraw
+    from ckpt_cli.render.terminal.table import Column, Record
 
 _UNLIMITED = 1_000_000
 _ANSI: Mapping[Style, str] = {
@@ -76,7 +75,11 @@ class Output:
     @property
     def width(self) -> int:
         """Number of columns of the terminal; unlimited in a file or pipe."""
-        return shutil.get_terminal_size().columns if self.terminal else _UNLIMITED
+        if not self.terminal:
+            return _UNLIMITED
+        from shutil import get_terminal_size  # late: it loads compressors
+
+        return get_terminal_size().columns
 
     @property
     def unicode(self) -> bool:
@@ -125,8 +128,10 @@ class Output:
         elif self._chosen == "ndjson":
             self._print(map(_json_line, rows))
         elif self._chosen == "tsv" or (self._chosen == "auto" and not self.terminal):
-            self._print(tsv_lines(rows, columns))
+            self._print(_tsv_lines(rows, columns))
         else:
+            from ckpt_cli.render.terminal.table import table_lines
+
             self._page(
                 chain(table_lines(rows, columns, self.width), folded(_below(rest), self.width))
             )
@@ -144,7 +149,7 @@ class Output:
         elif self.table:
             lines = self._paint(folded(map(text, rows), self.width))
         else:
-            lines = tsv_lines(rows, columns)
+            lines = _tsv_lines(rows, columns)
         for text_line in lines:
             self._print([text_line])
             self._stream.flush()
@@ -177,7 +182,7 @@ class Output:
             found = record()
             self._print(map(_json_line, found if isinstance(found, list) else [found]))
         elif self._chosen == "tsv":
-            self._print(tsv_lines(rows(), columns))
+            self._print(_tsv_lines(rows(), columns))
         else:
             self._page(folded(text(), self.width))
 
@@ -271,7 +276,9 @@ class Output:
 
 def _screenful(lines: Iterator[StyledLine]) -> tuple[list[StyledLine], bool]:
     """Return the first lines, and whether these are all lines and fit on the screen."""
-    columns, rows = shutil.get_terminal_size()
+    from shutil import get_terminal_size
+
+    columns, rows = get_terminal_size()
     found: list[StyledLine] = []
     for one in lines:
         found.append(one)
@@ -302,7 +309,9 @@ def _feed(command: str, lines: Iterable[str]) -> None:
 def _pager_command() -> str | None:
     command = os.environ.get("PAGER", "less").strip()
     program = command.partition(" ")[0]
-    if program in {"", "cat"} or shutil.which(program) is None or os.environ.get("TERM") == "dumb":
+    from shutil import which
+
+    if program in {"", "cat"} or which(program) is None or os.environ.get("TERM") == "dumb":
         return None
     # The user's LESS variable may lack the option that lets colours through.
     return f"{command} -R" if os.path.basename(program) == "less" else command
@@ -352,3 +361,9 @@ def _painted(line: StyledLine) -> str:
 
 def _unpainted(line: StyledLine) -> str:
     return "".join(text for text, _ in line.spans)
+
+
+def _tsv_lines(rows: Iterable[Record], columns: Sequence[Column]) -> Iterable[str]:
+    from ckpt_cli.render.terminal.table import tsv_lines  # late: JSON and text have no columns
+
+    return tsv_lines(rows, columns)

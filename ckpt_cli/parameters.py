@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from inspect import Parameter, signature
 from pathlib import Path
 from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import click
 
@@ -18,8 +17,7 @@ _LARGEST = 999_999_999
 """Products of two such numbers fit into the 64 bits that databases and iterators take."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParameterHelp:
+class ParameterHelp(NamedTuple):
     """How a parameter of a command is shown and checked."""
 
     help: str

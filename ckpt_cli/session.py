@@ -123,7 +123,7 @@ class Session:
     @cached_property
     def opening(self) -> Opening:
         """Everything that is needed to open the store of this run."""
-        from ckpt_cli.api.opening import opening_of
+        from ckpt_cli.api.named_store import opening_of
 
         return opening_of(self.names, self.settings)
 
@@ -195,7 +195,7 @@ class Session:
         self.names.check_named()
 
     def _note_unfinished(self) -> None:
-        from ckpt_cli.config.trust import state_folder
+        from ckpt_cli.config.folders import state_folder
 
         try:
             running = state_folder("operations") / "running"
@@ -225,7 +225,7 @@ class Session:
         return ScanBar(lambda report: self.note(self.names.without_values(report)))
 
     def _opened(self) -> Store:
-        from ckpt_cli.api.opening import open_named
+        from ckpt_cli.api.named_store import open_named
 
         return open_named(self.names, self.opening, self.note, self._observer)
 

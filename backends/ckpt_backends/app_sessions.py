@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from ckpt_backends.changes.remains import Progress, Remains, silent
+from ckpt_backends.changes.progress import Progress, silent
+from ckpt_backends.changes.remains import Remains
 from ckpt_backends.closing import Closing
 from ckpt_backends.codec.values import Value
 

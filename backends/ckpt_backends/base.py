@@ -14,8 +14,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ckpt_backends.changes.remains import UNKNOWN_REMAINS, Progress, Remains, silent
-from ckpt_backends.changes.rows import Row, own_rows, sql_key
+from ckpt_backends.changes.progress import Progress, silent
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreUnavailable, Unsupported
 from ckpt_backends.model import (
@@ -32,12 +31,14 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.protocol import Store, WritableStore
-from ckpt_backends.scan_observer import ScanObserver
-from ckpt_backends.thread_bounds import ThreadBounds
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
+    from ckpt_backends.changes.remains import Remains
+    from ckpt_backends.changes.rows import Row
     from ckpt_backends.erasing.stored import RowRewrite
+    from ckpt_backends.scan_observer import ScanObserver
+    from ckpt_backends.thread_bounds import ThreadBounds
     from ckpt_backends.transfer.parts import Arrival, PartRewrite
 
 _FEW = 8
@@ -240,9 +241,14 @@ class BaseStore(Store):
         return set(thread_ids)
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
+        # Here and below, since reading needs no archives.
+        from ckpt_backends.changes.rows import own_rows
+
         return own_rows(thread_id, rows, self.columns)
 
     def row_key(self, row: Row) -> Hashable:
+        from ckpt_backends.changes.rows import sql_key
+
         return sql_key(row)
 
     def sources(self, key: CheckpointKey) -> list[str]:
@@ -289,6 +295,8 @@ class BaseWritableStore(WritableStore):
         """Nothing to prepare."""
 
     def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:  # noqa: ARG002
+        from ckpt_backends.changes.remains import UNKNOWN_REMAINS
+
         return UNKNOWN_REMAINS
 
 

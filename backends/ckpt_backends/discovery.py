@@ -17,7 +17,6 @@ from typing import Any
 from ckpt_backends.declaration import Backend
 from ckpt_backends.installing import DISTRIBUTION
 from ckpt_backends.model import Capability
-from ckpt_backends.plugins import plugins
 
 
 def bundled() -> tuple[Backend, ...]:
@@ -61,6 +60,9 @@ def _declaration(package: str) -> Backend:
 
 def installed() -> tuple[Backend, ...]:
     """The backends of other packages that can be used, sorted by name; see `plugins`."""
+    # Here and below, since bundled backends need no entry points.
+    from ckpt_backends.plugins import plugins
+
     return tuple(one.backend for one in plugins() if one.backend is not None)
 
 
@@ -73,6 +75,8 @@ def package_of(backend: Backend) -> str:
     """The distribution that brings a backend, as `pip` names it."""
     if any(one is backend for one in bundled()):
         return DISTRIBUTION
+    from ckpt_backends.plugins import plugins
+
     found = (one.package for one in plugins() if one.backend is backend)
     return next(found, DISTRIBUTION)
 

@@ -13,15 +13,17 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from ckpt_backends.errors import MissingDependency, StoreUnavailable, UsageError
 from ckpt_backends.files.regular_file import read_regular
 from ckpt_backends.installing import install_command
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_backends.protocol import Store
-from ckpt_backends.read_options import CheckpointOptions, WriteOptions
 from ckpt_backends.wrapper import WrappedStore
+
+if TYPE_CHECKING:
+    from ckpt_backends.read_options import CheckpointOptions, WriteOptions
 
 KEY_VARIABLE = "LANGGRAPH_AES_KEY"
 """The environment variable that LangGraph reads. Its text, as UTF-8, is the key."""

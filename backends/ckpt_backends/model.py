@@ -1,4 +1,4 @@
-"""The common model of all checkpoint stores: frozen dataclasses without methods.
+"""The common model of all checkpoint stores: frozen records without methods.
 
 A store returns bytes together with their type tag (`TypedBytes`); `ckpt_backends.codec` decodes
 them when a value is needed. `None` in an optional field means *not read*, unless the field's
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Flag, StrEnum, auto
+from typing import NamedTuple
 
 NULL_TASK_ID = "00000000-0000-0000-0000-000000000000"
 """Task id of writes that the caller made (`Command(update=..., goto=..., resume=...)`)."""
@@ -51,8 +52,7 @@ class Blob:
     """Whether a part of it is stored with an ancestor, in layouts that store only changes."""
 
 
-@dataclass(frozen=True, slots=True)
-class BlobKey:
+class BlobKey(NamedTuple):
     """The address, within a thread, of a value that is stored outside of the checkpoint body."""
 
     checkpoint_ns: str
@@ -69,8 +69,7 @@ class CheckpointKey:
     checkpoint_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Thread:
+class Thread(NamedTuple):
     """Facts about a thread that a store can read from its index, without any value."""
 
     thread_id: str
@@ -86,8 +85,7 @@ class Thread:
     """The thread's user, in layouts that store one."""
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadSize:
+class ThreadSize(NamedTuple):
     """Numbers of rows and stored bytes of a thread. No value is read to compute them.
 
     A compressed column, such as PostgreSQL's JSONB, counts with its compressed length.
@@ -100,8 +98,7 @@ class ThreadSize:
     """Number of values that are stored outside of checkpoint bodies."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """Stored bytes of one column, summed over the rows that share all fields before `rows`."""
 
     table: str
@@ -144,8 +141,7 @@ class Checkpoint:
     and in layouts that store no such mark."""
 
 
-@dataclass(frozen=True, slots=True)
-class Expiry:
+class Expiry(NamedTuple):
     """When a checkpoint and its writes expire; None if they do not."""
 
     key: CheckpointKey
@@ -176,8 +172,7 @@ class Write:
     """When the write was stored, UTC, in layouts that store this time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(NamedTuple):
     """Something wrong that an adapter found in its engine or in its own kinds of rows."""
 
     code: str
@@ -237,8 +232,7 @@ class Capability(Flag):
     """The engine itself refuses writes through a store opened for reading."""
 
 
-@dataclass(frozen=True, slots=True)
-class Space:
+class Space(NamedTuple):
     """Bytes that a store uses on disk; None if the engine does not report it."""
 
     size: int | None
@@ -248,8 +242,7 @@ class Space:
     """Bytes of `size` in a log of changes that are not yet in the store's main file."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoreInfo:
+class StoreInfo(NamedTuple):
     """A description of a store that is cheap to read."""
 
     layout: str

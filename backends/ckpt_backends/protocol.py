@@ -15,7 +15,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from ckpt_backends.changes.remains import Progress, Remains, silent
+from ckpt_backends.changes.progress import Progress, silent
 from ckpt_backends.closing import Closing
 from ckpt_backends.model import (
     BlobKey,
@@ -33,6 +33,7 @@ from ckpt_backends.model import (
 
 if TYPE_CHECKING:
     from ckpt_backends.changes.change import Change
+    from ckpt_backends.changes.remains import Remains
     from ckpt_backends.changes.removal import Removal, Removed
     from ckpt_backends.changes.rows import Restored, Row
     from ckpt_backends.erasing.stored import RowRewrite

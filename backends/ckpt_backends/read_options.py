@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 
 class CheckpointOptions(TypedDict, total=False):
@@ -26,8 +25,7 @@ class WriteOptions(TypedDict, total=False):
     values: bool | Collection[str]
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointQuery:
+class CheckpointQuery(NamedTuple):
     """What `Store.checkpoints` was asked for, with its defaults."""
 
     checkpoint_ns: str | None = None
@@ -37,8 +35,7 @@ class CheckpointQuery:
     values: bool | Collection[str] = False
 
 
-@dataclass(frozen=True, slots=True)
-class WriteQuery:
+class WriteQuery(NamedTuple):
     """What `Store.writes` was asked for, with its defaults."""
 
     checkpoint_ns: str | None = None

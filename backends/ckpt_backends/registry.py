@@ -24,7 +24,6 @@ from ckpt_backends.errors import (
     UsageError,
 )
 from ckpt_backends.installing import DISTRIBUTION, install_command
-from ckpt_backends.plugins import error_line, plugins
 from ckpt_backends.protocol import Store
 from ckpt_backends.url import StoreUrl, parse_url, without_values
 
@@ -43,6 +42,8 @@ def load_backend(scheme: str) -> Backend:
 
 def _unknown(scheme: str) -> UsageError:
     """The error for a scheme without a backend: why its plug-in cannot be loaded, if it has one."""
+    from ckpt_backends.plugins import plugins
+
     meant = [one for one in plugins() if one.problem and one.name == scheme]
     if meant:
         return UsageError(
@@ -59,6 +60,8 @@ def _unknown(scheme: str) -> UsageError:
 
 def _broken_plugins() -> str:
     """How many plug-ins cannot be loaded, for a hint; empty if all can."""
+    from ckpt_backends.plugins import plugins
+
     number = sum(bool(one.problem) for one in plugins())
     some = f"{number} plug-in{'' if number == 1 else 's'}"
     return f"{some} cannot be loaded: run `ckpt stores --layouts`" if number else ""
@@ -155,6 +158,8 @@ def call_facet(backend: Backend, place: str, url: StoreUrl, *more: object) -> An
         package = package_of(backend)
         if package == DISTRIBUTION:
             raise
+        from ckpt_backends.plugins import error_line
+
         raise StoreUnavailable(
             f"cannot open '{url}': backend '{backend.title}' of package {package} cannot be loaded:"
             f" {error_line(error)}"

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-from datetime import datetime
-from typing import Unpack
+from typing import TYPE_CHECKING
 
-from ckpt_backends.changes.rows import Row
 from ckpt_backends.closing import Closing
-from ckpt_backends.model import (
-    BlobKey,
-    Capability,
-    Checkpoint,
-    CheckpointKey,
-    Expiry,
-    Fault,
-    StoreInfo,
-    Thread,
-    ThreadSize,
-    Usage,
-    Write,
-)
-from ckpt_backends.protocol import Store
-from ckpt_backends.read_options import CheckpointOptions, WriteOptions
-from ckpt_backends.scan_observer import ScanObserver
-from ckpt_backends.thread_bounds import ThreadBounds
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from typing import Unpack
+
+    from ckpt_backends.changes.rows import Row
+    from ckpt_backends.model import (
+        BlobKey,
+        Capability,
+        Checkpoint,
+        CheckpointKey,
+        Expiry,
+        Fault,
+        StoreInfo,
+        Thread,
+        ThreadSize,
+        Usage,
+        Write,
+    )
+    from ckpt_backends.protocol import Store
+    from ckpt_backends.read_options import CheckpointOptions, WriteOptions
+    from ckpt_backends.scan_observer import ScanObserver
+    from ckpt_backends.thread_bounds import ThreadBounds
 
 
 class WrappedStore(Closing):

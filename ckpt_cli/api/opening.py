@@ -9,18 +9,19 @@ from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ckpt_backends.errors import StoreUnavailable, UsageError
+from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.protocol import Store
 from ckpt_backends.scan_observer import ScanObserver
 from ckpt_backends.url import StoreUrl
+from ckpt_cli.api.named_store import hide_values, open_named, opening_of
 from ckpt_cli.api.store import StoreHandle
 from ckpt_cli.config.store_names import StoreNames
 from ckpt_cli.config.time_zone import local_zone
-from ckpt_cli.threads.opening import Opening
 
 if TYPE_CHECKING:
     from ckpt_cli.api.memory import MemoryHandle
     from ckpt_cli.threads.executor.executor import Executor
+    from ckpt_cli.threads.opening import Opening
 
 
 class ScanReports(ScanObserver):
@@ -134,36 +135,3 @@ def _settings(
     given = {"store": store, "config": config, "aes_key_file": aes_key_file}
     paths = {name: os.fspath(one) for name, one in given.items() if one is not None}
     return {**paths, "copy": copy, "redact": redact}
-
-
-def opening_of(names: StoreNames, settings: dict[str, Any]) -> Opening:
-    """Return what is needed to open the store that the settings name."""
-    return Opening(names.store_url, settings.get("aes_key_file"), bool(settings.get("redact")))
-
-
-def open_named(
-    names: StoreNames,
-    opening: Opening,
-    note: Callable[[str], None],
-    observer: Callable[[], ScanObserver] | None = None,
-) -> Store:
-    """Open a store for reading. Errors also say where the store's name came from."""
-    try:
-        return opening.open(note, observer)
-    except UsageError as error:
-        profile = names.profile
-        if profile is not None and profile.params:
-            error.message += f" (profile '{profile.name}' in {names.profiles.source})"
-        raise
-    except StoreUnavailable as error:
-        error.hint = names.meant() or error.hint
-        if names.named_by is not None:
-            error.message += f" (named by {names.named_by})"
-        hide_values(names, error)
-        raise
-
-
-def hide_values(names: StoreNames, error: StoreUnavailable) -> None:
-    """Remove from an error what profiles took from the environment: a server may repeat it."""
-    error.message = names.without_values(error.message)
-    error.hint = error.hint and names.without_values(error.hint)

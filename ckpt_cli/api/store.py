@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC
 from typing import TYPE_CHECKING
 
 from ckpt_backends.closing import Closing
@@ -100,7 +101,9 @@ class StoreHandle(IncidentAnswers, MeasureAnswers, NeighbourAnswers, Closing):
 
     def checkpoint(self, named: NamedThread) -> CheckpointHandle:
         """Return the checkpoint of what was named; of a thread alone, its head."""
-        return self.checkpoint_of(named.checkpoint(self._around.now, self._around.zone))
+        # A head has no time, and time zones take a while to read.
+        zone = self._around.zone if named.has_ref else UTC
+        return self.checkpoint_of(named.checkpoint(self._around.now, zone))
 
     def checkpoint_of(self, target: Target) -> CheckpointHandle:
         """Return a checkpoint that was found in this store."""

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from ckpt_backends.changes.remains import Progress, Remains, silent
+from ckpt_backends.changes.progress import Progress, silent
+from ckpt_backends.changes.remains import Remains
 from ckpt_backends.errors import CkptError
 from ckpt_backends.open_for_writing import open_writable_memory, open_writable_sessions
 from ckpt_backends.protocol import Store, WritableStore

@@ -17,6 +17,7 @@ from ckpt_backends.registry import open_memory, open_store
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval
 from ckpt_cli.operations.audit import AuditFile
+from ckpt_cli.operations.claims import Claim, claims
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.memory_parts import ItemsAdded, ItemsRestored, MemoryPart
 from ckpt_cli.operations.place import place_of
@@ -29,7 +30,6 @@ from ckpt_cli.operations.steps import (
     RowsRestored,
     StepPart,
 )
-from ckpt_cli.operations.unfinished import Claim, claims
 from ckpt_cli.plans.undo_memory import were_carried_out
 from ckpt_cli.plans.undo_operation import values_at
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.files.atomic_write import make_private_folder, writing
 from ckpt_backends.files.regular_file import read_regular
-from ckpt_cli.config.trust import state_folder
+from ckpt_cli.config.folders import state_folder
 from ckpt_cli.core.erasure.digests import ErasedIds, ids_from_record, ids_record
 
 _FORMAT = 1

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.answer import Answer
@@ -22,13 +22,14 @@ from ckpt_cli.options import (
     takes,
 )
 from ckpt_cli.queries.show import CheckpointView
-from ckpt_cli.render.history import channel_columns, history_columns, write_columns
 from ckpt_cli.render.records import channel_rows, picked_rows
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine
-from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.session import Session
 from ckpt_cli.threads.target import NamedThread, TargetArguments
+
+if TYPE_CHECKING:
+    from ckpt_cli.render.terminal.table import Column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,11 +157,15 @@ def _show_tree(session: Session, named: NamedThread, options: ShowOptions) -> No
             glyphs=UNICODE if session.output.unicode and not options.ascii_only else ASCII,
         )
 
+    from ckpt_cli.render.history import history_columns
+
     columns = history_columns({}, session.now, session.zone, all_ns=True)
     session.output.document(record, text, rows=record, columns=columns)
 
 
 def _show_sources(session: Session, checkpoint: CheckpointHandle) -> None:
+    from ckpt_cli.render.terminal.table import Column
+
     found = checkpoint.sources()
     session.output.document(
         lambda: {"store": str(session.names.store_url), "queries": found},
@@ -171,6 +176,8 @@ def _show_sources(session: Session, checkpoint: CheckpointHandle) -> None:
 
 
 def _show_path(session: Session, checkpoint: CheckpointHandle, path: str) -> None:
+    from ckpt_cli.render.terminal.table import Column
+
     found = checkpoint.select(path)
     rows, many = picked_rows(found), "[]" in path
 
@@ -206,5 +213,14 @@ def _show_state(session: Session, answer: Answer[CheckpointView], options: ShowO
         answer.to_dict,
         text,
         rows=lambda: record["writes"] if options.writes else channel_rows(record),
-        columns=write_columns() if options.writes else channel_columns(),
+        columns=_columns(session, writes=options.writes),
     )
+
+
+def _columns(session: Session, *, writes: bool) -> Sequence[Column]:
+    """Return the columns of TSV; JSON and text have none, and tables take a while to import."""
+    if session.output.machine or session.output.text:
+        return ()
+    from ckpt_cli.render.history import channel_columns, write_columns
+
+    return write_columns() if writes else channel_columns()

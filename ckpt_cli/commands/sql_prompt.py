@@ -13,7 +13,7 @@ from ckpt_backends.files.atomic_write import make_private_folder
 from ckpt_backends.installing import install_command
 from ckpt_cli import diagnostics
 from ckpt_cli.api.querying import SqlSession, ThreadChoice
-from ckpt_cli.config.trust import state_folder
+from ckpt_cli.config.folders import state_folder
 from ckpt_cli.session import Session
 from ckpt_cli.sql.catalog import column_records, table_records
 from ckpt_cli.sql.tables import TABLES

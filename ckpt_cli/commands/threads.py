@@ -20,14 +20,13 @@ from ckpt_cli.lazy import CommandRef
 from ckpt_cli.options import ExitCode, Match, Memory, Where, argument, flag, option, takes
 from ckpt_cli.queries.threads import SORTS
 from ckpt_cli.render.terminal.styled_text import StyledLine
-from ckpt_cli.render.terminal.table import Column
-from ckpt_cli.render.thread_list import thread_columns
 from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
     from ckpt_cli.api.store import StoreHandle
     from ckpt_cli.commands.watch_threads import Table
     from ckpt_cli.queries.listed_threads import ListedThread
+    from ckpt_cli.render.terminal.table import Column
 
 COMMANDS = {
     "list": CommandRef("threads:list_", "List threads, newest first."),
@@ -163,6 +162,10 @@ def _listed(
 
 
 def _columns(session: Session, options: ThreadListOptions) -> Sequence[Column]:
+    if session.output.machine:
+        return ()
+    from ckpt_cli.render.thread_list import thread_columns  # late: JSON has no columns
+
     return thread_columns(
         session.now,
         details=options.details,

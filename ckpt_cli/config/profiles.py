@@ -46,6 +46,7 @@ from ckpt_cli.config import trust
 from ckpt_cli.config.confined import needs_trust
 from ckpt_cli.config.erase_rules import EraseRules, parse_erase_rules
 from ckpt_cli.config.filter_aliases import parse_aliases
+from ckpt_cli.config.folders import user_folder
 from ckpt_cli.config.model_prices import parse_prices
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def table_of(contents: trust.Contents) -> object:
 
 
 def _own() -> Iterator[Path]:
-    folder = trust.user_folder("XDG_CONFIG_HOME", "~/.config")
+    folder = user_folder("XDG_CONFIG_HOME", "~/.config")
     if folder is not None:
         yield folder / "ckpt" / "ckpt.toml"
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from ckpt_backends import shell
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.files.regular_file import check_regular, open_regular
+from ckpt_cli.config.folders import state_folder
 
 _MOST_BYTES = 1_000_000
 """Maximum size of a configuration file."""
@@ -142,22 +143,6 @@ def standing(entry: Trusted) -> str:
 def where_it_lies(path: Path) -> Path:
     """Return the path of a file by which it is trusted. A link itself is not followed."""
     return Path(os.path.realpath(path.absolute().parent)) / path.name
-
-
-def user_folder(variable: str, otherwise: str) -> Path | None:
-    """Return a folder of the XDG specification, which ignores a relative path; None if unknown."""
-    for text in (os.environ.get(variable, ""), os.path.expanduser(otherwise)):
-        if os.path.isabs(text):
-            return Path(text)
-    return None
-
-
-def state_folder(name: str) -> Path:
-    """Return a folder for what `ckpt` records about this user. Raises `UsageError`."""
-    state = user_folder("XDG_STATE_HOME", "~/.local/state")
-    if state is None:
-        raise UsageError("cannot find your state folder", hint="export XDG_STATE_HOME=FOLDER")
-    return state / "ckpt" / name
 
 
 def _file_of(path: Path) -> Path:

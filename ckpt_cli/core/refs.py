@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, tzinfo
+from typing import NamedTuple
 
 from ckpt_backends import shell
 from ckpt_backends.errors import Ambiguous, NotFound, UsageError
@@ -18,8 +18,7 @@ _PARENTS = re.compile(r"(?:\d{0,9}~)+", re.ASCII)
 _SHOWN_CANDIDATES = 8
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceRefs:
+class NamespaceRefs(NamedTuple):
     """The checkpoints of one namespace, in which refs are resolved."""
 
     thread_id: str

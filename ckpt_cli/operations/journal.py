@@ -17,13 +17,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from ckpt_backends.errors import StoreUnavailable, UsageError
+from ckpt_backends.errors import UsageError
 from ckpt_backends.files.atomic_write import make_private_folder, sync_folder
-from ckpt_backends.files.regular_file import open_regular
-from ckpt_cli.operations.file_lock import is_locked
-from ckpt_cli.operations.log import OperationLog, check_owner, unwritable
-from ckpt_cli.operations.record import Operation, from_record, to_record
+from ckpt_cli.operations.log import OperationLog, unwritable
+from ckpt_cli.operations.record import Operation, to_record
 from ckpt_cli.operations.steps import OperationStep, step_from_record, step_record
+from ckpt_cli.operations.unfinished import records_in
 
 
 class Journal:
@@ -115,10 +114,10 @@ def read_steps(path: Path) -> Iterator[OperationStep]:
 def read_numbered(path: Path) -> Iterator[tuple[int, OperationStep]]:
     """Yield the steps in a file that were carried out, with their numbers. Raises `UsageError`."""
     skipped = {
-        int(record["not_done"]) for _, record in _records(path) if record.keys() == {"not_done"}
+        int(record["not_done"]) for _, record in records_in(path) if record.keys() == {"not_done"}
     }
     number = 0
-    for line, record in _records(path):
+    for line, record in records_in(path):
         if line == 0 or "not_done" in record:
             continue
         if number not in skipped:
@@ -127,31 +126,3 @@ def read_numbered(path: Path) -> Iterator[tuple[int, OperationStep]]:
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise UsageError(f"cannot read '{path}': line {line + 1} is damaged") from error
         number += 1
-
-
-def left_behind(log: OperationLog) -> Iterator[tuple[Path, Operation]]:
-    """Yield the operations of runs that were killed, each with its file."""
-    for path in sorted((log.folder / "running").glob("*.ndjson")):
-        with suppress(OSError, StopIteration, UsageError, KeyError, ValueError, TypeError):
-            if is_locked(path):
-                continue
-            _, first = next(_records(path))
-            yield path, from_record(first)
-
-
-def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the lines with their numbers; a last line that was cut off is left out."""
-    try:
-        with open_regular(path, follow=False) as file:
-            check_owner(path, file)
-            for number, line in enumerate(file):
-                if not line.endswith(b"\n"):
-                    return
-                yield number, json.loads(line)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise UsageError(f"cannot read '{path}': {reason}") from error
-    except StoreUnavailable as error:
-        raise UsageError(error.message) from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"cannot read '{path}': a line is not JSON") from error

@@ -17,7 +17,7 @@ from typing import IO
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.files.atomic_write import make_private_folder, sync_folder, writing
 from ckpt_backends.files.regular_file import open_regular
-from ckpt_cli.config.trust import state_folder
+from ckpt_cli.config.folders import state_folder
 from ckpt_cli.operations.file_lock import lock
 from ckpt_cli.operations.record import Operation, from_record, to_record
 

@@ -1,36 +1,34 @@
-"""Operations whose runs were killed: files in `running/` that no process holds a lock on."""
+"""Operations whose runs were killed: files in `running/` that no process holds a lock on.
+
+Reading them needs nothing of their steps: every run that opens a store looks for them.
+"""
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import time
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
-from ckpt_backends.errors import UsageError
-from ckpt_cli.operations.journal import close_journal, left_behind, read_numbered
-from ckpt_cli.operations.log import OperationLog, unwritable
-from ckpt_cli.operations.record import Operation
-from ckpt_cli.operations.steps import OperationStep
-
-_OLD = 3600
-"""Seconds after which a file without a first line is not being written any more."""
+from ckpt_backends.errors import StoreUnavailable, UsageError
+from ckpt_backends.files.regular_file import open_regular
+from ckpt_cli.operations.file_lock import is_locked
+from ckpt_cli.operations.log import OperationLog, check_owner
+from ckpt_cli.operations.record import Operation, from_record
 
 
 def unfinished(log: OperationLog, place: str | None = None) -> list[Operation]:
     """Return the operations that were not recorded, of one store or of all. Opens no store."""
-    if not _running(log):
+    if not running(log):
         return []
     found = (one for _, one in left_behind(log))
     return [one for one in found if place is None or one.place == place]
 
 
-def _running(log: OperationLog) -> list[Path]:
+def running(log: OperationLog) -> list[Path]:
+    """Return the files of operations that run, or whose runs were killed."""
     try:
         with os.scandir(log.folder / "running") as entries:
             return [Path(one.path) for one in entries if one.name.endswith(".ndjson")]
@@ -38,88 +36,29 @@ def _running(log: OperationLog) -> list[Path]:
         return []
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A file of a killed run that only this process may settle."""
-
-    log: OperationLog
-    path: Path
-    planned: Operation
-    audit_path: Path | None
-    """The file to which it is also appended."""
-    file: BinaryIO
-
-    def steps(self) -> dict[int, OperationStep]:
-        """Return the steps that were intended, by number, without those known not to be done."""
-        return dict(read_numbered(self.path))
-
-    def not_done(self, numbers: Collection[int]) -> None:
-        """Write which steps were not carried out. Raises `UsageError`."""
-        try:
-            self._cut()
-            lines = (json.dumps({"not_done": one}).encode() + b"\n" for one in numbers)
-            self.file.seek(0, os.SEEK_END)
-            self.file.write(b"".join(lines))
-            self.file.flush()
-            os.fsync(self.file.fileno())
-        except OSError as error:
-            raise unwritable(self.log.folder, error) from error
-
-    def close(self, *, keep: bool) -> None:
-        """Remove the file, or keep the steps. Raises `UsageError`."""
-        try:
-            close_journal(self.log, self.path, keep=keep)
-        except OSError as error:
-            raise unwritable(self.log.folder, error) from error
-
-    def _cut(self) -> None:
-        """Remove a last line that was cut off: what it says was not begun."""
-        self.file.seek(0)
-        end = 0
-        for line in self.file:
-            end += len(line) if line.endswith(b"\n") else 0
-        self.file.truncate(end)
+def left_behind(log: OperationLog) -> Iterator[tuple[Path, Operation]]:
+    """Yield the operations of runs that were killed, each with its file."""
+    for path in sorted((log.folder / "running").glob("*.ndjson")):
+        with suppress(OSError, StopIteration, UsageError, KeyError, ValueError, TypeError):
+            if is_locked(path):
+                continue
+            _, first = next(records_in(path))
+            yield path, from_record(first)
 
 
-def claims(log: OperationLog, place: str) -> Iterator[Claim]:
-    """Yield the files of killed runs on one store, each locked until the next one is asked for."""
-    if not _running(log):
-        return
-    _remove_empty(log)
-    for path, planned in list(left_behind(log)):
-        if planned.place != place:
-            continue
-        with suppress(OSError), _locked(path) as file:
-            if file is not None:
-                yield Claim(log, path, planned, _audit_of(file), file)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[BinaryIO | None]:
-    """Lock a file; None if another process settles it, or did."""
-    handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "r+b") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_ours = os.path.samestat(os.stat(path), os.fstat(file.fileno()))
-        except OSError:
-            is_ours = False
-        yield file if is_ours else None
-
-
-def _audit_of(file: BinaryIO) -> Path | None:
-    file.seek(0)
+def records_in(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the lines of a file with their numbers; a last line that was cut off is left out."""
     try:
-        found = json.loads(file.readline()).get("audit")
-    except (ValueError, AttributeError):
-        return None
-    return Path(found) if isinstance(found, str) else None
-
-
-def _remove_empty(log: OperationLog) -> None:
-    """Remove files of runs that were killed before they wrote anything."""
-    for path in _running(log):
-        with suppress(OSError, UsageError):
-            state = os.stat(path)
-            if state.st_size == 0 and time.time() - state.st_mtime > _OLD:
-                path.unlink()
+        with open_regular(path, follow=False) as file:
+            check_owner(path, file)
+            for number, line in enumerate(file):
+                if not line.endswith(b"\n"):
+                    return
+                yield number, json.loads(line)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(f"cannot read '{path}': {reason}") from error
+    except StoreUnavailable as error:
+        raise UsageError(error.message) from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"cannot read '{path}': a line is not JSON") from error

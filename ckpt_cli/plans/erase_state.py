@@ -10,7 +10,7 @@ from typing import Any
 
 from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.files.regular_file import open_regular
-from ckpt_cli.config.trust import state_folder
+from ckpt_cli.config.folders import state_folder
 from ckpt_cli.core.erasure.scope import ErasureScope, names_erased
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.scrubbing import CANNOT_UNDO, scrubbed

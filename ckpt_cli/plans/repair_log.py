@@ -21,7 +21,7 @@ from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.files.atomic_write import make_private_folder, writing
 from ckpt_backends.files.regular_file import read_regular
 from ckpt_backends.model import StoreInfo, TypedBytes
-from ckpt_cli.config.trust import state_folder
+from ckpt_cli.config.folders import state_folder
 from ckpt_cli.core.replay.repair_plan import DamagedValue
 
 _FORMAT = 1

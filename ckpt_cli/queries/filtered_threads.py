@@ -19,8 +19,7 @@ from ckpt_cli.core.filters.operands import EPOCH, SECOND
 from ckpt_cli.queries.head_details import details_of, heads_of, sizes_of
 from ckpt_cli.queries.listed_threads import Details, ListedThread
 from ckpt_cli.threads.checkpoint import DecodedCheckpoint, Moment
-from ckpt_cli.threads.expiry import expiry_times
-from ckpt_cli.threads.heads import some_at_once
+from ckpt_cli.threads.heads import expiry_times, some_at_once
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference

@@ -13,8 +13,7 @@ from ckpt_cli.core.conversation.title import MESSAGES, says_nothing, title_of
 from ckpt_cli.core.tasks.status import blocking_error
 from ckpt_cli.queries.listed_threads import Details, Head, ListedThread
 from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.expiry import expiry_times
-from ckpt_cli.threads.heads import read_heads, some_at_once
+from ckpt_cli.threads.heads import expiry_times, read_heads, some_at_once
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
 _LARGE = 256 * 1024

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, cast
 from ckpt_backends import shell
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unreadable, Unsupported
+from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.tasks.writes import TaskWrite, task_writes
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.expiry import Lifetime, lifetime
 from ckpt_cli.threads.states import State, read_state
 from ckpt_cli.threads.target import Target
 from ckpt_cli.threads.thread import ThreadReader
 
 if TYPE_CHECKING:
     from ckpt_cli.core.values.paths import Selected
+    from ckpt_cli.threads.expiry import Lifetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> C
         task_writes(moment.writes, moment.step),
         reader.children(moment.key),
         is_head=target.checkpoint_id == reader.head(target.checkpoint_ns),
-        lifetime=lifetime(reader, moment.key),
+        lifetime=_lifetime(reader, moment.key),
         plaintext=reader.is_plaintext(moment),
         unstored=(
             _unstored(moment, state)
@@ -81,6 +82,14 @@ def views(reader: ThreadReader) -> Iterator[CheckpointView]:
     for ns in reader.namespaces:
         for one in reversed(reader.index(ns)):
             yield view(Target(reader, ns, one.key.checkpoint_id, chosen=False), None, writes=True)
+
+
+def _lifetime(reader: ThreadReader, key: CheckpointKey) -> Lifetime | None:
+    if not reader.store.keys_expire:
+        return None
+    from ckpt_cli.threads.expiry import lifetime
+
+    return lifetime(reader, key)
 
 
 def _unstored(moment: Moment, state: State) -> list[str]:

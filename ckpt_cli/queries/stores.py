@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def inspect(name: str, url: StoreUrl) -> list[FoundStore]:
         return [FoundStore(name, str(url), None, error)]
     names = tuple(without_values(one, url) for one in info.tables)
     notes = tuple(without_values(one, url) for one in info.notes)
-    return [FoundStore(name, str(url), replace(info, tables=names, notes=notes), None)]
+    return [FoundStore(name, str(url), info._replace(tables=names, notes=notes), None)]
 
 
 def _of_memory(name: str, url: StoreUrl, error: CkptError) -> FoundStore:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fnmatch import translate
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ckpt_backends.errors import NotFound, Unreadable, UsageError
 from ckpt_backends.model import Status, Thread, ThreadSize
@@ -36,8 +36,7 @@ SORTS: tuple[Sort, ...] = ("last", "first", "id", "checkpoints", "namespaces", "
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(NamedTuple):
     """Conditions for threads; all that are given must hold."""
 
     match: str | None = None

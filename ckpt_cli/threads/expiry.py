@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -42,11 +42,6 @@ class Lifetime:
                 " and what is rebuilt from its writes is gone"
             )
         return found
-
-
-def expiry_times(store: Store, keys: Sequence[CheckpointKey]) -> Mapping[CheckpointKey, datetime]:
-    """Return when these checkpoints expire; those that do not are left out."""
-    return store.expiry_times(keys) if store.keys_expire and keys else {}
 
 
 def lifetime(reader: ThreadReader, key: CheckpointKey) -> Lifetime | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import islice
 from typing import TypeVar
 
@@ -52,3 +53,8 @@ def read_heads(
         key = checkpoint.key
         reader = ThreadReader(store, listed[key.thread_id], inference)
         yield reader.with_step(checkpoint, writes[key])
+
+
+def expiry_times(store: Store, keys: Sequence[CheckpointKey]) -> Mapping[CheckpointKey, datetime]:
+    """Return when these checkpoints expire; those that do not are left out."""
+    return store.expiry_times(keys) if store.keys_expire and keys else {}

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ckpt_backends.encryption import DecryptingStore, Key, key_of_environment, key_of_file
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
-from ckpt_backends.scan_observer import ScanObserver
 from ckpt_backends.url import StoreUrl
+
+if TYPE_CHECKING:
+    from ckpt_backends.scan_observer import ScanObserver
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from ckpt_cli.core.channels import (
     state_values,
     without_snapshot,
 )
-from ckpt_cli.core.replay.unknown_reducer import fold
 from ckpt_cli.core.state import Body, read_body
 from ckpt_cli.threads.checkpoint import DecodedCheckpoint
 from ckpt_cli.threads.thread import ThreadReader
@@ -59,6 +58,8 @@ def read_state(
         rebuilt[name] = f"rebuilt (assumed {reducer})"
     for name, writes in _null_writes(reader, moment).items():
         if values.get(name) != LOST_DELTA and (channels is None or name in channels):
+            from ckpt_cli.core.replay.unknown_reducer import fold
+
             values[name], reducer = fold(values.get(name), writes)
             earlier = f"{rebuilt[name]}, " if name in rebuilt else ""
             rebuilt[name] = f"{earlier}with the caller's writes (assumed {reducer})"
@@ -173,6 +174,11 @@ def _rebuild(
     """Yield DeltaChannel values, rebuilt from the writes of ancestors since the last stored
     value.
     """
+    if not names:
+        return
+    # Most states are stored whole.
+    from ckpt_cli.core.replay.unknown_reducer import fold
+
     for name, parts in sorted(delta_parts(reader, checkpoint, names).items()):
         writes = [decode(write) for batch in reversed(parts.batches) for write in batch]
         seed = None if parts.seed is None else without_snapshot(parts.seed[1].values[name])

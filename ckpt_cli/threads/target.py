@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from difflib import get_close_matches
+from typing import NamedTuple
 
 from ckpt_backends import shell
 from ckpt_backends.errors import NotFound, UsageError
@@ -20,8 +20,7 @@ _SEARCHED = 1000
 _NAMED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """A checkpoint of a thread."""
 
     reader: ThreadReader
@@ -31,8 +30,7 @@ class Target:
     """Whether the user named a checkpoint; otherwise this is the head of the thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class TargetArguments:
+class TargetArguments(NamedTuple):
     """The words of the command line that name a checkpoint."""
 
     thread: str | None
@@ -44,8 +42,7 @@ class TargetArguments:
     """The REF of `THREAD REF`."""
 
 
-@dataclass(frozen=True, slots=True)
-class NamedThread:
+class NamedThread(NamedTuple):
     """A thread, and the words that name a checkpoint of it."""
 
     reader: ThreadReader

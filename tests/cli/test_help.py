@@ -114,6 +114,44 @@ def test_the_version_is_printed_without_parser_and_session() -> None:
     }
 
 
+ONLY_OF_CHANGES = {
+    *("ckpt_backends.changes.change", "ckpt_backends.changes.removal"),
+    *("ckpt_backends.changes.remains", "ckpt_backends.changes.rows"),
+    *("ckpt_backends.memory.protocol", "ckpt_backends.plugins", "ckpt_backends.codec.lossless"),
+    *("ckpt_backends.sql.row_changes", "ckpt_backends.sql.holding"),
+    *("ckpt_backends.sqlite.private_copy", "tempfile"),
+    *("ckpt_cli.operations.log", "ckpt_cli.operations.steps", "ckpt_cli.config.trust"),
+    *("ckpt_cli.core.retention.purge_plan", "ckpt_cli.core.replay.unknown_reducer"),
+    *("ckpt_cli.threads.expiry", "ckpt_cli.api.opening", "shutil"),
+}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["show", "trip-to-kyoto"],
+        ["show", "trip-to-kyoto", "-o", "json"],
+        ["threads", "list"],
+        ["threads", "list", "--all"],
+        ["history", "trip-to-kyoto"],
+        ["interrupts"],
+    ],
+    ids=" ".join,
+)
+def test_reading_loads_nothing_of_changes(words: list[str]) -> None:
+    assert not ONLY_OF_CHANGES & loaded_by("-s", str(SAMPLE), *words)
+
+
+ONLY_OF_COLUMNS = {
+    *("ckpt_cli.render.terminal.table", "ckpt_cli.render.history"),
+    *("ckpt_cli.core.conversation.messages", "zoneinfo"),
+}
+
+
+def test_json_of_a_checkpoint_loads_no_columns_and_no_time_zone() -> None:
+    assert not ONLY_OF_COLUMNS & loaded_by("-s", str(SAMPLE), "show", "trip-to-kyoto", "-o", "json")
+
+
 ONLY_OF_HEADS = {
     *("ormsgpack", "ckpt_backends.codec.msgpack.decode", "ckpt_cli.core.tasks.tasks"),
     *(

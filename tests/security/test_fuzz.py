@@ -19,7 +19,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ckpt_backends.codec import decode, decode_checkpoint, decode_lossless, from_json, to_json
+from ckpt_backends.codec import decode, decode_checkpoint, from_json, to_json
+from ckpt_backends.codec.lossless import decode_lossless
 from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.url import _SCHEME, masked, parse_url, printable

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-
-Progress = Callable[[str], None]
-"""Is told each step of an erasure before it begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +37,3 @@ UNKNOWN_REMAINS = Remains(
     places=(Remaining("the store", "its backend does not say what it keeps of removed data"),)
 )
 """The answer of a backend that cannot erase."""
-
-
-def silent(step: str) -> None:
-    """Tell nobody about a step."""

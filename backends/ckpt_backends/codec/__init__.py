@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING
 
 from ckpt_backends.codec.json.json_form import Json, from_json, to_json
 from ckpt_backends.codec.limits import DEFAULT_LIMITS, Limits, PastLimit, past_bytes
-from ckpt_backends.codec.lossless import decode_lossless, encode_lossless
 from ckpt_backends.codec.memo import CURRENT, note_unreadable
-from ckpt_backends.codec.msgpack.lossless import Ext
 from ckpt_backends.codec.values import (
     DELTA_SNAPSHOT,
     JSON_TYPES,
@@ -36,7 +34,6 @@ __all__ = [
     "DELTA_SNAPSHOT",
     "UNDEFINED",
     "Cut",
-    "Ext",
     "Json",
     "Limits",
     "Opaque",
@@ -46,8 +43,6 @@ __all__ = [
     "decode",
     "decode_channel",
     "decode_checkpoint",
-    "decode_lossless",
-    "encode_lossless",
     "from_json",
     "to_json",
 ]

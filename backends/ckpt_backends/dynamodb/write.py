@@ -19,7 +19,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from ckpt_backends.base import BaseWritableStore, OnConnection
 from ckpt_backends.changes.change import Change, moved
-from ckpt_backends.changes.remains import Progress, Remains, silent
+from ckpt_backends.changes.progress import Progress, silent
+from ckpt_backends.changes.remains import Remains
 from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.dynamodb.connect import DynamoConnection, Key

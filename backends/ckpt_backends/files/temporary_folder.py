@@ -10,7 +10,6 @@ import atexit
 import fcntl
 import os
 import re
-import shutil
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -64,7 +63,9 @@ class TemporaryFolder:
         """Remove the folder with everything in it."""
         # A forked process has the same object, but the folder is not its own.
         if self in _ALIVE and self._process == os.getpid():
-            shutil.rmtree(self.path, ignore_errors=True)
+            from shutil import rmtree
+
+            rmtree(self.path, ignore_errors=True)
             if self._handle is not None:
                 os.close(self._handle)
         _ALIVE.discard(self)
@@ -111,6 +112,8 @@ def _remove_unlocked(folder: Path) -> None:
             facts = os.fstat(handle)
             if facts.st_uid == os.geteuid() and stat.S_IMODE(facts.st_mode) == 0o700:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
+                from shutil import rmtree
+
+                rmtree(folder, ignore_errors=True)
         finally:
             os.close(handle)

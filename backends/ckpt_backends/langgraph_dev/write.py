@@ -22,7 +22,8 @@ from pathlib import Path
 
 from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
-from ckpt_backends.changes.remains import Progress, Remains, silent
+from ckpt_backends.changes.progress import Progress, silent
+from ckpt_backends.changes.remains import Remains
 from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.checkpoint_ids import time_of

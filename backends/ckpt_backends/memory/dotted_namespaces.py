@@ -7,10 +7,13 @@ Source: `_namespace_to_text` and `_decode_ns` in `langgraph/store/sqlite/base.py
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Set
+from typing import TYPE_CHECKING
 
-from ckpt_backends.changes.rows import Row, check_columns
 from ckpt_backends.errors import Refused
-from ckpt_backends.memory.protocol import ItemKey, Namespace
+
+if TYPE_CHECKING:
+    from ckpt_backends.changes.rows import Row
+    from ckpt_backends.memory.protocol import ItemKey, Namespace
 
 DOT = "."
 STORE, VECTORS = "store", "store_vectors"
@@ -38,6 +41,10 @@ def parted(text: str) -> Namespace:
 
 def key_of_row(row: Row, columns: Mapping[str, Collection[str]]) -> ItemKey:
     """The key of the item of an archived row. Raises `Refused` and `Unsupported`."""
+    # Late, since stores of checkpoints need only the names above.
+    from ckpt_backends.changes.rows import check_columns
+    from ckpt_backends.memory.protocol import ItemKey
+
     check_columns(row, columns, {"prefix", "key"})
     # The library of SQLite stores some texts as bytes.
     prefix, key = (

@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any, Protocol
 
-from ckpt_backends.changes.remains import UNKNOWN_REMAINS, Progress, Remains, silent
+from ckpt_backends.changes.progress import Progress, silent
+from ckpt_backends.changes.remains import UNKNOWN_REMAINS, Remains
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreChanged, Unsupported

@@ -8,7 +8,8 @@ from itertools import islice
 from pymongo.client_session import ClientSession
 
 from ckpt_backends.base import OnConnection
-from ckpt_backends.changes.remains import Progress, Remains, silent
+from ckpt_backends.changes.progress import Progress, silent
+from ckpt_backends.changes.remains import Remains
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.errors import PartlyDone, StoreChanged
 from ckpt_backends.memory.protocol import (

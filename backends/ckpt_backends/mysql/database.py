@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
 
 import pymysql
 
 from ckpt_backends.base import OnConnection
-from ckpt_backends.changes.remains import Progress, Remains
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Fault, Space
 from ckpt_backends.mysql.changing import lock, transaction, unsupported
@@ -27,6 +27,10 @@ from ckpt_backends.mysql.sql import exact
 from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
 from ckpt_backends.sql.database import Loaded, Row, RowRefused, Values, WritableDatabase
 from ckpt_backends.url import StoreUrl
+
+if TYPE_CHECKING:
+    from ckpt_backends.changes.progress import Progress
+    from ckpt_backends.changes.remains import Remains
 
 _REPEATABLE = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 """Isolation of the next transaction."""

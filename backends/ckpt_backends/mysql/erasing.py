@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 
 import pymysql
 
-from ckpt_backends.changes.remains import BACKUPS, FREED_BLOCKS, Progress, Remaining, Remains
+from ckpt_backends.changes.progress import Progress
+from ckpt_backends.changes.remains import BACKUPS, FREED_BLOCKS, Remaining, Remains
 from ckpt_backends.mysql.connect import (
     DENIED,
     UNSUPPORTED,

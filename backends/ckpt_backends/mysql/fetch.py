@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ckpt_backends.mysql.database import MySQLDatabase
-from ckpt_backends.sql.row_changes import in_chunks
+from ckpt_backends.sql.chunks import in_chunks
 
 AT_ONCE = 200
 """Keys in one query."""

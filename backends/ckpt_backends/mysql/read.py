@@ -26,6 +26,7 @@ from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.servers.answer_types import STORE, checked
 from ckpt_backends.sql.blob_tables import json_bytes, typed
 from ckpt_backends.sql.bounded_threads import GroupedThreads
+from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.queries import (
     STATES_AT_ONCE,
     RowQuery,
@@ -33,7 +34,6 @@ from ckpt_backends.sql.queries import (
     SqlTables,
     tables_with_blobs,
 )
-from ckpt_backends.sql.row_changes import in_chunks
 from ckpt_backends.sql.store import Keyed, SqlStore
 from ckpt_backends.thread_bounds import ThreadBounds
 from ckpt_backends.url import StoreUrl

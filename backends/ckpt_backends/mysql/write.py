@@ -12,7 +12,7 @@ from ckpt_backends.mysql.database import MySQLDatabase
 from ckpt_backends.mysql.layout import HASH, MySQLLayout, bound
 from ckpt_backends.mysql.read import tables_of
 from ckpt_backends.mysql.sql import exact
-from ckpt_backends.sql.row_changes import in_chunks
+from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.write import WritableSqlStore
 from ckpt_backends.transfer.errors import CannotHold
 from ckpt_backends.url import StoreUrl

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from ckpt_backends.base import OnConnection
-from ckpt_backends.changes.remains import Progress, Remains
 from ckpt_backends.model import Fault, Space
 from ckpt_backends.postgres.catalog import begin
 from ckpt_backends.postgres.changing import lock_tables, lock_thread, transaction
@@ -15,6 +15,10 @@ from ckpt_backends.postgres.layout import PostgresTable, engine_of, quoted_name,
 from ckpt_backends.shell import is_shown
 from ckpt_backends.sql.database import Loaded, Row, Values, WritableDatabase
 from ckpt_backends.url import StoreUrl
+
+if TYPE_CHECKING:
+    from ckpt_backends.changes.progress import Progress
+    from ckpt_backends.changes.remains import Remains
 
 _SIZE = """
     SELECT sum(pg_total_relation_size(c.oid))::bigint

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 
 import psycopg
 
-from ckpt_backends.changes.remains import BACKUPS, FREED_BLOCKS, Progress, Remaining, Remains
+from ckpt_backends.changes.progress import Progress
+from ckpt_backends.changes.remains import BACKUPS, FREED_BLOCKS, Remaining, Remains
 from ckpt_backends.postgres.connect import Notice, PostgresConnection, first_line
 from ckpt_backends.url import StoreUrl
 

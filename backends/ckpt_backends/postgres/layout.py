@@ -19,7 +19,6 @@ from urllib.parse import quote
 from ckpt_backends import shell
 from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.memory.dotted_namespaces import STORE
-from ckpt_backends.memory.protocol import HINT
 from ckpt_backends.sql.blob_tables import (
     BLOBS,
     CHECKPOINTS,
@@ -128,6 +127,8 @@ def _no_tables(
         here = sorted({table.name for table in tables if table.schema in schemas})
         hint = f"{looked}, found {', '.join(map(shell.word, here[:10])) or 'no tables at all'}"
         if STORE in here:
+            from ckpt_backends.memory.protocol import HINT
+
             hint = f"{hint}; {HINT}"
     return UnknownLayout(f"no checkpoint tables in '{where}'", hint=hint)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache, wraps
-from inspect import isgeneratorfunction
+from inspect import isgeneratorfunction, unwrap
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -80,8 +80,18 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
 @cache
 def _result(method: Callable[..., Any]) -> _Test:
     """The test for a result, or for each item of a generator."""
-    hint = get_type_hints(method)["return"]
+    names = {**_late_names(), **unwrap(method).__globals__}
+    hint = get_type_hints(method, names)["return"]
     return _test(get_args(hint)[0] if isgeneratorfunction(method) else hint)
+
+
+def _late_names() -> dict[str, Any]:
+    """Types in the signatures of stores whose modules import them for type checkers only."""
+    from ckpt_backends.changes.rows import Row
+    from ckpt_backends.model import Checkpoint
+    from ckpt_backends.thread_bounds import ThreadBounds
+
+    return {one.__name__: one for one in (Row, Checkpoint, ThreadBounds)}
 
 
 def _test(hint: Any) -> _Test:
@@ -95,8 +105,8 @@ def _test(hint: Any) -> _Test:
         inside = _inside(origin, parts)
         return lambda value: isinstance(value, origin) and inside(value)
     if isinstance(hint, type):
-        if is_dataclass(hint):
-            return _of_dataclass(hint)
+        if _is_record(hint):
+            return _of_record(hint)
         return lambda value: isinstance(value, hint)
     return lambda _: True
 
@@ -134,9 +144,9 @@ def _call(test: _Test, value: object) -> bool:
 
 
 @cache
-def _of_dataclass(kind: Any) -> _Test:
+def _of_record(kind: Any) -> _Test:
     hints = get_type_hints(kind)
-    names = [one.name for one in fields(kind)]
+    names = [one.name for one in fields(kind)] if is_dataclass(kind) else kind._fields
     tests = [(one, _test(hints[one])) for one in names]
     inner = [(name, test) for name, test in tests if not _is_told_by_type(hints[name])]
     right: set[tuple[type, ...]] = set()
@@ -159,4 +169,9 @@ def _is_told_by_type(hint: Any) -> bool:
     """Whether the type of a value is enough to test it."""
     if get_origin(hint) in {Union, UnionType}:
         return all(map(_is_told_by_type, get_args(hint)))
-    return isinstance(hint, type) and get_origin(hint) is None and not is_dataclass(hint)
+    return isinstance(hint, type) and get_origin(hint) is None and not _is_record(hint)
+
+
+def _is_record(hint: type) -> bool:
+    """Whether it is a dataclass or a named tuple."""
+    return is_dataclass(hint) or (issubclass(hint, tuple) and hasattr(hint, "_fields"))

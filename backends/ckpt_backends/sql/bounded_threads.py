@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ckpt_backends.checkpoint_ids import ids_between
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.queries import SqlTables
-from ckpt_backends.thread_bounds import ThreadBounds, end_of_prefix
+
+if TYPE_CHECKING:
+    from ckpt_backends.thread_bounds import ThreadBounds
 
 _IDS = 500
 """Maximum number of ids in a query. If there are more, all threads are listed."""
@@ -26,8 +27,7 @@ HEADS = """
 """The root heads of all threads."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupedThreads:
+class GroupedThreads(NamedTuple):
     """A query for threads, without an order.
 
     It has the columns `thread`, `head`, `first_id`, `newest`, `n` and `spaces`.
@@ -115,6 +115,8 @@ def _keys_within(database: Database, bounds: ThreadBounds) -> Query | None:
         return database.among("c.thread_id", "only", ids) if ids else None
     if not database.storable(bounds.prefix):
         return None
+    from ckpt_backends.thread_bounds import end_of_prefix
+
     end = end_of_prefix(bounds.prefix)
     return ("", {}) if end is None else _between(database, ">=", bounds.prefix, end)
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ckpt_backends.changes.remains import Progress, Remains
 from ckpt_backends.closing import Closing
 from ckpt_backends.model import Capability, Fault, Space
+
+if TYPE_CHECKING:
+    from ckpt_backends.changes.progress import Progress
+    from ckpt_backends.changes.remains import Remains
 
 Row = tuple[Any, ...]
 Values = Mapping[str, object]

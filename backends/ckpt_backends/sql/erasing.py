@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ckpt_backends.changes.remains import Progress, Remaining, Remains
+from ckpt_backends.changes.progress import Progress
+from ckpt_backends.changes.remains import Remaining, Remains
 from ckpt_backends.sql.database import WritableDatabase
 
 

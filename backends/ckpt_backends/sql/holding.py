@@ -8,9 +8,9 @@ from typing import Any
 
 from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.codec.stored_text import ARRAY, KNOWN_TYPES, StoredTexts, escape_in_json
+from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.queries import BODIES_AT_ONCE, SqlTable, SqlTables
-from ckpt_backends.sql.row_changes import in_chunks
 
 _THREADS_PER_QUERY = 300
 

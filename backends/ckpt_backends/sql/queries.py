@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ckpt_backends.model import Capability, CheckpointKey
 from ckpt_backends.sql.blob_tables import BlobLayout
@@ -14,8 +14,7 @@ KEYS_AT_ONCE, BODIES_AT_ONCE, STATES_AT_ONCE = 5000, 200, 4
 """Rows in memory at a time: keys, bodies without values, and bodies with values."""
 
 
-@dataclass(frozen=True, slots=True)
-class SqlTable:
+class SqlTable(NamedTuple):
     """A table of LangGraph's saver."""
 
     name: str
@@ -45,8 +44,7 @@ def by_name(ns: str) -> Mapping[str, object]:
     return {"checkpoint_ns": ns}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SqlTables:
+class SqlTables(NamedTuple):
     """The layout as found in one database."""
 
     layout: str
@@ -54,14 +52,14 @@ class SqlTables:
     """The plain names of the tables, with schema."""
     checkpoints: SqlTable
     writes: SqlTable
-    blobs: SqlTable | None = None
-    """None if values are in the bodies."""
     task_path: bool
     """Whether writes have the column `task_path`."""
-    shallow: bool = False
-    """Whether the layout stores only the newest state, without checkpoint ids and versions."""
     can_add: bool
     """Whether `ckpt` can add checkpoints."""
+    blobs: SqlTable | None = None
+    """None if values are in the bodies."""
+    shallow: bool = False
+    """Whether the layout stores only the newest state, without checkpoint ids and versions."""
     own_id: str = "checkpoint_id"
     """The expression for the id of a row of `checkpoints`."""
     namespace: Callable[[str], Mapping[str, object]] = by_name

@@ -8,7 +8,7 @@ engine asks before it looks for the tables of LangGraph's own saver.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ckpt_backends.discovery import declared_for, load
 from ckpt_backends.protocol import Store, WritableStore
@@ -20,8 +20,7 @@ Tables = Mapping[str, Set[str]]
 """The columns of each table."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableSaver:
+class TableSaver(NamedTuple):
     """The saver of an application that keeps its checkpoints in any SQL engine."""
 
     store: str

@@ -5,9 +5,7 @@ Names of tables and columns are part of a query; all cells are parameters.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import islice
-from typing import TypeVar
+from collections.abc import Collection, Iterable, Mapping
 
 from ckpt_backends.changes.rows import Restored, check_columns, conflict
 from ckpt_backends.changes.rows import Row as ArchivedRow
@@ -15,17 +13,7 @@ from ckpt_backends.sql.database import Database, Row, WritableDatabase
 
 Where = Mapping[str, object]
 """By column (or expression), the cell that a row must have, or a list of such cells."""
-_AT_ONCE = 200
-"""Cells in one list. Old SQLite releases allow at most 999 parameters."""
 _INSERT = "INSERT INTO {table} ({columns}) VALUES ({values})"
-T = TypeVar("T")
-
-
-def in_chunks(items: Iterable[T], at_once: int = _AT_ONCE) -> Iterator[list[T]]:
-    """The items in lists that are short enough for one query."""
-    left = iter(items)
-    while chunk := list(islice(left, at_once)):
-        yield chunk
 
 
 class RowChanges:

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from ckpt_backends.base import BaseStore
-from ckpt_backends.changes.rows import Row, own_rows
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.model import (
     BlobKey,
     Capability,
-    Checkpoint,
     CheckpointKey,
     StoreInfo,
     Thread,
@@ -29,23 +27,22 @@ from ckpt_backends.sql import bounded_threads
 from ckpt_backends.sql.blob_tables import typed
 from ckpt_backends.sql.bounded_threads import GroupedThreads
 from ckpt_backends.sql.database import Database
-from ckpt_backends.sql.holding import StoredSearch
 from ckpt_backends.sql.queries import (
     KEYS_AT_ONCE,
     STATES_AT_ONCE,
-    RowQuery,
-    SqlTable,
-    SqlTables,
     keyed,
     namespaces_query,
     size_queries,
     usage_query,
     writes_query,
 )
-from ckpt_backends.sql.stored_rows import rows_of, sums_of, threads_with_rows
-from ckpt_backends.sql.suspects import suspect_queries
-from ckpt_backends.thread_bounds import ThreadBounds
 from ckpt_backends.url import StoreUrl
+
+if TYPE_CHECKING:
+    from ckpt_backends.changes.rows import Row
+    from ckpt_backends.model import Checkpoint
+    from ckpt_backends.sql.queries import RowQuery, SqlTable, SqlTables
+    from ckpt_backends.thread_bounds import ThreadBounds
 
 Keyed = Iterator[tuple[CheckpointKey, Sequence[Any]]]
 """Rows of checkpoints or writes: the key, and the columns of a `RowQuery`."""
@@ -182,16 +179,9 @@ class SqlStore(BaseStore):
         return self.sizes([thread_id])[0]
 
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
-        counts = sums_of(self._database, self._tables, thread_ids)
-        found = [
-            {self._text(one): tuple(map(self._number, sums)) for one, sums in each.items()}
-            for each in counts
-        ]
-        of_each = [[each.get(one, (0, 0)) for each in found] for one in thread_ids]
-        return [
-            ThreadSize(rows[0], writes[0], rows[1] + writes[1] + blobs[1], blobs[0])
-            for rows, writes, blobs in of_each
-        ]
+        from ckpt_backends.sql.stored_rows import sizes_of
+
+        return sizes_of(self._database, self._tables, thread_ids, self._text, self._number)
 
     def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
         if not self._database.storable(thread_id):
@@ -351,22 +341,30 @@ class SqlStore(BaseStore):
     def rows(self, thread_id: str) -> Iterator[Row]:
         if not self._database.storable(thread_id):
             return
+        from ckpt_backends.changes.rows import Row
+
         for table in self._tables.all:
             for row in self._stored_rows(table, thread_id):
                 yield Row(table.name, dict(zip(table.columns, row, strict=True)))
 
     def rows_of(self, thread_ids: Sequence[str]) -> Iterator[Row]:
         if self.batches_rows:
+            from ckpt_backends.sql.stored_rows import rows_of
+
             yield from rows_of(self._database, self._tables, thread_ids)
         else:
             yield from super().rows_of(thread_ids)
 
     def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
+        from ckpt_backends.sql.stored_rows import threads_with_rows
+
         return set(map(self._text, threads_with_rows(self._database, self._tables, thread_ids)))
 
     def threads_that_may_hold(
         self, thread_ids: Sequence[str], texts: Collection[str], *, ignore_case: bool = False
     ) -> set[str]:
+        from ckpt_backends.sql.holding import StoredSearch
+
         columns = self._database, self._tables, self._BODY_TYPE, self._BODY, self._LENGTH
         search = StoredSearch(*columns, self._text, self._data)
         return set(search.threads(thread_ids, texts, ignore_case=ignore_case))
@@ -378,9 +376,13 @@ class SqlStore(BaseStore):
         return self._stream(query, self._of(thread_id), STATES_AT_ONCE)
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
+        from ckpt_backends.changes.rows import own_rows
+
         return own_rows(thread_id, rows, {one.name: one.columns for one in self._tables.all})
 
     def suspect_threads(self) -> Iterator[str]:
+        from ckpt_backends.sql.suspects import suspect_queries
+
         queries = suspect_queries(self._database, self._tables)
         yield from {self._text(one) for query in queries for (one,) in self._stream(query, {})}
 

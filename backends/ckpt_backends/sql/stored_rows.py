@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from ckpt_backends.changes.rows import Row
+from ckpt_backends.model import ThreadSize
+from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.queries import SqlTable, SqlTables
-from ckpt_backends.sql.row_changes import in_chunks
+
+if TYPE_CHECKING:
+    from ckpt_backends.changes.rows import Row
 
 _THREADS_PER_QUERY = 500
 
 
 def rows_of(database: Database, tables: SqlTables, thread_ids: Sequence[str]) -> Iterator[Row]:
     """The rows of some threads; see `Store.rows_of`."""
+    # Late, since listings only add up sizes.
+    from ckpt_backends.changes.rows import Row
+
     for table, where, values in _queries(database, tables, thread_ids):
         columns = table.columns
         query = f"SELECT {', '.join(columns.values())} FROM {table.sql} c WHERE {where}"
@@ -33,7 +39,7 @@ def threads_with_rows(
             yield found
 
 
-def sums_of(
+def _sums_of(
     database: Database, tables: SqlTables, thread_ids: Sequence[str]
 ) -> Iterator[dict[Any, tuple[Any, Any]]]:
     """By thread, the numbers of rows and their bytes: of checkpoints, of writes, and of blobs."""
@@ -62,3 +68,22 @@ def _queries(
         where, values = database.among("c.thread_id", "t", some)
         for table in tables.all:
             yield table, where, values
+
+
+def sizes_of(
+    database: Database,
+    tables: SqlTables,
+    thread_ids: Sequence[str],
+    text: Callable[[Any], str],
+    number: Callable[[Any], int],
+) -> list[ThreadSize]:
+    """The sizes of threads, in their order; `text` and `number` read a cell."""
+    found = [
+        {text(one): tuple(map(number, sums)) for one, sums in each.items()}
+        for each in _sums_of(database, tables, thread_ids)
+    ]
+    of_each = [[each.get(one, (0, 0)) for each in found] for one in thread_ids]
+    return [
+        ThreadSize(rows[0], writes[0], rows[1] + writes[1] + blobs[1], blobs[0])
+        for rows, writes, blobs in of_each
+    ]

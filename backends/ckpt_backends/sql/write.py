@@ -13,18 +13,20 @@ from itertools import groupby
 
 from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
-from ckpt_backends.changes.remains import Progress, Remains, silent
+from ckpt_backends.changes.progress import Progress, silent
+from ckpt_backends.changes.remains import Remains
 from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Cell, Restored, Row
 from ckpt_backends.erasing.stored import RowRewrite
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.servers.answer_types import CHANGES, checked
+from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.database import WritableDatabase, text
 from ckpt_backends.sql.loading import Loading
 from ckpt_backends.sql.queries import SqlTables
 from ckpt_backends.sql.removal import remove_threads
-from ckpt_backends.sql.row_changes import RowChanges, in_chunks
+from ckpt_backends.sql.row_changes import RowChanges
 from ckpt_backends.transfer.parts import Arrival, CheckpointPart, Part, PartRewrite, WritePart
 from ckpt_backends.url import StoreUrl
 

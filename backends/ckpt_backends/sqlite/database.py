@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ckpt_backends.changes.remains import Progress, Remains
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Fault, Space
 from ckpt_backends.shell import is_shown
@@ -18,6 +18,10 @@ from ckpt_backends.sqlite.journals import empty_log, space_of
 from ckpt_backends.sqlite.layout import tables_of
 from ckpt_backends.sqlite.open import Opened, check_current, transaction
 from ckpt_backends.url import StoreUrl
+
+if TYPE_CHECKING:
+    from ckpt_backends.changes.progress import Progress
+    from ckpt_backends.changes.remains import Remains
 
 
 class SqliteDatabase(WritableDatabase):

@@ -9,7 +9,8 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from ckpt_backends.changes.remains import BACKUPS, FREED_BLOCKS, Progress, Remaining, Remains
+from ckpt_backends.changes.progress import Progress
+from ckpt_backends.changes.remains import BACKUPS, FREED_BLOCKS, Remaining, Remains
 from ckpt_backends.sqlite.journals import log_of, truncate_log
 
 _SAMPLES = ("sqlite_stat3", "sqlite_stat4")

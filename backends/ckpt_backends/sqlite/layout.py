@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import KeysView, Mapping, Set
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ckpt_backends import shell
 from ckpt_backends.errors import UnknownLayout
@@ -29,8 +29,7 @@ _COLUMNS = {
 _LATER = {"writes": frozenset({"task_path"})}
 
 
-@dataclass(frozen=True, slots=True)
-class SqliteLayout:
+class SqliteLayout(NamedTuple):
     """The `sqlite` layout as found in one file."""
 
     task_path: bool

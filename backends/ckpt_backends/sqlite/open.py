@@ -12,15 +12,14 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
+from typing import NamedTuple
 from urllib.parse import quote
 
 from ckpt_backends import shell
 from ckpt_backends.errors import StoreUnavailable, Unsupported, UsageError
 from ckpt_backends.files.regular_file import not_regular, open_regular
-from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_backends.sqlite.errors import code_of, is_hot_journal, readable_errors, unavailable
 from ckpt_backends.sqlite.journals import (
     check_beside,
@@ -30,7 +29,6 @@ from ckpt_backends.sqlite.journals import (
     journal_of,
     log_of,
 )
-from ckpt_backends.sqlite.private_copy import copy_unchanged
 from ckpt_backends.url import StoreUrl
 
 _PARAMS = {"copy", "layout"}
@@ -39,8 +37,7 @@ _BUSY_SECONDS = 5.0
 _TRIES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(NamedTuple):
     """A read-only connection, and a function to call after it was closed."""
 
     connection: sqlite3.Connection
@@ -292,6 +289,10 @@ def _connect(path: Path, query: str) -> sqlite3.Connection:
 
 def _open_copy(path: Path) -> Opened:
     """Copy the file, with its log and its journal, to a temporary folder and open that."""
+    # Most files are read where they are.
+    from ckpt_backends.files.temporary_folder import TemporaryFolder
+    from ckpt_backends.sqlite.private_copy import copy_unchanged
+
     folder = TemporaryFolder()
     copy = folder.path / "copy.db"
     try:

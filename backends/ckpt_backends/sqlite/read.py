@@ -17,8 +17,8 @@ from ckpt_backends.model import Checkpoint, CheckpointKey, Fault
 from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.sql.blob_tables import typed
 from ckpt_backends.sql.bounded_threads import GroupedThreads
+from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.queries import RowQuery, SqlTable, SqlTables
-from ckpt_backends.sql.row_changes import in_chunks
 from ckpt_backends.sql.store import Keyed, SqlStore
 from ckpt_backends.sqlite.binding import bind, quoted_name, stored_bytes, text
 from ckpt_backends.sqlite.database import OpenedDatabase

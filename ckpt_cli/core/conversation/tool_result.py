@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ckpt_backends.codec import Ext, decode_lossless, encode_lossless
+from ckpt_backends.codec.lossless import decode_lossless, encode_lossless
+from ckpt_backends.codec.msgpack.lossless import Ext
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import TypedBytes
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ckpt_backends.codec import Ext, decode_lossless, encode_lossless
+from ckpt_backends.codec.lossless import decode_lossless, encode_lossless
+from ckpt_backends.codec.msgpack.lossless import Ext
 from ckpt_backends.codec.values import REDIS_JSON
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import TypedBytes

@@ -14,8 +14,9 @@ from typing import Any, Literal
 
 from ckpt_backends import shell
 from ckpt_backends.changes.change import NewBlob
-from ckpt_backends.codec import encode_lossless, from_json
+from ckpt_backends.codec import from_json
 from ckpt_backends.codec.edits import Edit, Put
+from ckpt_backends.codec.lossless import encode_lossless
 from ckpt_backends.codec.set_keys import append_item, set_keys
 from ckpt_backends.codec.values import Tagged, Value
 from ckpt_backends.encryption import is_encrypted_type

@@ -11,15 +11,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ckpt_backends.codec import (
-    Ext,
     Tagged,
     Value,
     decode,
-    decode_lossless,
-    encode_lossless,
     to_json,
 )
 from ckpt_backends.codec.bson.documents import map_leaves
+from ckpt_backends.codec.lossless import decode_lossless, encode_lossless
+from ckpt_backends.codec.msgpack.lossless import Ext
 from ckpt_backends.codec.values import JSON_TYPES, TUPLE
 from ckpt_backends.errors import Unsupported, UsageError
 from ckpt_backends.model import Checkpoint, TypedBytes

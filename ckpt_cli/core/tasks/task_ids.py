@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import NamedTuple
 from uuid import UUID, uuid5
 
 PULL = "__pregel_pull"
@@ -44,8 +45,7 @@ class TaskIdBase:
     """Channel versions are numbers, so the ids may come from LangGraph.js."""
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(NamedTuple):
     """A task that may have called `@task` functions."""
 
     path: str

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 Style: TypeAlias = Literal[
     "plain",
@@ -29,8 +28,7 @@ Style: TypeAlias = Literal[
 Span: TypeAlias = tuple[str, Style]
 
 
-@dataclass(frozen=True, slots=True)
-class StyledLine:
+class StyledLine(NamedTuple):
     """One line in styled pieces; safe to print."""
 
     spans: tuple[Span, ...]

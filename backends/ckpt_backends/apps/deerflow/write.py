@@ -10,7 +10,8 @@ from ckpt_backends.apps.deerflow.memory_changes import ChangedMemory, current_va
 from ckpt_backends.apps.deerflow.memory_files import base_of, memory_files
 from ckpt_backends.apps.deerflow.memory_json import SECTIONS
 from ckpt_backends.apps.deerflow.read import NEWER, key_of
-from ckpt_backends.changes.remains import Progress, Remains, silent
+from ckpt_backends.changes.progress import Progress, silent
+from ckpt_backends.changes.remains import Remains
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.errors import StoreChanged, Unsupported, UsageError
 from ckpt_backends.memory.protocol import Item, ItemKey, Namespace, WritableMemoryStore

@@ -25,7 +25,8 @@ from ckpt_backends.apps.three_table.layout import (
 from ckpt_backends.apps.three_table.read import ThreeTableStore
 from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, NewBlob, gone, moved
-from ckpt_backends.changes.remains import Progress, Remains, silent
+from ckpt_backends.changes.progress import Progress, silent
+from ckpt_backends.changes.remains import Remains
 from ckpt_backends.changes.removal import GONE, Inside, Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.erasing.stored import RowRewrite

@@ -10,7 +10,6 @@ from ckpt_backends.codec.arrays import ndarray
 from ckpt_backends.codec.limits import PastLimit, past_bytes
 from ckpt_backends.codec.memo import CURRENT, note_unreadable
 from ckpt_backends.codec.msgpack.cursor import READ_EXT, depth_bound, skip
-from ckpt_backends.codec.msgpack.partial import read_part
 from ckpt_backends.codec.values import DELTA_SNAPSHOT, Cut, Tagged, Value
 
 if TYPE_CHECKING:
@@ -35,6 +34,8 @@ def decode_msgpack(data: bytes, limits: Limits) -> Value:
 
 def cut_msgpack(data: bytes, limits: Limits, reason: str) -> Cut:
     """Decode the beginning of a value, as much as the limits allow. Raises ValueError."""
+    from ckpt_backends.codec.msgpack.partial import read_part
+
     return Cut(plain_keys(read_part(data, limits, build)), len(data), reason)
 
 

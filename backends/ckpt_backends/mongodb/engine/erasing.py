@@ -11,7 +11,8 @@ from typing import Any
 
 from pymongo.errors import OperationFailure
 
-from ckpt_backends.changes.remains import BACKUPS, FREED_BLOCKS, Progress, Remaining, Remains
+from ckpt_backends.changes.progress import Progress
+from ckpt_backends.changes.remains import BACKUPS, FREED_BLOCKS, Remaining, Remains
 from ckpt_backends.mongodb.engine.connect import MongoConnection
 from ckpt_backends.mongodb.engine.driver_errors import explained
 from ckpt_backends.url import StoreUrl

@@ -21,7 +21,8 @@ from pymongo.client_session import ClientSession
 from ckpt_backends import shell
 from ckpt_backends.base import BaseWritableStore, OnConnection
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
-from ckpt_backends.changes.remains import Progress, Remains, silent
+from ckpt_backends.changes.progress import Progress, silent
+from ckpt_backends.changes.remains import Remains
 from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.codec import decode

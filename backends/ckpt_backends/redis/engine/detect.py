@@ -13,7 +13,6 @@ from ckpt_backends.declaration import Backend
 from ckpt_backends.discovery import bundled, installed
 from ckpt_backends.errors import SeveralLayouts, UnknownLayout, UsageError
 from ckpt_backends.memory.dotted_namespaces import STORE
-from ckpt_backends.memory.protocol import HINT
 from ckpt_backends.redis.engine.connection import RedisConnection
 from ckpt_backends.redis.engine.keyspace import text
 from ckpt_backends.redis.engine.layout import RedisLayout
@@ -103,6 +102,8 @@ def _seen(database: KeyDatabase, url: StoreUrl) -> str:
         return f"the database is empty; name another one: {url.scheme}://HOST:PORT/N"
     some = ", ".join(shell.name(text(name)) for name in sorted(names)[:_FEW])
     if any(name.startswith(f"{STORE}:".encode()) for name in names):
+        from ckpt_backends.memory.protocol import HINT
+
         return f"found keys such as {some}; {HINT}"
     expected = [one.expected(database.prefix) for one in database.recognisers]
     *first, last = filter(None, expected)

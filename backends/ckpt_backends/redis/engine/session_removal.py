@@ -12,7 +12,8 @@ from dataclasses import replace
 from redis import exceptions
 
 from ckpt_backends.app_sessions import AppSession, WritableSessions
-from ckpt_backends.changes.remains import Progress, Remaining, Remains, silent
+from ckpt_backends.changes.progress import Progress, silent
+from ckpt_backends.changes.remains import Remaining, Remains
 from ckpt_backends.errors import StoreChanged
 from ckpt_backends.redis.engine.connection import RedisConnection
 from ckpt_backends.redis.engine.driver_errors import explained_change

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from ckpt_backends.checkpoint_ids import time_of
@@ -51,8 +51,8 @@ def lasting(
         time.sleep(pause)
         current = find()
         # A fix may contain a time, which has changed meanwhile.
-        again = {replace(one, fix=""): one for one in faults(current)}
-        found = [again[key] for one in found if (key := replace(one, fix="")) in again]
+        again = {one._replace(fix=""): one for one in faults(current)}
+        found = [again[key] for one in found if (key := one._replace(fix="")) in again]
         newest = max((own for _, own in current.places), default="")
         at = time_of(newest)
         if at is None or datetime.now(UTC) - at > _RECENT:

@@ -14,7 +14,8 @@ from redis import exceptions
 
 from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, moved
-from ckpt_backends.changes.remains import Progress, Remains, silent
+from ckpt_backends.changes.progress import Progress, silent
+from ckpt_backends.changes.remains import Remains
 from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.erasing.stored import RowRewrite

@@ -23,7 +23,8 @@ from typing import Any
 
 from redis import exceptions
 
-from ckpt_backends.changes.remains import Progress, Remains, silent
+from ckpt_backends.changes.progress import Progress, silent
+from ckpt_backends.changes.remains import Remains
 from ckpt_backends.changes.rows import Cell, Restored, Row, no_table
 from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.errors import Refused, StoreChanged, StoreUnavailable, UnknownLayout
