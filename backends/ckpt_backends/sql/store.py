@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from ckpt_backends.base import BaseStore
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec.limits import MOST_BYTES
-from ckpt_backends.model import (
-    BlobKey,
-    Capability,
-    CheckpointKey,
-    StoreInfo,
-    Thread,
-    ThreadSize,
-    Usage,
-    Write,
-)
+from ckpt_backends.model import BlobKey, CheckpointKey, StoreInfo, Thread, ThreadSize, Usage, Write
 from ckpt_backends.read_options import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
 from ckpt_backends.sql import bounded_threads
 from ckpt_backends.sql.blob_tables import typed
@@ -40,7 +31,7 @@ from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
     from ckpt_backends.changes.rows import Row
-    from ckpt_backends.model import Checkpoint
+    from ckpt_backends.model import Capability, Checkpoint
     from ckpt_backends.sql.queries import RowQuery, SqlTable, SqlTables
     from ckpt_backends.thread_bounds import ThreadBounds
 
@@ -161,8 +152,8 @@ class SqlStore(BaseStore):
         if not self._database.storable(thread_id):
             return None
         listed = self._grouped(self._thread_is)
-        found = self._database.rows(listed.rows, listed.values | self._of(thread_id))
-        return self._thread(found[0]) if found else None
+        values = listed.values | self._of(thread_id)
+        return next(map(self._thread, self._database.rows(listed.rows, values)), None)
 
     def _thread(self, row: Sequence[Any]) -> Thread:
         thread_id, head, first_id, last_id, checkpoints, namespaces = row
@@ -195,9 +186,8 @@ class SqlStore(BaseStore):
         if not self._database.storable(thread_id or ""):
             return
         where = "" if thread_id is None else f"WHERE {self._thread_is}"
-        query = usage_query(
-            self._database, self._tables, f"{where} {self._UNMERGED}", self._BODY_TYPE
-        )
+        where = f"{where} {self._UNMERGED}"
+        query = usage_query(self._database, self._tables, where, self._BODY_TYPE)
         values = {} if thread_id is None else self._of(thread_id)
         for thread, table, column, ns, channel, tag, rows, size in self._stream(query, values):
             yield Usage(
