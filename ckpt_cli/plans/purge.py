@@ -30,7 +30,7 @@ from ckpt_cli.queries.references import named_blobs, root_of, sizes_of_blobs
 from ckpt_cli.queries.selection import Watch, selected_threads
 from ckpt_cli.queries.threads import Selection
 from ckpt_cli.threads.checkpoint import moment_time, unreadable
-from ckpt_cli.threads.heads import head_keys, read_heads, some_at_once
+from ckpt_cli.threads.heads import conditions_of_heads, head_keys, some_at_once
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
@@ -115,7 +115,7 @@ def _held(
     told: dict[str, tuple[Status, ...]] = {one.thread_id: (Status.EMPTY,) for one in threads}
     told |= {key.thread_id: (Status.UNKNOWN,) for key in head_keys(threads)}
     try:
-        told |= {one.key.thread_id: one.conditions for one in read_heads(store, threads, inference)}
+        told |= conditions_of_heads(store, threads, inference)
     except CkptError as error:
         return dict.fromkeys(told, _Held(error.message))
     return {

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Status
+from ckpt_cli.core.state import Body, source_from
 from ckpt_cli.core.tasks.task_ids import is_call, is_handler
 from ckpt_cli.core.tasks.tasks import Step, Task
+from ckpt_cli.core.tasks.triggers import NOT_NODES, SENDS, START, named_node
 
 
 def conditions_of(step: Step | None) -> tuple[Status, ...]:
@@ -31,6 +36,23 @@ def conditions_of(step: Step | None) -> tuple[Status, ...]:
 def status_of(step: Step | None) -> Status:
     """Return the worst condition of a thread, given the step after its root head."""
     return conditions_of(step)[0]
+
+
+def is_surely_done(body: Body, metadata: Mapping[str, Value]) -> bool:
+    """Return whether nothing runs after a checkpoint on which no writes are stored.
+
+    True only for a graph whose edges are channels, if no node reads a channel that has a value.
+    `plan_step` then finds no task either. False if only `plan_step` can tell.
+    """
+    if body.problem is not None or body.v < 4 or source_from(metadata) == "input":
+        return False
+    if not body.values.keys().isdisjoint((SENDS, START)):
+        return False
+    named = {channel for channel in body.versions if named_node(channel) is not None}
+    if not named and START not in body.versions:
+        return False
+    read = named.union(*(seen for node, seen in body.seen.items() if node not in NOT_NODES))
+    return read.isdisjoint(body.values)
 
 
 def blocking_failures(step: Step) -> list[Task]:
