@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ckpt_backends.changes.remains import UNKNOWN_REMAINS, Progress, Remains, silent
+from ckpt_backends.changes.removal import RemovalBatch
 from ckpt_backends.changes.rows import Row, own_rows, sql_key
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreUnavailable, Unsupported
@@ -250,6 +251,8 @@ class BaseStore(Store):
 
 class BaseWritableStore(WritableStore):
     """A `WritableStore` without a place where removed data may be left."""
+
+    removal_batch = RemovalBatch()
 
     def receive(self, arrivals: Iterable[Arrival]) -> None:  # noqa: ARG002
         raise Unsupported("threads cannot be copied into this kind of store")

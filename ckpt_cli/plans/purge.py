@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -35,8 +35,10 @@ from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
-_AT_ONCE = 500
-"""Number of threads that are measured together."""
+_AT_ONCE, _MOST = 200, 2000
+"""Number of threads that are always looked up together, and of those that are at most."""
+_CHECKPOINTS = 40_000
+"""A larger group ends after this number of checkpoints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +89,26 @@ def plan_purge(
     inference = TriggerInference(store)
     threads = selected_threads(store, policy.selection, now, watch)
     chosen = (thread for thread in threads if not _is_young(thread, policy))
-    for some in some_at_once(chosen):
+    for some in _groups(chosen):
         held = _held(store, some, policy, inference) if policy.reads_heads else {}
         found = [_plan_thread(store, thread, policy, now, inference, held) for thread in some]
         yield from _sized(store, [one for one in found if one is not None])
+
+
+def _groups(threads: Iterable[Thread]) -> Iterator[list[Thread]]:
+    """Yield threads in groups that are looked up together: the more, the fewer scans of a store
+    without an index. At most so many that their keys fit into memory.
+    """
+    some: list[Thread] = []
+    checkpoints = 0
+    for thread in threads:
+        some.append(thread)
+        checkpoints += thread.checkpoints
+        if len(some) == _MOST or (len(some) >= _AT_ONCE and checkpoints >= _CHECKPOINTS):
+            yield some
+            some, checkpoints = [], 0
+    if some:
+        yield some
 
 
 def _is_young(thread: Thread, policy: Policy) -> bool:
@@ -117,6 +135,9 @@ def _held(
     try:
         told |= conditions_of_heads(store, threads, inference)
     except CkptError as error:
+        if len(threads) > _AT_ONCE:
+            parts = (_held(store, one, policy, inference) for one in some_at_once(threads))
+            return {name: held for part in parts for name, held in part.items()}
         return dict.fromkeys(told, _Held(error.message))
     return {
         name: _Held(

@@ -239,7 +239,7 @@ class Meanwhile:
         self.happened = False
         named = KeyFinder.named
 
-        def seen(owning: KeyFinder[Any], owned: Any) -> set[bytes]:
+        def seen(owning: KeyFinder[Any], owned: Any) -> list[set[bytes]]:
             found = named(owning, owned)
             if not self.happened:
                 self.happened = True

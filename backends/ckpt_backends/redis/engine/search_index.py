@@ -8,7 +8,9 @@ Source: the schemas in `base.py` of langgraph-checkpoint-redis, and FT.INFO of R
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from ckpt_backends.redis.engine.connection import RedisConnection
@@ -17,7 +19,8 @@ from ckpt_backends.redis.engine.keyspace import raw, text
 _PLAIN = re.compile(r"[!-+\--~](?:[ -+\--~]*[!-+\--~])?")
 """Matches ids that the index does not change: ASCII without commas and without outer spaces."""
 _MARK = re.compile(r"([^A-Za-z0-9_])")
-_AT_ONCE = 1000
+_AT_ONCE, _QUERIES_AT_ONCE = 1000, 20
+"""Keys in one answer, and number of queries that are sent together."""
 
 
 class SearchIndex:
@@ -32,17 +35,33 @@ class SearchIndex:
 
         May include keys of other threads. None if the result may be incomplete.
         """
-        wanted = {"thread_id": thread_id, "checkpoint_id": checkpoint_id}
-        given = {name: one for name, one in wanted.items() if one is not None}
-        if not all(map(_PLAIN.fullmatch, given.values())):
-            return None
-        query = raw(" ".join(f"@{name}:{{{_escaped(one)}}}" for name, one in given.items()))
-        answer = self._connection.find(
-            "FT.AGGREGATE",
-            self._name,
-            query,
-            *("LOAD", 1, "@__key", "TIMEOUT", 0, "WITHCURSOR", "COUNT", _AT_ONCE),
-        )
+        return next(self.names_of_each([(thread_id, checkpoint_id)]))
+
+    def names_of_each(
+        self, wanted: Iterable[tuple[str, str | None]]
+    ) -> Iterator[list[bytes] | None]:
+        """What `names` returns for each of these, with some queries in one request."""
+        remaining = iter(wanted)
+        while some := list(islice(remaining, _QUERIES_AT_ONCE)):
+            queries = [_query(*one) for one in some]
+            asked = [one for one in queries if one is not None]
+            after = ("LOAD", 1, "@__key", "TIMEOUT", 0, "WITHCURSOR", "COUNT", _AT_ONCE)
+            answers = self._connection.find_all(
+                [("FT.AGGREGATE", self._name, query, *after) for query in asked]
+            )
+            found = list(map(self._all_names, answers))
+            counts = self._connection.find_all(
+                [("FT.SEARCH", self._name, query, "LIMIT", 0, 0) for query in asked]
+            )
+            # The server may limit the number of results, so compare with the count.
+            whole = (
+                names if names is not None and count and count[0] == len(names) else None
+                for names, count in zip(found, counts, strict=True)
+            )
+            yield from (None if query is None else next(whole) for query in queries)
+
+    def _all_names(self, answer: Any) -> list[bytes] | None:
+        """The keys in an answer and in those that its cursor gives; None if one is missing."""
         names: list[bytes] = []
         while answer is not None:
             rows, cursor = answer
@@ -50,9 +69,7 @@ class SearchIndex:
             if not cursor:
                 break
             answer = self._connection.find("FT.CURSOR", "READ", self._name, cursor)
-        counted = self._connection.find("FT.SEARCH", self._name, query, "LIMIT", 0, 0)
-        # The server may limit the number of results, so compare with the count.
-        return names if answer is not None and counted and counted[0] == len(names) else None
+        return None if answer is None else names
 
 
 def index_of(connection: RedisConnection, prefix: str) -> SearchIndex | None:
@@ -147,6 +164,15 @@ def indexes(connection: RedisConnection) -> list[IndexFacts] | None:
                 )
             )
     return found
+
+
+def _query(thread_id: str, checkpoint_id: str | None) -> bytes | None:
+    """The query for the documents of a thread or checkpoint; None if the index changes an id."""
+    wanted = {"thread_id": thread_id, "checkpoint_id": checkpoint_id}
+    given = {name: one for name, one in wanted.items() if one is not None}
+    if not all(map(_PLAIN.fullmatch, given.values())):
+        return None
+    return raw(" ".join(f"@{name}:{{{_escaped(one)}}}" for name, one in given.items()))
 
 
 def _escaped(name: str) -> str:
