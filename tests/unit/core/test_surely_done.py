@@ -52,7 +52,7 @@ def some_body(chance: random.Random) -> Body:
 
 
 def test_only_a_checkpoint_with_nothing_to_run_is_surely_done() -> None:
-    chance = random.Random(24)  # noqa: S311
+    chance = random.Random(24)
     learned = {"items": ["a"], "a": ["b"], "__start__": ["__start__"]}
     told = 0
     for _ in range(4000):
