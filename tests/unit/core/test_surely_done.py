@@ -39,15 +39,18 @@ def some_body(chance: random.Random) -> Body:
     def some(names: Sequence[str]) -> list[str]:
         return [name for name in names if chance.random() < 0.4]
 
+    stored: list[Any] = [None, 1, "a", ["a", "b"]]
+    sends: list[Any] = [None, [], [{"node": "a", "args": 1}]]
+
     return Body(
         v=chance.choice([0, 1, 2, 3, 4, 4, 4, 4]),
         ts=chance.choice(["2026-01-01T00:00:00+00:00", "2026-01-01T00:00:00.000Z"]),
-        values={name: chance.choice([None, 1, "a", ["a", "b"]]) for name in some(CHANNELS)},
+        values={name: chance.choice(stored) for name in some(CHANNELS)},
         versions={name: chance.randint(1, 3) for name in some(CHANNELS)},
         seen={
             node: {name: chance.randint(1, 3) for name in some(CHANNELS)} for node in some(NODES)
         },
-        pending_sends=chance.choice([None, [], [{"node": "a", "args": 1}]]),
+        pending_sends=chance.choice(sends),
     )
 
 
