@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from ckpt_backends.model import CheckpointKey, Status, Thread, Write
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.state import read_body, read_metadata
 from ckpt_cli.core.tasks.status import is_surely_done
 from ckpt_cli.core.tasks.tasks import CONTROL
 from ckpt_cli.threads.checkpoint import Moment
@@ -74,7 +73,7 @@ def conditions_of_heads(
     for checkpoint in store.checkpoints_at(keys, body=True, metadata=True):
         key = checkpoint.key
         stored = writes.get(key)
-        if not stored and is_surely_done(read_body(checkpoint), read_metadata(checkpoint)):
+        if not stored and is_surely_done(checkpoint):
             yield key.thread_id, (Status.DONE,)
         else:
             reader = ThreadReader(store, listed[key.thread_id], inference)
