@@ -91,7 +91,7 @@ def plan_purge(
     chosen = (thread for thread in threads if not _is_young(thread, policy))
     for some in _groups(chosen):
         held = _held(store, some, policy, inference) if policy.reads_heads else {}
-        found = [_plan_thread(store, thread, policy, now, inference, held) for thread in some]
+        found = (_plan_thread(store, thread, policy, now, inference, held) for thread in some)
         yield from _sized(store, [one for one in found if one is not None])
 
 
@@ -139,13 +139,21 @@ def _held(
             parts = (_held(store, one, policy, inference) for one in some_at_once(threads))
             return {name: held for part in parts for name, held in part.items()}
         return dict.fromkeys(told, _Held(error.message))
-    return {
-        name: _Held(
+    meanings = {
+        conditions: _Held(
             why_protected(conditions, policy.included),
             ", ".join(one for one in conditions if one in policy.included),
         )
-        for name, conditions in told.items()
+        for conditions in set(told.values())
     }
+    return {name: meanings[conditions] for name, conditions in told.items()}
+
+
+class _Whole(NamedTuple):
+    """A thread that is removed whole; its rows are not counted yet."""
+
+    thread: Thread
+    reason: str
 
 
 def _plan_thread(
@@ -155,7 +163,7 @@ def _plan_thread(
     now: datetime,
     inference: TriggerInference,
     held: Mapping[str, _Held],
-) -> PlannedRemoval | None:
+) -> PlannedRemoval | _Whole | None:
     if any(fnmatchcase(thread.thread_id, pattern) for pattern in policy.protect):
         return kept(thread, "matches --protect")
     if policy.older_than is not None and thread.last_at is None:
@@ -169,7 +177,7 @@ def _plan_thread(
     if conditions.kept:
         return kept(thread, conditions.kept)
     reasons = (conditions.removed, _reason(thread, policy, now))
-    return _whole(thread, "; ".join(filter(None, reasons)))
+    return _Whole(thread, "; ".join(filter(None, reasons)))
 
 
 def _reason(thread: Thread, policy: Policy, now: datetime) -> str:
@@ -193,33 +201,30 @@ def plan_named(store: Store, names: Mapping[str, str]) -> Iterator[PlannedRemova
         yield from _sized(store, [_named(store, name, names[name]) for name in some])
 
 
-def _named(store: Store, name: str, reason: str) -> PlannedRemoval:
+def _named(store: Store, name: str, reason: str) -> PlannedRemoval | _Whole:
     thread = store.thread(name)
     if thread is not None:
-        return _whole(thread, reason)
+        return _Whole(thread, reason)
     if store.size(name) == ThreadSize(0, 0, 0):
         return kept(Thread(name, None, None, None, 0, 0), NOT_FOUND)
-    return _whole(Thread(name, None, None, None, 0, 0), f"{reason}; rows without checkpoints")
+    return _Whole(Thread(name, None, None, None, 0, 0), f"{reason}; rows without checkpoints")
 
 
-def _whole(thread: Thread, reason: str) -> PlannedRemoval:
-    """Return the plan to remove a whole thread; its writes are not counted yet."""
-    return replace(kept(thread, reason), action="remove", checkpoints=thread.checkpoints)
-
-
-def _sized(store: Store, threads: Sequence[PlannedRemoval]) -> Iterator[PlannedRemoval]:
-    """Add the sizes to threads that are removed whole."""
-    whole = [one.thread_id for one in threads if one.action == "remove"]
-    sizes = dict(zip(whole, store.sizes(whole), strict=True))
+def _sized(
+    store: Store, threads: Sequence[PlannedRemoval | _Whole]
+) -> Iterator[PlannedRemoval]:
+    """Yield the plans; rows of the threads that are removed whole are counted."""
+    sizes = iter(store.sizes([one.thread.thread_id for one in threads if isinstance(one, _Whole)]))
     for one in threads:
-        size = sizes.get(one.thread_id)
-        if size is None:
+        if isinstance(one, PlannedRemoval):
             yield one
-        else:
-            removal = replace(one.removal, writes=size.writes)
-            yield replace(
-                one, writes=size.writes, blobs=size.blobs, bytes=size.bytes, removal=removal
-            )
+            continue
+        (thread, reason), size = one, next(sizes)
+        number = thread.checkpoints
+        removal = Removal(thread.thread_id, thread.last_at, number, size.writes)
+        yield PlannedRemoval(
+            "remove", reason, number, size.writes, removal, size.blobs, size.bytes
+        )
 
 
 def plan_inside(reader: ThreadReader, keep: RetentionRules, now: datetime) -> PlannedRemoval | None:
