@@ -32,8 +32,13 @@ from ckpt_backends.redis.engine.row_replacing import replace_rows
 from ckpt_backends.transfer.parts import Arrival, PartRewrite
 from ckpt_backends.url import StoreUrl
 
-_ONE_SCAN = RemovalBatch(threads=2000, rows=50_000)
-"""A batch for which all keys of the store are looked at. Its keys take some 20 MiB of memory."""
+_ONE_SCAN = RemovalBatch(threads=1000, rows=10_000)
+"""A batch for which all keys of the store are looked at.
+
+Nothing names a checkpoint that an agent adds after the scan, so it stays behind without its
+history. The batch is small enough that its last key is removed less than a second after the scan.
+Twice as many rows would save 6 % of a purge.
+"""
 
 
 class WritableRedisStore(BaseWritableStore):
