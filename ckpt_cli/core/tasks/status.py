@@ -59,7 +59,9 @@ def is_surely_done(checkpoint: Checkpoint) -> bool:
         return False
     if checkpoint.blobs:
         values = {**values, **checkpoint.blobs}
-    if SENDS in values or START in values or not _VERSIONS.issuperset(map(type, versions.values())):
+    if values.get(SENDS, []) != [] or START in values:
+        return False
+    if not _VERSIONS.issuperset(map(type, versions.values())):
         return False
     named = [one for one in versions if isinstance(one, str) and _names_node(one)]
     if not named and START not in versions:

@@ -46,7 +46,7 @@ def some_checkpoint(chance: random.Random) -> Checkpoint:
 
     odd = chance.choice([[], [], [], [None]])
     sends: list[Any] = [None, [], [{"node": "a", "args": 1}]]
-    stored: list[Any] = [None, 1, "a", ["a", "b"]]
+    stored: list[Any] = [None, 1, "a", [], ["a", "b"]]
     body = {
         "v": chance.choice([0, 1, 2, 3, 4, 4, 4, 4]),
         "ts": chance.choice(["2026-01-01T00:00:00+00:00", "2026-01-01T00:00:00.000Z"]),
@@ -93,7 +93,8 @@ def test_a_source_may_be_written_with_escapes() -> None:
         ({"items": 1}, "loop", True),
         ({"items": 1}, "input", False),
         ({"items": 1, "branch:to:a": None}, "loop", False),
-        ({"items": 1, "__pregel_tasks": []}, "loop", False),
+        ({"items": 1, "__pregel_tasks": []}, "loop", True),
+        ({"items": 1, "__pregel_tasks": [{"node": "a"}]}, "loop", False),
     ],
 )
 def test_the_end_of_a_run(values: dict[str, Any], source: str, is_done: bool) -> None:
