@@ -210,9 +210,7 @@ def _named(store: Store, name: str, reason: str) -> PlannedRemoval | _Whole:
     return _Whole(Thread(name, None, None, None, 0, 0), f"{reason}; rows without checkpoints")
 
 
-def _sized(
-    store: Store, threads: Sequence[PlannedRemoval | _Whole]
-) -> Iterator[PlannedRemoval]:
+def _sized(store: Store, threads: Sequence[PlannedRemoval | _Whole]) -> Iterator[PlannedRemoval]:
     """Yield the plans; rows of the threads that are removed whole are counted."""
     sizes = iter(store.sizes([one.thread.thread_id for one in threads if isinstance(one, _Whole)]))
     for one in threads:
@@ -222,9 +220,7 @@ def _sized(
         (thread, reason), size = one, next(sizes)
         number = thread.checkpoints
         removal = Removal(thread.thread_id, thread.last_at, number, size.writes)
-        yield PlannedRemoval(
-            "remove", reason, number, size.writes, removal, size.blobs, size.bytes
-        )
+        yield PlannedRemoval("remove", reason, number, size.writes, removal, size.blobs, size.bytes)
 
 
 def plan_inside(reader: ThreadReader, keep: RetentionRules, now: datetime) -> PlannedRemoval | None:

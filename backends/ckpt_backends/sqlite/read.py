@@ -143,9 +143,10 @@ class SqliteStore(SqlStore):
                 values[f"a{n}"], values[f"b{n}"] = bind(key.thread_id), bind(key.checkpoint_id)
             values |= {name: bind(ns) for ns, name in spaces.items()}
             text = (
-                f"WITH k(n, thread, ns, id) AS (VALUES {', '.join(given)}) SELECT n, {query.columns}"
-                f" FROM k CROSS JOIN {query.table.sql} c ON c.thread_id = thread"
-                f" AND c.checkpoint_ns = ns AND c.checkpoint_id = id {query.rest}"
+                f"WITH k(n, thread, ns, id) AS (VALUES {', '.join(given)})"
+                f" SELECT n, {query.columns} FROM k CROSS JOIN {query.table.sql} c"
+                " ON c.thread_id = thread AND c.checkpoint_ns = ns AND c.checkpoint_id = id"
+                f" {query.rest}"
             )
             for n, *row in self._stream(text, values):
                 yield some[n], row

@@ -58,7 +58,7 @@ def is_surely_done(checkpoint: Checkpoint) -> bool:
     if not (isinstance(values, dict) and isinstance(versions, dict) and isinstance(seen, dict)):
         return False
     if checkpoint.blobs:
-        values = {**values, **checkpoint.blobs}
+        values = {**values, **dict.fromkeys(checkpoint.blobs)}
     if values.get(SENDS, []) != [] or START in values:
         return False
     if not _VERSIONS.issuperset(map(type, versions.values())):

@@ -62,8 +62,8 @@ def some_checkpoint(chance: random.Random) -> Checkpoint:
 
 
 def stored_as(body: Any, metadata: Any) -> Checkpoint:
-    parts = (TypedBytes("json", json.dumps(one).encode()) for one in (body, metadata))
-    return Checkpoint(KEY, None, *parts)
+    stored, about = (TypedBytes("json", json.dumps(one).encode()) for one in (body, metadata))
+    return Checkpoint(KEY, None, stored, about)
 
 
 def test_only_a_checkpoint_with_nothing_to_run_is_surely_done() -> None:

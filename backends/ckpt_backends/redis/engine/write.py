@@ -35,9 +35,9 @@ from ckpt_backends.url import StoreUrl
 _ONE_SCAN = RemovalBatch(threads=1000, rows=10_000)
 """A batch for which all keys of the store are looked at.
 
-Nothing names a checkpoint that an agent adds after the scan, so it stays behind without its
-history. The batch is small enough that its last key is removed less than a second after the scan.
-Twice as many rows would save 6 % of a purge.
+Nothing names a checkpoint that an agent adds after the scan: it is not seen, and stays behind
+without its history. So the batch is small: its last key is removed less than a second after the
+scan. Twice as many rows would save 6 % of the work.
 """
 
 
