@@ -35,6 +35,7 @@ from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
     from ckpt_backends.changes.remains import Remains
+    from ckpt_backends.changes.removal import RemovalBatch
     from ckpt_backends.changes.rows import Row
     from ckpt_backends.erasing.stored import RowRewrite
     from ckpt_backends.scan_observer import ScanObserver
@@ -273,6 +274,13 @@ class BaseStore(Store):
 
 class BaseWritableStore(WritableStore):
     """A `WritableStore` without a place where removed data may be left."""
+
+    @property
+    def removal_batch(self) -> RemovalBatch:
+        # Late: only writers remove, and all stores load this module.
+        from ckpt_backends.changes.removal import RemovalBatch
+
+        return RemovalBatch()
 
     def receive(self, arrivals: Iterable[Arrival]) -> None:  # noqa: ARG002
         raise Unsupported("threads cannot be copied into this kind of store")

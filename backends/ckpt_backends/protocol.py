@@ -34,7 +34,7 @@ from ckpt_backends.model import (
 if TYPE_CHECKING:
     from ckpt_backends.changes.change import Change
     from ckpt_backends.changes.remains import Remains
-    from ckpt_backends.changes.removal import Removal, Removed
+    from ckpt_backends.changes.removal import Removal, RemovalBatch, Removed
     from ckpt_backends.changes.rows import Restored, Row
     from ckpt_backends.erasing.stored import RowRewrite
     from ckpt_backends.scan_observer import ScanObserver
@@ -314,6 +314,11 @@ class Store(Closing, Protocol):
 
 class WritableStore(Closing, Protocol):
     """A checkpoint store, opened for changes."""
+
+    @property
+    def removal_batch(self) -> RemovalBatch:
+        """How much one call of `remove` best gets: large where it looks through the whole store."""
+        ...
 
     @abstractmethod
     def apply(self, change: Change) -> None:

@@ -190,7 +190,7 @@ class ErasureRun:
     def _remove(self, writable: WritableStore) -> None:
         done = size = 0
         refused = ""
-        for batch in removal_batches(self.plan.threads):
+        for batch in removal_batches(self.plan.threads, writable.removal_batch):
             if why := self.why_stop():
                 self.report.stopped = refused = why
                 break

@@ -6,10 +6,11 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ckpt_backends.changes.bundle import bundle_name, write_bundle
+from ckpt_backends.changes.removal import RemovalBatch
 from ckpt_backends.changes.signatures import SigningKey
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import StoreInfo
@@ -23,18 +24,13 @@ from ckpt_cli.core.retention.purge_plan import PlannedRemoval, PurgeReport
 from ckpt_cli.operations.steps import OperationStep, RowsRemoved, RowsRestored
 from ckpt_cli.queries.language import language_of
 
-THREADS_AT_ONCE = 100
-"""Maximum number of threads in one transaction, unless another one is asked for."""
-_ROWS_AT_ONCE = 5000
-"""A batch ends early after this number of rows."""
-
 
 @dataclass(frozen=True, slots=True)
 class Pace:
     """How fast a purge runs."""
 
-    batch: int = THREADS_AT_ONCE
-    """Maximum number of threads in one transaction."""
+    batch: int | None = None
+    """Maximum number of threads in one transaction; None for what is best for the store."""
     sleep: float = 0.0
     """Seconds to wait between transactions."""
     until: float | None = None
@@ -132,7 +128,10 @@ def _remove_all(
     its error is raised; if a later batch fails, the purge stops there.
     """
     report = PurgeReport()
-    for number, batch in enumerate(removal_batches(threads, pace.batch)):
+    most = writable.removal_batch
+    if pace.batch is not None:
+        most = replace(most, threads=pace.batch)
+    for number, batch in enumerate(removal_batches(threads, most)):
         if not report.stopped:
             report.stopped = why_stop() or pace.why_stop()
         if report.stopped:
@@ -173,7 +172,7 @@ def _run_batch(
 
 
 def removal_batches(
-    threads: Iterable[PlannedRemoval], most: int = THREADS_AT_ONCE
+    threads: Iterable[PlannedRemoval], most: RemovalBatch
 ) -> Iterator[list[PlannedRemoval]]:
     """Yield the threads of each transaction; a batch ends early if it has many rows."""
     batch: list[PlannedRemoval] = []
@@ -181,7 +180,7 @@ def removal_batches(
     for one in threads:
         batch.append(one)
         rows += one.checkpoints + one.writes
-        if len(batch) >= most or rows >= _ROWS_AT_ONCE:
+        if len(batch) >= most.threads or rows >= most.rows:
             yield batch
             batch, rows = [], 0
     if batch:

@@ -259,7 +259,7 @@ def _removal_terms(
         until = time.monotonic() + parse_duration(until).total_seconds()
     archive = values.get("archive")
     return RemovalTerms(
-        Pace(values.get("batch", 100), values.get("sleep", 0.0), until),
+        Pace(values.get("batch"), values.get("sleep", 0.0), until),
         archive,
         values.get("vacuum", False),
         options.dry_run,

@@ -65,7 +65,10 @@ class PurgeOptions:
     max_duration: Annotated[
         str | None, option("TIME", "Start no batch after TIME, such as 30m.")
     ] = None
-    batch: Annotated[int, option("N", "Threads per transaction.", min=1)] = 100
+    batch: Annotated[
+        int | None,
+        option("N", "Threads per transaction (default: 100; more if keys are scanned).", min=1),
+    ] = None
     sleep: Annotated[float, option("SECONDS", "Pause between transactions.", min=0)] = 0.0
     vacuum: Annotated[bool, flag("Reclaim disk space afterwards (VACUUM).")] = False
     memory: Memory = None

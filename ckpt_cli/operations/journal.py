@@ -24,6 +24,8 @@ from ckpt_cli.operations.record import Operation, to_record
 from ckpt_cli.operations.steps import OperationStep, step_from_record, step_record
 from ckpt_cli.operations.unfinished import records_in
 
+_COMPACT = json.JSONEncoder(separators=(",", ":"))
+
 
 class Journal:
     """The file of one running operation."""
@@ -70,7 +72,7 @@ class Journal:
     def _write(self, records: Iterable[dict[str, Any]]) -> None:
         try:
             for one in records:
-                self._file.write(json.dumps(one, separators=(",", ":")).encode() + b"\n")
+                self._file.write(_COMPACT.encode(one).encode() + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -30,13 +30,15 @@ from ckpt_cli.queries.references import named_blobs, root_of, sizes_of_blobs
 from ckpt_cli.queries.selection import Watch, selected_threads
 from ckpt_cli.queries.threads import Selection
 from ckpt_cli.threads.checkpoint import moment_time, unreadable
-from ckpt_cli.threads.heads import head_keys, read_heads, some_at_once
+from ckpt_cli.threads.heads import conditions_of_heads, head_keys, some_at_once
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
-_AT_ONCE = 500
-"""Number of threads that are measured together."""
+_AT_ONCE, _MOST = 200, 2000
+"""Number of threads that are always looked up together, and of those that are at most."""
+_CHECKPOINTS = 40_000
+"""A larger group ends after this number of checkpoints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +89,26 @@ def plan_purge(
     inference = TriggerInference(store)
     threads = selected_threads(store, policy.selection, now, watch)
     chosen = (thread for thread in threads if not _is_young(thread, policy))
-    for some in some_at_once(chosen):
+    for some in _groups(chosen):
         held = _held(store, some, policy, inference) if policy.reads_heads else {}
-        found = [_plan_thread(store, thread, policy, now, inference, held) for thread in some]
+        found = (_plan_thread(store, thread, policy, now, inference, held) for thread in some)
         yield from _sized(store, [one for one in found if one is not None])
+
+
+def _groups(threads: Iterable[Thread]) -> Iterator[list[Thread]]:
+    """Yield threads in groups that are looked up together: the more, the fewer scans of a store
+    without an index. At most so many that their keys fit into memory.
+    """
+    some: list[Thread] = []
+    checkpoints = 0
+    for thread in threads:
+        some.append(thread)
+        checkpoints += thread.checkpoints
+        if len(some) == _MOST or (len(some) >= _AT_ONCE and checkpoints >= _CHECKPOINTS):
+            yield some
+            some, checkpoints = [], 0
+    if some:
+        yield some
 
 
 def _is_young(thread: Thread, policy: Policy) -> bool:
@@ -115,16 +133,27 @@ def _held(
     told: dict[str, tuple[Status, ...]] = {one.thread_id: (Status.EMPTY,) for one in threads}
     told |= {key.thread_id: (Status.UNKNOWN,) for key in head_keys(threads)}
     try:
-        told |= {one.key.thread_id: one.conditions for one in read_heads(store, threads, inference)}
+        told |= conditions_of_heads(store, threads, inference)
     except CkptError as error:
+        if len(threads) > _AT_ONCE:
+            parts = (_held(store, one, policy, inference) for one in some_at_once(threads))
+            return {name: held for part in parts for name, held in part.items()}
         return dict.fromkeys(told, _Held(error.message))
-    return {
-        name: _Held(
+    meanings = {
+        conditions: _Held(
             why_protected(conditions, policy.included),
             ", ".join(one for one in conditions if one in policy.included),
         )
-        for name, conditions in told.items()
+        for conditions in set(told.values())
     }
+    return {name: meanings[conditions] for name, conditions in told.items()}
+
+
+class _Whole(NamedTuple):
+    """A thread that is removed whole; its rows are not counted yet."""
+
+    thread: Thread
+    reason: str
 
 
 def _plan_thread(
@@ -134,7 +163,7 @@ def _plan_thread(
     now: datetime,
     inference: TriggerInference,
     held: Mapping[str, _Held],
-) -> PlannedRemoval | None:
+) -> PlannedRemoval | _Whole | None:
     if any(fnmatchcase(thread.thread_id, pattern) for pattern in policy.protect):
         return kept(thread, "matches --protect")
     if policy.older_than is not None and thread.last_at is None:
@@ -148,7 +177,7 @@ def _plan_thread(
     if conditions.kept:
         return kept(thread, conditions.kept)
     reasons = (conditions.removed, _reason(thread, policy, now))
-    return _whole(thread, "; ".join(filter(None, reasons)))
+    return _Whole(thread, "; ".join(filter(None, reasons)))
 
 
 def _reason(thread: Thread, policy: Policy, now: datetime) -> str:
@@ -172,33 +201,26 @@ def plan_named(store: Store, names: Mapping[str, str]) -> Iterator[PlannedRemova
         yield from _sized(store, [_named(store, name, names[name]) for name in some])
 
 
-def _named(store: Store, name: str, reason: str) -> PlannedRemoval:
+def _named(store: Store, name: str, reason: str) -> PlannedRemoval | _Whole:
     thread = store.thread(name)
     if thread is not None:
-        return _whole(thread, reason)
+        return _Whole(thread, reason)
     if store.size(name) == ThreadSize(0, 0, 0):
         return kept(Thread(name, None, None, None, 0, 0), NOT_FOUND)
-    return _whole(Thread(name, None, None, None, 0, 0), f"{reason}; rows without checkpoints")
+    return _Whole(Thread(name, None, None, None, 0, 0), f"{reason}; rows without checkpoints")
 
 
-def _whole(thread: Thread, reason: str) -> PlannedRemoval:
-    """Return the plan to remove a whole thread; its writes are not counted yet."""
-    return replace(kept(thread, reason), action="remove", checkpoints=thread.checkpoints)
-
-
-def _sized(store: Store, threads: Sequence[PlannedRemoval]) -> Iterator[PlannedRemoval]:
-    """Add the sizes to threads that are removed whole."""
-    whole = [one.thread_id for one in threads if one.action == "remove"]
-    sizes = dict(zip(whole, store.sizes(whole), strict=True))
+def _sized(store: Store, threads: Sequence[PlannedRemoval | _Whole]) -> Iterator[PlannedRemoval]:
+    """Yield the plans; rows of the threads that are removed whole are counted."""
+    sizes = iter(store.sizes([one.thread.thread_id for one in threads if isinstance(one, _Whole)]))
     for one in threads:
-        size = sizes.get(one.thread_id)
-        if size is None:
+        if isinstance(one, PlannedRemoval):
             yield one
-        else:
-            removal = replace(one.removal, writes=size.writes)
-            yield replace(
-                one, writes=size.writes, blobs=size.blobs, bytes=size.bytes, removal=removal
-            )
+            continue
+        (thread, reason), size = one, next(sizes)
+        number = thread.checkpoints
+        removal = Removal(thread.thread_id, thread.last_at, number, size.writes)
+        yield PlannedRemoval("remove", reason, number, size.writes, removal, size.blobs, size.bytes)
 
 
 def plan_inside(reader: ThreadReader, keep: RetentionRules, now: datetime) -> PlannedRemoval | None:

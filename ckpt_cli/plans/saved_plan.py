@@ -28,6 +28,7 @@ from ckpt_backends.url import StoreUrl
 from ckpt_cli.operations.place import place_of
 
 FORMAT = 1
+_COMPACT = json.JSONEncoder(separators=(",", ":"))
 _LONGEST_LINE = 256 << 20
 """A thread with a million checkpoints needs some 100 MiB."""
 
@@ -209,7 +210,7 @@ def header_from_record(record: Mapping[str, Any]) -> PlanHeader:
 
 def line_of(record: Mapping[str, Any]) -> bytes:
     """Return a record as a line of a plan."""
-    return json.dumps(record, separators=(",", ":")).encode() + b"\n"
+    return _COMPACT.encode(record).encode() + b"\n"
 
 
 def damaged(path: Path, why: str) -> UsageError:

@@ -7,8 +7,9 @@ from datetime import datetime
 from itertools import islice
 from typing import TypeVar
 
-from ckpt_backends.model import CheckpointKey, Thread, Write
+from ckpt_backends.model import CheckpointKey, Status, Thread, Write
 from ckpt_backends.protocol import Store
+from ckpt_cli.core.tasks.status import is_surely_done
 from ckpt_cli.core.tasks.tasks import CONTROL
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.thread import ThreadReader
@@ -58,3 +59,28 @@ def read_heads(
 def expiry_times(store: Store, keys: Sequence[CheckpointKey]) -> Mapping[CheckpointKey, datetime]:
     """Return when these checkpoints expire; those that do not are left out."""
     return store.expiry_times(keys) if store.keys_expire and keys else {}
+
+
+def conditions_of_heads(
+    store: Store, threads: Sequence[Thread], inference: TriggerInference
+) -> Iterator[tuple[str, tuple[Status, ...]]]:
+    """Yield the id and the conditions of some threads, in any order; those without a root head, or
+    with a missing one, are left out.
+
+    The tasks of a head are computed only if its body does not show that nothing is left to run.
+    """
+    keys = head_keys(threads)
+    if not keys:
+        return
+    writes: dict[CheckpointKey, list[Write]] = {}
+    for write in store.writes_at(keys, values=CONTROL):
+        writes.setdefault(write.key, []).append(write)
+    listed = {one.thread_id: one for one in threads}
+    for checkpoint in store.checkpoints_at(keys, body=True, metadata=True):
+        key = checkpoint.key
+        stored = writes.get(key)
+        if not stored and is_surely_done(checkpoint):
+            yield key.thread_id, (Status.DONE,)
+        else:
+            reader = ThreadReader(store, listed[key.thread_id], inference)
+            yield key.thread_id, reader.with_step(checkpoint, stored or ()).conditions

@@ -239,7 +239,7 @@ class Meanwhile:
         self.happened = False
         named = KeyFinder.named
 
-        def seen(owning: KeyFinder[Any], owned: Any) -> set[bytes]:
+        def seen(owning: KeyFinder[Any], owned: Any) -> list[set[bytes]]:
             found = named(owning, owned)
             if not self.happened:
                 self.happened = True
@@ -379,6 +379,24 @@ def test_a_lock_that_went_in_the_middle_is_taken_again(
     assert meanwhile.happened
     assert admin.info("commandstats")["cmdstat_set"]["calls"] == 2
     assert admin.get(LOCK) is None
+
+
+def test_small_threads_share_a_transaction_and_a_scan(redis_url: str) -> None:
+    names = ("a", "b", "c")
+    fill_plain(redis_url, *names)
+    removals = [removal_of(redis_url, name) for name in names]
+    admin = client(redis_url)
+    with open_writable(parse_url(redis_url)) as writable:
+        admin.config_resetstat()
+        done = writable.remove(removals)
+    assert [one.skipped for one in done] == ["", "", ""]
+    assert [one.rows["writes"] for one in done] == [one.writes for one in removals]
+    calls = {
+        name: admin.info("commandstats")[f"cmdstat_{name}"]["calls"] for name in ("exec", "scan")
+    }
+    # The other transaction releases the lock.
+    assert calls == {"exec": 2, "scan": 1}
+    assert keys(redis_url) == {}
 
 
 # A break in the middle

@@ -48,6 +48,15 @@ class Removal:
 
 
 @dataclass(frozen=True, slots=True)
+class RemovalBatch:
+    """How much is removed in one batch, unless asked otherwise."""
+
+    threads: int = 100
+    rows: int = 5000
+    """A batch ends early after this number of checkpoints and writes."""
+
+
+@dataclass(frozen=True, slots=True)
 class Removed:
     """The result of a removal."""
 

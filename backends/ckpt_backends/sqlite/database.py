@@ -41,7 +41,8 @@ class SqliteDatabase(WritableDatabase):
         """Whether rows were removed or changed after the write-ahead log was last emptied."""
 
     def rows(self, query: str, values: Values) -> list[Row]:
-        return list(self.stream(query, values))
+        with self._errors(self._url):
+            return self._alive().execute(query, values).fetchall()
 
     def stream(self, query: str, values: Values, at_once: int = 200) -> Iterator[Row]:  # noqa: ARG002
         with self._errors(self._url):

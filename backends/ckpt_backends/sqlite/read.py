@@ -159,23 +159,21 @@ class SqliteStore(SqlStore):
     def _at(self, query: RowQuery, keys: Sequence[CheckpointKey]) -> Keyed:
         mark = self._database.text
         for some in in_chunks(keys, _KEYS_PER_QUERY):
-            names = [[f"{part}{n}" for part in "abc"] for n in range(len(some))]
-            given = ", ".join(
-                f"({n}, {', '.join(map(mark, three))})" for n, three in enumerate(names)
-            )
-            values = {
-                name: bind(part)
-                for three, key in zip(names, some, strict=True)
-                for name, part in zip(
-                    three, (key.thread_id, key.checkpoint_ns, key.checkpoint_id), strict=True
-                )
-            }
+            spaces: dict[str, str] = {}
+            given, values = [], dict(query.values)
+            for n, key in enumerate(some):
+                # A parameter costs as much as a cell: one for all keys of a namespace.
+                space = spaces.setdefault(key.checkpoint_ns, f"c{n}")
+                given.append(f"({n}, {mark(f'a{n}')}, {mark(space)}, {mark(f'b{n}')})")
+                values[f"a{n}"], values[f"b{n}"] = bind(key.thread_id), bind(key.checkpoint_id)
+            values |= {name: bind(ns) for ns, name in spaces.items()}
             text = (
-                f"WITH k(n, thread, ns, id) AS (VALUES {given}) SELECT n, {query.columns}"
-                f" FROM k CROSS JOIN {query.table.sql} c ON c.thread_id = thread"
-                f" AND c.checkpoint_ns = ns AND c.checkpoint_id = id {query.rest}"
+                f"WITH k(n, thread, ns, id) AS (VALUES {', '.join(given)})"
+                f" SELECT n, {query.columns} FROM k CROSS JOIN {query.table.sql} c"
+                " ON c.thread_id = thread AND c.checkpoint_ns = ns AND c.checkpoint_id = id"
+                f" {query.rest}"
             )
-            for n, *row in self._stream(text, {**query.values, **values}):
+            for n, *row in self._stream(text, values):
                 yield some[n], row
 
     def _of_thread(

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from ckpt_backends.model import Status
+from collections.abc import Mapping
+from functools import lru_cache
+
+from ckpt_backends.codec import decode_checkpoint
+from ckpt_backends.codec.values import CHANNELS, Value
+from ckpt_backends.model import Checkpoint, Status
+from ckpt_cli.core.state import read_metadata, source_from
 from ckpt_cli.core.tasks.task_ids import is_call, is_handler
 from ckpt_cli.core.tasks.tasks import Step, Task
+from ckpt_cli.core.tasks.triggers import NOT_NODES, SENDS, START, named_node
+
+_MAPS = (CHANNELS, "channel_versions", "versions_seen")
+_VERSIONS = frozenset((str, int, float))
 
 
 def conditions_of(step: Step | None) -> tuple[Status, ...]:
@@ -31,6 +41,60 @@ def conditions_of(step: Step | None) -> tuple[Status, ...]:
 def status_of(step: Step | None) -> Status:
     """Return the worst condition of a thread, given the step after its root head."""
     return conditions_of(step)[0]
+
+
+def is_surely_done(checkpoint: Checkpoint) -> bool:
+    """Return whether nothing runs after a checkpoint on which no writes are stored.
+
+    Its body and metadata must have been read. True only for a graph whose edges are channels, if
+    no node reads a channel that has a value. `plan_step` then finds no task either. False if only
+    `plan_step` can tell.
+    """
+    # `read_body` would copy all of it to check each part, of every head of a store.
+    body = None if checkpoint.body is None else decode_checkpoint(checkpoint.body)
+    if not isinstance(body, dict) or _format(body) < 4 or _is_input(checkpoint):
+        return False
+    values, versions, seen = (body.get(name, {}) for name in _MAPS)
+    if not (isinstance(values, dict) and isinstance(versions, dict) and isinstance(seen, dict)):
+        return False
+    if checkpoint.blobs:
+        values = {**values, **dict.fromkeys(checkpoint.blobs)}
+    if values.get(SENDS, []) != [] or START in values:
+        return False
+    if not _VERSIONS.issuperset(map(type, versions.values())):
+        return False
+    named = [one for one in versions if isinstance(one, str) and _names_node(one)]
+    if not named and START not in versions:
+        return False
+    if any(one in values for one in named):
+        return False
+    return all(
+        values.keys().isdisjoint(channels)
+        for node, channels in seen.items()
+        if node not in NOT_NODES and isinstance(channels, dict)
+    )
+
+
+def _format(body: Mapping[Value, Value]) -> int:
+    v = body.get("v")
+    return v if isinstance(v, int) else 0
+
+
+def _is_input(checkpoint: Checkpoint) -> bool:
+    """Return whether a checkpoint has the source `input`."""
+    metadata = checkpoint.metadata
+    if metadata is None:
+        return False
+    if metadata.type == "json" and b'"input"' not in metadata.data and b"\\" not in metadata.data:
+        # Without an escape, the text would contain it.
+        return False
+    return source_from(read_metadata(checkpoint)) == "input"
+
+
+@lru_cache(4096)
+def _names_node(channel: str) -> bool:
+    # All threads of a graph have the same channels.
+    return named_node(channel) is not None
 
 
 def blocking_failures(step: Step) -> list[Task]:

@@ -79,7 +79,8 @@ class PlainKeyFinder(KeyFinder[PlainContents]):
     def find(self, thread_ids: Sequence[str]) -> Iterator[PlainKeysByCheckpoint]:
         found = self.layout.find(thread_ids)
         for one in thread_ids:
-            groups = self._groups(one, found[one])
+            owners = self.layout.owners_of([write.name for write in found[one].writes])
+            groups = self._groups(one, found[one], owners)
             yield PlainKeysByCheckpoint(groups, {}, thread_id=one, found=found[one])
 
     def _keys_of(self, key: CheckpointKey, *, is_there: bool) -> CheckpointKeys:

@@ -36,6 +36,7 @@ READING = frozenset(
 """All commands that a store opened for reading sends, except those for logging in."""
 COUNTING = frozenset({"EXISTS", "UNLINK"})
 """Commands that take any number of keys and return a number."""
+_ELSEWHERE = (exceptions.AskError, exceptions.ClusterDownError, exceptions.TryAgainError)
 Command = Sequence[bytes | str | int]
 _Item = TypeVar("_Item")
 
@@ -106,10 +107,26 @@ class RedisConnection:
         with explained(self._url):
             try:
                 return self.checked(command, self._run(command))
-            except (exceptions.AskError, exceptions.ClusterDownError, exceptions.TryAgainError):
+            except _ELSEWHERE:
                 raise  # the server of a key has changed
             except exceptions.ResponseError:
                 return None
+
+    def find_all(self, commands: Sequence[Command]) -> list[Any]:
+        """The answer to each command, sent together; None where `find` returns None."""
+        for command in commands:
+            check(command)
+        with explained(self._url):
+            answers = self._run_all(commands) if commands else []
+            for one in answers:
+                if isinstance(one, _ELSEWHERE) or (
+                    isinstance(one, Exception) and not isinstance(one, exceptions.ResponseError)
+                ):
+                    raise one
+        return [
+            None if isinstance(one, Exception) else self.checked(command, one)
+            for command, one in zip(commands, answers, strict=True)
+        ]
 
     def checked(self, command: Command, answer: Any) -> Any:
         """The answer. Raises `Unreadable` if no real server gives such an answer."""

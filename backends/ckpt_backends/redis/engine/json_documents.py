@@ -137,14 +137,10 @@ class JsonDocuments(RedisLayout):
         return self.connection.scan(raw(f"{self.prefixes.checkpoint}:*"), DOCUMENT)
 
     def find(self, thread_ids: Collection[str]) -> dict[str, ThreadKeys]:
-        names: dict[str, set[bytes]] = {}
-        for thread_id in thread_ids:
-            indexed = self._indexed(self.stored_thread(thread_id))
-            if indexed is not None:
-                names[thread_id] = indexed
+        names = self._indexed(thread_ids)
         rest = [one for one in thread_ids if one not in names]
         names |= self._scanned(rest) if rest else {}
-        return {thread_id: self._found(thread_id, names[thread_id]) for thread_id in thread_ids}
+        return self._found({thread_id: names[thread_id] for thread_id in thread_ids})
 
     def writes_at(self, keys: Collection[CheckpointKey]) -> list[WriteEntry]:
         index, found = self._known_indexes()[1], set[bytes]()
@@ -182,14 +178,19 @@ class JsonDocuments(RedisLayout):
             self._indexes = [index_of(self.connection, one) for one in self._kinds]
         return self._indexes
 
-    def _indexed(self, stored: str) -> set[bytes] | None:
-        """The keys of a thread from the search indexes; None if they cannot be trusted."""
-        found: set[bytes] = set()
+    def _indexed(self, thread_ids: Collection[str]) -> dict[str, set[bytes]]:
+        """By thread, its keys from the search indexes, if these are complete."""
+        found: dict[str, set[bytes]] = {one: set() for one in thread_ids}
         for index in self._known_indexes():
-            names = None if index is None else index.names(stored)
-            if names is None:
-                return None
-            found.update(names)
+            if index is None:
+                return {}
+            left = list(found)
+            names_of_each = index.names_of_each(map(self.stored_thread, left))
+            for thread_id, names in zip(left, names_of_each, strict=True):
+                if names is None:
+                    del found[thread_id]
+                else:
+                    found[thread_id].update(names)
         return found
 
     def _scanned(self, thread_ids: Sequence[str]) -> dict[str, set[bytes]]:
@@ -211,18 +212,23 @@ class JsonDocuments(RedisLayout):
                         names[thread_id].add(name)
         return names
 
-    def _found(self, thread_id: str, names: Collection[bytes]) -> ThreadKeys:
-        found = ThreadKeys()
-        # The search may return keys of other threads; a pattern for `a` also finds those of `a:b`.
-        starts = [raw(f"{kind}:{self.stored_thread(thread_id)}:") for kind in self._kinds]
-        checkpoints, writes, *apart = (
-            sorted(one for one in names if one.startswith(start)) for start in starts
-        )
-        for place in self.entries(checkpoints):
-            if place.key.thread_id == thread_id:
-                found.places[place.key.checkpoint_ns, place.key.checkpoint_id] = place
-        found.writes += map(_write_place, writes)
-        found.blobs += (one for names in apart for one in names)
+    def _found(self, names: Mapping[str, Collection[bytes]]) -> dict[str, ThreadKeys]:
+        """By thread, its keys among those that may be of it."""
+        found: dict[str, ThreadKeys] = {}
+        places: dict[bytes, None] = {}
+        for thread_id, some in names.items():
+            # The search may return keys of other threads; a pattern for `a` also finds those of
+            # `a:b`.
+            starts = [raw(f"{kind}:{self.stored_thread(thread_id)}:") for kind in self._kinds]
+            checkpoints, writes, *apart = (
+                sorted(one for one in some if one.startswith(start)) for start in starts
+            )
+            places |= dict.fromkeys(checkpoints)
+            blobs = [one for some in apart for one in some]
+            found[thread_id] = ThreadKeys(writes=list(map(_write_place, writes)), blobs=blobs)
+        for place in self.entries(list(places)):
+            if (keys := found.get(place.key.thread_id)) is not None:
+                keys.places[place.key.checkpoint_ns, place.key.checkpoint_id] = place
         return found
 
     def pages(self) -> Iterator[ThreadKeys]:

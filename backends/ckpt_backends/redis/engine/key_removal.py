@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from redis import exceptions
 
-from ckpt_backends.changes.removal import Inside
+from ckpt_backends.changes.removal import Inside, Removal
 from ckpt_backends.redis.engine.connection import Command
 from ckpt_backends.redis.engine.keyspace import APART, ZSET, CheckpointKeys, KeysByCheckpoint
 from ckpt_backends.redis.engine.layout import KeyFinder
@@ -31,30 +31,59 @@ from ckpt_backends.redis.engine.thread_removal import KEYS_AT_ONCE, Step, Thread
 class KeyRemoval(ThreadRemoval):
     """The removal for layouts with pointers and lists that name other keys."""
 
+    goes_together: ClassVar[bool] = True
+    """Whether `are_unchanged` checks all that a removal depends on."""
+
     def __init__(self, finder: KeyFinder[Any], lock: PurgeLock, keys: KeysByCheckpoint) -> None:
         super().__init__(finder.connection, lock, keys)
         self._layout = finder.layout
         self._finder = finder
 
     def _run_watched(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
+        if watched := self.watched:
+            pipe.watch(*watched)
+        if self.are_unchanged([self]) != [True]:
+            raise exceptions.WatchError("something was added, or a head is gone")
+        run(pipe, step, rows)
+
+    @property
+    def watched(self) -> list[bytes]:
+        """The keys that an agent changes when it continues the thread."""
         keys = self._keys
-        heads = list(keys.heads.values())
-        of_namespaces = keys.shared.values()
-        watched = [
+        return [
             name
-            for kinds in (*of_namespaces, *(one.names for one in heads))
+            for kinds in (*keys.shared.values(), *(one.names for one in keys.heads.values()))
             for names in kinds.values()
             for name in names
         ]
-        if watched:
-            pipe.watch(*watched)
-        known = {name for _, name in keys.in_order()}
-        if any(self._existing(sorted(self._finder.named(keys) - known))):
-            raise exceptions.WatchError("something was added")
-        names = [self._layout.checkpoint_name(one.key) for one in heads]
-        if {place.key for place in self._layout.entries(names)} != {one.key for one in heads}:
-            raise exceptions.WatchError("a head is gone, or another one")
-        run(pipe, step, rows)
+
+    def are_unchanged(self, some: Sequence[KeyRemoval]) -> list[bool]:
+        """Whether each thread is as its keys were found. Its keys are watched already."""
+        heads = [[head.key for head in one._keys.heads.values()] for one in some]
+        named = self._finder.named([one._keys for one in some])
+        for one, names in zip(some, named, strict=True):
+            names.difference_update(name for _, name in one._keys.in_order())
+        added = sorted(set().union(*named))
+        exist = {name for name, there in zip(added, self._existing(added), strict=True) if there}
+        stored = [self._layout.checkpoint_name(key) for keys in heads for key in keys]
+        there = {place.key for place in self._layout.entries(stored)}
+        return [
+            names.isdisjoint(exist) and there.issuperset(keys)
+            for names, keys in zip(named, heads, strict=True)
+        ]
+
+    def only_step(self, removal: Removal) -> Step | None:
+        """The step that removes a whole thread, for a transaction that it shares with others.
+
+        None if it must be removed alone: it takes more steps, or it is skipped.
+        """
+        layout = self._layout
+        # What no list names, an agent may have added while others were found for the transaction.
+        waits = layout.lists_additions or not layout.is_indexed()
+        if not (self.goes_together and waits and self._keys.checkpoints) or removal.inside:
+            return None
+        steps = self._steps(None) if self._is_as_planned(removal) else []
+        return steps[0] if len(steps) == 1 else None
 
     def _steps(self, inside: Inside | None) -> list[Step]:
         keys = self._keys

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ckpt_backends.changes.change import Change
@@ -58,6 +59,9 @@ class RedisLayout(ABC):
     """Whether the writes of a checkpoint are ordered by the time they were stored."""
     lists_parents = True
     """Whether `entries` contain the parents of checkpoints; otherwise only the bodies do."""
+    lists_additions = False
+    """Whether a pointer or a list names each checkpoint and write that an agent adds. Otherwise an
+    index finds the keys of a thread right before its removal."""
 
     def __init__(self, connection: RedisConnection) -> None:
         self.connection = connection
@@ -189,6 +193,14 @@ class RedisLayout(ABC):
 
 
 LayoutT = TypeVar("LayoutT", bound=RedisLayout)
+Owner = tuple[bytes, CheckpointKey, bool]
+"""A write, as `RedisLayout.owners_of` returns it."""
+_FOUND_AT_ONCE, _GROUPED_AT_ONCE = 20, 100
+"""Number of threads that are found together in an index, and whose writes are read together."""
+
+
+def _some(thread_ids: Sequence[str], at_once: int) -> Iterator[Sequence[str]]:
+    return (thread_ids[start : start + at_once] for start in range(0, len(thread_ids), at_once))
 
 
 class KeyFinder(ABC, Generic[LayoutT]):
@@ -221,23 +233,40 @@ class KeyFinder(ABC, Generic[LayoutT]):
 
     def find(self, thread_ids: Sequence[str]) -> Iterator[KeysByCheckpoint]:
         """The keys of some threads. Without an index, they are found with one SCAN."""
-        if self.layout.is_indexed():
-            for thread_id in thread_ids:
-                yield self._grouped(thread_id, self.layout.find([thread_id])[thread_id])
+        if not self.layout.is_indexed():
+            found = self.layout.find(thread_ids)
+            for some in _some(thread_ids, _GROUPED_AT_ONCE):
+                yield from self._grouped_all(some, found)
             return
-        found = self.layout.find(thread_ids)
-        for thread_id in thread_ids:
-            yield self._grouped(thread_id, found[thread_id])
+        for some in _some(thread_ids, _FOUND_AT_ONCE if self.layout.lists_additions else 1):
+            yield from self._grouped_all(some, self.layout.find(some))
 
-    def _grouped(self, thread_id: str, found: ThreadKeys) -> KeysByCheckpoint:
-        groups = self._groups(thread_id, found)
+    def _grouped_all(
+        self, thread_ids: Sequence[str], found: Mapping[str, ThreadKeys]
+    ) -> Iterator[KeysByCheckpoint]:
+        """The keys of each of some threads. Their writes are looked up together."""
+        owners: dict[str, list[Owner]] = {one: [] for one in thread_ids}
+        names = dict.fromkeys(write.name for one in thread_ids for write in found[one].writes)
+        for owner in self.layout.owners_of(list(names)):
+            if (of_thread := owners.get(owner[1].thread_id)) is not None:
+                of_thread.append(owner)
+        for thread_id in thread_ids:
+            yield self._grouped(thread_id, found[thread_id], owners[thread_id])
+
+    def _grouped(
+        self, thread_id: str, found: ThreadKeys, owners: Iterable[Owner]
+    ) -> KeysByCheckpoint:
+        groups = self._groups(thread_id, found, owners)
         apart = {key: name for name, own, key, _ in self.layout.blobs(found) if own == thread_id}
         shared = {ns: self._shared(thread_id, ns) for ns, _ in groups}
         return KeysByCheckpoint(groups, shared, apart)
 
-    def _groups(self, thread_id: str, found: ThreadKeys) -> dict[tuple[str, str], CheckpointKeys]:
+    def _groups(
+        self, thread_id: str, found: ThreadKeys, owners: Iterable[Owner]
+    ) -> dict[tuple[str, str], CheckpointKeys]:
+        """The keys of a thread by checkpoint. `owners` are those of its writes."""
         groups = {at: self._keys_of(one.key, is_there=True) for at, one in found.places.items()}
-        for name, key, is_whole in self.layout.owners_of([one.name for one in found.writes]):
+        for name, key, is_whole in owners:
             if key.thread_id != thread_id:
                 continue
             at = (key.checkpoint_ns, key.checkpoint_id)
@@ -250,20 +279,27 @@ class KeyFinder(ABC, Generic[LayoutT]):
                 groups[at].writes.append(name)
         return groups
 
-    def named(self, keys: KeysByCheckpoint) -> set[bytes]:
-        """The keys that the thread's pointers and its heads' lists currently contain."""
-        of_heads = (head.names for head in keys.heads.values())
-        answers = self.connection.ask_all(
-            ("GET", name) if self.types[kind] == STRING else ("ZRANGE", name, 0, -1)
-            for kinds in (*keys.shared.values(), *of_heads)
-            for kind, names in kinds.items()
-            if self.types[kind] in {STRING, ZSET}
-            for name in names
-        )
-        found: set[bytes] = set()
-        for answer in answers:
-            found.update(answer if isinstance(answer, list) else [answer] if answer else [])
+    def named(self, some: Sequence[KeysByCheckpoint]) -> list[set[bytes]]:
+        """For each thread, the keys that its pointers and its heads' lists currently contain."""
+        asked = [list(self._lists_of(keys)) for keys in some]
+        answers = self.connection.ask_all(command for commands in asked for command in commands)
+        found: list[set[bytes]] = []
+        for commands in asked:
+            names: set[bytes] = set()
+            for answer in islice(answers, len(commands)):
+                names.update(answer if isinstance(answer, list) else [answer] if answer else [])
+            found.append(names)
         return found
+
+    def _lists_of(self, keys: KeysByCheckpoint) -> Iterator[Command]:
+        """The commands that read the pointers and the lists of the heads of a thread."""
+        of_heads = (head.names for head in keys.heads.values())
+        for kinds in (*keys.shared.values(), *of_heads):
+            for kind, names in kinds.items():
+                if self.types[kind] in {STRING, ZSET}:
+                    read = ("GET",) if self.types[kind] == STRING else ("ZRANGE",)
+                    rest = () if self.types[kind] == STRING else (0, -1)
+                    yield from ((*read, name, *rest) for name in names)
 
     def rows_of(self, thread_ids: Sequence[str]) -> Iterator[Row]:
         """The rows of some threads, one thread after the other."""

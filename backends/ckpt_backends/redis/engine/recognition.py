@@ -153,7 +153,8 @@ class KeyDatabase:
             fields = fields_of(answer)
             thread = fields.get("$.thread_id")
             starts = (f"{prefix}:{thread}:", f"{prefix}:{stored_id(str(thread))}:")
-            if thread is not None and name.startswith(tuple(map(raw, starts))):
+            # Without a type it was removed meanwhile, and nothing tells the layout.
+            if None not in (kind, thread) and name.startswith(tuple(map(raw, starts))):
                 yield SampledDocument(name, fields.get("$.has_writes"), kind == [b"string"])
 
 

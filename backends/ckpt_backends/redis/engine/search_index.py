@@ -8,8 +8,9 @@ Source: the schemas in `base.py` of langgraph-checkpoint-redis, and FT.INFO of R
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from ckpt_backends.redis.engine.connection import RedisConnection
@@ -18,7 +19,8 @@ from ckpt_backends.redis.engine.keyspace import raw, text
 _PLAIN = re.compile(r"[!-+\--~](?:[ -+\--~]*[!-+\--~])?")
 """Matches ids that the index does not change: ASCII without commas and without outer spaces."""
 _MARK = re.compile(r"([^A-Za-z0-9_])")
-_AT_ONCE = 1000
+_AT_ONCE, _QUERIES_AT_ONCE = 1000, 20
+"""Keys in one answer, and number of queries that are sent together."""
 
 
 class SearchIndex:
@@ -33,26 +35,27 @@ class SearchIndex:
         """Whether the index keeps these ids unchanged."""
         return all(map(_PLAIN.fullmatch, ids))
 
-    def names(self, thread_id: str) -> list[bytes] | None:
-        """The keys of all documents of a thread.
+    def names_of_each(self, thread_ids: Iterable[str]) -> Iterator[list[bytes] | None]:
+        """For each thread, the keys of all its documents.
 
         As from all methods, they may include keys of other threads; None if the result may be
         incomplete.
         """
-        return self._found([{"thread_id": thread_id}])
+        return self._found(self._query([{"thread_id": one}]) for one in thread_ids)
 
     def names_at(self, checkpoints: Iterable[tuple[str, str]]) -> list[bytes] | None:
         """The keys of all documents of some checkpoints, given by thread and id."""
-        return self._found(
-            [{"thread_id": thread, "checkpoint_id": own} for thread, own in checkpoints]
-        )
+        wanted = [{"thread_id": thread, "checkpoint_id": own} for thread, own in checkpoints]
+        return next(self._found([self._query(wanted)]))
 
     def names_on(self, channels: Iterable[str]) -> list[bytes] | None:
         """The keys of all documents that name one of these channels."""
-        return self._found([{"channel": one} for one in channels])
+        return next(self._found([self._query([{"channel": one} for one in channels])]))
 
-    def _found(self, wanted: Sequence[Mapping[str, str]]) -> list[bytes] | None:
-        """The keys of the documents with all fields of at least one of these."""
+    def _query(self, wanted: Sequence[Mapping[str, str]]) -> bytes | None:
+        """The query for documents with all fields of at least one of these; None if the index
+        cannot answer it.
+        """
         for one in wanted:
             if not self.takes(*one.values()) or not one.keys() <= self._fields:
                 return None
@@ -60,13 +63,30 @@ class SearchIndex:
             " ".join(f"@{name}:{{{_escaped(value)}}}" for name, value in one.items())
             for one in wanted
         )
-        query = raw("|".join(f"({one})" for one in parts))
-        answer = self._connection.find(
-            "FT.AGGREGATE",
-            self._name,
-            query,
-            *("LOAD", 1, "@__key", "TIMEOUT", 0, "WITHCURSOR", "COUNT", _AT_ONCE),
-        )
+        return raw("|".join(f"({one})" for one in parts))
+
+    def _found(self, queries: Iterable[bytes | None]) -> Iterator[list[bytes] | None]:
+        """The keys that each query finds; some queries go in one request."""
+        remaining = iter(queries)
+        while some := list(islice(remaining, _QUERIES_AT_ONCE)):
+            asked = [one for one in some if one is not None]
+            after = ("LOAD", 1, "@__key", "TIMEOUT", 0, "WITHCURSOR", "COUNT", _AT_ONCE)
+            answers = self._connection.find_all(
+                [("FT.AGGREGATE", self._name, query, *after) for query in asked]
+            )
+            found = list(map(self._all_names, answers))
+            counts = self._connection.find_all(
+                [("FT.SEARCH", self._name, query, "LIMIT", 0, 0) for query in asked]
+            )
+            # The server may limit the number of results, so compare with the count.
+            whole = (
+                names if names is not None and count and count[0] == len(names) else None
+                for names, count in zip(found, counts, strict=True)
+            )
+            yield from (None if query is None else next(whole) for query in some)
+
+    def _all_names(self, answer: Any) -> list[bytes] | None:
+        """The keys in an answer and in those that its cursor gives; None if one is missing."""
         names: list[bytes] = []
         while answer is not None:
             rows, cursor = answer
@@ -74,9 +94,7 @@ class SearchIndex:
             if not cursor:
                 break
             answer = self._connection.find("FT.CURSOR", "READ", self._name, cursor)
-        counted = self._connection.find("FT.SEARCH", self._name, query, "LIMIT", 0, 0)
-        # The server may limit the number of results, so compare with the count.
-        return names if answer is not None and counted and counted[0] == len(names) else None
+        return None if answer is None else names
 
 
 def index_of(connection: RedisConnection, prefix: str) -> SearchIndex | None:

@@ -57,7 +57,7 @@ class ThreadRemoval(ABC):
             with self._connection.transaction(names, loose=True) as pipe:
                 self._run_next(pipe, step, rows)
         self._run_last(removal.inside, rows)
-        return Removed(removal.thread_id, {kind: number for kind, number in rows.items() if number})
+        return removed(removal, rows)
 
     @abstractmethod
     def _steps(self, inside: Inside | None) -> list[Step]:
@@ -94,11 +94,26 @@ def unlink(kind: str, names: Sequence[bytes]) -> tuple[str, Command]:
     return kind, ("UNLINK", *names)
 
 
+def removed(removal: Removal, rows: Counter[str]) -> Removed:
+    """The result of a removal that was carried out."""
+    return Removed(removal.thread_id, {kind: number for kind, number in rows.items() if number})
+
+
 def run(pipe: Any, step: Step, rows: Counter[str]) -> None:
     """Run a transaction and count the removed keys by kind. Raises `WatchError`."""
+    run_together(pipe, [(step, rows)])
+
+
+def run_together(pipe: Any, parts: Sequence[tuple[Step, Counter[str]]]) -> None:
+    """Run steps of several threads in one transaction, and count the removed keys of each by kind.
+
+    Raises `WatchError`.
+    """
     pipe.multi()
-    for _, command in step:
-        pipe.execute_command(*command)
-    for (kind, _), answer in zip(step, pipe.execute(), strict=True):
+    for step, _ in parts:
+        for _, command in step:
+            pipe.execute_command(*command)
+    kinds = [(kind, rows) for step, rows in parts for kind, _ in step]
+    for (kind, rows), answer in zip(kinds, pipe.execute(), strict=True):
         if kind:
             rows[kind] += int(answer)

@@ -16,7 +16,7 @@ from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, moved
 from ckpt_backends.changes.progress import Progress, silent
 from ckpt_backends.changes.remains import Remains
-from ckpt_backends.changes.removal import Removal, Removed
+from ckpt_backends.changes.removal import Removal, RemovalBatch, Removed
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.erasing.stored import RowRewrite
 from ckpt_backends.errors import PartlyDone, Unsupported
@@ -24,6 +24,7 @@ from ckpt_backends.model import Capability
 from ckpt_backends.redis.engine.command_plan import CommandPlan
 from ckpt_backends.redis.engine.connection import Command, keys_of
 from ckpt_backends.redis.engine.driver_errors import explained_change
+from ckpt_backends.redis.engine.joint_removal import carry_out_all
 from ckpt_backends.redis.engine.layout import RedisLayout
 from ckpt_backends.redis.engine.purge_lock import purge_lock
 from ckpt_backends.redis.engine.receiving import receive_thread
@@ -31,6 +32,14 @@ from ckpt_backends.redis.engine.restoring import restore_rows
 from ckpt_backends.redis.engine.row_replacing import replace_rows
 from ckpt_backends.transfer.parts import Arrival, PartRewrite
 from ckpt_backends.url import StoreUrl
+
+_ONE_SCAN = RemovalBatch(threads=1000, rows=10_000)
+"""A batch for which all keys of the store are looked at.
+
+Nothing names a checkpoint that an agent adds after the scan: it is not seen, and stays behind
+without its history. So the batch is small: its last key is removed less than a second after the
+scan. Twice as many rows would save 6 % of the work.
+"""
 
 
 class WritableRedisStore(BaseWritableStore):
@@ -40,6 +49,10 @@ class WritableRedisStore(BaseWritableStore):
         self._connection = layout.connection
         self._layout = layout
         self._url = url
+
+    @property
+    def removal_batch(self) -> RemovalBatch:
+        return RemovalBatch() if self._layout.is_indexed() else _ONE_SCAN
 
     def apply(self, change: Change) -> None:
         if Capability.ADDING not in self._layout.capabilities:
@@ -83,7 +96,7 @@ class WritableRedisStore(BaseWritableStore):
             purge_lock(self._connection, self._url) as lock,
         ):
             threads = self._layout.removals(lock, [one.thread_id for one in removals])
-            return [thread.carry_out(one) for one, thread in zip(removals, threads, strict=True)]
+            return list(carry_out_all(self._connection, lock, removals, threads))
 
     def restore(self, rows: Iterable[Row]) -> Restored:
         with explained_change(self._url, "nothing was restored"):

@@ -100,7 +100,7 @@ class Hashes(RedisLayout):
         return self.connection.scan(self._pattern(CHECKPOINT), HASH)
 
     def find(self, thread_ids: Collection[str]) -> dict[str, ThreadKeys]:
-        start = literally(self.separator)
+        start, of_checkpoint = literally(self.separator), self._start(CHECKPOINT)
         rest = start + b"*" if len(thread_ids) == 1 else b"*"
         pattern = b"*" + start + beginning(thread_ids) + rest
         checkpoints: dict[str, set[bytes]] = {one: set() for one in thread_ids}
@@ -110,18 +110,18 @@ class Hashes(RedisLayout):
                 key = self._key_of(name)
                 if key is None or key.thread_id not in checkpoints:
                     continue
-                if name.startswith(self._start(CHECKPOINT)):
+                if name.startswith(of_checkpoint):
                     checkpoints[key.thread_id].add(name)
                 else:
                     writes[key.thread_id][name] = WriteEntry(name, key.checkpoint_id)
-        return {one: self._found(checkpoints[one], writes[one]) for one in thread_ids}
-
-    def _found(self, names: Collection[bytes], writes: Mapping[bytes, WriteEntry]) -> ThreadKeys:
-        places = {
-            (place.key.checkpoint_ns, place.key.checkpoint_id): place
-            for place in self.entries(sorted(names))
+        found = {
+            one: ThreadKeys(writes=[of_thread[name] for name in sorted(of_thread)])
+            for one, of_thread in writes.items()
         }
-        return ThreadKeys(places, [writes[name] for name in sorted(writes)])
+        for place in self.entries(sorted(set().union(*checkpoints.values()))):
+            key = place.key
+            found[key.thread_id].places[key.checkpoint_ns, key.checkpoint_id] = place
+        return found
 
     def key_of(self, kind: str, name: bytes) -> CheckpointKey | None:
         """The checkpoint of a key of this kind; None for other keys."""

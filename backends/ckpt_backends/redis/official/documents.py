@@ -66,6 +66,7 @@ class Documents(JsonDocuments):
     name = "redis"
     saver = "langgraph-checkpoint-redis 0.1 or later"
     capabilities = BACKEND.layouts["redis"]
+    lists_additions = True
     dialect = REDIS_JSON
     value = "blob"
 

@@ -27,7 +27,7 @@ from ckpt_backends.redis.engine.keyspace import (
     ThreadKeys,
     raw,
 )
-from ckpt_backends.redis.engine.layout import KeyFinder
+from ckpt_backends.redis.engine.layout import KeyFinder, Owner
 from ckpt_backends.redis.engine.thread_removal import Step, unlink
 from ckpt_backends.redis.valkey.contents import ValkeyContents, ValkeyThreadKeys
 from ckpt_backends.redis.valkey.key_names import THREADS, WRITES, key_of
@@ -43,8 +43,10 @@ class ValkeyKeyFinder(KeyFinder[ValkeyContents]):
         writes, checkpoint = self.layout.writes_name(key), self.layout.checkpoint_name(key)
         return CheckpointKeys(key, {WRITES: [writes], CHECKPOINT: [checkpoint]}, is_there)
 
-    def _grouped(self, thread_id: str, found: ThreadKeys) -> KeysByCheckpoint:
-        groups = self._groups(thread_id, found)
+    def _grouped(
+        self, thread_id: str, found: ThreadKeys, owners: Iterable[Owner]
+    ) -> KeysByCheckpoint:
+        groups = self._groups(thread_id, found, owners)
         spaces = {ns: self.layout.list_name(thread_id, ns) for ns, _ in groups}
         if isinstance(found, ValkeyThreadKeys):
             spaces |= found.lists
@@ -55,7 +57,10 @@ class ValkeyKeyFinder(KeyFinder[ValkeyContents]):
         for keys in self.find(thread_ids):
             yield from rows_of(self.connection, self.types, keys.in_order())
 
-    def named(self, keys: KeysByCheckpoint) -> set[bytes]:
+    def named(self, some: Sequence[KeysByCheckpoint]) -> list[set[bytes]]:
+        return list(map(self._listed, some))
+
+    def _listed(self, keys: KeysByCheckpoint) -> set[bytes]:
         lists = [name for kinds in keys.shared.values() for name in kinds[THREADS]]
         return {
             raw(CHECKPOINT) + name.removeprefix(raw(THREADS)) + b":" + own
@@ -83,6 +88,8 @@ class ValkeyKeyFinder(KeyFinder[ValkeyContents]):
 
 class ValkeyRemoval(KeyRemoval):
     """The removal of one thread, or of a part of it."""
+
+    goes_together = False
 
     def _run_watched(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
         known = {
