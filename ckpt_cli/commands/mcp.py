@@ -25,11 +25,11 @@ def mcp(
     ] = 20_000,
     timeout: Annotated[float, option("SECONDS", "Stop a call after SECONDS.", min=1)] = 60.0,
 ) -> None:
-    """Serve the store to an agent, over the Model Context Protocol.
+    """Serve the store to an agent, read-only (MCP).
 
-    A client such as an editor or a coding agent starts this command and talks to it on standard
-    input and output. The store is read-only, and no tool takes a path, a URL or SQL. Values are
-    replaced by their types and sizes unless --values or --channels is given.
+    MCP is the Model Context Protocol. A client such as an editor or a coding agent starts this
+    command and talks to it on standard input and output. No tool takes a path, a URL or SQL.
+    Values are replaced by their types and sizes unless --values or --channels is given.
 
     \b
       ckpt -s agent.db mcp

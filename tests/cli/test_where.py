@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,6 +84,7 @@ RUNS = {
     "interrupts": Run(found={"refund-4711"}),
     "errors": Run(found={"invoice-import"}),
     "grep": Run("e"),
+    "sql": Run("'SELECT thread_id FROM threads'"),
     "tail": Run(ends=False),
     "stats": Run(read=number("threads"), found=4),
     "du": Run(),
@@ -113,7 +115,7 @@ def folder(sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 def run(command: str, where: str, *options: str) -> CommandResult:
-    words = [*command.split(), *RUNS[command].words.split(), "--where", where]
+    words = [*command.split(), *shlex.split(RUNS[command].words), "--where", where]
     return ckpt("-s", "sample.db", *options, "-o", "json", *words)
 
 
@@ -142,7 +144,7 @@ def test_a_short_form_that_finds_nothing_is_explained(folder: Path, command: str
 
 @pytest.mark.parametrize("command", sorted(RUNS))
 def test_a_wrong_filter_is_shown_with_its_place(folder: Path, command: str) -> None:
-    words = [*command.split(), *RUNS[command].words.split()]
+    words = [*command.split(), *shlex.split(RUNS[command].words)]
     answer = ckpt("-s", "sample.db", *words, "--where", "status error")
     assert (answer.code, answer.out) == (2, "")
     assert "  status error\n         ^\n" in answer.err

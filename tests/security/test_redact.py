@@ -127,6 +127,11 @@ LINES: dict[str, list[list[str]]] = {
         [THREAD, "--channel", "notes"],
         [THREAD, "--channel", "nothing"],
     ],
+    "sql": [
+        [f"SELECT * FROM {table}"]
+        for table in ("checkpoints", "tasks", "writes", '"values"', "messages", "interrupts")
+    ]
+    + [["SELECT * FROM errors"], ["SELECT * FROM usage"], ["SELECT title FROM threads"]],
     "grep": [
         ["."],
         [".", "--head-only"],
@@ -322,8 +327,9 @@ def test_tail_of_the_store_shows_no_value(store: Path) -> None:
 
 
 def test_every_command_is_tried() -> None:
-    # What the screen shows is tried in tests/tui/test_hostile.py; the others open no store.
-    assert {*LINES, "tui", "trust", "completion"} == set(COMMANDS)
+    # What the screen shows is tried in tests/tui/test_hostile.py, what the server says in
+    # tests/mcp/test_tools.py; the others open no store.
+    assert {*LINES, "tui", "mcp", "trust", "completion"} == set(COMMANDS)
 
 
 def test_the_canary_would_be_seen(store: Path) -> None:

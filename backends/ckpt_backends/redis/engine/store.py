@@ -144,7 +144,7 @@ class RedisStore(BaseStore):
             total[1] += one.rows
             total[2] += one.bytes
         for _, (one, rows, size) in sorted(sums.items(), key=lambda item: raw(item[0][0])):
-            yield replace(one, rows=rows, bytes=size)
+            yield one._replace(rows=rows, bytes=size)
 
     def _usage(self, thread_id: str | None) -> Iterator[tuple[str, Usage]]:
         pages = self._layout.pages() if thread_id is None else iter([self._find(thread_id)])
