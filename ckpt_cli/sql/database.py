@@ -70,7 +70,10 @@ def connect(
     # Else a table of a query could be a variable of this program.
     con = duckdb.connect(path, config={"python_enable_replacements": False})
     settings = [f"SET memory_limit = '{MEMORY}'", f"SET threads = {THREADS}"]
-    if path != ":memory:":
+    if path == ":memory:":
+        # Else it is a folder in the working directory.
+        settings.append("SET temp_directory = ''")
+    else:
         settings += [
             f"SET temp_directory = {_literal(path + '.spill')}",
             f"SET max_temp_directory_size = '{SPILL}'",
@@ -159,38 +162,44 @@ class SqlDatabase(Closing):
         with reported(query):
             self._con.execute("BEGIN TRANSACTION READ ONLY")
             try:
-                yield self._answered(query, seconds)
+                yield bounded_answer(self._con, query, seconds)
             finally:
                 self._con.rollback()
 
-    def _answered(self, query: str, seconds: float | None) -> duckdb.DuckDBPyConnection:
-        """Run a query in another thread: this one must hear signals, and watch the time."""
-        found: list[duckdb.DuckDBPyConnection] = []
-        failed: list[BaseException] = []
-        is_done = Event()
 
-        def answer() -> None:
-            try:
-                found.append(self._con.execute(query))
-            except BaseException as error:
-                failed.append(error)
-            finally:
-                is_done.set()
+def bounded_answer(
+    con: duckdb.DuckDBPyConnection, query: str, seconds: float | None
+) -> duckdb.DuckDBPyConnection:
+    """Run a query in another thread: this one must hear signals, and watch the time.
 
-        Thread(target=answer, name="sql", daemon=True).start()
+    Raises `Refused` if it takes longer than `seconds`, or what DuckDB raises.
+    """
+    found: list[duckdb.DuckDBPyConnection] = []
+    failed: list[BaseException] = []
+    is_done = Event()
+
+    def answer() -> None:
         try:
-            # Not `join`: a signal makes Python 3.11 believe that the thread has ended.
-            if not is_done.wait(seconds):
-                raise Refused(
-                    f"the query was stopped after {seconds:g} s", hint="--timeout allows more time"
-                )
+            found.append(con.execute(query))
+        except BaseException as error:
+            failed.append(error)
         finally:
-            while not is_done.is_set():
-                self._con.interrupt()
-                is_done.wait(_MOMENT)
-        if failed:
-            raise failed[0]
-        return found[0]
+            is_done.set()
+
+    Thread(target=answer, name="sql", daemon=True).start()
+    try:
+        # Not `join`: a signal makes Python 3.11 believe that the thread has ended.
+        if not is_done.wait(seconds):
+            raise Refused(
+                f"the query was stopped after {seconds:g} s", hint="--timeout allows more time"
+            )
+    finally:
+        while not is_done.is_set():
+            con.interrupt()
+            is_done.wait(_MOMENT)
+    if failed:
+        raise failed[0]
+    return found[0]
 
 
 def create_all(

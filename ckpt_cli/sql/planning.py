@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import UsageError
 from ckpt_cli.sql.bounds import RowBounds, bounds_of, columns_named_in
-from ckpt_cli.sql.database import MAIN, connect, create_all
+from ckpt_cli.sql.database import MAIN, bounded_answer, connect, create_all
 from ckpt_cli.sql.mistakes import reported
 from ckpt_cli.sql.tables import TABLES
 
@@ -72,19 +72,27 @@ class QueryPlanner(Closing):
         return bool(self._con.extract_statements(query)[0].type.name == "EXPLAIN")
 
     @contextmanager
-    def explained(self, query: str) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Yield the answer to an EXPLAIN. Raises `ParseError` or `UsageError`."""
+    def explained(
+        self, query: str, seconds: float | None = None
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Yield the answer to an EXPLAIN. Raises `ParseError`, `UsageError` or `Refused`."""
         with reported(query):
             try:
                 self._con.execute("BEGIN TRANSACTION READ ONLY")
-                yield self._con.execute(query)
+                # EXPLAIN ANALYZE runs the query.
+                yield bounded_answer(self._con, query, seconds)
             finally:
                 self._con.rollback()
 
-    def needs(self, query: str) -> list[TableNeed]:
-        """Return what a query reads, each table once. Raises `ParseError` or `UsageError`."""
+    def needs(self, query: str, seconds: float | None = None) -> list[TableNeed]:
+        """Return what a query reads, each table once.
+
+        Raises `ParseError` or `UsageError`, or `Refused` if planning takes longer than `seconds`:
+        DuckDB calculates what is constant in it.
+        """
         with reported(query, lines_before=1):
-            ((_, text),) = self._con.execute(f"EXPLAIN (FORMAT JSON)\n{query}").fetchall()
+            plan = bounded_answer(self._con, f"EXPLAIN (FORMAT JSON)\n{query}", seconds)
+            ((_, text),) = plan.fetchall()
         found: dict[tuple[str, str], TableNeed] = {}
         for node in _nodes(json.loads(text)):
             one = self._need(node.get("extra_info", {}))
