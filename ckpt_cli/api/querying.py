@@ -158,7 +158,7 @@ class SqlSession(Closing):
         self._sources = {MAIN: sources[first], **{name: sources[name] for name in others}}
         self._aliases = [] if first == MAIN else [first]
         self._around = around
-        self.planner = QueryPlanner(tuple(self._sources), self._aliases)
+        self.planner = QueryPlanner(tuple(self._sources), self._aliases, around.zone)
 
     def close(self) -> None:
         """Forget the plans."""

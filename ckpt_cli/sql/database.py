@@ -8,7 +8,7 @@ bounded, too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import tzinfo
 from threading import Event, Thread
 from typing import TYPE_CHECKING
@@ -33,6 +33,8 @@ SPILL = "20GB"
 THREADS = 2
 _MOMENT = 0.1
 """Seconds after which a query is told again to stop."""
+_PATIENCE = 20
+"""So often; then it is left alone. Some functions of DuckDB do not hear it within one value."""
 MAIN = "main"
 """The schema of the store of the run."""
 
@@ -102,7 +104,8 @@ class SqlDatabase(Closing):
 
     def close(self) -> None:
         """Remove all that was loaded."""
-        self._con.close()
+        with left_if_busy():
+            self._con.close()
         self._folder.remove()
 
     def create(self, schemas: Iterable[str], aliases: Iterable[str] = ()) -> None:
@@ -164,7 +167,8 @@ class SqlDatabase(Closing):
             try:
                 yield bounded_answer(self._con, query, seconds)
             finally:
-                self._con.rollback()
+                with left_if_busy():
+                    self._con.rollback()
 
 
 def bounded_answer(
@@ -172,7 +176,8 @@ def bounded_answer(
 ) -> duckdb.DuckDBPyConnection:
     """Run a query in another thread: this one must hear signals, and watch the time.
 
-    Raises `Refused` if it takes longer than `seconds`, or what DuckDB raises.
+    Raises `Refused` if it takes longer than `seconds`, or what DuckDB raises. If the query cannot be
+    stopped, the connection stays busy until the process ends.
     """
     found: list[duckdb.DuckDBPyConnection] = []
     failed: list[BaseException] = []
@@ -194,12 +199,23 @@ def bounded_answer(
                 f"the query was stopped after {seconds:g} s", hint="--timeout allows more time"
             )
     finally:
-        while not is_done.is_set():
+        for _ in range(_PATIENCE):
+            if is_done.is_set():
+                break
             con.interrupt()
             is_done.wait(_MOMENT)
     if failed:
         raise failed[0]
     return found[0]
+
+
+@contextmanager
+def left_if_busy() -> Iterator[None]:
+    """Ignore that a connection refuses because a query in it could not be stopped."""
+    import duckdb
+
+    with suppress(duckdb.Error):
+        yield
 
 
 def create_all(
