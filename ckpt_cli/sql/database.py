@@ -35,6 +35,8 @@ _MOMENT = 0.1
 """Seconds after which a query is told again to stop."""
 _PATIENCE = 20
 """So often; then it is left alone. Some functions of DuckDB do not hear it within one value."""
+UNSTOPPED = Event()
+"""Set when a query could not be stopped: its thread goes on until the process ends."""
 MAIN = "main"
 """The schema of the store of the run."""
 
@@ -204,6 +206,8 @@ def bounded_answer(
                 break
             con.interrupt()
             is_done.wait(_MOMENT)
+        else:
+            UNSTOPPED.set()
     if failed:
         raise failed[0]
     return found[0]
