@@ -42,6 +42,10 @@ def main() -> None:
         if heeded:
             signal.signal(signal.SIGINT, _leave)
         heed(leave)
+    sql = sys.modules.get("ckpt_cli.sql.database")
+    if sql is not None and sql.UNSTOPPED.is_set():
+        # Python cannot end in order while a thread of DuckDB runs.
+        _exit_now(code)
     sys.exit(code)
 
 
@@ -50,10 +54,10 @@ def _leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     _exit_now()
 
 
-def _exit_now() -> None:
+def _exit_now(code: int = INTERRUPTED) -> None:
     if temporary := sys.modules.get("ckpt_backends.files.temporary_folder"):
         temporary.remove_all()
-    os._exit(INTERRUPTED)
+    os._exit(code)
 
 
 def _uncaught(

@@ -158,7 +158,7 @@ class SqlSession(Closing):
         self._sources = {MAIN: sources[first], **{name: sources[name] for name in others}}
         self._aliases = [] if first == MAIN else [first]
         self._around = around
-        self.planner = QueryPlanner(tuple(self._sources), self._aliases)
+        self.planner = QueryPlanner(tuple(self._sources), self._aliases, around.zone)
 
     def close(self) -> None:
         """Forget the plans."""
@@ -169,9 +169,9 @@ class SqlSession(Closing):
         for one in self._sources.values():
             one.refresh()
 
-    def needs(self, query: str) -> Sequence[TableNeed]:
-        """Return what a query reads. Raises `ParseError` or `UsageError`."""
-        return self.planner.needs(self.planner.statement(query))
+    def needs(self, query: str, seconds: float | None = None) -> Sequence[TableNeed]:
+        """Return what a query reads. Raises `ParseError`, `UsageError` or `Refused`."""
+        return self.planner.needs(self.planner.statement(query), seconds)
 
     @contextmanager
     def asked(
@@ -179,14 +179,14 @@ class SqlSession(Closing):
     ) -> Iterator[QueryResult]:
         """Read what a query needs, run it, and yield its rows.
 
-        `seconds` limits the time after reading. Raises `ParseError`, `UsageError` or `Refused`.
+        `seconds` limits the time of planning, and that after reading. Raises `ParseError`, `UsageError` or `Refused`.
         """
         query = self.planner.statement(text)
         with ExitStack() as stack:
             if self.planner.explains(query):
-                yield QueryResult(stack.enter_context(self.planner.explained(query)))
+                yield QueryResult(stack.enter_context(self.planner.explained(query, seconds)))
                 return
-            needs = self.planner.needs(query)
+            needs = self.planner.needs(query, seconds)
             database = stack.enter_context(SqlDatabase(self._around.zone))
             database.create(self._sources, self._aliases)
             for need in needs:

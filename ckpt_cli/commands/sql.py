@@ -123,7 +123,7 @@ def answer(
     from ckpt_cli.render.sql import result_columns
 
     if session.settings.get("verbose"):
-        for need in asking.needs(query):
+        for need in asking.needs(query, seconds):
             session.note(f"reading {need.schema}.{need.table}: {', '.join(need.columns)}")
     with asking.asked(query, choice, seconds) as found:
         session.output.records(found, result_columns(found.columns, session.now, session.zone))

@@ -8,7 +8,7 @@ bounded, too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import tzinfo
 from threading import Event, Thread
 from typing import TYPE_CHECKING
@@ -33,6 +33,10 @@ SPILL = "20GB"
 THREADS = 2
 _MOMENT = 0.1
 """Seconds after which a query is told again to stop."""
+_PATIENCE = 20
+"""So often; then it is left alone. Some functions of DuckDB do not hear it within one value."""
+UNSTOPPED = Event()
+"""Set when a query could not be stopped: its thread goes on until the process ends."""
 MAIN = "main"
 """The schema of the store of the run."""
 
@@ -70,7 +74,10 @@ def connect(
     # Else a table of a query could be a variable of this program.
     con = duckdb.connect(path, config={"python_enable_replacements": False})
     settings = [f"SET memory_limit = '{MEMORY}'", f"SET threads = {THREADS}"]
-    if path != ":memory:":
+    if path == ":memory:":
+        # Else it is a folder in the working directory.
+        settings.append("SET temp_directory = ''")
+    else:
         settings += [
             f"SET temp_directory = {_literal(path + '.spill')}",
             f"SET max_temp_directory_size = '{SPILL}'",
@@ -99,7 +106,8 @@ class SqlDatabase(Closing):
 
     def close(self) -> None:
         """Remove all that was loaded."""
-        self._con.close()
+        with left_if_busy():
+            self._con.close()
         self._folder.remove()
 
     def create(self, schemas: Iterable[str], aliases: Iterable[str] = ()) -> None:
@@ -159,38 +167,59 @@ class SqlDatabase(Closing):
         with reported(query):
             self._con.execute("BEGIN TRANSACTION READ ONLY")
             try:
-                yield self._answered(query, seconds)
+                yield bounded_answer(self._con, query, seconds)
             finally:
-                self._con.rollback()
+                with left_if_busy():
+                    self._con.rollback()
 
-    def _answered(self, query: str, seconds: float | None) -> duckdb.DuckDBPyConnection:
-        """Run a query in another thread: this one must hear signals, and watch the time."""
-        found: list[duckdb.DuckDBPyConnection] = []
-        failed: list[BaseException] = []
-        is_done = Event()
 
-        def answer() -> None:
-            try:
-                found.append(self._con.execute(query))
-            except BaseException as error:
-                failed.append(error)
-            finally:
-                is_done.set()
+def bounded_answer(
+    con: duckdb.DuckDBPyConnection, query: str, seconds: float | None
+) -> duckdb.DuckDBPyConnection:
+    """Run a query in another thread: this one must hear signals, and watch the time.
 
-        Thread(target=answer, name="sql", daemon=True).start()
+    Raises `Refused` if it takes longer than `seconds`, or what DuckDB raises. If the query cannot be
+    stopped, the connection stays busy until the process ends.
+    """
+    found: list[duckdb.DuckDBPyConnection] = []
+    failed: list[BaseException] = []
+    is_done = Event()
+
+    def answer() -> None:
         try:
-            # Not `join`: a signal makes Python 3.11 believe that the thread has ended.
-            if not is_done.wait(seconds):
-                raise Refused(
-                    f"the query was stopped after {seconds:g} s", hint="--timeout allows more time"
-                )
+            found.append(con.execute(query))
+        except BaseException as error:
+            failed.append(error)
         finally:
-            while not is_done.is_set():
-                self._con.interrupt()
-                is_done.wait(_MOMENT)
-        if failed:
-            raise failed[0]
-        return found[0]
+            is_done.set()
+
+    Thread(target=answer, name="sql", daemon=True).start()
+    try:
+        # Not `join`: a signal makes Python 3.11 believe that the thread has ended.
+        if not is_done.wait(seconds):
+            raise Refused(
+                f"the query was stopped after {seconds:g} s", hint="--timeout allows more time"
+            )
+    finally:
+        for _ in range(_PATIENCE):
+            if is_done.is_set():
+                break
+            con.interrupt()
+            is_done.wait(_MOMENT)
+        else:
+            UNSTOPPED.set()
+    if failed:
+        raise failed[0]
+    return found[0]
+
+
+@contextmanager
+def left_if_busy() -> Iterator[None]:
+    """Ignore that a connection refuses because a query in it could not be stopped."""
+    import duckdb
+
+    with suppress(duckdb.Error):
+        yield
 
 
 def create_all(

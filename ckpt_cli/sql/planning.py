@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, tzinfo
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.closing import Closing
-from ckpt_backends.errors import UsageError
+from ckpt_backends.errors import Refused, UsageError
 from ckpt_cli.sql.bounds import RowBounds, bounds_of, columns_named_in
-from ckpt_cli.sql.database import MAIN, connect, create_all
+from ckpt_cli.sql.database import MAIN, bounded_answer, connect, create_all, left_if_busy
 from ckpt_cli.sql.mistakes import reported
 from ckpt_cli.sql.tables import TABLES
 
@@ -40,15 +40,38 @@ class TableNeed:
 class QueryPlanner(Closing):
     """Plans queries over empty tables in these schemas; the first is that of the store itself."""
 
-    def __init__(self, schemas: Sequence[str] = (MAIN,), aliases: Sequence[str] = ()) -> None:
-        """Make the empty tables. Raises `UsageError` without DuckDB."""
-        self._con = connect(":memory:", UTC, unoptimised=_UNCERTAIN)
+    def __init__(
+        self,
+        schemas: Sequence[str] = (MAIN,),
+        aliases: Sequence[str] = (),
+        zone: tzinfo = UTC,
+    ) -> None:
+        """Make the empty tables. Raises `MissingDependency` without DuckDB.
+
+        `zone` must be that of the run: a plan has the times that dates without a zone mean there.
+        """
         self._schemas = schemas
-        create_all(self._con, schemas, aliases)
+        self._aliases = aliases
+        self._zone = zone
+        self._con = self._connected()
+
+    def _connected(self) -> duckdb.DuckDBPyConnection:
+        con = connect(":memory:", self._zone, unoptimised=_UNCERTAIN)
+        create_all(con, self._schemas, self._aliases)
+        return con
 
     def close(self) -> None:
         """Forget the tables."""
-        self._con.close()
+        with left_if_busy():
+            self._con.close()
+
+    def _answer(self, query: str, seconds: float | None) -> duckdb.DuckDBPyConnection:
+        try:
+            return bounded_answer(self._con, query, seconds)
+        except (Refused, KeyboardInterrupt):
+            # This one may be busy for long, and the next query needs one.
+            self._con = self._connected()
+            raise
 
     def statement(self, text: str) -> str:
         """Return the only statement of a text. Raises `UsageError` if it may do more than read."""
@@ -72,19 +95,28 @@ class QueryPlanner(Closing):
         return bool(self._con.extract_statements(query)[0].type.name == "EXPLAIN")
 
     @contextmanager
-    def explained(self, query: str) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Yield the answer to an EXPLAIN. Raises `ParseError` or `UsageError`."""
+    def explained(
+        self, query: str, seconds: float | None = None
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Yield the answer to an EXPLAIN. Raises `ParseError`, `UsageError` or `Refused`."""
         with reported(query):
             try:
                 self._con.execute("BEGIN TRANSACTION READ ONLY")
-                yield self._con.execute(query)
+                # EXPLAIN ANALYZE runs the query.
+                yield self._answer(query, seconds)
             finally:
-                self._con.rollback()
+                with left_if_busy():
+                    self._con.rollback()
 
-    def needs(self, query: str) -> list[TableNeed]:
-        """Return what a query reads, each table once. Raises `ParseError` or `UsageError`."""
+    def needs(self, query: str, seconds: float | None = None) -> list[TableNeed]:
+        """Return what a query reads, each table once.
+
+        Raises `ParseError` or `UsageError`, or `Refused` if planning takes longer than `seconds`:
+        DuckDB calculates what is constant in it.
+        """
         with reported(query, lines_before=1):
-            ((_, text),) = self._con.execute(f"EXPLAIN (FORMAT JSON)\n{query}").fetchall()
+            plan = self._answer(f"EXPLAIN (FORMAT JSON)\n{query}", seconds)
+            ((_, text),) = plan.fetchall()
         found: dict[tuple[str, str], TableNeed] = {}
         for node in _nodes(json.loads(text)):
             one = self._need(node.get("extra_info", {}))

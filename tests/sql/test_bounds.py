@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -87,3 +88,8 @@ def test_a_long_list_of_ids_is_not_cut(planner: QueryPlanner) -> None:
     listed = ", ".join(f"'{one}'" for one in names)
     found = need(planner, f"SELECT count(*) FROM writes WHERE thread_id IN ({listed})")
     assert found.bounds.thread_ids == frozenset(names)
+
+
+def test_dates_without_a_zone_mean_the_zone_of_the_run() -> None:
+    with QueryPlanner(zone=ZoneInfo("America/New_York")) as one:
+        assert need(one, "FROM checkpoints WHERE ts < '2026-01-01 07:00'").bounds.until == NOON

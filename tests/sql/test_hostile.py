@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,11 +73,26 @@ def test_a_query_reaches_nothing_outside(query: str, tmp_path: Path) -> None:
         "WITH RECURSIVE r AS (SELECT [1] AS i UNION ALL SELECT i || i FROM r) SELECT 1 FROM r",
         "SELECT string_agg(repeat('x', 1000000), '') FROM range(10000)",
         "SELECT count(*) FROM range(100000000) a, range(100000000) b WHERE a.range * b.range = 7",
+        "EXPLAIN ANALYZE SELECT string_agg(repeat('x', 1000000), '') FROM range(10000)",
     ],
 )
-def test_a_query_is_bounded(query: str) -> None:
-    found = ckpt("-s", SAMPLE, "sql", "--timeout", "1", query)
+def test_a_query_is_bounded(query: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SAMPLE.resolve()
+    monkeypatch.chdir(tmp_path)
+    found = ckpt("-s", store, "sql", "--timeout", "1", query)
     assert (found.code, found.out) == (5, "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_query_that_cannot_be_stopped_is_left(tmp_path: Path) -> None:
+    # DuckDB calculates this while it plans, and hears no interruption.
+    query = "SELECT length(repeat('x', 1000000000))"
+    command = [sys.executable, "-m", "ckpt_cli", "-s", SAMPLE, "sql", "--timeout", "1", query]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    found = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert (found.returncode, found.stdout) == (5, "")
+    assert "stopped after 1 s" in found.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_values_full_of_sql_stay_data(tmp_path: Path) -> None:
