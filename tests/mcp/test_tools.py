@@ -93,6 +93,11 @@ def test_values_are_hidden_unless_they_are_opened(hiding: Conversation) -> None:
         where = await call(client, "threads", where='values.destination = "Kyoto"')
         assert where.is_error
         assert "--channels" in text_of(where)
+        for name in ("show", "blame"):
+            # Whether a key is there would tell of the value.
+            guess = await call(client, name, thread=THREAD, path="messages[-1].content")
+            assert guess.is_error
+            assert "--channels" in text_of(guess)
         return "\n".join(texts)
 
     told = hiding(hidden)
