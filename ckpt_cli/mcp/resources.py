@@ -35,7 +35,8 @@ def resource(uri: str) -> Tool:
         thread, _, ref = name.rpartition("@")
         return iter(TOOLS["show"].answer(_with(asked, thread=thread, ref=ref)))
 
-    return Tool(uri, "", "", {}, read)
+    # The URI may hold the id of a thread, so it is no name to print outside of the marks.
+    return Tool("resource", "", "", {}, read)
 
 
 def _with(asked: Asked, **arguments: str) -> Asked:

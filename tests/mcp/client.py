@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any, TypeVar
 
 import mcp_types as types
@@ -43,6 +44,42 @@ def talk(
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
         raise error from None
+
+
+class Conversation:
+    """A server that several tests talk to, because each start takes a second."""
+
+    def __init__(self, store: str | Path, *options: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._end = asyncio.Event()
+        self._ready = Event()
+        self._client: Client | None = None
+        self._thread = Thread(
+            target=self._loop.run_until_complete, args=[self._run(store, options)]
+        )
+
+    async def _run(self, store: str | Path, options: Sequence[str]) -> None:
+        try:
+            async with connected(store, *options) as self._client:
+                self._ready.set()
+                await self._end.wait()
+        finally:
+            self._ready.set()
+
+    def __call__(self, questions: Callable[[Client], Coroutine[Any, Any, _Answer]]) -> _Answer:
+        """Ask the server, and return what `questions` returns."""
+        assert self._client, "the server did not start"
+        return asyncio.run_coroutine_threadsafe(questions(self._client), self._loop).result()
+
+    def __enter__(self) -> Conversation:
+        self._thread.start()
+        self._ready.wait()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join()
+        self._loop.close()
 
 
 async def call(client: Client, tool: str, **arguments: Any) -> types.CallToolResult:

@@ -1,13 +1,15 @@
-"""A store on which deep checks take seconds."""
+"""Servers that tests share, and a store on which deep checks take seconds."""
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.mcp.client import Conversation
 from tests.support import SAMPLE, copy_store
 
 
@@ -26,3 +28,17 @@ def large_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
             )
         connection.commit()
     return path
+
+
+@pytest.fixture(scope="module")
+def hiding() -> Iterator[Conversation]:
+    """A server of the sample that hides values."""
+    with Conversation(SAMPLE) as conversation:
+        yield conversation
+
+
+@pytest.fixture(scope="module")
+def showing() -> Iterator[Conversation]:
+    """A server of the sample that shows values."""
+    with Conversation(SAMPLE, "--values") as conversation:
+        yield conversation

@@ -51,6 +51,7 @@ def received(process: subprocess.Popen[str]) -> Any:
     return json.loads(process.stdout.readline())
 
 
+@pytest.mark.engines
 def test_two_hundred_calls_at_once_are_all_answered() -> None:
     async def ask(client: Client) -> None:
         one = await call(client, "history", thread=THREAD)
@@ -60,6 +61,7 @@ def test_two_hundred_calls_at_once_are_all_answered() -> None:
     talk(SAMPLE, ask)
 
 
+@pytest.mark.engines
 def test_a_cancelled_call_ends_and_the_server_goes_on(tmp_path: Path) -> None:
     async def ask(client: Client) -> None:
         with anyio.move_on_after(0.05):
@@ -69,6 +71,7 @@ def test_a_cancelled_call_ends_and_the_server_goes_on(tmp_path: Path) -> None:
     talk(SAMPLE, ask)
 
 
+@pytest.mark.engines
 def test_a_call_that_takes_too_long_is_stopped(large_store: Path) -> None:
     async def ask(client: Client) -> None:
         late = await call(client, "doctor", deep=True)
@@ -80,7 +83,14 @@ def test_a_call_that_takes_too_long_is_stopped(large_store: Path) -> None:
     talk(large_store, ask, "--timeout", "1")
 
 
-@pytest.mark.parametrize("end", ["client", signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "end",
+    [
+        "client",
+        pytest.param(signal.SIGTERM, marks=pytest.mark.engines),
+        pytest.param(signal.SIGINT, marks=pytest.mark.engines),
+    ],
+)
 def test_the_server_ends(end: str | signal.Signals) -> None:
     with server("-s", SAMPLE, "mcp") as process:
         send(process, "initialize", 1, HELLO)
@@ -95,6 +105,7 @@ def test_the_server_ends(end: str | signal.Signals) -> None:
         assert process.stderr.read() == ""
 
 
+@pytest.mark.engines
 def test_the_server_ends_in_the_middle_of_a_call(large_store: Path) -> None:
     with server("-s", large_store, "mcp", "--timeout", "600") as process:
         send(process, "initialize", 1, HELLO)
@@ -106,6 +117,7 @@ def test_the_server_ends_in_the_middle_of_a_call(large_store: Path) -> None:
         assert process.wait(20) == 0
 
 
+@pytest.mark.engines
 def test_a_store_that_cannot_be_opened_is_told_before_it_is_served(tmp_path: Path) -> None:
     with server("-s", tmp_path / "missing.db", "mcp") as process:
         assert process.wait(20) == 4
@@ -113,6 +125,7 @@ def test_a_store_that_cannot_be_opened_is_told_before_it_is_served(tmp_path: Pat
         assert "no such file" in process.stderr.read()
 
 
+@pytest.mark.engines
 def test_a_store_that_goes_away_and_comes_back(sample: Path) -> None:
     async def ask(client: Client) -> None:
         assert await items(client, "threads")

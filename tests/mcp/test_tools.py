@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp import Client, MCPError
 
-from tests.mcp.client import call, each_tool, items, talk, text_of
+from tests.mcp.client import Conversation, call, each_tool, items, talk, text_of
 from tests.support import SAMPLE, ckpt
 
 THREAD = "trip-to-kyoto"
@@ -20,8 +19,8 @@ def without_versions(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{key: one[key] for key in one if key != "versions"} for one in records]
 
 
-def test_every_tool_answers_and_changes_nothing(sample: Path) -> None:
-    before = hashlib.sha256(sample.read_bytes()).hexdigest()
+def test_every_tool_answers_and_changes_nothing(showing: Conversation) -> None:
+    before = hashlib.sha256(SAMPLE.read_bytes()).hexdigest()
 
     async def ask(client: Client) -> dict[str, bool]:
         tools = {one.name: one for one in (await client.list_tools()).tools}
@@ -37,12 +36,12 @@ def test_every_tool_answers_and_changes_nothing(sample: Path) -> None:
         assert found.keys() == tools.keys()
         return found
 
-    failed = talk(sample, ask, "--values")
+    failed = showing(ask)
     assert failed == {name: name == "memory" for name in failed}  # the sample has no memory
-    assert hashlib.sha256(sample.read_bytes()).hexdigest() == before
+    assert hashlib.sha256(SAMPLE.read_bytes()).hexdigest() == before
 
 
-def test_answers_are_those_of_the_commands() -> None:
+def test_answers_are_those_of_the_commands(showing: Conversation) -> None:
     def command(*words: str) -> Any:
         answer = ckpt("-s", SAMPLE, *words, "-o", "json")
         assert answer.code in {0, 1}, answer.err
@@ -83,10 +82,10 @@ def test_answers_are_those_of_the_commands() -> None:
         assert findings == doctor["findings"]
         assert checked == {"complete": True, "checked": doctor["checked"]}
 
-    talk(SAMPLE, ask, "--values")
+    showing(ask)
 
 
-def test_values_are_hidden_unless_they_are_opened() -> None:
+def test_values_are_hidden_unless_they_are_opened(hiding: Conversation) -> None:
     async def hidden(client: Client) -> str:
         texts = [
             text_of(await call(client, name, **arguments)) for name, arguments in each_tool(THREAD)
@@ -94,9 +93,14 @@ def test_values_are_hidden_unless_they_are_opened() -> None:
         where = await call(client, "threads", where='values.destination = "Kyoto"')
         assert where.is_error
         assert "--channels" in text_of(where)
+        for name in ("show", "blame"):
+            # Whether a key is there would tell of the value.
+            guess = await call(client, name, thread=THREAD, path="messages[-1].content")
+            assert guess.is_error
+            assert "--channels" in text_of(guess)
         return "\n".join(texts)
 
-    told = talk(SAMPLE, hidden)
+    told = hiding(hidden)
     for secret in ("You plan trips", "euros", "Hotel Kanra"):
         assert secret not in told
 
@@ -118,7 +122,8 @@ def test_values_are_hidden_unless_they_are_opened() -> None:
     talk(SAMPLE, opened, "--channels", "messages")
 
 
-def test_pages_hold_the_budget_and_lose_nothing() -> None:
+@pytest.mark.engines
+def test_pages_hold_the_budget_and_lose_nothing(showing: Conversation) -> None:
     async def ask(client: Client) -> None:
         whole = await items(client, "history", thread=THREAD)
         cursor: dict[str, str] = {}
@@ -140,10 +145,11 @@ def test_pages_hold_the_budget_and_lose_nothing() -> None:
         joined = "".join(one["part"] for one in parts if "part" in one)
         assert joined or all(len(json.dumps(one)) < 1000 for one in parts)
 
-    talk(SAMPLE, ask, "--values")
+    showing(ask)
 
 
-def test_resources_and_prompts() -> None:
+@pytest.mark.engines
+def test_resources_and_prompts(hiding: Conversation) -> None:
     async def ask(client: Client) -> None:
         templates = (await client.list_resource_templates()).resource_templates
         assert {one.uri_template for one in templates} == {
@@ -166,7 +172,7 @@ def test_resources_and_prompts() -> None:
             with pytest.raises(MCPError):
                 await client.get_prompt(name, {})
 
-    talk(SAMPLE, ask)
+    hiding(ask)
 
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
@@ -180,11 +186,11 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-def test_wrong_calls_say_what_is_wrong() -> None:
+def test_wrong_calls_say_what_is_wrong(hiding: Conversation) -> None:
     async def ask(client: Client) -> None:
         for tool, arguments, said in WRONG:
             result = await call(client, tool, **arguments)
             assert result.is_error
             assert said in text_of(result)
 
-    talk(SAMPLE, ask)
+    hiding(ask)

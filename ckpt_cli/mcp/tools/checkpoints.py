@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ckpt_backends.codec import to_json
+from ckpt_backends.errors import UsageError
+from ckpt_cli.api.store import StoreHandle
 from ckpt_cli.core.values.paths import parse_path
-from ckpt_cli.mcp.asking import Asked, Tool
+from ckpt_cli.mcp.asking import OPEN_HINT, Asked, Tool
 from ckpt_cli.mcp.pages import Item
 from ckpt_cli.mcp.parameters import CHANNELS, NAMESPACE, REF, THREAD, flag, number, text
 from ckpt_cli.mcp.tools.histories import without_versions
@@ -39,7 +41,7 @@ def _opened(asked: Asked, channel: str, hidden: Any) -> Any:
 
 
 def _at_path(asked: Asked, path: str) -> Iterator[Item]:
-    store = asked.store.showing(_channel_of(path))
+    store = _store_for(asked, path)
     for one in asked.checkpoint(store).select(path):
         yield {"path": path, "value": to_json(one.value)}
 
@@ -68,7 +70,7 @@ def _compared(asked: Asked, store: Any, channels: Any) -> dict[str, Any]:
 def _messages(asked: Asked) -> Iterator[Item]:
     channel = asked.get("channel")
     name = channel or asked.checkpoint().conversation().channel
-    found = asked.checkpoint(asked.store.showing([name])).conversation(channel)
+    found = asked.checkpoint(asked.store.showing([name])).conversation(name)
     last = asked.get("last")
     skipped = max(len(found.turns) - last, 0) if last else 0
     yield {"channel": found.channel, "messages": len(found.turns)}
@@ -77,14 +79,27 @@ def _messages(asked: Asked) -> Iterator[Item]:
 
 def _blame(asked: Asked) -> Iterator[Item]:
     path = asked.arguments["path"]
-    store = asked.store.showing(_channel_of(path))
-    yield asked.checkpoint(store).blame(path).to_dict()
+    store = _store_for(asked, path)
+    found = asked.checkpoint(store).blame(path).to_dict()
+    if not asked.store.allowed.values:
+        # The reason of an edit is metadata, which no open channel opens.
+        hidden = asked.checkpoint().blame(path).to_dict()
+        found = {**found, **{name: hidden[name] for name in ("forked_from", "forked_by", "reason")}}
+    yield found
 
 
-def _channel_of(path: str) -> list[str]:
-    """Return the channel that a path begins with; none if it may begin with any."""
+def _store_for(asked: Asked, path: str) -> StoreHandle:
+    """Return the store to follow a path in: with values if its channel is open.
+
+    Raises `UsageError` for a key inside a hidden value: that it is there would tell of the value.
+    """
     steps = parse_path(path)
-    return [steps[0]] if steps and isinstance(steps[0], str) else []
+    channels = [steps[0]] if steps and isinstance(steps[0], str) else []
+    if not asked.store.allowed.allows(channels) and any(isinstance(one, str) for one in steps[1:]):
+        raise UsageError(
+            "this server hides values, so it cannot look for a key in one", hint=OPEN_HINT
+        )
+    return asked.store.showing(channels)
 
 
 _PATH = "A part of the state, such as plan or messages[-1].content; [] stands for each item."
