@@ -8,7 +8,7 @@ docstring says otherwise.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import Flag, StrEnum, auto
 from typing import NamedTuple
@@ -260,5 +260,5 @@ class StoreInfo(NamedTuple):
     """Unused bytes of `size`, which a vacuum frees; None if unknown."""
     log: int | None = None
     """Bytes of `size` in a log of changes; None if there is no log or its size is unknown."""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     """Notes for the reader, such as `read from a private copy`."""

@@ -39,7 +39,7 @@ def mcp(
     if session.settings.get("redact") and (values or channels):
         raise UsageError("--redact hides all values", hint="leave out --values and --channels")
     try:
-        from ckpt_cli.mcp.server import Terms, serve
+        from ckpt_cli.mcp.server import AnswerLimits, serve
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in {"mcp", "mcp_types"}:
             raise
@@ -57,6 +57,6 @@ def mcp(
     served = Served(session.names, replace(session.opening, redact=not values), session.zone)
     connections = Connections(lambda: served.open(allowed), CONNECTIONS)
     try:
-        serve(connections, Terms(__version__, max_chars, timeout))
+        serve(connections, AnswerLimits(__version__, max_chars, timeout))
     finally:
         connections.close()

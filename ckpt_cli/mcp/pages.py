@@ -21,7 +21,7 @@ _AROUND = 900
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PageStart:
     """Where a page begins."""
 
     item: int = 0
@@ -35,7 +35,7 @@ class Page:
     """Items of an answer, and where the next page begins."""
 
     items: list[Item]
-    following: Place | None
+    following: PageStart | None
     """None on the last page."""
 
 
@@ -46,18 +46,18 @@ def call_key(name: str, arguments: Mapping[str, Any]) -> str:
     return hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def to_cursor(place: Place, key: str) -> str:
+def to_cursor(place: PageStart, key: str) -> str:
     """Return the text that a client sends for the page that begins at a place."""
     text = f"{place.item}:{place.offset}:{key}"
     return urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def from_cursor(cursor: str, key: str) -> Place:
+def from_cursor(cursor: str, key: str) -> PageStart:
     """Return the place of a cursor. Raises `UsageError` if it belongs to another call."""
     try:
         text = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
         item, offset, of = text.split(":")
-        place = Place(int(item), int(offset))
+        place = PageStart(int(item), int(offset))
     except (binascii.Error, ValueError):
         raise _foreign() from None
     if of != key or place.item < 0 or place.offset < 0:
@@ -72,7 +72,7 @@ def _foreign() -> UsageError:
     )
 
 
-def cut(items: Iterable[Item], place: Place, size: int) -> Page:
+def cut(items: Iterable[Item], place: PageStart, size: int) -> Page:
     """Return the page that begins at a place.
 
     It has at least one item, and at most about `size` characters, as text and as JSON. An item
@@ -89,12 +89,12 @@ def cut(items: Iterable[Item], place: Place, size: int) -> Page:
     for n, one in enumerate(found, place.item + 1):
         room -= width(one)
         if room < 0:
-            return Page(taken, Place(n))
+            return Page(taken, PageStart(n))
         taken.append(one)
     return Page(taken, None)
 
 
-def _part(item: Item, following: Iterator[Item], place: Place, room: int) -> Page:
+def _part(item: Item, following: Iterator[Item], place: PageStart, room: int) -> Page:
     """Return a page with a part of one item."""
     text = line(item)
     # Its quotes and backslashes are escaped once more as a part of a JSON text.
@@ -104,9 +104,9 @@ def _part(item: Item, following: Iterator[Item], place: Place, room: int) -> Pag
         end += 1
     part = {"part": text[place.offset : end], "from": place.offset, "of": len(text)}
     if end < len(text):
-        return Page([part], Place(place.item, end))
+        return Page([part], PageStart(place.item, end))
     more = next(following, None) is not None
-    return Page([part], Place(place.item + 1) if more else None)
+    return Page([part], PageStart(place.item + 1) if more else None)
 
 
 def line(item: Item) -> str:

@@ -36,7 +36,7 @@ _GRACE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class AnswerLimits:
     """How the server answers."""
 
     version: str
@@ -46,7 +46,7 @@ class Terms:
     """How long a call may take."""
 
 
-def serve(connections: Connections, terms: Terms) -> None:
+def serve(connections: Connections, terms: AnswerLimits) -> None:
     """Answer until the client closes standard input, or a signal ends the process."""
     with restored(signal.SIGINT):
         # A thread that reads standard input cannot be stopped, and must not be waited for.
@@ -75,7 +75,7 @@ async def _serve(handlers: _Handlers) -> None:
 class _Handlers:
     """Answers each kind of request."""
 
-    def __init__(self, connections: Connections, terms: Terms) -> None:
+    def __init__(self, connections: Connections, terms: AnswerLimits) -> None:
         self.terms = terms
         self._connections = connections
 

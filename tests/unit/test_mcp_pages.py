@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.mcp.pages import Item, Place, call_key, cut, from_cursor, line, to_cursor
+from ckpt_cli.mcp.pages import Item, PageStart, call_key, cut, from_cursor, line, to_cursor
 from ckpt_cli.mcp.stopping import Stopped, Stopping
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=3000)
@@ -21,7 +21,7 @@ ITEM = st.one_of(
 
 @given(st.lists(ITEM, max_size=20), st.integers(1900, 6000))
 def test_pages_hold_all_items_and_each_is_bounded(items: list[Item], size: int) -> None:
-    place: Place | None = Place()
+    place: PageStart | None = PageStart()
     found: list[Item] = []
     parts = ""
     while place is not None:
@@ -50,11 +50,11 @@ def test_pages_hold_all_items_and_each_is_bounded(items: list[Item], size: int) 
 def test_a_cursor_belongs_to_its_call() -> None:
     key = call_key("history", {"thread": "a", "cursor": "x"})
     assert key == call_key("history", {"thread": "a", "max_chars": 2000})
-    cursor = to_cursor(Place(3, 7), key)
-    assert from_cursor(cursor, key) == Place(3, 7)
+    cursor = to_cursor(PageStart(3, 7), key)
+    assert from_cursor(cursor, key) == PageStart(3, 7)
     with pytest.raises(UsageError):
         from_cursor(cursor, call_key("history", {"thread": "b"}))
-    for wrong in ("", "%", "AAAA", to_cursor(Place(-1), key)):
+    for wrong in ("", "%", "AAAA", to_cursor(PageStart(-1), key)):
         with pytest.raises(UsageError):
             from_cursor(wrong, key)
 
