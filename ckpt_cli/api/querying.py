@@ -179,7 +179,9 @@ class SqlSession(Closing):
     ) -> Iterator[QueryResult]:
         """Read what a query needs, run it, and yield its rows.
 
-        `seconds` limits the time of planning, and that after reading. Raises `ParseError`, `UsageError` or `Refused`.
+        `seconds` limits the time of planning, and that after reading.
+
+        Raises `ParseError`, `UsageError` or `Refused`.
         """
         query = self.planner.statement(text)
         with ExitStack() as stack:

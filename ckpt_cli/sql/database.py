@@ -178,8 +178,8 @@ def bounded_answer(
 ) -> duckdb.DuckDBPyConnection:
     """Run a query in another thread: this one must hear signals, and watch the time.
 
-    Raises `Refused` if it takes longer than `seconds`, or what DuckDB raises. If the query cannot be
-    stopped, the connection stays busy until the process ends.
+    Raises `Refused` if it takes longer than `seconds`, or what DuckDB raises. If the query cannot
+    be stopped, the connection stays busy until the process ends.
     """
     found: list[duckdb.DuckDBPyConnection] = []
     failed: list[BaseException] = []
