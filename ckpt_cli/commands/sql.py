@@ -147,17 +147,19 @@ def _session(session: Session, attached: Sequence[str], stack: ExitStack) -> Sql
     from dataclasses import replace
 
     from ckpt_cli.api.querying import SqlSession, SqlSource
-    from ckpt_cli.sql.database import MAIN
+    from ckpt_cli.sql.database import MAIN, RESERVED
 
     profile = session.names.profile
-    first = MAIN if profile is None else profile.name
+    name = MAIN if profile is None else profile.name
+    first = MAIN if name.lower() in RESERVED else name
     sources = {first: SqlSource(session.store, session.opening, session)}
     for one in attached:
         name, store = _named(one)
-        if name in {*sources, MAIN}:
-            raise UsageError(
-                f"two stores are named '{name}'", hint=f"give it a name: --attach NAME={store}"
-            )
+        hint = f"give it another name: --attach NAME={store}"
+        if name.lower() in {one.lower() for one in sources}:
+            raise UsageError(f"two stores are named '{name}'", hint=hint)
+        if name.lower() in RESERVED:
+            raise UsageError(f"no schema can be named '{name}'", hint=hint)
         url = session.names.url_of(store)
         opening = replace(session.opening, url=url)
         opened = stack.enter_context(session.open_other(url))

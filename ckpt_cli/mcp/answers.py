@@ -96,7 +96,14 @@ def _shallow(value: Any, levels: int) -> Any:
         case dict() | list() if not levels:
             return {"$deeper": "the text of this answer has the rest"}
         case dict():
-            return {key: _shallow(one, levels - 1) for key, one in value.items()}
+            return {_sendable(key): _shallow(one, levels - 1) for key, one in value.items()}
         case list():
             return [_shallow(one, levels - 1) for one in value]
+        case str():
+            return _sendable(value)
     return value
+
+
+def _sendable(text: str) -> str:
+    """Return a text that UTF-8 can hold: halves of surrogate pairs become escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -263,3 +263,9 @@ def _json_type(name: str) -> str:
 
 def _unicode(batch: str) -> str:
     return batch.encode("utf-8", "replace").decode()
+
+
+RESERVED = frozenset(
+    {MAIN, "temp", "system", "memory", "tables", "pg_catalog", "information_schema"}
+)
+"""Names in small letters that DuckDB, or this module, gives to schemas and databases."""

@@ -87,7 +87,7 @@ def test_a_query_is_bounded(query: str, tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_query_that_cannot_be_stopped_is_left(tmp_path: Path) -> None:
     # DuckDB calculates this while it plans, and hears no interruption.
     query = "SELECT length(repeat('x', 1000000000))"
-    command = [sys.executable, "-m", "ckpt_cli", "-s", SAMPLE, "sql", "--timeout", "1", query]
+    command = [sys.executable, "-m", "ckpt_cli", "-s", str(SAMPLE), "sql", "--timeout", "1", query]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     found = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert (found.returncode, found.stdout) == (5, "")
@@ -130,3 +130,10 @@ def test_an_error_has_one_line_and_a_caret() -> None:
     assert all(line.startswith("hint: ") for line in rest)
     as_json = ckpt("-s", SAMPLE, "sql", "SELEC 1", "-o", "json")
     assert json.loads(as_json.err)["position"] == 0
+
+
+@pytest.mark.parametrize("name", ["MAIN", "tables", "temp", "pg_catalog", "information_schema"])
+def test_a_name_that_duckdb_needs_is_refused(name: str) -> None:
+    found = ckpt("-s", SAMPLE, "sql", "--attach", f"{name}={SAMPLE}", "SELECT 1")
+    assert found.code == 2
+    assert "--attach NAME=" in found.err
