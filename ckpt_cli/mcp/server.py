@@ -15,7 +15,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
 from ckpt_backends.errors import CkptError, UsageError
-from ckpt_cli.ending import leave, restored
+from ckpt_cli.ending import ENDING, heed, leave, restored
 from ckpt_cli.mcp.answers import ANSWER_SCHEMA, Reply, answer, marked
 from ckpt_cli.mcp.asking import Tool
 from ckpt_cli.mcp.connections import Connections
@@ -48,9 +48,10 @@ class AnswerLimits:
 
 def serve(connections: Connections, terms: AnswerLimits) -> None:
     """Answer until the client closes standard input, or a signal ends the process."""
-    with restored(signal.SIGINT):
+    with restored(signal.SIGINT, *ENDING):
         # A thread that reads standard input cannot be stopped, and must not be waited for.
         signal.signal(signal.SIGINT, leave)
+        heed(leave)
         anyio.run(_serve, _Handlers(connections, terms))
 
 
