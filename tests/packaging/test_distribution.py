@@ -53,7 +53,7 @@ def test_the_sdist_holds_what_a_wheel_is_built_from(dist: Path) -> None:
         names = {one.partition("/")[2] for one in archive.getnames()}
     tops = {one.partition("/")[0] for one in names}
     files = {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "PKG-INFO", ".gitignore"}
-    assert tops == files | {"ckpt_cli", "backends"}
+    assert tops == files | {"ckpt_cli", "backends", "share"}
     assert {f"ckpt_cli/completions/{one}" for one in ("ckpt.bash", "_ckpt", "ckpt.fish")} < names
 
 
@@ -74,6 +74,7 @@ def test_a_wheel_holds_completions_and_no_test(dist: Path) -> None:
         "share/bash-completion/completions/ckpt",
         "share/zsh/site-functions/_ckpt",
         "share/fish/vendor_completions.d/ckpt.fish",
+        "share/ckpt/SKILL.md",
     }
     tops = {one.partition("/")[0] for one in names}
     assert {one for one in tops if "-" not in one} == {"ckpt_cli", "ckpt_backends"}
