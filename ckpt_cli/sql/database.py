@@ -18,6 +18,7 @@ from ckpt_backends.errors import MissingDependency, Refused, StoreUnavailable
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_backends.installing import install_command
 from ckpt_cli.config.time_zone import zone_name
+from ckpt_cli.sql.address_space import bounded_allocation
 from ckpt_cli.sql.loading import RowBatch
 from ckpt_cli.sql.mistakes import reported
 from ckpt_cli.sql.tables import TABLES
@@ -176,7 +177,7 @@ class SqlDatabase(Closing):
 def bounded_answer(
     con: duckdb.DuckDBPyConnection, query: str, seconds: float | None
 ) -> duckdb.DuckDBPyConnection:
-    """Run a query in another thread: this one must hear signals, and watch the time.
+    """Run a query in another thread: this one must hear signals, and watch the time and the memory.
 
     Raises `Refused` if it takes longer than `seconds`, or what DuckDB raises. If the query cannot
     be stopped, the connection stays busy until the process ends.
@@ -193,21 +194,22 @@ def bounded_answer(
         finally:
             is_done.set()
 
-    Thread(target=answer, name="sql", daemon=True).start()
-    try:
-        # Not `join`: a signal makes Python 3.11 believe that the thread has ended.
-        if not is_done.wait(seconds):
-            raise Refused(
-                f"the query was stopped after {seconds:g} s", hint="--timeout allows more time"
-            )
-    finally:
-        for _ in range(_PATIENCE):
-            if is_done.is_set():
-                break
-            con.interrupt()
-            is_done.wait(_MOMENT)
-        else:
-            UNSTOPPED.set()
+    with bounded_allocation():
+        Thread(target=answer, name="sql", daemon=True).start()
+        try:
+            # Not `join`: a signal makes Python 3.11 believe that the thread has ended.
+            if not is_done.wait(seconds):
+                raise Refused(
+                    f"the query was stopped after {seconds:g} s", hint="--timeout allows more time"
+                )
+        finally:
+            for _ in range(_PATIENCE):
+                if is_done.is_set():
+                    break
+                con.interrupt()
+                is_done.wait(_MOMENT)
+            else:
+                UNSTOPPED.set()
     if failed:
         raise failed[0]
     return found[0]

@@ -12,6 +12,7 @@ _KIND = re.compile(r"^[A-Za-z ]+ Error: ")
 _PLACE = re.compile(r"^LINE (?P<number>\d+): (?P<text>.*)\n(?P<caret> *\^)", re.MULTILINE)
 _NEAR = re.compile(r"^(?:Did you mean|Candidate bindings:|Candidate tables:|Candidate functions:)")
 _LONGEST = 200
+_WAY_OUT = "--tables lists the tables, --schema TABLE its columns"
 
 
 @contextmanager
@@ -37,10 +38,13 @@ def _mistake(text: str, query: str, lines_before: int) -> CkptError:
     found = _PLACE.search(text)
     lines = [one.strip() for one in text[: found.start() if found else None].splitlines()]
     lines = [one for one in lines if one]
-    message = _KIND.sub("", lines[0] if lines else text)[:_LONGEST].rstrip()
+    message = _KIND.sub("", lines[0] if lines else text)[:_LONGEST].rstrip(" !")
+    if message.startswith("Max expression depth"):
+        # DuckDB advises to change a setting, which no query here can.
+        return UsageError("the query is nested too deeply", hint="use fewer brackets")
     message = message[:1].lower() + message[1:]
     hints = [one for one in lines[1:] if _NEAR.match(one) and "pg_" not in one]
-    hint = hints[0][:_LONGEST] if hints else None
+    hint = hints[0][:_LONGEST] if hints else _WAY_OUT
     if found is None:
         return UsageError(message, hint=hint)
     line = query.splitlines()[int(found["number"]) - 1 - lines_before]

@@ -95,6 +95,22 @@ def test_a_query_that_cannot_be_stopped_is_left(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds what a process allocates")
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT length(repeat('x', 4000000000))",
+        "SELECT len(range(1000000000)) FROM threads",
+        "SELECT length(repeat('x', 4000000000 + step)) FROM threads",
+    ],
+)
+def test_a_huge_value_is_refused_before_it_is_made(query: str) -> None:
+    found = ckpt("-s", SAMPLE, "sql", query)
+    assert (found.code, found.out) == (5, "")
+    assert "needs more room" in found.err
+    assert ckpt("-s", SAMPLE, "sql", "SELECT length(repeat('x', 1000000))").code == 0
+
+
 def test_values_full_of_sql_stay_data(tmp_path: Path) -> None:
     store = copy_store(SAMPLE, tmp_path)
     hostile = "'; DROP TABLE threads; COPY threads TO '/tmp/x'; --\"}]"
