@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 from hashlib import sha256
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from ckpt_cli.api import exporting
 from ckpt_cli.sql.tables import TABLES
+from tests.erase.killing import run_until
 from tests.support import SAMPLE, ckpt, copy_store
 
 
@@ -97,15 +99,30 @@ def test_a_selection_is_written(lake: Path, tmp_path: Path) -> None:
     assert {json.loads(line)["thread_id"] for line in lines} == {"trip-to-kyoto"}
 
 
-@pytest.mark.engines
-def test_pandas_and_polars_read_the_types(lake: Path) -> None:
-    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
-    export(lake)
-    frame = pandas.read_parquet(lake / "threads")
-    assert str(frame["first_at"].dt.tz) == "UTC"
-    assert frame["checkpoints"].dtype == "int64"
-    assert isinstance(json.loads(frame["metadata"].iloc[0]), dict)
-    table = polars.read_parquet(f"{lake}/threads/*.parquet")
-    assert table.schema["first_at"] == polars.Datetime("us", "UTC")
-    assert table.schema["conditions"] == polars.List(polars.String)
-    assert table.height == 8
+@pytest.mark.slow
+def test_runs_that_are_killed_are_completed_by_the_next_one(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = lake / "whole"
+    export(whole, "ndjson")
+    rows_before = {path.relative_to(whole): path.read_bytes() for path in whole.glob("*/*")}
+    names = ("writes", "messages", "threads")
+    tables = [word for one in names for word in ("--table", one)]
+    for share in range(1, 12):
+        folder = lake / f"killed-{share}"
+        words = ["-s", SAMPLE, "export", "--all", "--format", "ndjson", "--to", folder, *tables]
+        calls = run_until(words)
+        shutil.rmtree(folder)
+        for nth in (share, share + 5):
+            run_until(words, calls * nth // 17)
+            listed = (
+                json.loads((folder / "manifest.json").read_text())["files"]
+                if (folder / "manifest.json").exists()
+                else []
+            )
+            for one in listed:
+                assert sha256((folder / one["file"]).read_bytes()).hexdigest() == one["sha256"]
+        assert ckpt(*words).code == 0
+        held = {path.relative_to(folder): path.read_bytes() for path in folder.glob("*/*")}
+        assert held == {key: one for key, one in rows_before.items() if key.parts[0] in names}
+        assert json.loads((folder / "manifest.json").read_text())["complete"]
