@@ -13,6 +13,7 @@ from tests.bench.subjects import (
     purge,
     screen,
     show,
+    sql,
     start_up,
 )
 
@@ -28,6 +29,7 @@ SUBJECTS = (
     purge.SUBJECT,
     copy.SUBJECT,
     doctor.SUBJECT,
+    sql.SUBJECT,
     growth.SUBJECT,
     screen.FOLLOWING,
     screen.SCREEN,
