@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import ormsgpack
@@ -20,6 +21,7 @@ from tests.bench.make_long import make_long
 from tests.bench.make_steps import make_steps
 from tests.bench.make_store import make_deep, make_large
 from tests.bench.stores import Stores, copied_file
+from tests.executor.dask_cluster import cluster
 
 FAILED, WAITING = 24, 40
 """Threads of the store for filters that failed, and that wait for an answer."""
@@ -92,6 +94,15 @@ def long(stores: Stores) -> Iterator[Made]:
     """The largest of these files."""
     path = stores.cached("long", stores.size.growth[-1], make_long)
     yield _described(path)
+
+
+@contextmanager
+def long_and_cluster(stores: Stores) -> Iterator[Made]:
+    """The same, and a Dask cluster of two workers on this machine."""
+    made = stores.get("sqlite long")
+    with TemporaryDirectory() as folder, cluster(Path(folder), 2) as (address, _):
+        engine = f"SQLite, {int(made.facts['checkpoints']):,} checkpoints"
+        yield Made(engine, made.url, {**made.facts, "address": address})
 
 
 @contextmanager

@@ -24,6 +24,7 @@ MAKERS: dict[str, Maker] = {
     "sqlite": made_sqlite.large,
     "sqlite deep": made_sqlite.deep,
     "sqlite long": made_sqlite.long,
+    "sqlite long, a cluster": made_sqlite.long_and_cluster,
     "sqlite states": made_sqlite.states,
     "sqlite filtered": made_sqlite.filtered,
     "sqlite small threads": made_sqlite.small_threads,

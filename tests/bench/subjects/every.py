@@ -15,6 +15,7 @@ from tests.bench.subjects import (
     show,
     sql,
     start_up,
+    workers,
 )
 
 SUBJECTS = (
@@ -30,6 +31,7 @@ SUBJECTS = (
     copy.SUBJECT,
     doctor.SUBJECT,
     sql.SUBJECT,
+    workers.SUBJECT,
     growth.SUBJECT,
     screen.FOLLOWING,
     screen.SCREEN,
