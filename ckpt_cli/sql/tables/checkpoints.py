@@ -28,14 +28,12 @@ from ckpt_cli.threads.thread import ThreadReader
 def _rows(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
     for reader in reading.readers(threads):
         sizes = _sizes(reading, reader)
-        for ns in reader.namespaces:
-            ids = reading.checkpoint_ids(reader, ns)
-            if ids is None or ids:
-                head = reader.head(ns)
-                for record in _of_namespace(reading, reader, ns, ids):
-                    key = CheckpointKey(reader.thread_id, ns, record["checkpoint_id"])
-                    is_head = key.checkpoint_id == head
-                    yield {**record, "is_head": is_head, "bytes": sizes.get(key)}
+        for ns, ids in reading.namespaces(reader):
+            head = reader.head(ns)
+            for record in _of_namespace(reading, reader, ns, ids):
+                key = CheckpointKey(reader.thread_id, ns, record["checkpoint_id"])
+                is_head = key.checkpoint_id == head
+                yield {**record, "is_head": is_head, "bytes": sizes.get(key)}
 
 
 def _of_namespace(

@@ -74,8 +74,14 @@ class TableReading:
         """Return the recorded operations on a thread."""
         return ThreadOperations(self.opening, thread_id)
 
-    def checkpoint_ids(self, reader: ThreadReader, checkpoint_ns: str) -> set[str] | None:
-        """Return the checkpoints of a namespace that are asked for; None for all."""
+    def namespaces(self, reader: ThreadReader) -> Iterator[tuple[str, set[str] | None]]:
+        """Yield each namespace that has checkpoints within the bounds, with their ids; None: all."""
+        for ns in reader.namespaces:
+            ids = self._checkpoint_ids(reader, ns)
+            if ids is None or ids:
+                yield ns, ids
+
+    def _checkpoint_ids(self, reader: ThreadReader, checkpoint_ns: str) -> set[str] | None:
         bounds = self.bounds
         if bounds.heads_only:
             head = reader.head(checkpoint_ns)

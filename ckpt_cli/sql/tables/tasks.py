@@ -20,10 +20,7 @@ from ckpt_cli.threads import redaction
 def _rows(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
     hide = redaction.is_redacted(reading.store)
     for reader in reading.readers(threads):
-        for ns in reader.namespaces:
-            ids = reading.checkpoint_ids(reader, ns)
-            if ids is not None and not ids:
-                continue
+        for ns, ids in reading.namespaces(reader):
             for moment in reader.moments(ns, ids):
                 record = moment_record(redaction.moment(moment) if hide else moment, [])
                 for task in record["tasks"]:

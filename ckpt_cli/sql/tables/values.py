@@ -26,10 +26,7 @@ from ckpt_cli.threads.thread import ThreadReader
 
 def _rows(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
     for reader in reading.readers(threads):
-        for ns in reader.namespaces:
-            ids = reading.checkpoint_ids(reader, ns)
-            if ids is not None and not ids:
-                continue
+        for ns, ids in reading.namespaces(reader):
             wanted = reading.bounds.channels
             values: bool | frozenset[str] = Need.VALUE in reading.needs
             if values and wanted is not None:

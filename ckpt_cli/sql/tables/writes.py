@@ -27,10 +27,7 @@ _AT_ONCE = 200
 def _rows(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
     hide = redaction.is_redacted(reading.store)
     for reader in reading.readers(threads):
-        for ns in reader.namespaces:
-            ids = reading.checkpoint_ids(reader, ns)
-            if ids is not None and not ids:
-                continue
+        for ns, ids in reading.namespaces(reader):
             # Writes of checkpoints that are gone belong to no answer.
             stored = {one.key.checkpoint_id for one in reader.index(ns)}
             times = reader.times(ns) if "ts" in reading.columns else {}
