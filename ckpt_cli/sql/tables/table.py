@@ -75,7 +75,7 @@ class TableReading:
         return ThreadOperations(self.opening, thread_id)
 
     def namespaces(self, reader: ThreadReader) -> Iterator[tuple[str, set[str] | None]]:
-        """Yield each namespace that has checkpoints within the bounds, with their ids; None: all."""
+        """Yield each namespace with checkpoints within the bounds, and their ids; None: all."""
         for ns in reader.namespaces:
             ids = self._checkpoint_ids(reader, ns)
             if ids is None or ids:
