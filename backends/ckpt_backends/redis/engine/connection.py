@@ -19,6 +19,7 @@ from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.redis.engine.answer_forms import has_form
 from ckpt_backends.redis.engine.answers import Answers
 from ckpt_backends.redis.engine.driver_errors import explained, unavailable
+from ckpt_backends.redis.engine.together import answers_of
 from ckpt_backends.servers.answer_errors import unexpected
 from ckpt_backends.servers.insecure_connection import is_local, warn_unencrypted
 from ckpt_backends.url import StoreUrl
@@ -89,11 +90,7 @@ class RedisConnection:
 
     def _run_all(self, commands: Sequence[Command]) -> list[Any]:
         """The answers in the order of the commands; errors are returned, not raised."""
-        pipe = self.driver.pipeline(transaction=False)
-        for command in commands:
-            pipe.execute_command(*command)
-        answers: list[Any] = pipe.execute(raise_on_error=False)
-        return answers
+        return answers_of(self.driver, commands)
 
     def ask(self, *command: bytes | str | int) -> Any:
         """The answer to one command."""
