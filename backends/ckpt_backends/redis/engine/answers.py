@@ -28,7 +28,7 @@ _SLOWEST = 1 << 14
 _SHORT = 1 << 12
 """A text of up to this many bytes is copied twice in less time than by a view."""
 _NUMBER = re.compile(rb"-?[0-9]{1,19}")
-_DIGITS = 19
+_TEXT = re.compile(rb"\$([0-9]{1,19})\r\n")
 _NOTHING_YET = (BlockingIOError, TimeoutError, ssl.SSLWantReadError)
 
 
@@ -90,6 +90,10 @@ class Answers(BaseParser):
         return found
 
     def _answer(self, depth: int) -> Any:
+        start = _TEXT.match(self._data, self._at)
+        if start is not None:  # most answers, and all that is long
+            self._at = start.end()
+            return self._bytes(int(start[1]))
         line = self._line()
         kind = line[:1]
         if kind == b"$":
@@ -167,8 +171,6 @@ class Answers(BaseParser):
 
 
 def _number(text: bytes) -> int:
-    if text.isdigit() and len(text) <= _DIGITS:
-        return int(text)
     if _NUMBER.fullmatch(text) is None:
         raise exceptions.InvalidResponse(f"{text[:20]!r} is not a number")
     return int(text)

@@ -231,6 +231,11 @@ def client(settings: Mapping[str, Any]) -> Any:
     return redis.Redis.from_pool(pool)
 
 
+def in_parts(items: Sequence[_Item], at_once: int) -> Iterator[Sequence[_Item]]:
+    """The items in order, at most so many at a time."""
+    return (items[start : start + at_once] for start in range(0, len(items), at_once))
+
+
 def in_chunks(
     items: Sequence[_Item], measure: Callable[[Sequence[_Item]], Iterable[Any]]
 ) -> Iterator[list[tuple[_Item, int]]]:
@@ -239,8 +244,7 @@ def in_chunks(
     `measure` returns the size of each item. A single item may exceed the size of a batch. Items
     that are too large to read, or have the size None, count as 0.
     """
-    for start in range(0, len(items), AT_ONCE):
-        part = items[start : start + AT_ONCE]
+    for part in in_parts(items, AT_ONCE):
         some: list[tuple[_Item, int]] = []
         total = 0
         for item, told in zip(part, measure(part), strict=True):
