@@ -49,7 +49,7 @@ from ckpt_backends.redis.engine.keyspace import (
 )
 from ckpt_backends.redis.engine.layout import RedisLayout
 from ckpt_backends.redis.engine.purge_lock import PurgeLock
-from ckpt_backends.redis.engine.sizes import Sizes
+from ckpt_backends.redis.engine.sizes import SummedSizes
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.redis.engine.thread_faults import ThreadKey
 from ckpt_backends.redis.engine.thread_listing import namespaces_by_name
@@ -279,7 +279,7 @@ class JsonDocuments(RedisLayout):
             yield from self._usage_of_writes([one.name for one in some])
 
     def sizes(self, found: ThreadKeys, thread_ids: Sequence[str]) -> list[ThreadSize]:
-        sizes = Sizes(thread_ids)
+        sizes = SummedSizes(thread_ids)
         places = found.checkpoints
         asked = (("JSON.DEBUG", "MEMORY", one.name, _SIZED) for one in places)
         unsure = []

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from ckpt_backends.model import ThreadSize, Usage
 
 
-class Sizes:
+class SummedSizes:
     """The sizes of some threads, added up from their rows."""
 
     def __init__(self, thread_ids: Sequence[str]) -> None:
@@ -29,7 +29,7 @@ class Sizes:
 
 def summed(usage: Iterable[tuple[str, Usage]], thread_ids: Sequence[str]) -> list[ThreadSize]:
     """The sizes of these threads, added up from single values as `RedisLayout.usage` tells them."""
-    sizes = Sizes(thread_ids)
+    sizes = SummedSizes(thread_ids)
     for checkpoint_id, one in usage:
         is_apart = not checkpoint_id
         sizes.add(

@@ -45,7 +45,7 @@ from ckpt_backends.redis.engine.layout import KeyFinder, RedisLayout
 from ckpt_backends.redis.engine.purge_lock import PurgeLock
 from ckpt_backends.redis.engine.recognition import RecognisedStore, Recogniser, Sample
 from ckpt_backends.redis.engine.row_cells import MEMBER
-from ckpt_backends.redis.engine.sizes import Sizes
+from ckpt_backends.redis.engine.sizes import SummedSizes
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.redis.engine.thread_listing import namespaces_by_name
 from ckpt_backends.redis.hashes.declaration import BACKEND
@@ -253,7 +253,7 @@ class Hashes(RedisLayout):
 
     def sizes(self, found: ThreadKeys, thread_ids: Sequence[str]) -> list[ThreadSize]:
         # Without the types of values, which `usage` tells.
-        sizes, columns = Sizes(thread_ids), ("checkpoint", "metadata")
+        sizes, columns = SummedSizes(thread_ids), ("checkpoint", "metadata")
         places, names = found.checkpoints, [one.name for one in found.writes]
         asked = (("HSTRLEN", one.name, column) for one in places for column in columns)
         answers = self.connection.ask_all(asked)
