@@ -112,11 +112,13 @@ class DecryptingStore(WrappedStore):
     def _checkpoint(self, found: Checkpoint) -> Checkpoint:
         if found.metadata is not None and found.metadata.type == "bson":
             found = replace(found, metadata=self._leaves(found.metadata))
-        read = [found.body, found.metadata]
-        read += [blob.value for blob in (found.blobs or {}).values()]
-        if not any(map(is_encrypted, read)):
-            return found
         blobs = found.blobs
+        if not (
+            is_encrypted(found.body)
+            or is_encrypted(found.metadata)
+            or (blobs and any(is_encrypted(blob.value) for blob in blobs.values()))
+        ):
+            return found
         if blobs is not None:
             blobs = {
                 name: replace(blob, value=self._read(blob.value)) for name, blob in blobs.items()
@@ -223,7 +225,7 @@ def is_encrypted(value: TypedBytes | None) -> bool:
 
 def is_encrypted_type(tag: str) -> bool:
     """Whether a type tag is that of an encrypted value, such as `msgpack+aes`."""
-    return tag.partition("+")[2] == "aes"
+    return "+" in tag and tag.partition("+")[2] == "aes"
 
 
 def decrypted(data: bytes, key: bytes) -> tuple[bytes | None, str]:

@@ -10,21 +10,19 @@ which of its steps were carried out.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from ckpt_backends.errors import UsageError
 from ckpt_backends.files.atomic_write import make_private_folder, sync_folder
+from ckpt_cli.core.compact_json import compact_json
 from ckpt_cli.operations.log import OperationLog, unwritable
 from ckpt_cli.operations.record import Operation, to_record
-from ckpt_cli.operations.steps import OperationStep, step_from_record, step_record
+from ckpt_cli.operations.steps import OperationStep, step_from_record, step_line
 from ckpt_cli.operations.unfinished import records_in
-
-_COMPACT = json.JSONEncoder(separators=(",", ":"))
 
 
 class Journal:
@@ -39,21 +37,23 @@ class Journal:
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             self._file: IO[bytes] = os.fdopen(os.open(self._path, flags, 0o600), "wb")
             fcntl.flock(self._file, fcntl.LOCK_EX)
-            self._write([{**to_record(planned), **({"audit": audit} if audit else {})}])
+            first = {**to_record(planned), **({"audit": audit} if audit else {})}
+            self._write([compact_json(first)])
             sync_folder(self._path.parent)
         except OSError as error:
             raise unwritable(log.folder, error) from error
 
     def intend(self, steps: Iterable[OperationStep]) -> None:
         """Write steps to disk that are about to be carried out. Raises `UsageError`."""
-        self._write(map(step_record, steps))
+        self._write(map(step_line, steps))
 
     def not_done(self, numbers: Iterable[int], instead: Iterable[OperationStep] = ()) -> None:
         """Write which steps, counted from 0, were not carried out, and what was done instead.
 
         Raises `UsageError`.
         """
-        self._write([*map(step_record, instead), *({"not_done": one} for one in numbers)])
+        gone = ({"not_done": one} for one in numbers)
+        self._write([*map(step_line, instead), *map(compact_json, gone)])
 
     def record(self, done: Operation) -> None:
         """Add the operation to the log. Raises `UsageError`."""
@@ -69,10 +69,10 @@ class Journal:
         """Leave it for the next run, which finds out what was carried out."""
         self._file.close()
 
-    def _write(self, records: Iterable[dict[str, Any]]) -> None:
+    def _write(self, lines: Iterable[str]) -> None:
         try:
-            for one in records:
-                self._file.write(_COMPACT.encode(one).encode() + b"\n")
+            for one in lines:
+                self._file.write(one.encode() + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from ckpt_backends.changes.change import Change
 from ckpt_backends.changes.change_records import change_from_record, change_record
+from ckpt_cli.core.compact_json import compact_json
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval, from_plan_line, to_plan_line
 from ckpt_cli.operations.memory_parts import (
     ItemEdited,
@@ -88,6 +89,15 @@ class OperationStep:
 def step_record(one: OperationStep) -> dict[str, Any]:
     """Return a step as a line of a file."""
     return {"thread_id": one.thread_id, "done": _record(one.done), "back": _record(one.back)}
+
+
+def step_line(one: OperationStep) -> str:
+    """Return the line for a step. The line of its plan is a part of it, if that is known."""
+    if isinstance(one.done, RowsRemoved) and one.done.planned.line:
+        thread_id, back = map(compact_json, (one.thread_id, _record(one.back)))
+        done = f'{{"remove":{one.done.planned.line}}}'
+        return f'{{"thread_id":{thread_id},"done":{done},"back":{back}}}'
+    return compact_json(step_record(one))
 
 
 def step_from_record(record: Mapping[str, Any]) -> OperationStep:

@@ -41,6 +41,8 @@ class PlanFile:
     """What will be removed."""
     kept: Sequence[tuple[str, str]]
     """The threads that a rule keeps, with the reason."""
+    is_own: bool = False
+    """Whether this run wrote it."""
 
     @property
     def going(self) -> int:
@@ -51,7 +53,8 @@ class PlanFile:
         """Yield the threads that will be removed or pruned. Raises `UsageError` at a damaged
         line.
         """
-        return (one for one in _threads(self.saved) if one.action != "keep")
+        found = _threads(self.saved, is_own=self.is_own)
+        return (one for one in found if one.action != "keep")
 
 
 def removal_header(info: StoreInfo, now: datetime, action: str = "purge") -> PlanHeader:
@@ -72,7 +75,7 @@ def write_plan(path: Path, header: PlanHeader, threads: Iterable[PlannedRemoval]
                 file.write(line_of(to_plan_line(one)))
     except OSError as error:
         raise unusable("write", path, error) from error
-    return PlanFile(SavedPlan(path, path, header), counted.sums, counted.kept)
+    return PlanFile(SavedPlan(path, path, header), counted.sums, counted.kept, is_own=True)
 
 
 def read_plan(path: Path, folder: Path) -> PlanFile:
@@ -114,9 +117,9 @@ class _Count:
         return one
 
 
-def _threads(saved: SavedPlan) -> Iterator[PlannedRemoval]:
-    for number, record in enumerate(saved.records(), 2):
+def _threads(saved: SavedPlan, *, is_own: bool = False) -> Iterator[PlannedRemoval]:
+    for number, (text, record) in enumerate(saved.lines(), 2):
         try:
-            yield from_plan_line(record)
+            yield from_plan_line(record, text.rstrip() if is_own else "")
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise damaged(saved.path, f"line {number} is damaged") from error

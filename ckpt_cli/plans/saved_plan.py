@@ -25,10 +25,10 @@ from ckpt_backends.discovery import backend_of
 from ckpt_backends.errors import UsageError
 from ckpt_backends.files.regular_file import open_regular
 from ckpt_backends.url import StoreUrl
+from ckpt_cli.core.compact_json import compact_json
 from ckpt_cli.operations.place import place_of
 
 FORMAT = 1
-_COMPACT = json.JSONEncoder(separators=(",", ":"))
 _LONGEST_LINE = 256 << 20
 """A thread with a million checkpoints needs some 100 MiB."""
 
@@ -133,7 +133,15 @@ class SavedPlan:
 
     def records(self) -> Iterator[Any]:
         """Yield the lines after the header. Raises `UsageError` at one that is not JSON."""
-        lines = _records(self.path, self.copy)
+        for _, record in self.lines():
+            yield record
+
+    def lines(self) -> Iterator[tuple[str, Any]]:
+        """Yield the lines after the header, each with what it holds.
+
+        Raises `UsageError` at one that is not JSON.
+        """
+        lines = _lines(self.path, self.copy)
         next(lines)
         yield from lines
 
@@ -153,7 +161,7 @@ def read_saved_plan(path: Path, folder: Path) -> SavedPlan:
                 out.write(text)
     except OSError as error:
         raise unusable("read", path, error) from error
-    head = next(_records(path, copy), None)
+    _, head = next(_lines(path, copy), ("", None))
     if not isinstance(head, Mapping) or head.get("ckpt_plan") != FORMAT:
         raise UsageError(
             f"cannot read the plan '{path}': it is not a plan of ckpt",
@@ -210,7 +218,7 @@ def header_from_record(record: Mapping[str, Any]) -> PlanHeader:
 
 def line_of(record: Mapping[str, Any]) -> bytes:
     """Return a record as a line of a plan."""
-    return _COMPACT.encode(record).encode() + b"\n"
+    return compact_json(record).encode() + b"\n"
 
 
 def damaged(path: Path, why: str) -> UsageError:
@@ -240,12 +248,13 @@ def _store_from(record: Mapping[str, Any]) -> PlannedStore:
     return PlannedStore(*(str(record[name]) for name in ("store", "salt", "place", "path")))
 
 
-def _records(path: Path, copy: Path) -> Iterator[Any]:
+def _lines(path: Path, copy: Path) -> Iterator[tuple[str, Any]]:
     try:
         with copy.open("rb") as file:
-            for text in file:
+            for data in file:
                 # Ids that are not UTF-8 are stored as JSON escapes.
-                yield json.loads(text.decode())
+                text = data.decode()
+                yield text, json.loads(text)
     except OSError as error:
         raise unusable("read", path, error) from error
     except (ValueError, RecursionError):

@@ -6,10 +6,11 @@ the model, and errors about the shape of an answer are `Unreadable`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache, wraps
 from inspect import isgeneratorfunction, unwrap
+from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -147,22 +148,34 @@ def _call(test: _Test, value: object) -> bool:
 def _of_record(kind: Any) -> _Test:
     hints = get_type_hints(kind)
     names = [one.name for one in fields(kind)] if is_dataclass(kind) else kind._fields
-    tests = [(one, _test(hints[one])) for one in names]
-    inner = [(name, test) for name, test in tests if not _is_told_by_type(hints[name])]
+    tests = [(at, _test(hints[one])) for at, one in enumerate(names)]
+    inner = [(at, test) for at, test in tests if not _is_told_by_type(hints[names[at]])]
+    cells_of: Callable[[Any], tuple[Any, ...]] = _cells_of(kind, names)
     right: set[tuple[type, ...]] = set()
     """Types that the fields had before. Their tests cost too much for each row."""
 
     def test(value: Any) -> bool:
         if not isinstance(value, kind):
             return False
-        types = tuple([type(getattr(value, name)) for name in names])
-        for name, one in inner if types in right else tests:
-            if not one(getattr(value, name)):
+        cells = cells_of(value)
+        types = tuple(map(type, cells))
+        for at, one in inner if types in right else tests:
+            if not one(cells[at]):
                 return False
         right.add(types)
         return True
 
     return test
+
+
+def _cells_of(kind: Any, names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """What returns the fields of a record."""
+    if issubclass(kind, tuple):
+        return tuple
+    if len(names) == 1:
+        (only,) = names
+        return lambda value: (getattr(value, only),)
+    return attrgetter(*names)
 
 
 def _is_told_by_type(hint: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,8 +61,8 @@ class SqliteDatabase(WritableDatabase):
     def among(
         self, column: str, name: str, texts: Collection[str]
     ) -> tuple[str, dict[str, object]]:
-        values: dict[str, object] = {f"{name}{n}": bind(one) for n, one in enumerate(texts)}
-        return f"{column} IN ({', '.join(map(self.text, values))})", values
+        names, marks = _marks(name, len(texts))
+        return f"{column} IN ({marks})", dict(zip(names, map(bind, texts), strict=True))
 
     def exact(self, column: str) -> str:
         return column
@@ -203,6 +204,13 @@ class SqliteDatabase(WritableDatabase):
         if self._connection is None:
             raise StoreUnavailable(f"'{self._url}' is closed")
         return self._connection
+
+
+@lru_cache(64)
+def _marks(name: str, number: int) -> tuple[list[str], str]:
+    """The names of text parameters, and their placeholders in a list."""
+    names = [f"{name}{n}" for n in range(number)]
+    return names, ", ".join(f"CAST(:{one} AS TEXT)" for one in names)
 
 
 class OpenedDatabase(SqliteDatabase):

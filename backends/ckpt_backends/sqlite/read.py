@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from functools import lru_cache
 from typing import Any
 
 from ckpt_backends.codec.limits import MOST_BYTES
@@ -157,18 +158,17 @@ class SqliteStore(SqlStore):
             )
 
     def _at(self, query: RowQuery, keys: Sequence[CheckpointKey]) -> Keyed:
-        mark = self._database.text
         for some in in_chunks(keys, _KEYS_PER_QUERY):
-            spaces: dict[str, str] = {}
-            given, values = [], dict(query.values)
+            # A parameter costs as much as a cell: one for all keys of a namespace.
+            spaces: dict[str, int] = {}
+            values = dict(query.values)
             for n, key in enumerate(some):
-                # A parameter costs as much as a cell: one for all keys of a namespace.
-                space = spaces.setdefault(key.checkpoint_ns, f"c{n}")
-                given.append(f"({n}, {mark(f'a{n}')}, {mark(space)}, {mark(f'b{n}')})")
+                spaces.setdefault(key.checkpoint_ns, len(spaces))
                 values[f"a{n}"], values[f"b{n}"] = bind(key.thread_id), bind(key.checkpoint_id)
-            values |= {name: bind(ns) for ns, name in spaces.items()}
+            values |= {f"c{n}": bind(ns) for ns, n in spaces.items()}
+            given = _given_keys(tuple([spaces[key.checkpoint_ns] for key in some]))
             text = (
-                f"WITH k(n, thread, ns, id) AS (VALUES {', '.join(given)})"
+                f"WITH k(n, thread, ns, id) AS (VALUES {given})"
                 f" SELECT n, {query.columns} FROM k CROSS JOIN {query.table.sql} c"
                 " ON c.thread_id = thread AND c.checkpoint_ns = ns AND c.checkpoint_id = id"
                 f" {query.rest}"
@@ -253,6 +253,17 @@ def tables_of(layout: SqliteLayout, tables: Mapping[str, Set[str]]) -> SqlTables
         writes=table("writes", "value"),
         task_path=layout.task_path,
         can_add=not layout.unknown,
+    )
+
+
+@lru_cache(16)
+def _given_keys(spaces: tuple[int, ...]) -> str:
+    """The rows of keys in a query, by the numbers of their namespaces. Most queries have the same:
+    then SQLite does not parse them again.
+    """
+    return ", ".join(
+        f"({n}, CAST(:a{n} AS TEXT), CAST(:c{space} AS TEXT), CAST(:b{n} AS TEXT))"
+        for n, space in enumerate(spaces)
     )
 
 

@@ -33,6 +33,8 @@ class PlannedRemoval:
     bytes: int = 0
     keeps: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     """For a pruned thread: the checkpoints that are kept, by namespace and id, with the reasons."""
+    line: str = field(default="", repr=False, compare=False)
+    """What `to_plan_line` makes of it, as JSON; `''` if that was not kept."""
 
     @property
     def thread_id(self) -> str:
@@ -130,8 +132,11 @@ def to_plan_line(one: PlannedRemoval) -> dict[str, Any]:
     return record
 
 
-def from_plan_line(record: Any) -> PlannedRemoval:
-    """Parse one line of a plan file. Raises `ValueError`, `KeyError` or `TypeError`."""
+def from_plan_line(record: Any, line: str = "") -> PlannedRemoval:
+    """Parse one line of a plan file. Raises `ValueError`, `KeyError` or `TypeError`.
+
+    `line` is its text if `to_plan_line` made it; that of a whole thread is kept.
+    """
     expects, removes = record["expects"], record.get("removes")
     inside = None
     if removes is not None:
@@ -158,4 +163,5 @@ def from_plan_line(record: Any) -> PlannedRemoval:
         ),
         blobs=int(record.get("blobs", 0)),
         bytes=int(record["bytes"]),
+        line=line if inside is None else "",
     )

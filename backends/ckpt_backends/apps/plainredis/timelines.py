@@ -154,7 +154,7 @@ class PlainTimelines(RedisLayout):
             found += [one for one, is_there in zip(some, there, strict=True) if is_there]
         return found
 
-    def namespaces(self) -> Iterator[ListedNamespace]:
+    def namespaces(self, prefix: str = "") -> Iterator[ListedNamespace]:  # noqa: ARG002
         for _, places in self.entries_of(self.timelines()):
             yield from namespaces_of(places)
 

@@ -29,6 +29,7 @@ from ckpt_backends.redis.engine.connection import (
     turns,
 )
 from ckpt_backends.redis.engine.driver_errors import explained, unavailable
+from ckpt_backends.redis.engine.together import answers_of
 from ckpt_backends.servers.answer_errors import unexpected
 from ckpt_backends.url import StoreUrl
 
@@ -104,10 +105,8 @@ class ClusterConnection(RedisConnection):
             by_server.setdefault(id(server), (server, []))[1].append(number)
         found: list[Any] = [None] * len(commands)
         for server, numbers in by_server.values():
-            pipe = server.pipeline(transaction=False)
-            for number in numbers:
-                pipe.execute_command(*commands[number])
-            for number, answer in zip(numbers, pipe.execute(raise_on_error=False), strict=True):
+            answers = answers_of(server, [commands[number] for number in numbers])
+            for number, answer in zip(numbers, answers, strict=True):
                 found[number] = answer
         return found
 

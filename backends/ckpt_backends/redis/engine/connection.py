@@ -19,6 +19,7 @@ from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.redis.engine.answer_forms import has_form
 from ckpt_backends.redis.engine.answers import Answers
 from ckpt_backends.redis.engine.driver_errors import explained, unavailable
+from ckpt_backends.redis.engine.together import answers_of
 from ckpt_backends.servers.answer_errors import unexpected
 from ckpt_backends.servers.insecure_connection import is_local, warn_unencrypted
 from ckpt_backends.url import StoreUrl
@@ -89,11 +90,7 @@ class RedisConnection:
 
     def _run_all(self, commands: Sequence[Command]) -> list[Any]:
         """The answers in the order of the commands; errors are returned, not raised."""
-        pipe = self.driver.pipeline(transaction=False)
-        for command in commands:
-            pipe.execute_command(*command)
-        answers: list[Any] = pipe.execute(raise_on_error=False)
-        return answers
+        return answers_of(self.driver, commands)
 
     def ask(self, *command: bytes | str | int) -> Any:
         """The answer to one command."""
@@ -234,6 +231,11 @@ def client(settings: Mapping[str, Any]) -> Any:
     return redis.Redis.from_pool(pool)
 
 
+def in_parts(items: Sequence[_Item], at_once: int) -> Iterator[Sequence[_Item]]:
+    """The items in order, at most so many at a time."""
+    return (items[start : start + at_once] for start in range(0, len(items), at_once))
+
+
 def in_chunks(
     items: Sequence[_Item], measure: Callable[[Sequence[_Item]], Iterable[Any]]
 ) -> Iterator[list[tuple[_Item, int]]]:
@@ -242,8 +244,7 @@ def in_chunks(
     `measure` returns the size of each item. A single item may exceed the size of a batch. Items
     that are too large to read, or have the size None, count as 0.
     """
-    for start in range(0, len(items), AT_ONCE):
-        part = items[start : start + AT_ONCE]
+    for part in in_parts(items, AT_ONCE):
         some: list[tuple[_Item, int]] = []
         total = 0
         for item, told in zip(part, measure(part), strict=True):

@@ -17,13 +17,14 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 from ckpt_backends.codec.limits import MOST_BYTES, unread
-from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Usage
+from ckpt_backends.model import Checkpoint, CheckpointKey, ThreadSize, TypedBytes, Usage
 from ckpt_backends.protocol import Store
 from ckpt_backends.read_options import CheckpointQuery
-from ckpt_backends.redis.engine.connection import RedisConnection, in_chunks
+from ckpt_backends.redis.engine.connection import RedisConnection, in_chunks, in_parts
 from ckpt_backends.redis.engine.document_fields import (
     LISTS,
     Prefixes,
@@ -32,6 +33,7 @@ from ckpt_backends.redis.engine.document_fields import (
     meant_ns,
     member,
 )
+from ckpt_backends.redis.engine.document_search import DocumentSearch
 from ckpt_backends.redis.engine.key_removal import KeyRemoval
 from ckpt_backends.redis.engine.keyspace import (
     APART,
@@ -40,7 +42,6 @@ from ckpt_backends.redis.engine.keyspace import (
     ListedNamespace,
     ThreadKeys,
     WriteEntry,
-    beginning,
     literally,
     quoted,
     raw,
@@ -48,7 +49,7 @@ from ckpt_backends.redis.engine.keyspace import (
 )
 from ckpt_backends.redis.engine.layout import RedisLayout
 from ckpt_backends.redis.engine.purge_lock import PurgeLock
-from ckpt_backends.redis.engine.search_index import SearchIndex, index_of
+from ckpt_backends.redis.engine.sizes import SummedSizes
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.redis.engine.thread_faults import ThreadKey
 from ckpt_backends.redis.engine.thread_listing import namespaces_by_name
@@ -56,6 +57,7 @@ from ckpt_backends.url import StoreUrl
 
 _FIELDS = '$["thread_id","checkpoint_ns","checkpoint_id","parent_checkpoint_id","has_writes"]'
 """A single path, because JSON.MGET takes one. The fields are in the order of the documents."""
+_SIZED, _SIZED_FIELDS = '$["checkpoint","metadata"]', 2
 _FIELDS_OF_WRITE = '$["thread_id","checkpoint_ns","checkpoint_id","task_path"]'
 _DOCUMENTS_AT_ONCE, _CHECKPOINTS_AT_ONCE = 500, 50
 _PARTS_OF_WRITE = 3
@@ -74,7 +76,6 @@ class JsonDocuments(RedisLayout):
         super().__init__(connection)
         self.prefixes = prefixes
         self._kinds: tuple[str, ...] = (prefixes.checkpoint, prefixes.write)
-        self._indexes: list[SearchIndex | None] | None = None
         self.tables = tuple(f"{one}:*" for one in self._kinds)
 
     def open(self, url: StoreUrl) -> Store:
@@ -130,32 +131,29 @@ class JsonDocuments(RedisLayout):
         """By kind, the keys of a namespace that name its head or its writes."""
         return {}
 
-    def namespaces(self) -> Iterator[ListedNamespace]:
-        return namespaces_by_name(self._names, self.entries, b":")
+    def namespaces(self, prefix: str = "") -> Iterator[ListedNamespace]:
+        return namespaces_by_name(partial(self._names, prefix), self.entries, b":")
 
-    def _names(self) -> Iterator[list[bytes]]:
-        return self.connection.scan(raw(f"{self.prefixes.checkpoint}:*"), DOCUMENT)
+    def _names(self, prefix: str) -> Iterator[list[bytes]]:
+        pattern = literally(f"{self.prefixes.checkpoint}:{prefix}") + b"*"
+        return self.connection.scan(pattern, DOCUMENT)
 
     def find(self, thread_ids: Collection[str]) -> dict[str, ThreadKeys]:
-        names = self._indexed(thread_ids)
-        rest = [one for one in thread_ids if one not in names]
-        names |= self._scanned(rest) if rest else {}
-        return self._found({thread_id: names[thread_id] for thread_id in thread_ids})
+        return self._found(self._search.names_of(list(thread_ids)))
 
     def writes_at(self, keys: Collection[CheckpointKey]) -> list[WriteEntry]:
-        index, found = self._known_indexes()[1], set[bytes]()
+        index, found = self._search.indexes[1], set[bytes]()
         ids = {key: (self.stored_thread(key.thread_id), key.checkpoint_id) for key in keys}
         asked = [key for key, one in ids.items() if index is not None and index.takes(*one)]
         rest = ids.keys() - asked
-        for start in range(0, len(asked), _CHECKPOINTS_AT_ONCE):
-            some = asked[start : start + _CHECKPOINTS_AT_ONCE]
+        for some in in_parts(asked, _CHECKPOINTS_AT_ONCE):
             names = None if index is None else index.names_at(map(ids.__getitem__, some))
             rest |= set(some if names is None else ())
             found.update(names or ())
         return list(map(_write_place, sorted(found.union(self._scanned_writes(rest)))))
 
     def writes_on(self, channels: Collection[str]) -> list[WriteEntry] | None:
-        index = self._known_indexes()[1]
+        index = self._search.indexes[1]
         names = None if index is None else index.names_on(sorted(channels))
         return None if names is None else list(map(_write_place, sorted(names)))
 
@@ -171,46 +169,11 @@ class JsonDocuments(RedisLayout):
                         yield place.name
 
     def is_indexed(self) -> bool:
-        return None not in self._known_indexes()
+        return None not in self._search.indexes
 
-    def _known_indexes(self) -> list[SearchIndex | None]:
-        if self._indexes is None:
-            self._indexes = [index_of(self.connection, one) for one in self._kinds]
-        return self._indexes
-
-    def _indexed(self, thread_ids: Collection[str]) -> dict[str, set[bytes]]:
-        """By thread, its keys from the search indexes, if these are complete."""
-        found: dict[str, set[bytes]] = {one: set() for one in thread_ids}
-        for index in self._known_indexes():
-            if index is None:
-                return {}
-            left = list(found)
-            names_of_each = index.names_of_each(map(self.stored_thread, left))
-            for thread_id, names in zip(left, names_of_each, strict=True):
-                if names is None:
-                    del found[thread_id]
-                else:
-                    found[thread_id].update(names)
-        return found
-
-    def _scanned(self, thread_ids: Sequence[str]) -> dict[str, set[bytes]]:
-        """By thread, its keys, found with one SCAN over all keys."""
-        starts = {
-            raw(f"{kind}:{self.stored_thread(thread_id)}:"): thread_id
-            for thread_id in thread_ids
-            for kind in self._kinds
-        }
-        pattern = b"*:" + beginning(list(map(self.stored_thread, thread_ids)))
-        pattern += b":*" if len(thread_ids) == 1 else b"*"
-        names: dict[str, set[bytes]] = {one: set() for one in thread_ids}
-        for some in self.connection.scan(pattern, DOCUMENT):
-            for name in some:
-                # A key may belong to one of several threads, such as `a` and `a:b`.
-                for end in _ends(name):
-                    thread_id = starts.get(name[:end])
-                    if thread_id is not None:
-                        names[thread_id].add(name)
-        return names
+    @cached_property
+    def _search(self) -> DocumentSearch:
+        return DocumentSearch(self.connection, self._kinds, self.stored_thread)
 
     def _found(self, names: Mapping[str, Collection[bytes]]) -> dict[str, ThreadKeys]:
         """By thread, its keys among those that may be of it."""
@@ -256,8 +219,7 @@ class JsonDocuments(RedisLayout):
 
     def _fields(self, names: Sequence[bytes], path: str) -> Iterator[tuple[bytes, list[Any]]]:
         """The values at a path of several fields; empty for a missing document."""
-        for start in range(0, len(names), _DOCUMENTS_AT_ONCE):
-            some = names[start : start + _DOCUMENTS_AT_ONCE]
+        for some in in_parts(names, _DOCUMENTS_AT_ONCE):
             answers = self.connection.ask("JSON.MGET", *some, path)
             # Parse all answers as one list, which is much faster.
             told = json.loads(b"[" + b",".join(one or b"[]" for one in answers) + b"]")
@@ -313,9 +275,30 @@ class JsonDocuments(RedisLayout):
 
     def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
         yield from self._usage_of_checkpoints(found.checkpoints)
-        for start in range(0, len(found.writes), _DOCUMENTS_AT_ONCE):
-            some = found.writes[start : start + _DOCUMENTS_AT_ONCE]
+        for some in in_parts(found.writes, _DOCUMENTS_AT_ONCE):
             yield from self._usage_of_writes([one.name for one in some])
+
+    def sizes(self, found: ThreadKeys, thread_ids: Sequence[str]) -> list[ThreadSize]:
+        sizes = SummedSizes(thread_ids)
+        places = found.checkpoints
+        asked = (("JSON.DEBUG", "MEMORY", one.name, _SIZED) for one in places)
+        unsure = []
+        for place, told in zip(places, self.connection.ask_all(asked), strict=True):
+            if told and len(told) == _SIZED_FIELDS:
+                sizes.add(place.key.thread_id, sum(map(int, told)), checkpoints=1)
+            elif told is not None:
+                unsure.append(place)
+        for _, one in self._usage_of_checkpoints(unsure):
+            sizes.add(one.thread_id, one.bytes, checkpoints=one.column == "metadata")
+        for some in in_parts(found.writes, _DOCUMENTS_AT_ONCE):
+            owners = list(self.owners_of([one.name for one in some]))
+            asked = (("JSON.DEBUG", "MEMORY", name, f"$.{self.value}") for name, _, _ in owners)
+            for (_, key, _), told in zip(owners, self.connection.ask_all(asked), strict=True):
+                if told is not None:
+                    sizes.add(key.thread_id, sum(map(int, told)), writes=1)
+        for _, thread_id, _, size in self.blobs(found):
+            sizes.add(thread_id, size, blobs=1)
+        return sizes.of(thread_ids)
 
     def _usage_of_checkpoints(
         self, places: Sequence[CheckpointEntry]
@@ -377,13 +360,6 @@ class JsonDocuments(RedisLayout):
             *(f"ZRANGE {quoted(one)} 0 -1" for one in self.lists(key)[:1]),
             f"SCAN 0 MATCH {quoted(writes + b'*')}",
         ]
-
-
-def _ends(name: bytes) -> Iterator[int]:
-    """The ends of possible prefixes with a thread id: after each colon except the first."""
-    end = name.find(b":") + 1
-    while end := name.find(b":", end) + 1:
-        yield end
 
 
 def _write_place(name: bytes) -> WriteEntry:

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 from redis import exceptions
 
 from ckpt_backends.changes.removal import Inside, Removal
-from ckpt_backends.redis.engine.connection import Command
+from ckpt_backends.redis.engine.connection import Command, keys_of
 from ckpt_backends.redis.engine.keyspace import APART, ZSET, CheckpointKeys, KeysByCheckpoint
 from ckpt_backends.redis.engine.layout import KeyFinder
 from ckpt_backends.redis.engine.purge_lock import PurgeLock
@@ -83,7 +83,12 @@ class KeyRemoval(ThreadRemoval):
         if not (self.goes_together and waits and self._keys.checkpoints) or removal.inside:
             return None
         steps = self._steps(None) if self._is_as_planned(removal) else []
-        return steps[0] if len(steps) == 1 else None
+        if len(steps) != 1:
+            return None
+        names: dict[str, list[bytes]] = {}
+        for kind, command in steps[0]:
+            names.setdefault(kind, []).extend(keys_of(command))
+        return [unlink(kind, some) for kind, some in names.items()]
 
     def _steps(self, inside: Inside | None) -> list[Step]:
         keys = self._keys

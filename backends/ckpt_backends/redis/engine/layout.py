@@ -16,13 +16,14 @@ from ckpt_backends.model import (
     Checkpoint,
     CheckpointKey,
     Fault,
+    ThreadSize,
     Usage,
     Write,
 )
 from ckpt_backends.protocol import Store
 from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.redis.engine.command_plan import CommandPlan
-from ckpt_backends.redis.engine.connection import Command, RedisConnection
+from ckpt_backends.redis.engine.connection import Command, RedisConnection, in_parts
 from ckpt_backends.redis.engine.key_rows import rows_of, stored_of
 from ckpt_backends.redis.engine.keyspace import (
     STRING,
@@ -35,6 +36,7 @@ from ckpt_backends.redis.engine.keyspace import (
     WriteEntry,
 )
 from ckpt_backends.redis.engine.purge_lock import PurgeLock
+from ckpt_backends.redis.engine.sizes import summed
 from ckpt_backends.redis.engine.thread_faults import (
     ThreadKey,
     expiry_faults,
@@ -98,8 +100,11 @@ class RedisLayout(ABC):
     # Keys
 
     @abstractmethod
-    def namespaces(self) -> Iterator[ListedNamespace]:
-        """All namespaces of the store, in undefined order."""
+    def namespaces(self, prefix: str = "") -> Iterator[ListedNamespace]:
+        """The namespaces of all threads whose ids begin with a text, in undefined order.
+
+        May include those of other threads.
+        """
 
     @abstractmethod
     def checkpoint_name(self, key: CheckpointKey) -> bytes:
@@ -165,6 +170,10 @@ class RedisLayout(ABC):
         Each comes with the id of its checkpoint, or `''` for a separate value.
         """
 
+    def sizes(self, found: ThreadKeys, thread_ids: Sequence[str]) -> list[ThreadSize]:
+        """The sizes of these threads, as `usage` adds up to."""
+        return summed(self.usage(found), thread_ids)
+
     # Faults
 
     def faults(self) -> Iterator[Fault]:
@@ -195,12 +204,8 @@ class RedisLayout(ABC):
 LayoutT = TypeVar("LayoutT", bound=RedisLayout)
 Owner = tuple[bytes, CheckpointKey, bool]
 """A write, as `RedisLayout.owners_of` returns it."""
-_FOUND_AT_ONCE, _GROUPED_AT_ONCE = 20, 100
+_FOUND_AT_ONCE, _GROUPED_AT_ONCE = 50, 100
 """Number of threads that are found together in an index, and whose writes are read together."""
-
-
-def _some(thread_ids: Sequence[str], at_once: int) -> Iterator[Sequence[str]]:
-    return (thread_ids[start : start + at_once] for start in range(0, len(thread_ids), at_once))
 
 
 class KeyFinder(ABC, Generic[LayoutT]):
@@ -235,10 +240,10 @@ class KeyFinder(ABC, Generic[LayoutT]):
         """The keys of some threads. Without an index, they are found with one SCAN."""
         if not self.layout.is_indexed():
             found = self.layout.find(thread_ids)
-            for some in _some(thread_ids, _GROUPED_AT_ONCE):
+            for some in in_parts(thread_ids, _GROUPED_AT_ONCE):
                 yield from self._grouped_all(some, found)
             return
-        for some in _some(thread_ids, _FOUND_AT_ONCE if self.layout.lists_additions else 1):
+        for some in in_parts(thread_ids, _FOUND_AT_ONCE if self.layout.lists_additions else 1):
             yield from self._grouped_all(some, self.layout.find(some))
 
     def _grouped_all(

@@ -1,4 +1,4 @@
-"""Finds the documents of one thread with an index of RediSearch, if the index can be trusted.
+"""Finds the documents of threads with an index of RediSearch, if the index can be trusted.
 
 The saver's indexes ignore the case of ids, trim them, split them at commas, and may return
 incomplete results. So the caller must check each result, and incomplete results are discarded.
@@ -35,12 +35,16 @@ class SearchIndex:
         """Whether the index keeps these ids unchanged."""
         return all(map(_PLAIN.fullmatch, ids))
 
-    def names_of_each(self, thread_ids: Iterable[str]) -> Iterator[list[bytes] | None]:
-        """For each thread, the keys of all its documents.
+    def names_of(self, thread_ids: Iterable[str]) -> list[bytes] | None:
+        """The keys of all documents of some threads, with one query for all.
 
         As from all methods, they may include keys of other threads; None if the result may be
         incomplete.
         """
+        return next(self._found([self._query([{"thread_id": one} for one in thread_ids])]))
+
+    def names_of_each(self, thread_ids: Iterable[str]) -> Iterator[list[bytes] | None]:
+        """For each thread, the keys of all its documents, as `names_of` returns them."""
         return self._found(self._query([{"thread_id": one}]) for one in thread_ids)
 
     def names_at(self, checkpoints: Iterable[tuple[str, str]]) -> list[bytes] | None:

@@ -42,8 +42,6 @@ _STAYS, _GONE = -1, -2
 _REMEMBERED, _AT_ONCE = 200, 50
 """Number of threads with cached keys, and number of threads to look up together. A command usually
 reads the threads one after the other, in the order of the listing."""
-
-
 _FEW_WRITES, _FEW_THREADS = 500, 20
 """Up to this many writes are read to find their threads, and threads looked up one by one. With
 more, all threads are listed first."""
@@ -60,7 +58,9 @@ class RedisStore(BaseStore):
         self._connection = layout.connection
         self._url = url
         self._layout = layout
-        self._threads: list[ThreadEntry] | None = None
+        self._listings: dict[str, list[ThreadEntry]] = {}
+        """By prefix, the threads whose ids begin with it, newest first."""
+        self._listed_last: Sequence[ThreadEntry] = ()
         self._order: dict[str, int] = {}
         self._found: dict[str, ThreadKeys] = {}
 
@@ -83,9 +83,17 @@ class RedisStore(BaseStore):
         return self._layout.capabilities
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
-        if self._threads is None:
-            self._threads = threads_of(self._layout.namespaces())
-        listed = self._threads[:limit]
+        yield from self._in_order(self._entries("")[:limit])
+
+    def _entries(self, prefix: str) -> list[ThreadEntry]:
+        """The threads whose ids begin with a text, newest first; may include others."""
+        prefix = "" if "" in self._listings else prefix
+        if prefix not in self._listings:
+            self._listings[prefix] = threads_of(self._layout.namespaces(prefix))
+        return self._listings[prefix]
+
+    def _in_order(self, listed: Sequence[ThreadEntry]) -> Iterator[Thread]:
+        self._listed_last = listed
         self._order = {one.thread_id: n for n, one in enumerate(listed)}
         for one in listed:
             yield one.thread()
@@ -108,8 +116,8 @@ class RedisStore(BaseStore):
                 yield one
 
     def _listed(self, bounds: ThreadBounds) -> Iterable[Thread]:
-        if self._threads is not None or bounds.ids is None or len(bounds.ids) > _FEW_THREADS:
-            return self.threads()
+        if "" in self._listings or bounds.ids is None or len(bounds.ids) > _FEW_THREADS:
+            return self._in_order(self._entries(bounds.prefix))
         places = (place for one in bounds.ids for place in self._places_of(one).values())
         return [one.thread() for one in threads_of(namespaces_of(places))]
 
@@ -118,7 +126,7 @@ class RedisStore(BaseStore):
         return found[0].thread() if found else None
 
     def size(self, thread_id: str) -> ThreadSize:
-        return summed(self._usage(thread_id), [thread_id])[0]
+        return self._layout.sizes(self._find(thread_id), [thread_id])[0]
 
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
         found = self._layout.find(thread_ids)
@@ -127,7 +135,7 @@ class RedisStore(BaseStore):
         writes = {write.name: write for one in found.values() for write in one.writes}
         blobs = {name: None for one in found.values() for name in one.blobs}
         every = ThreadKeys(writes=list(writes.values()), mixed=places, blobs=list(blobs))
-        return summed(self._layout.usage(every), thread_ids)
+        return self._layout.sizes(every, thread_ids)
 
     def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
         for checkpoint_id, one in self._layout.usage(self._find(thread_id)):
@@ -170,7 +178,7 @@ class RedisStore(BaseStore):
     ) -> Iterator[Checkpoint]:
         if asked.body or asked.metadata or not self._layout.lists_parents:
             return self._layout.checkpoints(places, asked)
-        return map(_bare, places)
+        return (Checkpoint(one.key, one.parent) for one in places)
 
     def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:
         asked = WriteQuery(**options)
@@ -300,7 +308,8 @@ class RedisStore(BaseStore):
         return any(True for _ in self._layout.thread_faults(thread_id, found))
 
     def refresh(self) -> None:
-        self._threads = None
+        self._listings.clear()
+        self._listed_last = ()
         self._order.clear()
         self._found.clear()
 
@@ -338,9 +347,7 @@ class RedisStore(BaseStore):
     def _after(self, thread_id: str) -> Sequence[ThreadEntry]:
         """The threads that were listed after this one."""
         at = self._order.get(thread_id)
-        if at is None or self._threads is None:
-            return []
-        return self._threads[at + 1 : min(at + _AT_ONCE, len(self._order))]
+        return [] if at is None else self._listed_last[at + 1 : at + _AT_ONCE]
 
     def _places(
         self, thread_id: str, checkpoint_ns: str | None, checkpoint_ids: Collection[str] | None
@@ -384,10 +391,6 @@ def _order(write: Write) -> tuple[CheckpointKey, str, str, int]:
 
 def _moment(now: datetime, left: int) -> datetime | None:
     return None if left < 0 else now + timedelta(milliseconds=left)
-
-
-def _bare(place: CheckpointEntry) -> Checkpoint:
-    return Checkpoint(place.key, place.parent)
 
 
 def engine_of(server: dict[str, Any]) -> str:

@@ -21,11 +21,11 @@ from ckpt_backends.changes.change import Change
 from ckpt_backends.changes.rows import Row, not_of
 from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.errors import Refused
-from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Usage, Write
+from ckpt_backends.model import Checkpoint, CheckpointKey, ThreadSize, TypedBytes, Usage, Write
 from ckpt_backends.protocol import Store
 from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.redis.engine.archived_keys import row_name
-from ckpt_backends.redis.engine.connection import RedisConnection, in_chunks
+from ckpt_backends.redis.engine.connection import RedisConnection, in_chunks, in_parts
 from ckpt_backends.redis.engine.key_removal import KeyRemoval
 from ckpt_backends.redis.engine.keyspace import (
     CHECKPOINT,
@@ -45,6 +45,7 @@ from ckpt_backends.redis.engine.layout import KeyFinder, RedisLayout
 from ckpt_backends.redis.engine.purge_lock import PurgeLock
 from ckpt_backends.redis.engine.recognition import RecognisedStore, Recogniser, Sample
 from ckpt_backends.redis.engine.row_cells import MEMBER
+from ckpt_backends.redis.engine.sizes import SummedSizes
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.redis.engine.thread_listing import namespaces_by_name
 from ckpt_backends.redis.hashes.declaration import BACKEND
@@ -93,11 +94,9 @@ class Hashes(RedisLayout):
         parts = (CHECKPOINT, key.thread_id, key.checkpoint_ns, key.checkpoint_id)
         return raw(self.separator.join(parts))
 
-    def namespaces(self) -> Iterator[ListedNamespace]:
-        return namespaces_by_name(self._names, self.entries, raw(self.separator))
-
-    def _names(self) -> Iterator[list[bytes]]:
-        return self.connection.scan(self._pattern(CHECKPOINT), HASH)
+    def namespaces(self, prefix: str = "") -> Iterator[ListedNamespace]:
+        names = partial(self.connection.scan, self._pattern(CHECKPOINT, [prefix]), HASH)
+        return namespaces_by_name(names, self.entries, raw(self.separator))
 
     def find(self, thread_ids: Collection[str]) -> dict[str, ThreadKeys]:
         start, of_checkpoint = literally(self.separator), self._start(CHECKPOINT)
@@ -251,6 +250,23 @@ class Hashes(RedisLayout):
     def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
         yield from self._usage_of_checkpoints(found.checkpoints)
         yield from self._usage_of_writes([one.name for one in found.writes])
+
+    def sizes(self, found: ThreadKeys, thread_ids: Sequence[str]) -> list[ThreadSize]:
+        # Without the types of values, which `usage` tells.
+        sizes, columns = SummedSizes(thread_ids), ("checkpoint", "metadata")
+        places, names = found.checkpoints, [one.name for one in found.writes]
+        asked = (("HSTRLEN", one.name, column) for one in places for column in columns)
+        answers = self.connection.ask_all(asked)
+        for one in places:
+            size = sum(int(next(answers) or 0) for _ in columns)
+            sizes.add(one.key.thread_id, size, checkpoints=1)
+        for some in in_parts(names, _AT_ONCE):
+            answers = self.connection.ask_all((("HSTRLEN", one, "value") for one in some), _AT_ONCE)
+            lengths = dict(zip(some, answers, strict=True))
+            for name, key, is_whole in self.owners_of(some):
+                if is_whole:
+                    sizes.add(key.thread_id, int(lengths[name] or 0), writes=1)
+        return sizes.of(thread_ids)
 
     def _usage_of_checkpoints(
         self, places: Sequence[CheckpointEntry]

@@ -211,8 +211,8 @@ class ShallowJavaScriptDocuments(JavaScriptDocuments):
         parts = (self.prefixes.checkpoint, key.thread_id, key.checkpoint_ns, "shallow")
         return raw(":".join(parts))
 
-    def namespaces(self) -> Iterator[ListedNamespace]:
-        pattern = raw(f"{self.prefixes.checkpoint}:*:shallow")
+    def namespaces(self, prefix: str = "") -> Iterator[ListedNamespace]:
+        pattern = literally(f"{self.prefixes.checkpoint}:{prefix}") + b"*:shallow"
         names = self.connection.scan(pattern, DOCUMENT)
         return namespaces_of(place for some in names for place in self.entries(some))
 

@@ -76,8 +76,9 @@ class OldDocuments(Documents):
     def finder(self) -> DocumentFinder:
         return OldDocumentFinder(self)
 
-    def namespaces(self) -> Iterator[ListedNamespace]:
-        return namespaces_of(place for names in self._names() for place in self.entries(names))
+    def namespaces(self, prefix: str = "") -> Iterator[ListedNamespace]:
+        names = self._names(prefix)
+        return namespaces_of(place for some in names for place in self.entries(some))
 
     def entries(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
         answers = self.connection.ask_all(("JSON.GET", name, *_FIELDS) for name in names)

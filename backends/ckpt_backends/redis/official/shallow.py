@@ -83,8 +83,9 @@ class ShallowDocuments(Documents):
             f"SCAN 0 MATCH {quoted(start + b'*')}",
         ]
 
-    def namespaces(self) -> Iterator[ListedNamespace]:
-        return namespaces_of(place for names in self._names() for place in self.entries(names))
+    def namespaces(self, prefix: str = "") -> Iterator[ListedNamespace]:
+        names = self._names(prefix)
+        return namespaces_of(place for some in names for place in self.entries(some))
 
     def entries(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
         answers = self.connection.ask_all(("JSON.GET", name, *_FIELDS) for name in names)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -34,6 +35,7 @@ from ckpt_backends.redis.engine.keyspace import (
     ThreadKeys,
     WriteEntry,
     beginning,
+    literally,
     quoted,
     raw,
     text,
@@ -93,8 +95,9 @@ class ValkeyContents(RedisLayout):
         """The key of the list of a namespace's checkpoints."""
         return raw(f"{THREADS}:{{{thread_id}}}:{ns}")
 
-    def namespaces(self) -> Iterator[ListedNamespace]:
-        listed = namespaces_by_name(self._names, self._identified, b":")
+    def namespaces(self, prefix: str = "") -> Iterator[ListedNamespace]:
+        names = partial(self.connection.scan, literally(f"{CHECKPOINT}:{{{prefix}") + b"*", STRING)
+        listed = namespaces_by_name(names, self._identified, b":")
         while some := list(islice(listed, _AT_ONCE)):
             heads = self.connection.ask_all(
                 ("LINDEX", self.list_name(one.thread_id, one.checkpoint_ns), 0) for one in some
@@ -109,9 +112,6 @@ class ValkeyContents(RedisLayout):
                 number = one.checkpoints + (not is_there)
                 newest = max(one.newest, head)
                 yield replace(one, head=head, newest=newest, checkpoints=number)
-
-    def _names(self) -> Iterator[list[bytes]]:
-        return self.connection.scan(raw(f"{CHECKPOINT}:{{*"), STRING)
 
     def find(self, thread_ids: Collection[str]) -> dict[str, ValkeyThreadKeys]:
         found = {one: ValkeyThreadKeys() for one in thread_ids}

@@ -1,0 +1,77 @@
+"""Sends several commands in one request, and reads their answers.
+
+The driver's pipelines do the same, in three times the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from redis import exceptions
+
+Words: TypeAlias = Sequence[bytes | str | int]
+"""A command and its arguments."""
+
+
+def answers_of(driver: Any, commands: Sequence[Words]) -> list[Any]:
+    """The answers in the order of the commands; errors are returned, not raised.
+
+    `driver` is the client of one server, whose parser is `Answers`. Raises the driver's errors if
+    the connection is lost.
+    """
+    pool = driver.connection_pool
+    connection = pool.get_connection()
+    try:
+        connection.send_packed_command([_packed(commands)])
+        found = _read(connection, len(commands))
+    finally:
+        pool.release(connection)
+    forms = driver.response_callbacks
+    return [
+        forms[command[0]](one) if command[0] in forms and not _is_error(one) else one
+        for command, one in zip(commands, found, strict=True)
+    ]
+
+
+def _is_error(answer: object) -> bool:
+    return isinstance(answer, Exception)
+
+
+def _read(connection: Any, number: int) -> list[Any]:
+    try:
+        found: list[Any] = connection._parser.read_answers(number)
+    except TimeoutError:
+        connection.disconnect()
+        raise exceptions.TimeoutError("Timeout reading from the server") from None
+    except OSError as error:
+        connection.disconnect()
+        raise exceptions.ConnectionError(f"Error while reading: {error.args}") from error
+    except BaseException:
+        # What was not read would be taken for the answers to other commands.
+        connection.disconnect()
+        raise
+    return found
+
+
+def _packed(commands: Iterable[Words]) -> bytes:
+    """Commands as the protocol sends them."""
+    pieces: list[bytes] = []
+    for name, *rest in commands:
+        # `MEMORY USAGE` is two words.
+        names = str(name).split()
+        pieces.append(b"*%d\r\n" % (len(names) + len(rest)))
+        pieces += map(_usual, names)
+        pieces += [
+            b"$%d\r\n%b\r\n" % (len(one), one) if isinstance(one, bytes) else _usual(one)
+            for one in rest
+        ]
+    return b"".join(pieces)
+
+
+@lru_cache(1024)
+def _usual(word: str | int) -> bytes:
+    """A word that many commands contain, such as the name of a field."""
+    data = str(word).encode()
+    return b"$%d\r\n%b\r\n" % (len(data), data)
