@@ -210,9 +210,11 @@ class SqliteStore(SqlStore):
             for ids in some:
                 yield from self._where(query, thread_id, where, {**values, **of_space}, ids)
 
-    # Called for each cell, so without another call in between.
-    _text = staticmethod(text)
-    _data = staticmethod(stored_bytes)
+    def _text(self, cell: Any) -> str:
+        return text(cell)
+
+    def _data(self, cell: Any) -> bytes:
+        return stored_bytes(cell)
 
     def _number(self, cell: Any) -> int:
         return cell if isinstance(cell, int) else 0
