@@ -160,8 +160,11 @@ def _stored(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> dict[Key, 
     namespaces = {ns for ns, _ in index}
     only = next(iter(namespaces)) if len(namespaces) == 1 else None
     found: dict[Key, StoredKeys] = {}
+    place, here = None, StoredKeys()
     for write in reader.store.writes(reader.thread_id, checkpoint_ns=only):
-        here = found.setdefault((write.key.checkpoint_ns, write.key.checkpoint_id), StoredKeys())
+        if write.key is not place:  # Most writes of a checkpoint come one after the other.
+            place, key = write.key, (write.key.checkpoint_ns, write.key.checkpoint_id)
+            here = found.setdefault(key, StoredKeys())
         here.writes += 1
         here.seal = hash((here.seal, write.task_id, write.idx, write.channel, write.size))
         if write.task_id == NULL_TASK_ID:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
-from ckpt_backends.model import Status, Write
+from ckpt_backends.model import CheckpointKey, Status, Write
 from ckpt_cli.core.tasks.step_nodes import asked_by, failed_at, marks, next_paths, node_path
 from ckpt_cli.render.terminal.units import optional_iso
 from ckpt_cli.render.thread_records import thread_record
@@ -79,9 +79,9 @@ def layout_record(one: OpenableLayout) -> dict[str, Any]:
 
 def moment_record(moment: Moment, children: Sequence[str]) -> dict[str, Any]:
     """Return a checkpoint without its values and writes, as in `history`."""
-    key, step = moment.key, moment.step
+    step, conditions = moment.step, [one.value for one in moment.conditions]
     return {
-        **asdict(key),
+        **_place(moment.key),
         "parent_checkpoint_id": moment.checkpoint.parent_checkpoint_id,
         "ts": optional_iso(moment.at),
         "step": moment.number,
@@ -89,8 +89,8 @@ def moment_record(moment: Moment, children: Sequence[str]) -> dict[str, Any]:
         "next": _names(step.next),
         "next_paths": _paths(next_paths(step)),
         "waiting": _names(step.waiting),
-        "status": moment.status.value,
-        "conditions": [one.value for one in moment.conditions],
+        "status": conditions[0],
+        "conditions": conditions,
         "tasks": [task_record(task) for task in (*step.tasks, *step.others)],
         "metadata": values_record(moment.metadata),
         "interrupts": [
@@ -112,11 +112,11 @@ def entry_record(entry: Entry) -> dict[str, Any]:
     moment = entry.moment
     record = moment_record(moment, entry.children)
     # If other checkpoints follow, nothing is pending any more.
-    passed = bool(entry.children)
+    passed, status = bool(entry.children), record["status"]
     record |= {
         "depth": entry.depth,
         "nodes": _names(entry.nodes),
-        "state": None if passed and moment.status is Status.PENDING else moment.status.value,
+        "state": None if passed and status == Status.PENDING else status,
         "marks": marks(moment.step, passed=passed),
     }
     if entry.operation is not None:
@@ -199,7 +199,7 @@ def interrupt_record(found: Waiting) -> dict[str, Any]:
     """Return one open question of `interrupts`."""
     key = found.key
     return {
-        **asdict(key),
+        **_place(key),
         **{
             name: value
             for name, value in question_record(found.question).items()
@@ -233,7 +233,15 @@ def change_rows(changes: Mapping[str, ChannelChange]) -> Iterator[dict[str, Any]
 
 
 def _key_record(moment: Moment) -> dict[str, Any]:
-    return {**asdict(moment.key), "step": moment.number, "ts": optional_iso(moment.at)}
+    return {**_place(moment.key), "step": moment.number, "ts": optional_iso(moment.at)}
+
+
+def _place(key: CheckpointKey) -> dict[str, Any]:
+    return {
+        "thread_id": key.thread_id,
+        "checkpoint_ns": key.checkpoint_ns,
+        "checkpoint_id": key.checkpoint_id,
+    }
 
 
 def values_record(values: Mapping[str, Value]) -> dict[str, Any]:

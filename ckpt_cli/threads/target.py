@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, tzinfo
-from difflib import get_close_matches
 from typing import NamedTuple
 
 from ckpt_backends import shell
@@ -172,6 +171,8 @@ def _no_thread(store: Store, thread_id: str) -> NotFound:
             hint=f"leave out {shell.word(f'@{ref}')}, or use"
             f" `{shell.command('ckpt', 'show', ids=[thread_id])}`",
         )
+    from difflib import get_close_matches
+
     # A hint is not worth a scan.
     listed = () if store.lists_by_scan else store.threads(limit=_SEARCHED)
     newest = [thread.thread_id for thread in listed]

@@ -41,22 +41,34 @@ def threads_with_rows(
 
 def _sums_of(
     database: Database, tables: SqlTables, thread_ids: Sequence[str]
-) -> Iterator[dict[Any, tuple[Any, Any]]]:
+) -> Iterator[dict[Any, tuple[Any, ...]]]:
     """By thread, the numbers of rows and their bytes: of checkpoints, of writes, and of blobs."""
-    thread = database.exact("c.thread_id")
     asked = [one for one in dict.fromkeys(thread_ids) if database.storable(one)]
     for table in (tables.checkpoints, tables.writes, tables.blobs):
-        found: dict[Any, tuple[Any, Any]] = {}
+        found: dict[Any, tuple[Any, ...]] = {}
         if table is not None:
-            sums = f"COUNT(*), COALESCE(SUM({table.size}), 0)"
             for some in in_chunks(asked, _THREADS_PER_QUERY):
-                where, values = database.among("c.thread_id", "t", some)
-                query = (
-                    f"SELECT {thread} AS thread, {sums} FROM {table.source} c WHERE {where}"
-                    " GROUP BY thread"
-                )
-                found |= {one: (number, size) for one, number, size in database.rows(query, values)}
+                found |= _sums(database, table, some)
         yield found
+
+
+def _sums(
+    database: Database, table: SqlTable, thread_ids: Sequence[str]
+) -> dict[Any, tuple[Any, ...]]:
+    """By thread, the number of its rows and their bytes."""
+    thread = database.exact("c.thread_id")
+    where, values = database.among("c.thread_id", "t", thread_ids)
+    rest = f"COUNT(*), COALESCE(SUM({table.size}), 0) FROM {table.source} c WHERE {where} GROUP BY"
+    if thread != "c.thread_id":
+        # By the column itself the server groups in the order of its index, without sorting all
+        # rows. It may take different ids for one.
+        query = f"SELECT MIN({thread}), MAX({thread}), {rest} c.thread_id"
+        rows = database.rows(query, values)
+        found = {one: tuple(sums) for one, other, *sums in rows if one == other}
+        if len(found) == len(rows):
+            return found
+    rows = database.rows(f"SELECT {thread}, {rest} {thread}", values)
+    return {one: tuple(sums) for one, *sums in rows}
 
 
 def _queries(

@@ -99,7 +99,6 @@ class Attribution:
         calls: Callable[[], Mapping[str, str]],
         functions: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        step = step_from(metadata)
         self.sends: list[Run] = []
         self.nodes: dict[str, Run] = {}
         self.own = learn([body])
@@ -108,13 +107,8 @@ class Attribution:
         self._learned_store = learned_store
         self._ask_calls = calls
         self._functions = functions
-        self._origin = task_ids.origin_of(
-            key.checkpoint_id,
-            key.checkpoint_ns,
-            0 if step is None else step + 1,
-            body.v,
-            is_numeric=not any(isinstance(version, str) for version in body.versions.values()),
-        )
+        self._key = key
+        self._step = step_from(metadata)
         self._unclaimed: dict[str, list[Write]] = {}
         self._chosen: set[str] = set()
         for write in writes:
@@ -124,6 +118,17 @@ class Attribution:
                 self._unclaimed.setdefault(write.task_id, []).append(write)
         self._tasks = len(self._unclaimed)
         self._budget = _BUDGET
+
+    @cached_property
+    def _origin(self) -> task_ids.TaskIdBase | None:
+        """What ids are hashed from; only needed if paths do not tell enough."""
+        return task_ids.origin_of(
+            self._key.checkpoint_id,
+            self._key.checkpoint_ns,
+            0 if self._step is None else self._step + 1,
+            self._body.v,
+            is_numeric=not any(isinstance(one, str) for one in self._body.versions.values()),
+        )
 
     def plan_sends(self, nodes: Sequence[str | None]) -> None:
         """Plan the tasks of the pending Sends and assign their writes to them."""
@@ -176,6 +181,8 @@ class Attribution:
 
     def others(self) -> Iterator[Run]:
         """Yield the tasks that are not planned, as far as their writes identify them."""
+        if not self._unclaimed:
+            return
         traced = self._handlers()
         if self._homeless() - traced.keys():
             traced |= {task_id: (node, "") for task_id, node in self._called_here().items()}

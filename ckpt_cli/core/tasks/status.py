@@ -25,17 +25,25 @@ def conditions_of(step: Step | None) -> tuple[Status, ...]:
     """
     if step is None:
         return (Status.EMPTY,)
+    # Most steps have neither, and a list asks this of each.
+    if any(run.error is not None or run.questions for run in (*step.tasks, *step.others)):
+        found = _met(step)
+        if found:
+            return tuple(found)
+    if step.next is None:
+        return (Status.UNKNOWN,)
+    return (Status.PENDING if step.next else Status.DONE,)
+
+
+def _met(step: Step) -> list[Status]:
+    """Return whether a task failed, and whether one asks."""
     found = []
     if blocking_failures(step):
         found.append(Status.ERROR)
     runs = (*step.tasks, *step.others)
     if any(not question.answered for run in runs for question in run.questions):
         found.append(Status.INTERRUPTED)
-    if found:
-        return tuple(found)
-    if step.next is None:
-        return (Status.UNKNOWN,)
-    return (Status.PENDING if step.next else Status.DONE,)
+    return found
 
 
 def status_of(step: Step | None) -> Status:

@@ -64,7 +64,7 @@ def find_ready(
     `chosen` are channels that have a value though the body does not contain it.
     """
     ready = Ready()
-    is_state_graph = _is_state_graph(body)
+    is_state_graph, newest = _is_state_graph(body), 0.0
     channels = [name for name, value in body.values.items() if is_available(name, value)]
     channels += [name for name in chosen if name.startswith("branch:") and name not in channels]
     if not is_state_graph:
@@ -72,7 +72,7 @@ def find_ready(
         # of bare Pregel nodes.
         stored = body.values.keys()
         channels += [c for c in delta_channels if c in body.versions and c not in stored]
-    newest = max(map(_number, body.versions.values()), default=0.0)
+        newest = max(map(_number, body.versions.values()), default=0.0)
 
     def may_be_read(channel: str) -> bool:
         if is_state_graph:

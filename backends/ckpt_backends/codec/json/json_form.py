@@ -43,11 +43,14 @@ _ALONE = frozenset(
     {"$bytes", "$set", "$tuple", "$datetime", "$float", "$int", "$map", "$str", "$opaque", "$cut"}
 )
 _DATETIME = "datetime.datetime"
+_WITH_PARTS = (dict, list, Tagged, Cut)
 _FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def to_json(value: Value) -> Json:
     """The JSON form of a value. Never recurses."""
+    if not isinstance(value, _WITH_PARTS):
+        return _spell(value, ())
     return _fold(value, _inside, _spell)
 
 

@@ -25,7 +25,7 @@ def _are_texts(answer: Any) -> bool:
 
 
 def _are_names(answer: Any) -> bool:
-    return isinstance(answer, list) and all(isinstance(one, bytes) for one in answer)
+    return isinstance(answer, list) and set(map(type, answer)) <= {bytes}
 
 
 def _are_fields(answer: Any) -> bool:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import ssl
 import time
+from itertools import takewhile
+from operator import eq
 from typing import Any
 
 from redis import exceptions
@@ -27,6 +29,8 @@ _SLOWEST = 1 << 14
 """Bytes per second. An answer may take the timeout, and the time to send its bytes this slowly."""
 _SHORT = 1 << 12
 """A text of up to this many bytes is copied twice in less time than by a view."""
+_MANY = 32
+"""Texts that are read together, at least."""
 _NUMBER = re.compile(rb"-?[0-9]{1,19}")
 _TEXT = re.compile(rb"\$([0-9]{1,19})\r\n")
 _NOTHING_YET = (BlockingIOError, TimeoutError, ssl.SSLWantReadError)
@@ -110,13 +114,44 @@ class Answers(BaseParser):
             if depth == _DEEPEST:
                 raise exceptions.InvalidResponse(f"more than {_DEEPEST} nested arrays")
             self._count(length * _EACH)
-            return [self._answer(depth + 1) for _ in range(length)]
+            return self._items(length, depth + 1)
         if kind == b"-":
             error: Any = self.parse_error(line[1:].decode("utf-8", "replace"))  # type: ignore[no-untyped-call]
             if isinstance(error, exceptions.ConnectionError):
                 raise error
             return error
         raise exceptions.InvalidResponse(f"unknown type {kind!r}")
+
+    def _items(self, length: int, depth: int) -> list[Any]:
+        """The elements of an array."""
+        found: list[Any] = []
+        are_texts = length >= _MANY
+        while len(found) < length:
+            if are_texts:
+                texts = self._texts(length - len(found))
+                # To look at the same bytes again and again would take longer than one by one.
+                are_texts = len(texts) >= _MANY
+                found += texts
+            if len(found) < length:
+                found.append(self._answer(depth))
+        return found
+
+    def _texts(self, most: int) -> list[bytes]:
+        """The next elements of an array as far as they are texts that came whole, at most `most`.
+
+        Their lengths are checked together. What remains is read one by one: other elements, and
+        texts that contain the end of a line.
+        """
+        parts = bytes(self._data[self._at :]).split(b"\r\n", 2 * most)
+        lines, texts = parts[0:-1:2], parts[1:-1:2]
+        expected = [b"$%d" % len(text) for text in texts]
+        if lines[: len(texts)] != expected:
+            equal = takewhile(bool, map(eq, lines, expected))
+            texts = texts[: sum(1 for _ in equal)]
+        size = sum(map(len, texts))
+        self._count(size)
+        self._at += size + sum(map(len, lines[: len(texts)])) + 4 * len(texts)
+        return texts
 
     def _line(self) -> bytes:
         start = self._at
