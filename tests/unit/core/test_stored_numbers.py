@@ -20,6 +20,7 @@ from ckpt_backends.codec.stored_text import StoredTexts, is_findable, is_findabl
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.search.matches import search
 from ckpt_cli.core.search.needed import needed_texts
+from ckpt_cli.core.search.patterns import compile_pattern
 
 JSON = JsonPlusSerializer()
 integers = st.integers(-(1 << 63), (1 << 64) - 1) | st.integers(-300, 70_000)
@@ -56,7 +57,8 @@ dates = st.lists(st.integers(1, 12), min_size=3, max_size=7).map(
 
 def lines_of(typed: TypedBytes) -> list[str]:
     """Return every line of a value that can be searched."""
-    return [one.line for one in search(decode(typed), lambda line: (0, len(line))) if one]
+    every = compile_pattern("", fixed=True, ignore_case=False)
+    return [one.line for one in search(decode(typed), every) if one is not None]
 
 
 def check(typed: TypedBytes, data: st.DataObject) -> None:
