@@ -254,11 +254,12 @@ class Store(Closing, Protocol):
         self, thread_ids: Sequence[str], texts: Collection[str], *, ignore_case: bool = False
     ) -> set[str]:
         """At least those of these threads with a body, a write or a value that contains one of the
-        texts. Metadata does not count.
+        texts, also in a number or a date as Python's `repr` writes it. Metadata does not count.
 
         Each text satisfies `codec.stored_text.is_findable`; with `ignore_case`,
-        `is_findable_in_any_case`. The stored bytes are searched, by the engine if it can. A store
-        in which that does not pay returns all the threads. Meant for a few hundred threads at once.
+        `is_findable_in_any_case`. None is part of `true` or `false`. `StoredTexts` or the engine
+        searches the bytes; a store in which that does not pay returns all. Meant for a few hundred
+        threads at once.
         """
         ...
 

@@ -13,10 +13,9 @@ from ckpt_cli.core.redact import redact_text
 from ckpt_cli.core.tasks.status import blocking_failures
 from ckpt_cli.core.tasks.step_nodes import NodePath, failures, node_path, path_text
 from ckpt_cli.core.tasks.tasks import ERROR, Task
-from ckpt_cli.queries.head_details import heads_of
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.heads import head_keys, some_at_once
+from ckpt_cli.threads.heads import read_heads, some_at_once
 from ckpt_cli.threads.nested_nodes import called
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
@@ -87,20 +86,12 @@ def _shown(store: Store, found: Failure) -> Failure:
 def _at_heads(
     store: Store, threads: Sequence[Thread], inference: TriggerInference
 ) -> Iterator[Failure]:
-    failed = _with_errors(store, threads)
-    heads = heads_of(store, failed, inference)
-    for thread in failed:
+    read = read_heads(store, threads, inference, having=ERROR)
+    heads = {head.key.thread_id: head for head in read}
+    for thread in threads:
         head = heads.get(thread.thread_id)
         if head is not None:
             yield from _open(ThreadReader(store, thread, inference), head)
-
-
-def _with_errors(store: Store, threads: Sequence[Thread]) -> list[Thread]:
-    """Return the threads that have an error at their head."""
-    keys = head_keys(threads)
-    found = store.writes_at(keys, channels=[ERROR]) if keys else ()
-    failed = {write.key.thread_id for write in found}
-    return [one for one in threads if one.thread_id in failed]
 
 
 def _open(reader: ThreadReader, moment: Moment) -> Iterator[Failure]:

@@ -10,10 +10,9 @@ from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.tasks.tasks import INTERRUPT, Question
-from ckpt_cli.queries.head_details import heads_of
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.heads import head_keys, some_at_once
+from ckpt_cli.threads.heads import read_heads, some_at_once
 from ckpt_cli.threads.nested_nodes import called
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
@@ -56,9 +55,9 @@ def of_threads(store: Store, threads: Sequence[Thread]) -> Iterator[Waiting]:
 def _of_threads(
     store: Store, threads: Sequence[Thread], inference: TriggerInference
 ) -> Iterator[Waiting]:
-    asking = _that_may_ask(store, threads)
-    heads = heads_of(store, asking, inference)
-    for thread in asking:
+    read = read_heads(store, threads, inference, having=INTERRUPT)
+    heads = {head.key.thread_id: head for head in read}
+    for thread in threads:
         head = heads.get(thread.thread_id)
         if head is not None:
             yield from _leaves(ThreadReader(store, thread, inference), head)
@@ -68,14 +67,6 @@ def _shown(store: Store, found: Waiting) -> Waiting:
     if not redaction.is_redacted(store):
         return found
     return replace(found, question=replace(found.question, value=redact(found.question.value)))
-
-
-def _that_may_ask(store: Store, threads: Sequence[Thread]) -> list[Thread]:
-    """Return the threads that have an Interrupt at their head."""
-    keys = head_keys(threads)
-    found = store.writes_at(keys, channels=[INTERRUPT]) if keys else ()
-    asking = {write.key.thread_id for write in found}
-    return [one for one in threads if one.thread_id in asking]
 
 
 def _leaves(reader: ThreadReader, moment: Moment) -> Iterator[Waiting]:

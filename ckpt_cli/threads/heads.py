@@ -37,11 +37,13 @@ def read_heads(
     inference: TriggerInference,
     *,
     state: bool = False,
+    having: str | None = None,
 ) -> Iterator[Moment]:
     """Yield the root heads of some threads, in any order; missing ones are left out.
 
     Only values of writes to LangGraph's control channels are read. If the layout stores the values
-    of channels apart, they are read only with `state`.
+    of channels apart, they are read only with `state`. With `having`, only heads with a write to
+    this channel are read.
     """
     keys = head_keys(threads)
     if not keys:
@@ -49,6 +51,10 @@ def read_heads(
     writes: dict[CheckpointKey, list[Write]] = {key: [] for key in keys}
     for write in store.writes_at(keys, values=CONTROL):
         writes[write.key].append(write)
+    if having is not None:
+        keys = [key for key in keys if any(one.channel == having for one in writes[key])]
+        if not keys:
+            return
     listed = {one.thread_id: one for one in threads}
     for checkpoint in store.checkpoints_at(keys, body=True, metadata=True, values=state):
         key = checkpoint.key

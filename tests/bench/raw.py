@@ -44,11 +44,12 @@ VALUES = f"""
 import click
 {_OPEN}
 size = 0
-for (body,) in store.execute("SELECT checkpoint FROM checkpoints"):
-    size += len(body)
+for query in ("SELECT checkpoint FROM checkpoints", "SELECT value FROM writes"):
+    for (body,) in store.execute(query):
+        size += len(body or "")
 print(size)
 """
-"""Streams what a search through all values must read."""
+"""Streams what a search through all values and writes must read."""
 
 OFFICIAL_HISTORY = """
 import sys

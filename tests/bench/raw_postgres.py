@@ -97,7 +97,11 @@ VALUES = f"""
 import click
 {_OPEN}
 size = 0
-for query in ("SELECT checkpoint::text FROM checkpoints", "SELECT blob FROM checkpoint_blobs"):
+for query in (
+    "SELECT checkpoint::text FROM checkpoints",
+    "SELECT blob FROM checkpoint_blobs",
+    "SELECT blob FROM checkpoint_writes",
+):
     rows = store.cursor("rows", binary=True)
     rows.itersize = 2000
     for (body,) in rows.execute(query):
@@ -105,7 +109,7 @@ for query in ("SELECT checkpoint::text FROM checkpoints", "SELECT blob FROM chec
     rows.close()
 print(size)
 """
-"""Streams what a search through all values must read."""
+"""Streams what a search through all values and writes must read."""
 
 
 def newest(query: str) -> str:

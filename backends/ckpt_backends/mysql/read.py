@@ -40,6 +40,8 @@ from ckpt_backends.url import StoreUrl
 
 _FEW = 500
 """Up to this many threads are looked up by their ids; to list more, all are counted."""
+_SMALL = 4096
+"""Bodies and metadata of at most this many bytes are read together with a few keys."""
 _SHALLOW_ID = "JSON_UNQUOTE(JSON_EXTRACT(checkpoint, '$.id'))"
 
 
@@ -135,14 +137,30 @@ class MySQLStore(SqlStore):
 
     def _select_checkpoints(self, asked: CheckpointQuery) -> RowQuery:
         """The query for keys, parents, and the size of the columns to read later."""
-        table = self._tables.checkpoints
-        wanted = {"checkpoint": asked.body, "metadata": asked.metadata}
-        size = " + ".join(table.sizes[name] for name, is_read in wanted.items() if is_read)
         return RowQuery(
-            table=table,
-            columns=f"c.parent_checkpoint_id, {size or '0'}, c.{self._layout.ns}",
+            table=self._tables.checkpoints,
+            columns=f"c.parent_checkpoint_id, {self._size(asked)}, c.{self._layout.ns}",
             order="c.checkpoint_id DESC",
         )
+
+    def _size(self, asked: CheckpointQuery) -> str:
+        sizes = self._tables.checkpoints.sizes
+        return " + ".join(sizes[name] for name in _columns(asked)) or "0"
+
+    def checkpoints_at(
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Checkpoint]:
+        asked = CheckpointQuery(body=body, metadata=metadata, values=values)
+        query, size = self._select_checkpoints(asked), self._size(asked)
+        # The rows of a few keys are in memory at once, so small columns may be, too.
+        small = (f", CASE WHEN {size} <= {_SMALL} THEN c.{name} END" for name in _columns(asked))
+        query = replace(query, columns=query.columns + "".join(small))
+        yield from self._read_checkpoints(self._at(query, keys), asked)
 
     def _read_checkpoints(self, rows: Keyed, asked: CheckpointQuery) -> Iterator[Checkpoint]:
         for some in in_chunks(rows, STATES_AT_ONCE if asked.body and asked.values else AT_ONCE):
@@ -156,30 +174,24 @@ class MySQLStore(SqlStore):
         self, listed: Sequence[tuple[CheckpointKey, Sequence[Any]]], asked: CheckpointQuery
     ) -> Iterator[Checkpoint]:
         """The listed checkpoints, with the bodies and metadata that are asked for."""
-        found: dict[CheckpointKey, Sequence[Any]] = {}
-        if asked.body or asked.metadata:
-            columns = [
-                *("thread_id", "checkpoint_ns", "checkpoint_id"),
-                *("checkpoint" if asked.body else "NULL", "metadata" if asked.metadata else "NULL"),
-            ]
-            places = [
-                (key.thread_id, ns, key.checkpoint_id)
-                for key, (_, size, ns) in listed
-                if size <= MOST_BYTES
-            ]
-            rows = self._fetcher.rows(self._tables.checkpoints.source, self._key, columns, places)
-            found = {
-                CheckpointKey(thread_id, ns, name or ""): row for thread_id, ns, name, *row in rows
-            }
-        for key, (parent, size, _) in listed:
-            text, meta = found.get(key, (None, None))
+        names = _columns(asked)
+        places, found = [], dict[CheckpointKey, Sequence[Any]]()
+        for key, (_, size, ns, *cells) in listed:
+            if cells and size <= _SMALL:
+                found[key] = cells
+            elif names and size <= MOST_BYTES:
+                places.append((key.thread_id, ns, key.checkpoint_id))
+        columns = ["thread_id", "checkpoint_ns", "checkpoint_id", *names]
+        rows = self._fetcher.rows(self._tables.checkpoints.source, self._key, columns, places)
+        for thread_id, ns, name, *cells in rows:
+            found[CheckpointKey(thread_id, ns, name or "")] = cells
+        for key, (parent, size, *_) in listed:
             too_long = unread("json", size) if size > MOST_BYTES else None
-            yield Checkpoint(
-                key,
-                parent,
-                (too_long or json_bytes(text)) if asked.body else None,
-                (too_long or json_bytes(meta)) if asked.metadata else None,
-            )
+            read = {
+                name: too_long or json_bytes(cell)
+                for name, cell in zip(names, found.get(key, (None, None)), strict=False)
+            }
+            yield Checkpoint(key, parent, read.get("checkpoint"), read.get("metadata"))
 
     def _select_writes(
         self, channels: Collection[str] | None, values: bool | Collection[str]
@@ -300,3 +312,8 @@ def tables_of(layout: MySQLLayout, database: MySQLDatabase) -> SqlTables:
         own_id=_SHALLOW_ID if layout.shallow else "checkpoint_id",
         namespace=lambda ns: {layout.ns: layout.ns_key(ns)},
     )
+
+
+def _columns(asked: CheckpointQuery) -> list[str]:
+    """The columns that are asked for."""
+    return ["checkpoint"] * asked.body + ["metadata"] * asked.metadata

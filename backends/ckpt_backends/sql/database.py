@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ckpt_backends.closing import Closing
 from ckpt_backends.model import Capability, Fault, Space
@@ -35,6 +35,9 @@ class Database(Closing):
     expressions. `same` and `among` are true only if column and parameter are equal code point by
     code point. `exact` sorts a column by code points.
     """
+
+    calls_back: ClassVar[bool] = False
+    """Whether the engine runs in this process and calls Python functions."""
 
     @abstractmethod
     def rows(self, query: str, values: Values) -> list[Row]:
@@ -77,16 +80,16 @@ class Database(Closing):
     @abstractmethod
     def quoted(self, name: str) -> str: ...
 
-    def folded(self, column: str) -> str | None:  # noqa: ARG002
-        """The expression for the bytes of a value with the letters of ASCII in lower case.
-
-        None if the engine has none that leaves all other bytes as they are.
-        """
-        return None
-
-    @abstractmethod
     def holds(self, column: str, names: Sequence[str]) -> str:
         """The condition that stored bytes contain those of one of these parameters."""
+        raise NotImplementedError
+
+    def called_back(self, function: Callable[..., bool], *columns: str) -> str:
+        """The condition that a function is true of the bytes of some columns, `b""` for NULL.
+
+        Needed in place of `holds` if the engine `calls_back`. It holds until the next call.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def literal(self, text: str) -> str:

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from ckpt_backends.codec.limits import MOST_BYTES
-from ckpt_backends.codec.stored_text import ARRAY, KNOWN_TYPES, StoredTexts, escape_in_json
+from ckpt_backends.codec.stored_numbers import may_be_derived
+from ckpt_backends.codec.stored_text import (
+    ARRAY,
+    EMPTY_TYPES,
+    KNOWN_TYPES,
+    TEXT_ARRAY,
+    StoredTexts,
+    escape_in_json,
+)
 from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.queries import BODIES_AT_ONCE, SqlTable, SqlTables
@@ -35,35 +44,67 @@ class StoredSearch:
     ) -> Iterator[str]:
         """Those of some threads with a value that may contain one of the texts, maybe twice."""
         asked = [one for one in thread_ids if self.database.storable(one)]
-        search = self._asked if not ignore_case or self.database.folded("") else self._read
+        search = self._search_of(texts, ignore_case=ignore_case)
         for some in in_chunks(asked, _THREADS_PER_QUERY):
             yield from map(self.text_of, search(some, texts, ignore_case=ignore_case))
 
-    def _asked(
+    def _search_of(
+        self, texts: Collection[str], *, ignore_case: bool
+    ) -> Callable[..., Iterator[Any]]:
+        if self.database.calls_back:
+            return self._called_back
+        # No engine reads the numbers inside of values, or folds the letters of ASCII only.
+        is_asked = not ignore_case and not any(map(may_be_derived, texts))
+        return self._asked if is_asked else self._read
+
+    def _called_back(
         self, thread_ids: Sequence[str], texts: Collection[str], *, ignore_case: bool
+    ) -> Iterator[Any]:
+        """The cells of these threads; the engine calls `StoredTexts` with their values."""
+        database, wanted = self.database, StoredTexts(texts, ignore_case=ignore_case)
+        among, ids = database.among("c.thread_id", "t", thread_ids)
+
+        @cache
+        def named(tag: bytes) -> str:
+            return self.text_of(tag)
+
+        def may_hold(tag: bytes, data: bytes) -> bool:
+            return wanted.may_be_in(named(tag), data)
+
+        for table in self.tables.all:
+            value, tag = self._columns(table)
+            holds = database.called_back(may_hold, tag, value)
+            query = f"SELECT DISTINCT c.thread_id FROM {table.source} c WHERE {among} AND {holds}"
+            for (found,) in database.rows(query, ids):
+                yield found
+
+    def _asked(
+        self,
+        thread_ids: Sequence[str],
+        texts: Collection[str],
+        *,
+        ignore_case: bool,  # noqa: ARG002
     ) -> Iterator[Any]:
         """The cells of these threads; the engine searches their values."""
         database = self.database
-        parts = {
-            f"part{n}": (one.lower() if ignore_case else one).encode()
-            for n, one in enumerate(texts)
-        }
+        parts = {f"part{n}": one.encode() for n, one in enumerate(texts)}
         escapes = {
             f"escape{n}": one for n, one in enumerate(sorted({escape_in_json(t) for t in texts}))
         }
-        thread = database.exact("c.thread_id")
+        items = {f"items{n}": one for n, one in enumerate(TEXT_ARRAY)}
         among, ids = database.among("c.thread_id", "t", thread_ids)
-        known = ", ".join(f"'{one}'" for one in KNOWN_TYPES)
+        values = {**ids, **parts, **escapes, **items, "array": ARRAY}
+        thread = database.exact("c.thread_id")
+        known = self._literals(KNOWN_TYPES)
         for table in self.tables.all:
             value, tag = self._columns(table)
-            searched = (database.folded(value) if ignore_case else None) or value
             may_hold = (
-                f"COALESCE({tag}, '') NOT IN ({known}) OR {database.holds(searched, [*parts])}"
-                f" OR {database.holds(value, ['array'])}"
+                f"COALESCE({tag}, '') NOT IN ({known}) OR {database.holds(value, [*parts])}"
+                f" OR ({database.holds(value, ['array'])} AND {database.holds(value, [*items])})"
                 f" OR ({tag} = 'json' AND {database.holds(value, [*escapes])})"
             )
             query = f"SELECT DISTINCT {thread} FROM {table.source} c WHERE {among} AND ({may_hold})"
-            for (found,) in database.rows(query, {**ids, **parts, **escapes, "array": ARRAY}):
+            for (found,) in database.rows(query, values):
                 yield found
 
     def _read(
@@ -72,21 +113,32 @@ class StoredSearch:
         """The same; the values are read and searched here. Values that are too long are not."""
         database, found = self.database, set[Any]()
         wanted = StoredTexts(texts, ignore_case=ignore_case)
+        marks = {f"mark{n}": one for n, one in enumerate(wanted.marks)}
         among, ids = database.among("c.thread_id", "t", thread_ids)
         for table in self.tables.all:
             value, tag = self._columns(table)
+            only = f"{among} AND COALESCE({tag}, '') NOT IN ({self._literals(EMPTY_TYPES)})"
+            if marks and table is not self.tables.checkpoints:
+                only += (
+                    f" AND (COALESCE({tag}, '') <> 'msgpack' OR {database.holds(value, [*marks])})"
+                )
             is_read = f"COALESCE({self.length.format(value)}, 0) <= {MOST_BYTES}"
             query = (
                 f"SELECT {database.exact('c.thread_id')}, COALESCE({tag}, ''), {is_read},"
-                f" CASE WHEN {is_read} THEN {value} END FROM {table.source} c WHERE {among}"
+                f" CASE WHEN {is_read} THEN {value} END FROM {table.source} c WHERE {only}"
             )
-            for thread, kind, has_data, cell in database.stream(query, ids, BODIES_AT_ONCE):
+            for thread, kind, has_data, cell in database.stream(
+                query, {**ids, **marks}, BODIES_AT_ONCE
+            ):
                 if thread in found:
                     continue
                 data = self.data_of(cell) or b""
                 if not has_data or wanted.may_be_in(self.text_of(kind), data):
                     found.add(thread)
                     yield thread
+
+    def _literals(self, names: Collection[str]) -> str:
+        return ", ".join(map(self.database.literal, names))
 
     def _columns(self, table: SqlTable) -> tuple[str, str]:
         """The expressions for the bytes of a table's values, and for their type."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -25,16 +25,26 @@ if TYPE_CHECKING:
     from ckpt_backends.changes.remains import Remains
 
 
+class _Callback:
+    """The function that the engine calls; no cycle of references keeps the connection open."""
+
+    function: Callable[..., bool]
+
+    def __call__(self, *cells: bytes) -> bool:
+        return self.function(*cells)
+
+
 class SqliteDatabase(WritableDatabase):
     """A file, opened for reading or for changing."""
 
+    calls_back = True
     insert_missing = "INSERT OR IGNORE INTO {table} ({columns}) VALUES ({values})"
     _errors = staticmethod(writing)
 
     def __init__(self, connection: sqlite3.Connection, url: StoreUrl) -> None:
         connection.text_factory = decode_text
-        # Python's, since `lower` depends on the encoding of the file and on extensions.
-        connection.create_function("ckpt_folded", 1, bytes.lower, deterministic=True)
+        self._callback = _Callback()
+        connection.create_function("ckpt_called", -1, self._callback, deterministic=True)
         self._url = url
         self._path = Path(url.path)
         self._connection: sqlite3.Connection | None = connection
@@ -76,12 +86,10 @@ class SqliteDatabase(WritableDatabase):
     def quoted(self, name: str) -> str:
         return quoted_name(name)
 
-    def folded(self, column: str) -> str | None:
-        return f"ckpt_folded(CAST(coalesce({column}, '') AS BLOB))"
-
-    def holds(self, column: str, names: Sequence[str]) -> str:
-        found = (f"instr(CAST({column} AS BLOB), {self.mark(name)}) > 0" for name in names)
-        return f"({' OR '.join(found)})"
+    def called_back(self, function: Callable[..., bool], *columns: str) -> str:
+        self._callback.function = function
+        cells = (f"CAST(COALESCE({one}, '') AS BLOB)" for one in columns)
+        return f"ckpt_called({', '.join(cells)})"
 
     def literal(self, text: str) -> str:
         if is_shown(text):

@@ -9,11 +9,11 @@ from ckpt_cli.core.search.patterns import tokens
 
 _PLAIN_CLASSES = frozenset("dDwWsSbBAZ")
 """Letters that stand for a kind of character or for a place."""
-_DERIVED = re.compile(r"[0-9a-fA-FxXTZ:+\-.,/ ]*")
-"""Numbers and times are stored in another form than they are searched."""
+_OF_NUMBERS = re.compile(r"[0-9eE.+\-]*")
 _WORDS = ("true", "false", "inf", "nan")
-_FEWEST = 3
-"""Shorter parts of a word are almost everywhere."""
+"""Texts of values that are not stored as texts."""
+_FEWEST, _FEWEST_DIGITS = 3, 4
+"""Shorter parts of a word or of a number are almost everywhere."""
 
 
 def needed_texts(pattern: str, *, fixed: bool, ignore_case: bool) -> tuple[str, ...]:
@@ -41,8 +41,8 @@ def _in_any_case(run: str) -> list[str]:
 
 
 def _is_usable(text: str) -> bool:
-    is_derived = _DERIVED.fullmatch(text) or any(text in word for word in _WORDS)
-    return is_findable(text) and not is_derived
+    is_rare = len(text) >= _FEWEST_DIGITS or _OF_NUMBERS.fullmatch(text) is None
+    return is_rare and is_findable(text) and not any(text in word for word in _WORDS)
 
 
 def _runs(pattern: str) -> list[list[str]]:

@@ -8,6 +8,7 @@ from tests.bench import raw, raw_postgres
 from tests.bench.declared import Asked, Beside, Made, Measurement, Subject, ckpt, python
 
 _ABSENT = "zebra finch"
+_ABSENT_NUMBER = "98765432101"
 
 
 def _no_hit(_: Made, ask: Asked) -> None:
@@ -36,9 +37,11 @@ SUBJECT = Subject(
     "grep without a hit",
     [
         _search("sqlite", raw, 3, "-F", _ABSENT),
+        _search("sqlite", raw, 10, "-F", _ABSENT_NUMBER),
         _search("sqlite", raw, 10, "z.bra f[i]nch"),
         _search("sqlite deep", raw, 3, "-F", _ABSENT),
         _search("sqlite states", raw, 3, "-F", _ABSENT),
         _search("postgres filtered", raw_postgres, 3, "-F", _ABSENT),
+        _search("postgres filtered", raw_postgres, 10, "-F", _ABSENT_NUMBER),
     ],
 )

@@ -142,17 +142,24 @@ class Documents(JsonDocuments):
         self, places: Sequence[WriteEntry], values: bool | Collection[str]
     ) -> Iterator[Write]:
         for some in in_chunks(places, self._sizes):
-            answers = self.connection.ask_all(
-                ("JSON.GET", place.name, *(_WRITE if size <= MOST_BYTES else _WRITE[:-1]))
-                for place, size in some
-            )
-            for (_, size), answer in zip(some, answers, strict=True):
-                if (one := _write(answer, values, size)) is not None:
+            # One command for many whole documents, which takes much less time in the driver.
+            told = dict(self._fields([one.name for one, size in some if size <= MOST_BYTES], "$"))
+            large = [one.name for one, size in some if size > MOST_BYTES]
+            parts = self.connection.ask_all(("JSON.GET", name, *_WRITE[:-1]) for name in large)
+            beginnings = dict(zip(large, map(fields_of, parts), strict=True))
+            for place, size in some:
+                fields = beginnings.get(place.name) or _paths_of(told.get(place.name))
+                if (one := _write(fields, values, size)) is not None:
                     yield one
 
 
-def _write(answer: Any, values: bool | Collection[str], size: int) -> Write | None:
-    fields = fields_of(answer)
+def _paths_of(documents: list[Any] | None) -> dict[str, Any]:
+    """The fields of a document by path; empty for a missing one."""
+    found = documents[0] if documents else None
+    return {f"$.{name}": one for name, one in found.items()} if isinstance(found, dict) else {}
+
+
+def _write(fields: dict[str, Any], values: bool | Collection[str], size: int) -> Write | None:
     thread, ns, own, task, path, idx, channel, tag, blob = (fields.get(one) for one in _WRITE)
     if not isinstance(thread, str) or not isinstance(channel, str) or path is None:
         return None  # removed meanwhile, or written by LangGraph.js
