@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 settings.register_profile(
     "ckpt", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=30
 )
-settings.register_profile("thorough", settings.get_profile("ckpt"), max_examples=200)
+settings.register_profile("thorough", settings.get_profile("ckpt"), max_examples=100)
 
 
 @pytest.fixture
