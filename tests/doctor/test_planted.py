@@ -89,10 +89,10 @@ PAIRS = [(name, fault) for name in KINDS for fault in FAULTS if occurs(fault, na
 MARKS: dict[str, Any] = {
     "sqlite": (),
     "dynamodb": pytest.mark.slow,
-    **{name: pytest.mark.slow for name in KINDS if name.endswith("-shallow")},
+    **{name: pytest.mark.slow for name in KINDS if name.endswith(("-shallow", "-latest"))},
 }
-"""The tiers of layouts, if not `engines`: the test server of DynamoDB takes minutes, and shallow
-layouts store rows as the others of their engine do."""
+"""The tiers of layouts, if not `engines`: the test server of DynamoDB takes minutes, and layouts
+without history store rows as the others of their engine do."""
 CELLS = [
     pytest.param(
         name,

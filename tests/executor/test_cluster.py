@@ -114,7 +114,8 @@ def _workers(nannies: list[Any]) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize(("number", "kills"), [(2, 2), pytest.param(8, 12, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "kills"), [(2, 2), (8, 12)])
 def test_workers_that_are_killed_at_random_lose_and_double_nothing(
     run: Run, tmp_path: Path, number: int, kills: int
 ) -> None:

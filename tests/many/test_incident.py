@@ -16,7 +16,7 @@ import pytest
 from tests.many.agent import Agent, sqlite_agent
 from tests.many.conftest import DONE, fill, threads
 from tests.operations.rows import rows_of
-from tests.support import ckpt, later
+from tests.support import ckpt
 
 FAILED, WAITING = 24, 40
 STUCK = "status in (error, pending, interrupted)"
@@ -38,7 +38,7 @@ class Clock:
         print(f"{what:<60} {time.perf_counter() - start:8.2f} s")
 
 
-@pytest.mark.parametrize("number", [500, *later(10_000)])
+@pytest.mark.parametrize("number", [500, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_an_incident(tmp_path: Path, number: int) -> None:
     clock, path = Clock(), tmp_path / "agent.db"
     kinds = threads(FAILED, WAITING)

@@ -18,11 +18,19 @@ from tests.mcp.client import call, each_tool, items, talk, text_of
 from tests.support import ckpt
 
 # The other tests are about SQLite.
-LAYOUTS = [one for one in HARNESSES if one.name in FAST - {"sqlite"}]
+LAYOUTS = [
+    pytest.param(
+        one,
+        id=one.name,
+        marks=pytest.mark.engines if one.name in {"postgres", "redis"} else pytest.mark.slow,
+    )
+    for one in HARNESSES
+    if one.name in FAST - {"sqlite"}
+]
+"""The tools know a store only through the handles of `ckpt_cli.api`, as commands do."""
 
 
-@pytest.mark.engines
-@pytest.mark.parametrize("kind", LAYOUTS, ids=lambda one: one.name)
+@pytest.mark.parametrize("kind", LAYOUTS)
 def test_every_tool_answers(
     kind: type[Harness], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

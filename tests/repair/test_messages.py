@@ -8,8 +8,8 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from threading import Timer
@@ -74,32 +74,48 @@ AGENTS_OF_ENGINES = [
 ]
 
 
-@pytest.fixture(
-    scope="module",
-    params=first_now([SqliteHarness, *ENGINES]),
-    ids=lambda kind: kind.name,
-)
-def killed(
+@pytest.fixture(scope="module")
+def killed_on(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Harness]:
+) -> Iterator[Callable[[type[Harness]], Harness]]:
+    """Return the store of a layout with killed agents. It is filled once for all tests."""
+    with ExitStack() as stack:
+        filled: dict[type[Harness], Harness] = {}
+
+        def store_of(kind: type[Harness]) -> Harness:
+            if kind not in filled:
+                folder = tmp_path_factory.mktemp("killed")
+                filled[kind] = stack.enter_context(empty_store(kind, request, folder))
+                kill_agents(filled[kind])
+            return filled[kind]
+
+        yield store_of
+
+
+@pytest.fixture(params=first_now([SqliteHarness, *ENGINES]), ids=lambda kind: kind.name)
+def killed(
+    request: pytest.FixtureRequest, killed_on: Callable[[type[Harness]], Harness]
+) -> Harness:
     """A store with one thread for each kind of agent, all killed in the middle of their tools."""
-    folder = tmp_path_factory.mktemp("killed")
-    with empty_store(request.param, request, folder) as harness:
-        with harness.saver():
-            pass  # The tables are made before several connections use them.
-        words = [sys.executable, "-m", "tests.repair.agents", harness.name, harness.url, *KILLED]
-        with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            watchdog = Timer(_SECONDS, process.kill)
-            watchdog.start()
-            lines = [process.stdout.readline() for _ in KILLED]
-            agents = [AgentThread(harness, one) for one in KILLED]
-            while process.poll() is None and not all(one.is_in_tools() for one in agents):
-                time.sleep(0.05)
-            watchdog.cancel()
-            process.send_signal(signal.SIGKILL)
-        assert lines == ["slow\n"] * len(KILLED)
-        yield harness
+    return killed_on(request.param)
+
+
+def kill_agents(harness: Harness) -> None:
+    """Start an agent of each kind in a process of its own, and kill it."""
+    with harness.saver():
+        pass  # The tables are made before several connections use them.
+    words = [sys.executable, "-m", "tests.repair.agents", harness.name, harness.url, *KILLED]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        watchdog = Timer(_SECONDS, process.kill)
+        watchdog.start()
+        lines = [process.stdout.readline() for _ in KILLED]
+        agents = [AgentThread(harness, one) for one in KILLED]
+        while process.poll() is None and not all(one.is_in_tools() for one in agents):
+            time.sleep(0.05)
+        watchdog.cancel()
+        process.send_signal(signal.SIGKILL)
+    assert lines == ["slow\n"] * len(KILLED)
 
 
 @pytest.fixture(scope="module")

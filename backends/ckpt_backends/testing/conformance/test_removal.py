@@ -178,13 +178,16 @@ def test_what_was_pruned_comes_back_from_its_archive(emptied: EmptyStore, tmp_pa
 def test_an_archive_brings_no_pickle_unless_that_is_allowed(
     emptied: EmptyStore, tmp_path: Path
 ) -> None:
-    emptied.fill("a", "stays")
+    # A question is a value with a type of its own, also where checkpoints are plain JSON.
+    emptied.fill("a", asks=True)
+    emptied.fill("stays")
     before = emptied.rows("a")
     assert emptied.ckpt("export", "a", "--to", tmp_path).code == 0
     (bundle,) = tmp_path.iterdir()
     found = check_bundle(bundle)
     rows = [pickled(row) for row in found.rows()]
-    number = sum(changed != row for changed, row in zip(rows, found.rows(), strict=True))
+    changed = [one for one, row in zip(rows, found.rows(), strict=True) if one != row]
+    number = sum(map(typed_values, changed))
     assert emptied.ckpt("import", bundle, "--dry-run").code == (
         5 if emptied.harness.stores_pickles else 0
     )
@@ -231,6 +234,16 @@ def pickled(row: Row) -> Row:
     else:
         return row
     return replace(row, cells=cells)
+
+
+def typed_values(row: Row) -> int:
+    """How many values of a row that holds any have the type that `pickled` changes."""
+    if isinstance(document := row.cells.get("bson"), bytes):
+        import bson
+
+        # LangGraph.js stores a checkpoint and its metadata with one type.
+        return 1 + isinstance(bson.decode(document).get("metadata"), bytes)
+    return 1
 
 
 def raw(text: str | bytes) -> bytes:
