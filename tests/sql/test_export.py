@@ -107,7 +107,7 @@ def test_runs_that_are_killed_are_completed_by_the_next_one(
     export(whole, "ndjson")
     rows_before = {path.relative_to(whole): path.read_bytes() for path in whole.glob("*/*")}
     names = ("writes", "messages", "threads")
-    tables = [word for one in names for word in ("--table", one)]
+    tables: list[str | Path] = [word for one in names for word in ("--table", one)]
     for share in range(1, 12):
         folder = lake / f"killed-{share}"
         words = ["-s", SAMPLE, "export", "--all", "--format", "ndjson", "--to", folder, *tables]
