@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from redis import exceptions
 
-from ckpt_backends.redis.engine.answers import Answers
+from ckpt_backends.redis.engine import answers
 
 TEXTS: list[Any] = [b"name %d" % n for n in range(400)]
 ODD: list[Any] = [b"", b"\r\n", b"$3\r\nabc\r\n", None, 7, b"$1", [b"a\r\n", None], b"x" * 70_000]
@@ -26,12 +26,12 @@ def sent(value: Any) -> bytes:
 
 def read(sent: bytes, piece: int, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Read an answer that is received in pieces of some bytes."""
-    monkeypatch.setattr("ckpt_backends.redis.engine.answers._PIECE", piece)
+    monkeypatch.setattr(answers, "_PIECE", piece)
     server, own = socket.socketpair()
     with server, own:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
         server.sendall(sent)
-        reader = Answers(0)
+        reader = answers.Answers(0)
         reader.on_connect(SimpleNamespace(_sock=own, socket_timeout=5))
         found = reader.read_response()
         assert not reader.can_read()
