@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.bench.declared import Asked, Beside, Made, Measurement, Subject, ckpt
 
-PATTERN = "z.bra f[i]nch"
+PATTERN = "[qx]+[jz]+[qx]+"
 _TWO, _CLUSTER = 1.8, 0.9
 """Two processes are so many times as fast as one, and a cluster has this share of their speed."""
 
@@ -22,7 +22,7 @@ SUBJECT = Subject(
     "several processes, and a cluster",
     [
         Measurement(
-            what="grep of a pattern --jobs 2, no hit",
+            what="grep of a pattern without a text --jobs 2, no hit",
             store="sqlite long, a cluster",
             ours=ckpt("grep", PATTERN, "--jobs", "2"),
             beside=[
