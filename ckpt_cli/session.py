@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -146,7 +145,7 @@ class Session:
 
     def open_other(self, url: StoreUrl) -> Store:
         """Open another store with this run's key and redaction; the caller closes it."""
-        return replace(self.opening, url=url).open(self.note, self._observer)
+        return self.opening._replace(url=url).open(self.note, self._observer)
 
     @cached_property
     def rows(self) -> Store:

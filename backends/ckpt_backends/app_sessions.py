@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ckpt_backends.changes.progress import Progress, silent
 from ckpt_backends.changes.remains import Remains
@@ -17,8 +16,7 @@ NO_SESSIONS = "applications store no sessions in them"
 """Why a store has no sessions."""
 
 
-@dataclass(frozen=True, slots=True)
-class AppSession:
+class AppSession(NamedTuple):
     """One session of an application with a user."""
 
     key: str
@@ -34,7 +32,7 @@ class AppSession:
     """Stored bytes."""
     expires_at: datetime | None
     """None if it never expires."""
-    fields: Mapping[str, Value] = field(default_factory=dict)
+    fields: Mapping[str, Value] = {}
     """All stored fields by name."""
 
 

@@ -7,7 +7,6 @@ as sums over an index instead of a read of every value.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from heapq import nsmallest
 from itertools import islice
@@ -253,7 +252,7 @@ class BaseStore(Store):
         return sql_key(row)
 
     def sources(self, key: CheckpointKey) -> list[str]:
-        place, found = asdict(key), []
+        place, found = key._asdict(), []
         for table, columns in self.columns.items():
             known = [f"{name} = {_literal(one)}" for name, one in place.items() if name in columns]
             found.append(f"SELECT * FROM {table} WHERE {' AND '.join(known)}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields
 
 from ckpt_backends.declaration import Backend
 from ckpt_backends.discovery import load
@@ -114,11 +113,17 @@ def _places(backend: Backend) -> Iterator[tuple[str, str]]:
 
 
 def _wrong_types(backend: Backend) -> Iterator[str]:
-    for one in fields(backend):
-        value = getattr(backend, one.name)
-        expected, is_right = TYPES[str(one.type)]
+    for name, kind in written_types().items():
+        value = getattr(backend, name)
+        expected, is_right = TYPES[kind]
         if not is_right(value):
-            yield f"{one.name} must be {expected}, not {value!r:.60}"
+            yield f"{name} must be {expected}, not {value!r:.60}"
+
+
+def written_types() -> dict[str, str]:
+    """The type of each field of a declaration, as it is written there."""
+    # A NamedTuple wraps types that `from __future__ import annotations` left as text.
+    return {name: kind.__forward_arg__ for name, kind in Backend.__annotations__.items()}
 
 
 def _is_text(value: object) -> bool:

@@ -8,7 +8,7 @@ entry point names the object, as in `toy = "ckpt_toy.declaration:BACKEND"`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ckpt_backends.model import Capability
 from ckpt_backends.transfer.form import Form, Language
@@ -21,8 +21,7 @@ NAME, WORD, NUMBER = r"[\w.,+-]*", "[a-z-]{0,14}", r"[\d,]*"
 """Patterns for `Backend.params`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backend:
+class Backend(NamedTuple):
     """The adapter for the layouts of one saver or application.
 
     A field of the form `module:function`, such as `ckpt_toy.opening:open_store`, names what is
@@ -31,7 +30,7 @@ class Backend:
 
     title: str
     """The name of the engine or application in messages: `PostgreSQL`."""
-    layouts: Mapping[str, Capability] = field(default_factory=dict)
+    layouts: Mapping[str, Capability] = {}
     """The layouts by name, as `ckpt stores` prints it, with what each can do:
     `{"toy": Capability.HISTORY | Capability.WRITES}`. No two backends have one name.
 
@@ -53,7 +52,7 @@ class Backend:
     PACKAGE is the one that brings this backend; for a plug-in, its own. `''` if PACKAGE always
     requires the driver.
     """
-    params: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, str] = {}
     """The URL parameters whose values may be printed, each with a regular expression (ASCII) that
     the whole value must match: `{"schema": NAME}`. The values of all others are masked, except
     that of `layout`."""
@@ -78,7 +77,7 @@ class Backend:
     engine_faults: tuple[str, ...] = ()
     """The codes that `Store.faults` and `Store.thread_faults` yield for what only its engine has:
     `("index-missing",)`; with the name of a layout, such as `"toy:index-missing"`, only there."""
-    impossible_faults: Mapping[str, str] = field(default_factory=dict)
+    impossible_faults: Mapping[str, str] = {}
     """Other codes of `ckpt doctor` that cannot occur in its layouts, each with the reason:
     `{"namespace-orphaned": "has no namespaces"}`; with the name of a layout, only there. What
     follows from capabilities is left out."""
@@ -89,7 +88,7 @@ class Backend:
     changes: str = ""
     """`module:function(url) -> WritableStore`: `ckpt_toy.opening:open_writable`; `''` if
     checkpoints are read-only."""
-    forms: Mapping[str, tuple[Form, ...]] = field(default_factory=dict)
+    forms: Mapping[str, tuple[Form, ...]] = {}
     """By layout, the form in which threads are stored, for `ckpt copy`; several if the layout is
     that of the Python and of the JavaScript saver. Needs `parts`."""
     parts: str = ""
@@ -98,7 +97,7 @@ class Backend:
     edits: str = ""
     """`module:function(layout, row, erase) -> Row`: the row with the values that `erase` returns,
     for `ckpt erase --value`: `ckpt_toy.editing:edited_row`. `''` if parts are replaced."""
-    creates: Mapping[Language, str] = field(default_factory=dict)
+    creates: Mapping[Language, str] = {}
     """By language, the layout that `create` makes."""
     create: str = ""
     """`module:function(url, language) -> None`: makes an empty store as the newest release of the

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -111,7 +110,7 @@ class DecryptingStore(WrappedStore):
 
     def _checkpoint(self, found: Checkpoint) -> Checkpoint:
         if found.metadata is not None and found.metadata.type == "bson":
-            found = replace(found, metadata=self._leaves(found.metadata))
+            found = found._replace(metadata=self._leaves(found.metadata))
         blobs = found.blobs
         if not (
             is_encrypted(found.body)
@@ -121,10 +120,9 @@ class DecryptingStore(WrappedStore):
             return found
         if blobs is not None:
             blobs = {
-                name: replace(blob, value=self._read(blob.value)) for name, blob in blobs.items()
+                name: blob._replace(value=self._read(blob.value)) for name, blob in blobs.items()
             }
-        return replace(
-            found,
+        return found._replace(
             body=self._read(found.body),
             metadata=self._read(found.metadata),
             blobs=blobs,
@@ -169,14 +167,14 @@ class DecryptingStore(WrappedStore):
     def _write(self, found: Write) -> Write:
         if not is_encrypted(found.value):
             return found
-        return replace(found, value=self._read(found.value))
+        return found._replace(value=self._read(found.value))
 
     def _read(self, value: TypedBytes | None) -> TypedBytes | None:
         if value is None or not is_encrypted(value):
             return value
         self._met_encrypted = True
         if value.whole is not None:
-            return replace(value, encrypted=True)
+            return value._replace(encrypted=True)
         if value.type == "merged+aes":
             from ckpt_backends.codec.merged import merged, packed_parts
 
@@ -187,12 +185,12 @@ class DecryptingStore(WrappedStore):
             if problem not in self._noted:
                 self._noted.add(problem)
                 self._note(f"values are {problem}")
-            return replace(value, encrypted=True, problem=problem)
+            return value._replace(encrypted=True, problem=problem)
         plain = TypedBytes(value.type.partition("+")[0], data, encrypted=True)
         if not value.part:
             return plain
         # Kept, since a copy of it is encrypted together with the other parts.
-        return replace(part_of(plain, value.part), part=value.part)
+        return part_of(plain, value.part)._replace(part=value.part)
 
 
 def part_of(whole: TypedBytes, name: str) -> TypedBytes:
@@ -200,13 +198,13 @@ def part_of(whole: TypedBytes, name: str) -> TypedBytes:
     from ckpt_backends.codec.split import split
 
     try:
-        found = split(replace(whole, encrypted=False)).get(name)
+        found = split(whole._replace(encrypted=False)).get(name)
         problem = "" if found is not None else f"no entry '{name}' in it"
     except ValueError as error:
         found, problem = None, str(error)
     if found is None:
-        return replace(whole, problem=problem)
-    return replace(found, encrypted=True)
+        return whole._replace(problem=problem)
+    return found._replace(encrypted=True)
 
 
 def expects_encrypted(store: Store) -> bool:

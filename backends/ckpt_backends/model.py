@@ -8,7 +8,6 @@ docstring says otherwise.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import Flag, StrEnum, auto
 from typing import NamedTuple
@@ -17,8 +16,7 @@ NULL_TASK_ID = "00000000-0000-0000-0000-000000000000"
 """Task id of writes that the caller made (`Command(update=..., goto=..., resume=...)`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class TypedBytes:
+class TypedBytes(NamedTuple):
     """A value as a saver stored it."""
 
     type: str
@@ -39,8 +37,7 @@ USERS = frozenset({"__start__", "__root__", "__previous__", "__end__"})
 """Channels that hold an application's input or output, though named like LangGraph's channels."""
 
 
-@dataclass(frozen=True, slots=True)
-class Blob:
+class Blob(NamedTuple):
     """A channel's value that is stored outside of the checkpoint body."""
 
     type: str
@@ -60,8 +57,7 @@ class BlobKey(NamedTuple):
     version: str
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class CheckpointKey:
+class CheckpointKey(NamedTuple):
     """The address of one checkpoint."""
 
     thread_id: str
@@ -114,8 +110,7 @@ class Usage(NamedTuple):
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(NamedTuple):
     """The state of a thread after one superstep, as stored."""
 
     key: CheckpointKey
@@ -150,8 +145,7 @@ class Expiry(NamedTuple):
     """When the first of its writes expires."""
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(NamedTuple):
     """One value that a task wrote, stored with the checkpoint that the task started from.
 
     In `VALUES_ONLY` layouts it is stored with the checkpoint that the task produced.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from ckpt_backends.model import Thread
 
@@ -12,8 +12,7 @@ _LAST = chr(sys.maxunicode)
 _SURROGATES = range(0xD800, 0xE000)
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadBounds:
+class ThreadBounds(NamedTuple):
     """Conditions for threads; all that are given must hold."""
 
     ids: frozenset[str] | None = None

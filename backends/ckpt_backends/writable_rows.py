@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ckpt_backends.base import BaseStore, BaseWritableStore
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
@@ -178,7 +178,7 @@ class WritableRowStore(BaseWritableStore):
                 raise gone(one.source)
 
     def _copy_of(self, copy: CopyOfCheckpoint, thread_id: str) -> _Copy:
-        target = replace(copy.source, thread_id=thread_id)
+        target = copy.source._replace(thread_id=thread_id)
         cells: dict[str, Cell] = {"thread_id": thread_id}
         if copy.body is not None or copy.metadata is not None:
             found = self._store.checkpoints_at([copy.source], body=True, metadata=True)
@@ -186,7 +186,7 @@ class WritableRowStore(BaseWritableStore):
             if old is None:
                 raise gone(copy.source)
             body, metadata = copy.body or old.body, copy.metadata or old.metadata
-            new = replace(old, key=target, body=body, metadata=metadata)
+            new = old._replace(key=target, body=body, metadata=metadata)
             cells |= self.checkpoint_row(new).cells
         tasks = None if copy.writes is None else set(copy.writes)
         return _Copy(copy.source, target, cells, tasks)

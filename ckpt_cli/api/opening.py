@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -53,7 +52,7 @@ class _Script:
         return local_zone()
 
     def open_other(self, url: StoreUrl) -> Store:
-        return replace(self.opening, url=url).open(self.note, self.observer)
+        return self.opening._replace(url=url).open(self.note, self.observer)
 
     def executor(
         self, jobs: int = 1, cluster: str | None = None, *, opening: Opening | None = None

@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from ckpt_backends.changes.bundle import bundle_name, write_bundle
@@ -130,7 +130,7 @@ def _remove_all(
     report = PurgeReport()
     most = writable.removal_batch
     if pace.batch is not None:
-        most = replace(most, threads=pace.batch)
+        most = most._replace(threads=pace.batch)
     for number, batch in enumerate(removal_batches(threads, most)):
         if not report.stopped:
             report.stopped = why_stop() or pace.why_stop()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
@@ -137,8 +137,8 @@ class Recording:
         try:
             if self._journal is None:
                 # A copy may have made the store since the operation began.
-                self.planned = replace(
-                    self.planned, store=store_text(self.url), place=place_of(self.url)
+                self.planned = self.planned._replace(
+                    store=store_text(self.url), place=place_of(self.url)
                 )
                 audit = ""
                 if self.audit is not None:
@@ -220,8 +220,7 @@ class Recording:
         why = self.planned.cannot_undo
         if not why and not self._can_undo:
             why = self.planned.why_not_kept
-        done = replace(
-            self.planned,
+        done = self.planned._replace(
             threads=tuple(self._threads),
             number=self._number,
             added=tuple(self._added),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from ckpt_backends import shell
 from ckpt_backends.changes.bundle import check_bundle
@@ -128,8 +127,7 @@ def _ended(planned: Operation, steps: list[OperationStep]) -> Operation:
         if isinstance(one.done, AppliedChange)
         for new in one.done.change.checkpoints
     ]
-    return replace(
-        planned,
+    return planned._replace(
         threads=tuple(threads)[:MOST_THREADS],
         number=sum(one.number for one in steps),
         added=tuple(added)[:MOST_THREADS],

@@ -267,7 +267,7 @@ def _carry_out(
             reader.refresh()
         remains = writable.erase_remains(rewrite=rewrite)
     kept = tuple(one for plan in done for one in kept_places(side, plan))
-    return done, problems, replace(remains, places=(*kept, *remains.places))
+    return done, problems, remains._replace(places=(*kept, *remains.places))
 
 
 def _print(

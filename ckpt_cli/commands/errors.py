@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.watch import unwatched
@@ -19,8 +18,7 @@ from ckpt_cli.render.summaries import errors_summary
 from ckpt_cli.session import Session
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorOptions:
+class ErrorOptions(NamedTuple):
     """The arguments and options of `ckpt errors`."""
 
     threads: Annotated[

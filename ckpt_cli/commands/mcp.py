@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 from ckpt_backends.errors import UsageError
@@ -54,7 +53,7 @@ def mcp(
     session.store.describe()
     session.store.close()
     allowed = Permission(values, tuple(filter(None, (channels or "").split(","))))
-    served = Served(session.names, replace(session.opening, redact=not values), session.zone)
+    served = Served(session.names, session.opening._replace(redact=not values), session.zone)
     connections = Connections(lambda: served.open(allowed), CONNECTIONS)
     try:
         serve(connections, AnswerLimits(__version__, max_chars, timeout))

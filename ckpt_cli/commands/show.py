@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.answer import Answer
@@ -32,8 +31,7 @@ if TYPE_CHECKING:
     from ckpt_cli.render.terminal.table import Column
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShowOptions:
+class ShowOptions(NamedTuple):
     """The arguments and options of `ckpt show`."""
 
     thread: OptionalThread = None

@@ -144,7 +144,6 @@ def _query(options: SqlOptions) -> str:
 
 def _session(session: Session, attached: Sequence[str], stack: ExitStack) -> SqlSession:
     """Open all stores. Raises `UsageError`, or what opening one raises."""
-    from dataclasses import replace
 
     from ckpt_cli.api.querying import SqlSession, SqlSource
     from ckpt_cli.sql.database import MAIN, RESERVED
@@ -161,7 +160,7 @@ def _session(session: Session, attached: Sequence[str], stack: ExitStack) -> Sql
         if name.lower() in RESERVED:
             raise UsageError(f"no schema can be named '{name}'", hint=hint)
         url = session.names.url_of(store)
-        opening = replace(session.opening, url=url)
+        opening = session.opening._replace(url=url)
         opened = stack.enter_context(session.open_other(url))
         sources[name] = SqlSource(opened, opening, session)
     return stack.enter_context(SqlSession(sources, session))

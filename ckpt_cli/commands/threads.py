@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Status
@@ -40,8 +39,7 @@ _WIDE = 100
 """Columns of a terminal from which an error gets more room than the size of its thread."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadListOptions:
+class ThreadListOptions(NamedTuple):
     """The options of `ckpt threads list`."""
 
     limit: Annotated[int, option("N", "Show at most N.", "-n", "--limit", min=1)] = 50

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from ckpt_cli.options import AsOf, At, Namespace, OptionalThread, flag, option, takes
 from ckpt_cli.render.terminal.styled_text import StyledLine
@@ -13,8 +12,7 @@ from ckpt_cli.session import Session
 from ckpt_cli.threads.target import TargetArguments
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimelineOptions:
+class TimelineOptions(NamedTuple):
     """The arguments and options of `ckpt timeline`."""
 
     thread: OptionalThread = None

@@ -7,7 +7,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -155,7 +154,7 @@ def _found(session: Session) -> tuple[Opening, Sequence[str], MemoryNamed, Start
         named = MemoryNamed(url, words)
         if threads is None:
             return session.opening, words, named, "memory alone"
-        return replace(session.opening, url=threads), ["-s", str(threads)], named, "memory"
+        return session.opening._replace(url=threads), ["-s", str(threads)], named, "memory"
     place = memory_place(url, session.names.other_store("memory"))
     named = MemoryNamed(url, words)
     if place is not None:

@@ -59,7 +59,7 @@ def redact_opaque(value: Opaque) -> Opaque:
 
 def redact_step(step: Step) -> Step:
     """Hide the text of questions and errors of tasks."""
-    return replace(step, tasks=tuple(map(_task, step.tasks)), others=tuple(map(_task, step.others)))
+    return step._replace(tasks=tuple(map(_task, step.tasks)), others=tuple(map(_task, step.others)))
 
 
 def redact_change(change: ChannelChange) -> ChannelChange:
@@ -106,10 +106,9 @@ def redact_turn(turn: Turn) -> Turn:
 
 
 def _task(task: Task) -> Task:
-    return replace(
-        task,
+    return task._replace(
         error=None if task.error is None else redact_text(task.error),
-        questions=tuple(replace(one, value=redact(one.value)) for one in task.questions),
+        questions=tuple(one._replace(value=redact(one.value)) for one in task.questions),
         writes=(),
     )
 

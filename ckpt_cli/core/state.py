@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from binascii import a2b_base64
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ckpt_backends.codec import UNDEFINED, decode, decode_channel, decode_checkpoint
 from ckpt_backends.codec.values import REDIS_JSON, Cut, Opaque, Value
@@ -16,8 +16,7 @@ _VERSION_TYPES = (str, int, float)
 """The same, for `isinstance`, which is slower with a union."""
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(NamedTuple):
     """The content of a checkpoint body. What is missing or has a wrong type is left empty."""
 
     v: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.conversation.messages import as_message
@@ -13,22 +13,20 @@ _LONGEST_PLAIN = 200
 """Characters of a text that is told as it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepChanges:
+class StepChanges(NamedTuple):
     """The channels that a step changed."""
 
     channels: tuple[str, ...]
     """In the order of their names."""
     added: Mapping[str, Sequence[Value]]
     """For each of these that is a list and only grew, the new items; at least one."""
-    turned: Mapping[str, Sequence[Value]] = field(default_factory=dict)
+    turned: Mapping[str, Sequence[Value]] = {}
     """For each of these with plain values: the one before, if it had one, and the one after."""
-    grown: Mapping[str, int] = field(default_factory=dict)
+    grown: Mapping[str, int] = {}
     """For lists of which the new items are not known: how many items they have more."""
 
 
-@dataclass(frozen=True, slots=True)
-class BriefState:
+class BriefState(NamedTuple):
     """What is remembered of a state to tell what the next step changed in it."""
 
     plain: Mapping[str, Value]
@@ -39,8 +37,7 @@ class BriefState:
     """All channels that have a value, also if it is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShortChange:
+class ShortChange(NamedTuple):
     """What a step changed in one channel, in texts of one line each."""
 
     name: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ckpt_backends.app_sessions import NO_SESSIONS
 from ckpt_backends.model import Capability as C
@@ -17,8 +17,7 @@ NO_STEPS = "stores no writes from which values could be rebuilt"
 _NOTHING = C(0)
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(NamedTuple):
     """What changes for a command if a layout lacks a capability, or has a certain trait."""
 
     lacking: C

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import TypeVar
 
@@ -34,7 +34,7 @@ class Served:
 
     def open_other(self, url: StoreUrl) -> Store:
         """Open another store in the same way; the caller closes it."""
-        return replace(self.opening, url=url).open(self.note)
+        return self.opening._replace(url=url).open(self.note)
 
     def executor(
         self, jobs: int = 1, cluster: str | None = None, *, opening: Opening | None = None
@@ -47,7 +47,7 @@ class Served:
 
     def open(self, allowed: Permission) -> SeenStore:
         """Open the store of the server. Raises what opening it raises."""
-        store = replace(self.opening, redact=False).open(self.note)
+        store = self.opening._replace(redact=False).open(self.note)
         return SeenStore(store, self, allowed)
 
 

@@ -7,17 +7,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 FORMAT = 1
 MOST_THREADS = 1000
 """Maximum number of thread ids in the record; the steps name all of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     """A change of a store, of one thread or of many."""
 
     op: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ckpt_backends.changes.change import Change, CopyOfWrites, NewBlob
 from ckpt_backends.checkpoint_ids import make_id
@@ -106,7 +106,7 @@ def null_writes(writes: Sequence[Write]) -> list[Write]:
 
 def new_key(stored: Moment, tick: int) -> CheckpointKey:
     step = (stored.number or 0) + 1
-    return replace(stored.key, checkpoint_id=make_id(tick, step, random_bits(48)))
+    return stored.key._replace(checkpoint_id=make_id(tick, step, random_bits(48)))
 
 
 def add_empty(made: NewRows, target: Moment, ns: str, tick: int, marks: Mapping[str, str]) -> None:

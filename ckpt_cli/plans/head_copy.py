@@ -81,7 +81,7 @@ def with_reason(plan: CheckpointPlan, reason: str | None) -> CheckpointPlan:
     if reason is None:
         return plan
     marked = tuple(
-        replace(one, metadata=set_keys(one.metadata, {REASON: Put(reason)}))
+        one._replace(metadata=set_keys(one.metadata, {REASON: Put(reason)}))
         for one in plan.change.checkpoints
         if one.metadata is not None
     )
@@ -137,7 +137,7 @@ def _carried(rows: Store, head: Moment, copy: CheckpointKey) -> Iterator[tuple[T
             task, new = moved[write.task_id]
             is_wanted = write.channel not in CONTROL if task.finished else write.channel == RESUME
             if is_wanted:
-                yield task, replace(write, key=copy, task_id=new)
+                yield task, write._replace(key=copy, task_id=new)
 
 
 def _origin(head: Moment, key: CheckpointKey) -> TaskIdBase | None:
@@ -158,13 +158,13 @@ def _with_writes(copy: Checkpoint, more: int) -> Checkpoint:
         return copy
     known = read_metadata(copy).get(WRITES, 0)
     number = known if isinstance(known, int) else 0
-    return replace(copy, metadata=set_keys(copy.metadata, {WRITES: Put(number + more)}))
+    return copy._replace(metadata=set_keys(copy.metadata, {WRITES: Put(number + more)}))
 
 
 def _with_values(copy: Checkpoint, values: Mapping[str, Put]) -> Checkpoint:
     if not values or copy.body is None:
         return copy
-    return replace(copy, body=set_keys(copy.body, {VALUES: dict(values)}))
+    return copy._replace(body=set_keys(copy.body, {VALUES: dict(values)}))
 
 
 def _nodes(tasks: Iterable[Task]) -> tuple[str, ...]:

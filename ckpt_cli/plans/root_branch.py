@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from ckpt_backends.errors import StoreChanged, Unsupported
@@ -72,7 +72,7 @@ def target_and_head(reader: ThreadReader, checkpoint_id: str) -> tuple[Moment, M
 
 def configurable(key: CheckpointKey) -> dict[str, str]:
     """Return the config with which a graph resumes from a checkpoint."""
-    return asdict(key)
+    return key._asdict()
 
 
 def heads_of(reader: ThreadReader) -> dict[str, str]:

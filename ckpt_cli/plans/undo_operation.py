@@ -221,8 +221,7 @@ def after_restoring(planned: PlannedRemoval, store: Store) -> PlannedRemoval:
     known = [one for one in times if one is not None]
     return replace(
         planned,
-        removal=replace(
-            removal,
+        removal=removal._replace(
             last_at=max(known) if thread.last_at is not None else None,
             checkpoints=size.checkpoints + planned.checkpoints,
             writes=size.writes + planned.writes,

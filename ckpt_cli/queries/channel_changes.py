@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
 from ckpt_backends.codec.memo import remembering
 from ckpt_backends.protocol import Store
@@ -61,4 +60,4 @@ class ChannelChanges:
     def _only(self, body: Body) -> Body:
         """Return a body without the values of other channels, which may be large."""
         name = self._channel
-        return replace(body, values={name: body.values[name]} if name in body.values else {})
+        return body._replace(values={name: body.values[name]} if name in body.values else {})

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
@@ -24,8 +23,7 @@ HEAD_CHANNELS = frozenset({ERROR})
 """Channels on one of which a thread that waits for a retry has a write at its head."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """A task that failed, at the checkpoint from which it started."""
 
     key: CheckpointKey
@@ -80,7 +78,7 @@ def failures_of_threads(
 
 
 def _shown(store: Store, found: Failure) -> Failure:
-    return replace(found, error=redact_text(found.error)) if redaction.is_redacted(store) else found
+    return found._replace(error=redact_text(found.error)) if redaction.is_redacted(store) else found
 
 
 def _at_heads(
@@ -141,7 +139,7 @@ def _stored(reader: ThreadReader, ids: dict[str, set[str]]) -> Iterator[Failure]
                 is_repeated = bool(task.failed_in)
                 if not is_repeated:
                     place = (found.key, found.task_id, found.path)
-                    yield replace(found, blocks=place in waiting)
+                    yield found._replace(blocks=place in waiting)
 
 
 def _failure(moment: Moment, task: Task, *, blocks: bool) -> Failure:

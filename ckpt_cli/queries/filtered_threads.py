@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from ckpt_backends.codec import decode
@@ -146,7 +146,7 @@ class ThreadChooser:
             times = expiry_times(self._store, [one.head.key for one in found if one.head])
             for one in found:
                 at = None if one.head is None else times.get(one.head.key)
-                details = one.details and replace(one.details, bytes=one.bytes, expires_at=at)
+                details = one.details and one.details._replace(bytes=one.bytes, expires_at=at)
                 yield ListedThread(one.thread, details)
 
     def _undecided(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:

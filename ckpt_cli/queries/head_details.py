@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from ckpt_backends.codec import DEFAULT_LIMITS, Limits, decode
 from ckpt_backends.codec.values import Cut
@@ -37,8 +36,8 @@ def with_details(
             head = heads.get(row.thread.thread_id)
             details = details_of(row.thread, head)
             if head is not None and head.key in times:
-                details = replace(details, expires_at=times[head.key])
-            yield replace(row, details=details)
+                details = details._replace(expires_at=times[head.key])
+            yield row._replace(details=details)
 
 
 def with_sizes(store: Store, rows: Iterable[ListedThread]) -> Iterator[ListedThread]:
@@ -49,7 +48,7 @@ def with_sizes(store: Store, rows: Iterable[ListedThread]) -> Iterator[ListedThr
         for row in some:
             size = sizes.get(row.thread.thread_id)
             if size is not None and row.details is not None:
-                yield replace(row, details=replace(row.details, bytes=size))
+                yield row._replace(details=row.details._replace(bytes=size))
             else:
                 yield row
 
@@ -127,4 +126,4 @@ def _titled(row: ListedThread, read: str | None, *, every: bool) -> ListedThread
         return row
     title = read or row.details.title
     is_shown = isinstance(title, str) and (every or says_nothing(row.thread.thread_id))
-    return replace(row, details=replace(row.details, title=title if is_shown else None))
+    return row._replace(details=row.details._replace(title=title if is_shown else None))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint
 from ckpt_cli.core.tasks.step_nodes import ran, ran_here
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.thread_operations import ThreadOperations
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One checkpoint in a list."""
 
     moment: Moment

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import NamedTuple
 
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
@@ -21,8 +21,7 @@ HEAD_CHANNELS = frozenset({INTERRUPT})
 """Channels on one of which a thread with an open question has a write at its head."""
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(NamedTuple):
     """An open question, at the checkpoint with the step that asked it."""
 
     key: CheckpointKey
@@ -66,7 +65,7 @@ def _of_threads(
 def _shown(store: Store, found: Waiting) -> Waiting:
     if not redaction.is_redacted(store):
         return found
-    return replace(found, question=replace(found.question, value=redact(found.question.value)))
+    return found._replace(question=found.question._replace(value=redact(found.question.value)))
 
 
 def _leaves(reader: ThreadReader, moment: Moment) -> Iterator[Waiting]:

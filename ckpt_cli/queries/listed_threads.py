@@ -6,9 +6,8 @@ Lists without such facts import nothing of what reads heads; see `head_details`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ckpt_backends.model import Status, Thread
 
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from ckpt_cli.core.tasks.tasks import Question
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """A thread's head without its values."""
 
     step: int | None
@@ -27,8 +25,7 @@ class Head:
     metadata: Mapping[str, Value]
 
 
-@dataclass(frozen=True, slots=True)
-class Details:
+class Details(NamedTuple):
     """The facts about a thread that are read from its head."""
 
     conditions: tuple[Status, ...]
@@ -52,8 +49,7 @@ class Details:
         return self.conditions[0]
 
 
-@dataclass(frozen=True, slots=True)
-class ListedThread:
+class ListedThread(NamedTuple):
     """One thread of a list; `details` is None if its head was not read."""
 
     thread: Thread

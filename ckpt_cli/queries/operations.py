@@ -42,7 +42,7 @@ def redacted(one: ListedOperation) -> ListedOperation:
     """Return an operation without the texts that a person wrote."""
     operation = one.operation
     return replace(
-        one, operation=replace(operation, reason=None, command=f"ckpt {operation.action} ...")
+        one, operation=operation._replace(reason=None, command=f"ckpt {operation.action} ...")
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ckpt_backends import shell
 from ckpt_backends.app_sessions import AppSession, SessionStore
@@ -34,7 +34,7 @@ def list_sessions(
 ) -> list[Joined]:
     """Return the sessions of a thread or user, the last changed first."""
     found = [
-        replace(one, fields={})
+        one._replace(fields={})
         for one in sessions.sessions()
         if thread in (None, one.thread_id) and user in (None, one.user_id)
     ]
@@ -61,7 +61,7 @@ def find_session(
         raise Ambiguous(f"'{name}' matches {len(fits)} sessions", hint=f"use a key: {keys}")
     (one,) = fits
     if redacted:
-        one = replace(one, fields=_redacted(one.fields))
+        one = one._replace(fields=_redacted(one.fields))
     return _joined(one, threads, None if threads is None else TriggerInference(threads))
 
 

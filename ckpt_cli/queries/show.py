@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ckpt_backends import shell
 from ckpt_backends.codec.values import Value
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from ckpt_cli.threads.expiry import Lifetime
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointView:
+class CheckpointView(NamedTuple):
     """A checkpoint, its state and its writes."""
 
     moment: Moment
@@ -100,8 +98,7 @@ def _unstored(moment: Moment, state: State) -> list[str]:
 
 
 def _redacted(found: CheckpointView) -> CheckpointView:
-    return replace(
-        found,
+    return found._replace(
         moment=redaction.moment(found.moment),
         state=redaction.state(found.state),
         writes=[redaction.placed(one) for one in found.writes],

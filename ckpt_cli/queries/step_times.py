@@ -185,7 +185,7 @@ def _numbered(checkpoints: Iterable[TimedCheckpoint]) -> list[TimedCheckpoint]:
         if parent is None or parent.step is None or one.step is None:
             continue
         if wraps := round((parent.step + 1 - one.step) / _STEPS):
-            found[one.checkpoint_id] = replace(one, step=one.step + wraps * _STEPS)
+            found[one.checkpoint_id] = one._replace(step=one.step + wraps * _STEPS)
     return list(found.values())
 
 
@@ -217,7 +217,7 @@ def _looked_at(
         before = moments.get(one.parent_checkpoint_id or "")
         seen = moments.get(checkpoint_id)
         if seen is not None:
-            one = replace(one, source=seen.source or one.source, step=seen.number)
+            one = one._replace(source=seen.source or one.source, step=seen.number)
         if before is not None and ran_here(one.source):
             one = _made_by(one, before, seen)
         known[checkpoint_id] = one
@@ -244,9 +244,8 @@ def _unclear(checkpoints: list[TimedCheckpoint], tasks: Mapping[Key, _Tasks]) ->
 def _made_by(one: TimedCheckpoint, before: Moment, seen: Moment | None) -> TimedCheckpoint:
     """Return a checkpoint with the nodes that made it, and whether a run began at its parent."""
     if seen is None:
-        return replace(one, nodes=finished(before.step))
-    return replace(
-        one,
+        return one._replace(nodes=finished(before.step))
+    return one._replace(
         nodes=ran(before.step, before.body.seen, seen.body.seen),
         resumed=seen.body.seen.get(_RESUMED) != before.body.seen.get(_RESUMED),
     )
@@ -255,7 +254,7 @@ def _made_by(one: TimedCheckpoint, before: Moment, seen: Moment | None) -> Timed
 def _bodies(reader: ThreadReader, ns: str, ids: Collection[str]) -> dict[str, Moment]:
     """Return checkpoints without their values, which may be large."""
     return {
-        one.key.checkpoint_id: replace(one, body=replace(one.body, values={}), writes=())
+        one.key.checkpoint_id: replace(one, body=one.body._replace(values={}), writes=())
         for one in reader.moments(ns, ids)
     }
 

@@ -233,5 +233,5 @@ def _movement(
     if redaction.is_redacted(reader.store):
         moment = redaction.moment(moment)
         added = {name: list(map(redact, items)) for name, items in changes.added.items()}
-        changes = replace(changes, added=added, turned={})
+        changes = changes._replace(added=added, turned={})
     return Movement(event, reader.thread_id, moment.at, moment, nodes, children, changes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import TypeAlias
 
 from ckpt_backends.errors import NotFound, StoreChanged
@@ -75,7 +74,7 @@ class Tail:
     def _shown(self, entry: Entry) -> Entry:
         if not redaction.is_redacted(self._store):
             return entry
-        return replace(entry, moment=redaction.moment(entry.moment))
+        return entry._replace(moment=redaction.moment(entry.moment))
 
     def _places(self, reader: ThreadReader) -> set[_Place]:
         namespaces = reader.namespaces if self._ns is None else [self._ns]

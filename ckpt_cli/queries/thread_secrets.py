@@ -64,7 +64,7 @@ class ThreadSecrets:
             self._last.clear()
         rank = self._ranks[key.checkpoint_ns, key.checkpoint_id] = len(self._ranks)
         blobs = checkpoint.blobs or {}
-        inline = checkpoint if checkpoint.blobs is None else replace(checkpoint, blobs={})
+        inline = checkpoint if checkpoint.blobs is None else checkpoint._replace(blobs={})
         body = read_body(inline)
         values = {**body.values, _SENDS: body.pending_sends} if body.pending_sends else body.values
         for channel, value in values.items():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fnmatch import translate
 from itertools import islice
@@ -125,7 +124,7 @@ def list_threads(
         if sizes:
             rows = with_sizes(store, rows)
     if first_messages:
-        rows = (replace(row, first_message=first_message(store, row.thread)) for row in rows)
+        rows = (row._replace(first_message=first_message(store, row.thread)) for row in rows)
     yield from map(_hidden, rows) if redaction.is_redacted(store) else rows
 
 
@@ -196,14 +195,13 @@ def _hidden(row: ListedThread) -> ListedThread:
     details = row.details
     if details is None or details.head is None:
         return row
-    head = replace(details.head, metadata=redact_metadata(details.head.metadata))
+    head = details.head._replace(metadata=redact_metadata(details.head.metadata))
     error = None if details.error is None else redact_text(details.error)
     asked, title = details.question, details.title
-    question = None if asked is None else replace(asked, value=redact(asked.value))
+    question = None if asked is None else asked._replace(value=redact(asked.value))
     hidden = redact_text(title) if isinstance(title, str) else None
-    return replace(
-        row,
-        details=replace(details, head=head, error=error, question=question, title=hidden),
+    return row._replace(
+        details=details._replace(head=head, error=error, question=question, title=hidden),
     )
 
 
@@ -241,8 +239,7 @@ def _order(row: ListedThread, sort: Sort) -> tuple[Any, ...]:
     return keys[sort], thread.thread_id
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(NamedTuple):
     """One thread as a whole."""
 
     row: ListedThread
@@ -259,8 +256,7 @@ class Summary:
     """The newest recorded operations of `ckpt` on the thread, newest first."""
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceSummary:
+class NamespaceSummary(NamedTuple):
     """One namespace of a thread."""
 
     checkpoint_ns: str

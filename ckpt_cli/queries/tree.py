@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Value
@@ -52,8 +51,7 @@ _SHORT_OP = 8
 """Digits of an operation's id; commands take the beginning of an id."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tree:
+class Tree(NamedTuple):
     """Everything that is needed to draw a thread."""
 
     keys: TreeKeys
@@ -67,9 +65,9 @@ class Tree:
     """Plain steps that were not read: only the keys of writes tell what is known about them."""
     forked: frozenset[Key] = frozenset()
     """The checkpoints whose writes may be of any of several children."""
-    steps: Mapping[Key, TimedStep] = field(default_factory=dict)
+    steps: Mapping[Key, TimedStep] = {}
     """The time of each step, if it was asked for."""
-    scrubber: Scrubber = field(default_factory=lambda: Scrubber(()))
+    scrubber: Scrubber = Scrubber(())
     """The checkpoints of the first tree in the order of their times, if it was asked for."""
     skeletons: Sequence[Skeleton] = ()
     """What the layout was planned from, if it may be folded in another way."""
@@ -157,7 +155,7 @@ def _mark(
 
 def _keeping(keep: Key | None, skeletons: Sequence[Skeleton]) -> Sequence[Skeleton]:
     """Return the skeletons with one that is not folded."""
-    return [replace(one, marked=True) if one.key == keep else one for one in skeletons]
+    return [one._replace(marked=True) if one.key == keep else one for one in skeletons]
 
 
 class _Reading:
@@ -186,8 +184,7 @@ class _Reading:
         is_same = all(before.details.get(key) == one for key, one in found.items())
         if is_same and before.unread.isdisjoint(found):
             return before
-        after = replace(
-            before,
+        after = before._replace(
             details={**before.details, **found},
             unread=before.unread.difference(found),
             conditions=_conditions(self._reader) if tips else before.conditions,
@@ -198,7 +195,7 @@ class _Reading:
     def laid_out(self, before: Tree, plan: TreeLayout) -> Tree:
         """Return the same tree in another layout."""
         found = self._details([key for key in plan.shown if key not in before.details])
-        return replace(before, plan=plan, details={**before.details, **found})
+        return before._replace(plan=plan, details={**before.details, **found})
 
     def whole(
         self, keep: Key | None, seen: Collection[Key] | None, *, nest: bool, unfold: bool
@@ -227,7 +224,7 @@ class _Reading:
         steps = tree_steps(keys, skeletons, is_values_only=reader.is_values_only)
         points = timed_points(plan, keys, skeletons, steps)
         scrubber = Scrubber(points)
-        return replace(tree, steps=steps, scrubber=scrubber, skeletons=skeletons)
+        return tree._replace(steps=steps, scrubber=scrubber, skeletons=skeletons)
 
     def _read(self, wanted: Sequence[Key]) -> dict[Key, StepDetails]:
         # Most messages of a state are those of the state before.
@@ -247,14 +244,14 @@ class _Reading:
         if not self._reader.is_values_only:
             return found
         return {
-            key: replace(one, ran=nodes_that_ran(keys.stored.get(key)) or ())
+            key: one._replace(ran=nodes_that_ran(keys.stored.get(key)) or ())
             for key, one in found.items()
         }
 
 
 def _completed(skeleton: Skeleton, details: StepDetails) -> Skeleton:
     """Add what keys do not always show: the source and the nodes that ran."""
-    return replace(skeleton, source=details.source, ran=details.ran or skeleton.ran)
+    return skeleton._replace(source=details.source, ran=details.ran or skeleton.ran)
 
 
 def _conditions(reader: ThreadReader) -> Sequence[Status]:
@@ -278,7 +275,7 @@ def _details(
     for key, moment in _moments(reader, shown):
         node = _node(redaction.moment(moment) if is_redacted else moment, say)
         change = _change(moment, operations.adding(moment), is_redacted=is_redacted)
-        nodes[key] = replace(node, change=change)
+        nodes[key] = node._replace(change=change)
         facts[key] = step_facts(moment)
     for key in set(shown) - nodes.keys():  # an id that is not text can only be listed
         nodes[key] = StepDetails(problem="its id is not text")
@@ -290,10 +287,10 @@ def _details(
         before = facts.get(parent)
         if before is not None and not reader.is_values_only and ran_here(nodes[key].source):
             made = ran(before.step, before.seen, facts[key].seen)
-            nodes[key] = replace(nodes[key], ran=made)
+            nodes[key] = nodes[key]._replace(ran=made)
     told = read_changes(reader, facts, parents, forked, say)
     return {
-        key: replace(node, changes=told[key].changes, tokens=told[key].tokens)
+        key: node._replace(changes=told[key].changes, tokens=told[key].tokens)
         if key in told
         else node
         for key, node in nodes.items()

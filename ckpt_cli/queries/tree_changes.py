@@ -6,7 +6,7 @@ States are not compared: the writes of a step are small, and its state may be la
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
@@ -38,8 +38,7 @@ _LARGEST = 64 << 10
 _NOTHING = BriefState({}, {})
 
 
-@dataclass(frozen=True, slots=True)
-class StepFacts:
+class StepFacts(NamedTuple):
     """The parts of a checkpoint that show how it was made, and how the next one was."""
 
     step: Step
@@ -52,8 +51,7 @@ class StepFacts:
     """Without values; those of internal channels are left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToldChanges:
+class ToldChanges(NamedTuple):
     """What a step changed, and the tokens that its messages tell."""
 
     changes: tuple[ShortChange, ...]
@@ -72,7 +70,7 @@ def step_facts(moment: Moment) -> StepFacts:
         versions,
         brief_state(values, versions.keys() | values.keys()),
         [
-            one if one.value is None else replace(one, value=None)
+            one if one.value is None else one._replace(value=None)
             for one in moment.writes
             if is_state(one.channel, body)
         ],
@@ -122,7 +120,7 @@ def read_changes(
 
 def _state_of(written: Mapping[str, Sequence[Value]]) -> BriefState:
     """Return what values become if they replace those before; lists may be merged instead."""
-    return replace(brief_state({name: one[-1] for name, one in written.items()}, ()), lengths={})
+    return brief_state({name: one[-1] for name, one in written.items()}, ())._replace(lengths={})
 
 
 def _given(found: StepFacts) -> Sequence[Write]:
@@ -190,7 +188,7 @@ def _read(
 def _redacted(changes: StepChanges) -> StepChanges:
     """Return changes without values: their names, and how many items were added."""
     added = {name: list(map(redact, items)) for name, items in changes.added.items()}
-    return replace(changes, added=added, turned={})
+    return changes._replace(added=added, turned={})
 
 
 def _tokens(changes: StepChanges) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ckpt_backends.checkpoint_ids import step_of, time_of
 from ckpt_backends.codec.values import Value
@@ -141,8 +141,7 @@ def skeletons_of(reader: ThreadReader, keys: TreeKeys) -> list[Skeleton]:
     for key, metadata in _metadata(reader, undecided(found.values())).items():
         parents = metadata.get("parents")
         forked_from = metadata.get("forked_from")
-        found[key] = replace(
-            found[key],
+        found[key] = found[key]._replace(
             step=step_from(metadata),
             source=source_from(metadata),
             forked_from=forked_from if isinstance(forked_from, str) else None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from datetime import datetime, tzinfo
 from typing import Any
 
@@ -44,7 +43,7 @@ def bisect_record(found: Bisection) -> dict[str, Any]:
     }
     if moment is not None:
         record |= {
-            **asdict(moment.key),
+            **moment.key._asdict(),
             "parent_checkpoint_id": moment.checkpoint.parent_checkpoint_id,
             "step": moment.number,
             "nodes": None if found.nodes is None else list(found.nodes),

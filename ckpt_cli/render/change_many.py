@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from ckpt_backends import shell
@@ -109,7 +109,7 @@ def outcome_record(
 def _ready_record(at: ResumePoint) -> dict[str, Any]:
     """Return the keys of a thread that needs no change."""
     return {
-        **asdict(at.head),
+        **at.head._asdict(),
         "head": at.head.checkpoint_id,
         "step": at.step,
         "next": None if at.next is None else list(at.next),

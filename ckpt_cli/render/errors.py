@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from datetime import datetime, tzinfo
 from typing import Any
 
@@ -23,7 +22,7 @@ LEFT = "left"
 def failure_record(found: Failure) -> dict[str, Any]:
     """Return one failed task of `errors`."""
     return {
-        **asdict(found.key),
+        **found.key._asdict(),
         "task_id": found.task_id,
         "node": found.path[-1],
         "path": list(found.path),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from ckpt_cli.core.tasks.step_nodes import path_text
@@ -20,7 +19,7 @@ def hit_record(hit: GrepHit) -> dict[str, Any]:
     """Return one matching line of `grep` as JSON."""
     match = hit.match
     return {
-        **asdict(hit.key),
+        **hit.key._asdict(),
         "ref": hit.ref,
         "ts": optional_iso(hit.at),
         "in": hit.kind,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from ckpt_backends.codec import to_json
@@ -75,7 +74,7 @@ def message_records(turns: Sequence[Turn], first: int) -> Iterator[dict[str, Any
             "name": message.name,
             "content": to_json(message.content),
             "tool_calls": [_call_record(call, turns) for call in turn.calls],
-            "usage": None if usage is None else asdict(usage),
+            "usage": None if usage is None else usage._asdict(),
             "model": turn.model,
         }
         if isinstance(called := message.fields.get("tool_call_id"), str):
@@ -94,10 +93,10 @@ def statistics_record(found: Statistics) -> dict[str, Any]:
     return {
         "messages": dict(found.roles),
         "tokens": [
-            {"model": one.model, "messages": one.messages, **asdict(one.usage)}
+            {"model": one.model, "messages": one.messages, **one.usage._asdict()}
             for one in found.models
         ],
-        "tool_calls": list(map(asdict, found.tools)),
+        "tool_calls": [one._asdict() for one in found.tools],
     }
 
 

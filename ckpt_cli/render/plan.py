@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
@@ -326,7 +325,7 @@ def _step(plan: CheckpointPlan) -> int | None:
 
 def _touched_record(one: TouchedCheckpoint) -> dict[str, Any]:
     return {
-        **asdict(one.key),
+        **one.key._asdict(),
         "parent_checkpoint_id": one.parent_checkpoint_id,
         "form": one.form,
         "forked_from": one.forked_from,

@@ -7,7 +7,6 @@ absent, the data was not read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.codec import to_json
@@ -189,7 +188,7 @@ def summary_record(found: Summary) -> dict[str, Any]:
         }
         record["resume"] = resume_record(found.head)
     record["writes"] = found.size.writes
-    record["in_namespaces"] = [asdict(ns) for ns in found.in_namespaces]
+    record["in_namespaces"] = [ns._asdict() for ns in found.in_namespaces]
     if found.operations:
         record["operations"] = list(map(_operation, found.operations))
     return record | _lifetime(found.lifetime) | _plaintext(found.plaintext)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
 
@@ -85,7 +84,8 @@ def summary_lines(
     )
     yield from _operation_lines(found, words, now, width)
     yield line("")
-    yield from table_lines(map(asdict, found.in_namespaces), namespace_columns(), width)
+    spaces = [one._asdict() for one in found.in_namespaces]
+    yield from table_lines(spaces, namespace_columns(), width)
 
 
 def _rollback_lines(found: Summary, words: Sequence[str], width: int) -> Iterator[StyledLine]:

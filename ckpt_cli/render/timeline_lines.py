@@ -7,8 +7,8 @@ step that called it, so that calls in parallel are seen side by side.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import date, datetime, tzinfo
+from typing import NamedTuple
 
 from ckpt_cli.core.timeline.assemble import Timeline
 from ckpt_cli.core.timeline.steps import Kind, TimedStep, seconds_between
@@ -50,8 +50,7 @@ _UNICODE: dict[Kind, str] = {"run": "█", "human": "▒", "idle": "·"}
 _ASCII: dict[Kind, str] = {"run": "#", "human": "?", "idle": "."}
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(NamedTuple):
     """One line of the drawing."""
 
     number: str
@@ -97,7 +96,7 @@ def timeline_rows(
     rows = list(_rows(found.steps))
     shape = _shape(rows, width)
     if longest_bar is not None:
-        shape = replace(shape, bars=min(shape.bars, longest_bar))
+        shape = shape._replace(bars=min(shape.bars, longest_bar))
     yield from _drawn(rows, zone, shape, _UNICODE if unicode else _ASCII)
     for text in _after(found, now, zone, width):
         yield None, text
@@ -187,8 +186,7 @@ def _mark(step: TimedStep) -> str:
     return mark
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
+class _Shape(NamedTuple):
     """The widths of the columns, and which of them there are."""
 
     numbers: int

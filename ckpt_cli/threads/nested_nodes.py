@@ -29,7 +29,7 @@ def locate(reader: ThreadReader, moment: Moment) -> Moment:
         return moment
     tasks = tuple(_located(reader, moment.key, task) for task in step.tasks)
     others = tuple(_located(reader, moment.key, task) for task in step.others)
-    return replace(moment, step=replace(step, tasks=tasks, others=others))
+    return replace(moment, step=step._replace(tasks=tasks, others=others))
 
 
 def called(
@@ -56,9 +56,9 @@ def _located(reader: ThreadReader, key: CheckpointKey, task: Task) -> Task:
     inner = list(_inner_tasks(reader, key, task))
     if not inner:
         return task
-    found = replace(task, questions=tuple(_asked(task.node, one, inner) for one in task.questions))
+    found = task._replace(questions=tuple(_asked(task.node, one, inner) for one in task.questions))
     source = next((one for one in inner if one.error is not None and one.error == task.error), None)
-    return found if source is None else replace(found, failed_in=(task.node, *failed_at(source)))
+    return found if source is None else found._replace(failed_in=(task.node, *failed_at(source)))
 
 
 def _inner_tasks(reader: ThreadReader, key: CheckpointKey, task: Task) -> Iterator[Task]:
@@ -85,4 +85,4 @@ def _asked(node: str, question: Question, inner: list[Task]) -> Question:
         alike = [one for one in alike if one.value == question.value]
     if not alike:
         return question
-    return replace(question, node=alike[0].node, path=(node, *asked_by(alike[0])))
+    return question._replace(node=alike[0].node, path=(node, *asked_by(alike[0])))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ckpt_backends.encryption import DecryptingStore, Key, key_of_environment, key_of_file
 from ckpt_backends.protocol import Store
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
     from ckpt_backends.scan_observer import ScanObserver
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
+class Opening(NamedTuple):
     """Which store to open, and how its values are shown."""
 
     url: StoreUrl

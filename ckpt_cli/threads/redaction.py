@@ -59,9 +59,8 @@ def moment(found: Moment) -> Moment:
     problem = None if body.problem is None else redact_opaque(body.problem)
     return replace(
         found,
-        checkpoint=replace(found.checkpoint, body=None, metadata=None),
-        body=replace(
-            body,
+        checkpoint=found.checkpoint._replace(body=None, metadata=None),
+        body=body._replace(
             values=redact_values(body.values),
             pending_sends=None if body.pending_sends is None else redact(body.pending_sends),
             problem=problem,
@@ -74,13 +73,13 @@ def moment(found: Moment) -> Moment:
 
 def state(found: State) -> State:
     """Return a state with types and sizes in place of values."""
-    return replace(found, values=redact_values(found.values))
+    return found._replace(values=redact_values(found.values))
 
 
 def placed(found: TaskWrite) -> TaskWrite:
     """Return a write with type and size in place of its value."""
     instead = None if found.write.value is None else redact(found.value)
-    return replace(found, write=_write(found.write), instead=instead)
+    return found._replace(write=_write(found.write), instead=instead)
 
 
 def selected(found: Selected, asked: Path) -> Selected:
@@ -105,4 +104,4 @@ def plan(found: CheckpointPlan) -> CheckpointPlan:
 def _write(write: Write) -> Write:
     if write.value is None:
         return write
-    return replace(write, value=replace(write.value, data=b"", problem=REASON))
+    return write._replace(value=write.value._replace(data=b"", problem=REASON))

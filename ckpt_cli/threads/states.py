@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.merged import MERGED, how_merged
@@ -21,8 +22,7 @@ from ckpt_cli.threads.checkpoint import DecodedCheckpoint
 from ckpt_cli.threads.thread import ThreadReader
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """The values of a checkpoint's channels as the agent sees them."""
 
     values: Mapping[str, Value]

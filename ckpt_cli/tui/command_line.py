@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from glob import escape
 
 from ckpt_backends.memory.protocol import ItemKey
@@ -100,7 +99,7 @@ def errors_command(store: Sequence[str], thread_id: str) -> str:
 
 def config(place: CheckpointKey) -> str:
     """Return the config dict with which a graph reads or resumes a checkpoint."""
-    return json.dumps({"configurable": asdict(place)}, ensure_ascii=False)
+    return json.dumps({"configurable": place._asdict()}, ensure_ascii=False)
 
 
 def memory_command(memory: Sequence[str], key: ItemKey) -> str:

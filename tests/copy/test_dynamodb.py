@@ -110,14 +110,14 @@ def test_long_payloads_go_to_the_bucket_or_are_compressed(
     parts = parts_from(source, FEW[0])
     write = next(one for one in parts if isinstance(one, WritePart))
     texts = b"words " * 70_000, random.Random(1).randbytes(500_000)
-    write.value = replace(write.value, type="bytes", data=texts[0])
+    write.value = write.value._replace(type="bytes", data=texts[0])
     name, _, _ = place.url.partition("&bucket=")
     receive(name, Arrival(FEW[0], parts))
     assert place.objects() == {}
     with open_store(place.url) as store:
         assert in_order(stored_parts(store, FEW[0])) == in_order(parts)
     place.forget(FEW[0])
-    write.value = replace(write.value, data=texts[1])
+    write.value = write.value._replace(data=texts[1])
     with pytest.raises(CannotHold, match="too long"):
         receive(name, Arrival(FEW[0], parts))
     assert place.items() == []
@@ -133,7 +133,7 @@ def long_thread(parts: list[Part]) -> list[Part]:
     write = next(part for part in parts if isinstance(part, WritePart))
     found: list[Part] = []
     for number in range(LONG):
-        key = replace(one.key, thread_id="long", checkpoint_ns="", checkpoint_id=f"{number:05}")
+        key = one.key._replace(thread_id="long", checkpoint_ns="", checkpoint_id=f"{number:05}")
         parent = f"{number - 1:05}" if number else None
         found += [replace(one, key=key, parent=parent), replace(write, key=key)]
     return found

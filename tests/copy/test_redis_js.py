@@ -179,7 +179,7 @@ def test_what_redis_cannot_hold_is_refused(target: str) -> None:
     with pytest.raises(CannotHold, match=r"write to 'a'.*'bytes'"):
         receive(target, Arrival("t", [one, write]))
     with pytest.raises(CannotHold, match="thread id"):
-        receive(target, Arrival("t*", [replace(one, key=replace(one.key, thread_id="t*"))]))
+        receive(target, Arrival("t*", [replace(one, key=one.key._replace(thread_id="t*"))]))
 
 
 def test_threads_come_back_from_a_file(source: str, target: str, tmp_path: Path) -> None:

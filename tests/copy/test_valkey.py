@@ -157,7 +157,7 @@ def test_a_large_thread_becomes_visible_at_once(
     parts = parts_from(source)
     unfit = replace(parts[-1], expires_at=None)
     assert isinstance(unfit, CheckpointPart)
-    unfit.metadata = replace(unfit.metadata, data=b'{"score": NaN}')
+    unfit.metadata = unfit.metadata._replace(data=b'{"score": NaN}')
     with pytest.raises(CannotHold, match="NaN"):
         receive(url_of(place), Arrival(THREAD, [*parts[:-1], unfit]))
     left = place.client.keys()
@@ -175,7 +175,7 @@ def test_metadata_that_the_saver_cannot_read_is_refused(
 ) -> None:
     parts = parts_from(source)
     one = next(part for part in parts if isinstance(part, CheckpointPart))
-    one.metadata = replace(one.metadata, data=data)
+    one.metadata = one.metadata._replace(data=data)
     with pytest.raises(CannotHold, match="metadata of checkpoint"):
         receive(url_of(place), Arrival(THREAD, parts))
     assert place.client.dbsize() == 0
@@ -185,7 +185,7 @@ def test_metadata_that_the_saver_cannot_read_is_refused(
 def test_keys_of_other_threads_are_refused(ns: str, source: Path, place: ValkeyHarness) -> None:
     parts = [replace(one) for one in parts_from(source)]
     for one in parts:
-        one.key = replace(one.key, checkpoint_ns=ns)  # type: ignore[union-attr]
+        one.key = one.key._replace(checkpoint_ns=ns)  # type: ignore[union-attr]
     with pytest.raises(CannotHold):
         receive(url_of(place), Arrival(THREAD, parts))
     assert place.client.dbsize() == 0

@@ -158,8 +158,8 @@ def test_a_value_that_changed_meanwhile_is_not_replaced(store: Path) -> None:
     with open_store(url) as opened:
         parts = list(parts_of_rows("sqlite", opened.rows("aes-chat")))
     one, other = [part for part in parts if isinstance(part, WritePart)][:2]
-    old = replace(one, value=replace(one.value, data=b"as it was before"))
-    mended = replace(other, value=replace(other.value, data=b"new"))
+    old = replace(one, value=one.value._replace(data=b"as it was before"))
+    mended = replace(other, value=other.value._replace(data=b"new"))
     before = contents(store)
     with open_writable(url) as writable, pytest.raises(StoreChanged):
         writable.rewrite("aes-chat", [PartRewrite(other, mended), PartRewrite(old, one)])

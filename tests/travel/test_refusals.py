@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -226,7 +225,7 @@ def test_a_change_that_fails_at_its_end_leaves_nothing(sample: Path) -> None:
             ns: next(store.checkpoints(HEAD, checkpoint_ns=ns)).key.checkpoint_id
             for ns in store.namespaces(HEAD)
         }
-    new = replace(whole, key=replace(whole.key, checkpoint_id=make_id(1 << 58, 1, 1)))
+    new = whole._replace(key=whole.key._replace(checkpoint_id=make_id(1 << 58, 1, 1)))
     with open_writable(parse_url(str(sample))) as writable, pytest.raises(StoreChanged):
         writable.apply(Change(HEAD, heads, checkpoints=(new, whole)))
     assert ckpt("-s", sample, "history", HEAD, "-o", "json").raw == before

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Collection
-from dataclasses import replace
 from datetime import UTC
 from operator import add
 from pathlib import Path
@@ -143,8 +142,8 @@ def test_rows_that_are_not_read_look_as_those_that_are(store: Path) -> None:
                 unfold=True,
             )
         # Of these rows it is only not known what they changed.
-        details = {key: replace(one, changes=()) for key, one in whole.details.items()}
-        whole = replace(whole, details=details, steps=picture.tree.steps)
+        details = {key: one._replace(changes=()) for key, one in whole.details.items()}
+        whole = whole._replace(details=details, steps=picture.tree.steps)
         drawn = draw_tree(whole, Clock(NOW, UTC), seat.main.tree_rows.room)
         assert picture.keys == drawn.keys
         for at, key in enumerate(picture.keys):

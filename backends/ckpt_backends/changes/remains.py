@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Remaining:
+class Remaining(NamedTuple):
     """A place that may still hold removed data."""
 
     place: str
@@ -18,8 +17,7 @@ class Remaining:
     """Whether it is free space that only `rewrite` erases, which was not asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Remains:
+class Remains(NamedTuple):
     """What an erasure did to the old bytes, and where they may still be."""
 
     done: tuple[str, ...] = ()

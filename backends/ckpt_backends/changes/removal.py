@@ -7,8 +7,8 @@ skipped.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from ckpt_backends.model import BlobKey
 
@@ -16,8 +16,7 @@ MOVED = "changed since the plan was made"
 GONE = "no longer exists"
 
 
-@dataclass(frozen=True, slots=True)
-class Inside:
+class Inside(NamedTuple):
     """What to remove inside a thread; the thread itself is kept."""
 
     checkpoints: Mapping[str, tuple[str, ...]]
@@ -26,8 +25,7 @@ class Inside:
     """Values that no remaining checkpoint names."""
 
 
-@dataclass(frozen=True, slots=True)
-class Removal:
+class Removal(NamedTuple):
     """What to remove from one thread, and the state of the thread that the removal expects."""
 
     thread_id: str
@@ -47,8 +45,7 @@ class Removal:
         return "" if as_planned else MOVED
 
 
-@dataclass(frozen=True, slots=True)
-class RemovalBatch:
+class RemovalBatch(NamedTuple):
     """How much is removed in one batch, unless asked otherwise."""
 
     threads: int = 100
@@ -56,12 +53,11 @@ class RemovalBatch:
     """A batch ends early after this number of checkpoints and writes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Removed:
+class Removed(NamedTuple):
     """The result of a removal."""
 
     thread_id: str
-    rows: Mapping[str, int] = field(default_factory=dict)
+    rows: Mapping[str, int] = {}
     """Number of removed rows, by table."""
     skipped: str = ""
     """Why the thread was skipped; `''` if it was not."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ckpt_backends.model import TypedBytes
@@ -15,8 +14,7 @@ class PastLimit(Exception):
     """A value exceeds a limit; the message says which one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """The limits of every decoder. A value that exceeds one of them is cut."""
 
     value_bytes: int = 16 * 1024 * 1024
@@ -47,7 +45,7 @@ class Budget:
 
     def limits(self) -> Limits:
         """The limits for the next value."""
-        return replace(self._limits, nodes=min(self._limits.nodes, self._left))
+        return self._limits._replace(nodes=min(self._limits.nodes, self._left))
 
     def spend(self, span: Span, size: int) -> str:
         """Count a value of `size` bytes. Returns the limit that it exceeds, in words, or `''`."""

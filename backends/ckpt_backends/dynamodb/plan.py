@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
@@ -125,7 +124,7 @@ class DynamoPlan:
             of_space = (one for one in self._change.relied_on if _is_beside(one, key))
             name = next((one.checkpoint_id for one in of_space), None)
         if isinstance(name, str):
-            origin = self._present.get(replace(key, checkpoint_id=name))
+            origin = self._present.get(key._replace(checkpoint_id=name))
         found: dict[str, Any] = {}
         if origin is not None and origin.ref.is_gzip:
             found["compression"] = GZIP
@@ -142,7 +141,7 @@ class DynamoPlan:
         found = self._index.at([copy.source])
         if not found:
             raise gone(copy.source)
-        target = replace(copy.source, thread_id=self._change.thread_id)
+        target = copy.source._replace(thread_id=self._change.thread_id)
         yield from self._copied_writes(copy.source, target, copy.writes)
         for item, payload in payloads(self._connection, found):
             self._need(item, payload)

@@ -12,7 +12,6 @@ the newest one stays the head, and the `problem` of its body says what the saver
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Unpack
 
 from ckpt_backends import shell
@@ -183,11 +182,11 @@ class DynamoStore(OnConnection[DynamoConnection], BaseStore):
         newer = [one for one in of_ns if one.key > item.key]
         older = [one for one in of_ns if one.key < item.key]
         if any(self._is_there(one) for one in newer):
-            return replace(value, problem=f"{problem}; the saver leaves this checkpoint out")
+            return value._replace(problem=f"{problem}; the saver leaves this checkpoint out")
         loaded = next((one.key.checkpoint_id for one in older if self._is_there(one)), None)
         if loaded is None:
-            return replace(value, problem=f"{problem}; the saver finds no checkpoint here")
-        return replace(value, problem=f"{problem}; the saver loads {loaded} before it instead")
+            return value._replace(problem=f"{problem}; the saver finds no checkpoint here")
+        return value._replace(problem=f"{problem}; the saver loads {loaded} before it instead")
 
     def _is_there(self, item: CheckpointItem) -> bool:
         """Whether the payload of a checkpoint exists."""
@@ -342,7 +341,7 @@ def _json(value: object) -> str:
 def _write(item: WriteItem, payload: StoredPayload, *, is_read: bool) -> Write:
     value = value_of(payload) if is_read else None
     if value is not None and payload.is_missing:
-        value = replace(value, problem=f"{value.problem}; the saver ignores this write")
+        value = value._replace(problem=f"{value.problem}; the saver ignores this write")
     return Write(
         item.key,
         item.task_id,

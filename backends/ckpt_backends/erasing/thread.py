@@ -161,12 +161,12 @@ class ThreadEraser:
 
     def _together(self, part: CheckpointPart, place: str) -> CheckpointPart:
         """A checkpoint whose body and metadata are encrypted as one value."""
-        whole = replace(part.body, part="")
+        whole = part.body._replace(part="")
         made = self.erased(PlacedValue(ValueKind.WHOLE, whole, place))
         if made is whole:
             return part
-        body = replace(made, part=part.body.part)
-        return replace(part, body=body, metadata=replace(made, part=part.metadata.part))
+        body = made._replace(part=part.body.part)
+        return replace(part, body=body, metadata=made._replace(part=part.metadata.part))
 
     def erased(self, stored: PlacedValue) -> TypedBytes:
         """A value as it is to be stored; the same object if nothing changes.
@@ -195,7 +195,7 @@ class ThreadEraser:
         opened, _ = self._keys.opened_with(value, _named(stored))
         changed = ChangedPlaces()
         made = erased_value(
-            replace(opened, encrypted=False), self._erasure, spot, changed, _named(stored)
+            opened._replace(encrypted=False), self._erasure, spot, changed, _named(stored)
         )
         if made.data == opened.data:
             return value
@@ -217,7 +217,7 @@ class ThreadEraser:
             return made
 
         data = map_leaves(stored.value.data, change)
-        return stored.value if data == stored.value.data else replace(stored.value, data=data)
+        return stored.value if data == stored.value.data else stored.value._replace(data=data)
 
     def _spot(self, stored: PlacedValue) -> Spot:
         """Where a value begins, with the numbers that are erased in it."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.limits import PastLimit
 from ckpt_backends.codec.values import JSON_TYPES, Tagged, Value
@@ -34,7 +32,7 @@ def erased_value(
         data = _overwritten(value, erasure, spot, changed)
         if erasure.hits(data):
             raise CannotHold(f"{where} cannot be read: {_without_value(error)}") from None
-    return value if data == value.data else replace(value, data=data)
+    return value if data == value.data else value._replace(data=data)
 
 
 def _overwritten(value: TypedBytes, erasure: Erasure, spot: Spot, changed: ChangedPlaces) -> bytes:

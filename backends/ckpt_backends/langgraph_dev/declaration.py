@@ -1,7 +1,6 @@
 """Declares the folders in which `langgraph dev` stores its checkpoints."""
 
 import os
-from dataclasses import replace
 
 from ckpt_backends.declaration import SAVER, Backend
 from ckpt_backends.transfer.form import Form, Language, Place
@@ -13,7 +12,7 @@ CHECKPOINTS = f".langgraph_checkpoint.1{SUFFIX}"
 """The file with the checkpoints."""
 
 FORM = Form(values=Place.APART, metadata_type="msgpack", marks_absent=True, encrypts_metadata=True)
-OLD_FORM = replace(FORM, values=Place.BODY, marks_absent=False)
+OLD_FORM = FORM._replace(values=Place.BODY, marks_absent=False)
 """The form of langgraph-checkpoint before 2.1."""
 
 

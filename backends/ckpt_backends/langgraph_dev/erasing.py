@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from ckpt_backends.changes.remains import Remaining, Remains
@@ -31,4 +30,4 @@ def remains_of(folder: Path, old: OldFiles, note: str) -> Remains:
             reason = (error.strerror or str(error)).lower()
             places.append(Remaining(f"'{unfinished.name}'", reason, is_reachable=True))
     found = old.remains()
-    return replace(found, places=(*places, *found.places))
+    return found._replace(places=(*places, *found.places))

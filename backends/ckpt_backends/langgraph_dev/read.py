@@ -7,7 +7,6 @@ values stay in the file until they are needed. Listings use only the keys.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Unpack
 
 from ckpt_backends.base import BaseStore
@@ -177,7 +176,7 @@ class DevStore(BaseStore):
         if found.body is None or BLOBS not in self._tables.files.opened:
             return found
         blobs, missing = self._blobs(key, found.body, asked.values)
-        return replace(found, blobs=blobs, missing=missing)
+        return found._replace(blobs=blobs, missing=missing)
 
     def _blobs(
         self, key: CheckpointKey, body: TypedBytes, values: bool | Collection[str]
@@ -198,7 +197,7 @@ class DevStore(BaseStore):
                 continue
             blob = Blob(stored.type, stored.size)
             if is_wanted(channel, blob, values, is_old=names.is_old):
-                blob = replace(blob, value=tables.value(BLOBS, stored))
+                blob = blob._replace(value=tables.value(BLOBS, stored))
             found[channel] = blob
         return found, frozenset(missing)
 

@@ -16,7 +16,6 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -268,7 +267,7 @@ class _Draft:
         found = self._row(source)
         body = found.body if copy.body is None else _stored(copy.body)
         metadata = found.metadata if copy.metadata is None else _stored(copy.metadata)
-        target = replace(source, thread_id=thread_id)
+        target = source._replace(thread_id=thread_id)
         self._add(target, StoredCheckpoint(body, metadata, found.parent))
         names = named(source, self.tables.value(CHECKPOINTS, found.body))
         if names is None:

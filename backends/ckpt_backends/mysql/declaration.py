@@ -1,7 +1,5 @@
 """Declares MySQL and MariaDB databases with the tables of langgraph-checkpoint-mysql."""
 
-from dataclasses import replace
-
 from ckpt_backends.declaration import NUMBER, SAVER, Backend
 from ckpt_backends.model import Capability
 from ckpt_backends.transfer.form import Form, Language, Place
@@ -28,7 +26,7 @@ BACKEND = Backend(
     impossible_faults={"branches-share-value": "versions are unique"},
     forms={
         "mysql": (_FULL,),
-        "mysql-shallow": (replace(_FULL, values=Place.APART, receives=False),),
+        "mysql-shallow": (_FULL._replace(values=Place.APART, receives=False),),
     },
     parts="ckpt_backends.sql.parts:parts_of",
     edits="ckpt_backends.sql.editing:edited_row",

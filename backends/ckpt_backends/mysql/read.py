@@ -11,7 +11,6 @@ not.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ckpt_backends.codec.limits import MOST_BYTES, unread
@@ -127,7 +126,7 @@ class MySQLStore(SqlStore):
             found = self._stream(*self._with_writes(bounds.head_channels))
             ids = frozenset(self._text(one) for (one,) in found)
             ids = ids if bounds.ids is None else ids & bounds.ids
-            bounds = replace(bounds, ids=ids, head_channels=None)
+            bounds = bounds._replace(ids=ids, head_channels=None)
         yield from super().threads_within(bounds)
 
     def _of_space(self, checkpoint_ns: str) -> tuple[str, dict[str, object]]:
@@ -159,7 +158,7 @@ class MySQLStore(SqlStore):
         query, size = self._select_checkpoints(asked), self._size(asked)
         # The rows of a few keys are in memory at once, so small columns may be, too.
         small = (f", CASE WHEN {size} <= {_SMALL} THEN c.{name} END" for name in _columns(asked))
-        query = replace(query, columns=query.columns + "".join(small))
+        query = query._replace(columns=query.columns + "".join(small))
         yield from self._read_checkpoints(self._at(query, keys), asked)
 
     def _read_checkpoints(self, rows: Keyed, asked: CheckpointQuery) -> Iterator[Checkpoint]:
@@ -197,7 +196,7 @@ class MySQLStore(SqlStore):
         self, channels: Collection[str] | None, values: bool | Collection[str]
     ) -> RowQuery:
         query = super()._select_writes(channels, values)
-        return replace(query, columns=f"{query.columns}, c.{self._layout.ns}")
+        return query._replace(columns=f"{query.columns}, c.{self._layout.ns}")
 
     def _read_writes(self, rows: Keyed, values: bool | Collection[str]) -> Iterator[Write]:  # noqa: ARG002
         for some in in_chunks(rows, AT_ONCE):
@@ -213,7 +212,7 @@ class MySQLStore(SqlStore):
                 if one.value is None or not SMALL < one.size <= MOST_BYTES:
                     yield one
                 else:
-                    yield replace(one, value=typed(one.value.type, one.size, next(fetched)))
+                    yield one._replace(value=typed(one.value.type, one.size, next(fetched)))
 
     @property
     def _key(self) -> tuple[str, str, str]:

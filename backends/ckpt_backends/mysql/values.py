@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ckpt_backends.channel_names import is_wanted
@@ -64,8 +64,7 @@ def read_blobs(
     fetched = fetcher.values(layout.blobs.sql, key, large)
     read = {place: blob for (_, place), blob in zip(large, fetched, strict=True)}
     for checkpoint, one in zip(checkpoints, named, strict=True):
-        yield replace(
-            checkpoint,
+        yield checkpoint._replace(
             blobs={
                 channel: _blob(found[place], read.get(place), is_read=place in wanted)
                 for channel, place in one.places.items()
@@ -81,10 +80,10 @@ def read_blobs(
 
 def _blob(found: Blob, data: bytes | None, *, is_read: bool) -> Blob:
     if not is_read:
-        return replace(found, value=None)
+        return found._replace(value=None)
     if found.size <= SMALL:
         return found
-    return replace(found, value=typed(found.type, found.size, data))
+    return found._replace(value=typed(found.type, found.size, data))
 
 
 def _named(checkpoint: Checkpoint, layout: MySQLLayout) -> _Named:

@@ -1,7 +1,5 @@
 """Declares PostgreSQL databases with the tables of LangGraph's savers, Python or JavaScript."""
 
-from dataclasses import replace
-
 from ckpt_backends.declaration import NAME, NUMBER, SAVER, WORD, Backend
 from ckpt_backends.model import Capability
 from ckpt_backends.transfer.form import Form, Language, Place, Serializer
@@ -39,7 +37,7 @@ BACKEND = Backend(
                 parses_json=True,
             ),
         ),
-        "postgres-shallow": (replace(_FULL, values=Place.APART, receives=False),),
+        "postgres-shallow": (_FULL._replace(values=Place.APART, receives=False),),
     },
     parts="ckpt_backends.sql.parts:parts_of",
     edits="ckpt_backends.sql.editing:edited_row",

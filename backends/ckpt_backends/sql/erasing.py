@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ckpt_backends.changes.progress import Progress
 from ckpt_backends.changes.remains import Remaining, Remains
@@ -24,4 +23,4 @@ def erase_remains(
         "other tables with thread ids",
         f"{', '.join(others)}: they belong to the application, so ckpt does not change them",
     )
-    return replace(found, places=(place, *found.places))
+    return found._replace(places=(place, *found.places))

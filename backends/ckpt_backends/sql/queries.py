@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ckpt_backends.model import Capability, CheckpointKey
@@ -114,8 +113,7 @@ def tables_with_blobs(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowQuery:
+class RowQuery(NamedTuple):
     """A query for rows of checkpoints or writes, without the condition that selects them."""
 
     table: SqlTable
@@ -125,7 +123,7 @@ class RowQuery:
     join: str = ""
     only: str = ""
     """A further condition, such as `c.channel = 'a'`."""
-    values: Mapping[str, object] = field(default_factory=dict)
+    values: Mapping[str, object] = {}
     """The parameters of all these."""
     at_once: int = KEYS_AT_ONCE
     has_bodies: bool = False

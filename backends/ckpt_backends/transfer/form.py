@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Language(StrEnum):
@@ -37,8 +37,7 @@ class Place(StrEnum):
     """As `APART`, but null, texts, numbers and booleans are in the body."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class Form(NamedTuple):
     """The form in which one layout stores the threads of one language."""
 
     language: Language = Language.PYTHON

@@ -80,7 +80,7 @@ class Rekeying:
         self, part: CheckpointPart, place: str, where: str, counts: RekeyCounts
     ) -> CheckpointPart:
         """A checkpoint whose body and metadata are encrypted as one value."""
-        whole = replace(part.body, part="")
+        whole = part.body._replace(part="")
         if not part.body.part:
             body, metadata = sealed_together(
                 part.body, part.metadata, lambda one: self._changed(one, place, where, counts)
@@ -93,13 +93,13 @@ class Rekeying:
             return part
         one, other = part.body.part, part.metadata.part
         if is_encrypted(changed):
-            body, metadata = replace(changed, part=one), replace(changed, part=other)
+            body, metadata = changed._replace(part=one), changed._replace(part=other)
         else:
             body, metadata = part_of(changed, one), part_of(changed, other)
             if problem := body.problem or metadata.problem:
                 raise CannotHold(f"{where} cannot be read: {problem}")
         return replace(
-            part, body=replace(body, encrypted=False), metadata=replace(metadata, encrypted=False)
+            part, body=body._replace(encrypted=False), metadata=metadata._replace(encrypted=False)
         )
 
     def _changed(

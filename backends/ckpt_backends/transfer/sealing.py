@@ -6,7 +6,7 @@ See `ckpt_backends.encryption` for what is stored.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ckpt_backends.encryption import NO_KEY, WRONG_KEY, decrypted, encrypted, is_encrypted, part_of
@@ -97,7 +97,7 @@ class WithKeys:
     def sealed(self, value: TypedBytes, place: str, *, was_encrypted: bool) -> TypedBytes:
         key = self.new_key or self.key
         if self.decrypts or key is None or not (was_encrypted or self.encrypts):
-            return replace(value, encrypted=False)
+            return value._replace(encrypted=False)
         return TypedBytes(f"{value.type}+aes", encrypted(value.data, key, place))
 
 
@@ -142,4 +142,4 @@ def sealed_together(
     whole = sealed(TypedBytes("msgpack", write_header(MAP, len(entries)) + packed))
     if not is_encrypted(whole):
         return body, metadata
-    return replace(whole, part=_BODY), replace(whole, part=_METADATA)
+    return whole._replace(part=_BODY), whole._replace(part=_METADATA)

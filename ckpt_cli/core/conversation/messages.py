@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ckpt_backends.codec.values import Tagged, Value
 from ckpt_cli.core.values.unwrap import fields_of
@@ -20,8 +20,7 @@ ROLES = {*_ROLES.values(), "assistant", "developer", "user"}
 """Roles that plain dicts have in `type`; other dicts have their role in `role`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(NamedTuple):
     """A tool call in a message."""
 
     name: str
@@ -32,8 +31,7 @@ class ToolCall:
     """The tool does not accept the arguments."""
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """The parts of a message."""
 
     role: str

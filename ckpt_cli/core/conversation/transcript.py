@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.conversation.messages import Message, ToolCall, as_message
@@ -19,8 +20,7 @@ _FORMS = (
 _MODELS = ("model_name", "model", "model_id", "modelId")
 
 
-@dataclass(frozen=True, slots=True)
-class TokenUsage:
+class TokenUsage(NamedTuple):
     """Tokens used by a message."""
 
     input: int
@@ -28,8 +28,7 @@ class TokenUsage:
     total: int
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """A tool call, and the index of the message that contains its result."""
 
     call: ToolCall
@@ -53,8 +52,7 @@ class Turn:
     model: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ModelTokens:
+class ModelTokens(NamedTuple):
     """The messages and tokens of one model."""
 
     model: str | None
@@ -62,8 +60,7 @@ class ModelTokens:
     usage: TokenUsage
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCount:
+class ToolCount(NamedTuple):
     """The calls of one tool."""
 
     name: str
@@ -72,8 +69,7 @@ class ToolCount:
     unanswered: int
 
 
-@dataclass(frozen=True, slots=True)
-class Statistics:
+class Statistics(NamedTuple):
     """Statistics of a conversation, largest numbers first."""
 
     roles: Mapping[str, int]

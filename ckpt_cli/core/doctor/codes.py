@@ -6,8 +6,8 @@ The table in docs/doctor.md is made from this one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Severity(StrEnum):
@@ -21,8 +21,7 @@ class Severity(StrEnum):
     """The state of the engine, or a trace of regular maintenance."""
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
+class Code(NamedTuple):
     """One kind of finding."""
 
     severity: Severity

@@ -7,7 +7,6 @@ What LangGraph itself writes on time travel: `_first` in `langgraph/pregel/_loop
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from ckpt_backends.checkpoint_ids import ticks_at, ticks_of, time_of
@@ -103,7 +102,7 @@ def copy_checkpoint(
     """Return a checkpoint under a new id: the original's bytes except `id`, `ts` and `edits`."""
     if original.body is None or original.metadata is None:
         raise ValueError("a checkpoint is copied with its body and metadata")
-    key = replace(original.key, checkpoint_id=new_id)
+    key = original.key._replace(checkpoint_id=new_id)
     parent = original.parent_checkpoint_id
     return Checkpoint(
         key,
@@ -173,7 +172,7 @@ def empty_checkpoint(
     return Checkpoint(
         key,
         None,
-        set_keys(replace(like.body, data=nothing), fields),
+        set_keys(like.body._replace(data=nothing), fields),
         set_keys(TypedBytes("json", b"{}"), metadata),
     )
 

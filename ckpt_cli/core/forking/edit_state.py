@@ -149,7 +149,7 @@ def edit_copy(
             Write(key, NULL_TASK_ID, "", place + number, edit.channel, len(data), stored)
         )
     if is_sealed(original):
-        found.writes = [replace(one, value=_to_seal(one.value)) for one in found.writes]
+        found.writes = [one._replace(value=_to_seal(one.value)) for one in found.writes]
         found.blobs = [replace(one, value=_to_seal(one.value)) for one in found.blobs]
     return found
 
@@ -165,7 +165,7 @@ def _to_seal(value: TypedBytes | None) -> TypedBytes:
     """Return a new value that is to be stored encrypted."""
     if value is None:
         raise ValueError("a new write has its value")
-    return replace(value, encrypted=True)
+    return value._replace(encrypted=True)
 
 
 def _check(

@@ -25,7 +25,7 @@ def sealed_change(change: Change, key: Callable[[], bytes | None]) -> Change:
         change,
         checkpoints=tuple(map(seal.checkpoint, change.checkpoints)),
         writes=tuple(
-            replace(one, value=seal.value(one.value, _place(one.key, one.task_id, str(one.idx))))
+            one._replace(value=seal.value(one.value, _place(one.key, one.task_id, str(one.idx))))
             for one in change.writes
         ),
         blobs=tuple(
@@ -50,7 +50,7 @@ class _Seal:
         if one.body is not None and one.body.part and not is_encrypted(one.body):
             return self._together(one)
         body = self.value(one.body, _place(one.key))
-        return replace(one, body=body, metadata=self._metadata(one.metadata, one.key))
+        return one._replace(body=body, metadata=self._metadata(one.metadata, one.key))
 
     def _together(self, one: Checkpoint) -> Checkpoint:
         """Return a checkpoint whose body and metadata are encrypted as one value."""
@@ -58,9 +58,9 @@ class _Seal:
             raise Unsupported("cannot add a checkpoint that is encrypted with its metadata")
         place = _place(one.key)
         body, metadata = sealed_together(
-            one.body, one.metadata, lambda whole: self.given(replace(whole, encrypted=True), place)
+            one.body, one.metadata, lambda whole: self.given(whole._replace(encrypted=True), place)
         )
-        return replace(one, body=body, metadata=metadata)
+        return one._replace(body=body, metadata=metadata)
 
     def copy(self, one: CopyOfCheckpoint) -> CopyOfCheckpoint:
         body = self.value(one.body, _place(one.source))
@@ -70,7 +70,7 @@ class _Seal:
         if value is None or not value.encrypted:
             return value
         place = _place(key, "metadata")
-        return sealed_metadata(value, lambda one: self.given(replace(one, encrypted=True), place))
+        return sealed_metadata(value, lambda one: self.given(one._replace(encrypted=True), place))
 
     def value(self, value: TypedBytes | None, place: str) -> TypedBytes | None:
         return None if value is None else self.given(value, place)

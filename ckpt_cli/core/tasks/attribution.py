@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice, product
 
@@ -339,7 +339,7 @@ class Attribution:
                     if task_id in unknown and task_id not in found:
                         path = task_ids.call_path(caller.path, index)
                         found[task_id] = (name, path)
-                        inside = replace(self._origin, checkpoint_ns=caller.checkpoint_ns)
+                        inside = self._origin._replace(checkpoint_ns=caller.checkpoint_ns)
                         callers.append(task_ids.caller_of(inside, name, task_id, path))
         return found
 

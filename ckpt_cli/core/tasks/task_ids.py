@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import NamedTuple
 from uuid import UUID, uuid5
@@ -31,8 +30,7 @@ _CALL = re.compile(r"~__pregel_push, (~.+), (\d{10}), \d{10}", re.DOTALL)
 _INT64 = 2**63
 
 
-@dataclass(frozen=True, slots=True)
-class TaskIdBase:
+class TaskIdBase(NamedTuple):
     """What all task ids of one checkpoint are hashed from."""
 
     checkpoint_id: UUID
@@ -93,7 +91,7 @@ def send_ids(origin: TaskIdBase, node: str, index: int) -> Iterator[str]:
 
 def call_ids(origin: TaskIdBase, name: str, caller: Caller, index: int) -> Iterator[str]:
     """Yield the possible ids of a `@task` function's task, the caller's `index`-th call."""
-    inside = replace(origin, checkpoint_ns=caller.checkpoint_ns)
+    inside = origin._replace(checkpoint_ns=caller.checkpoint_ns)
     yield from _hashes(inside, name, PUSH, caller.path, str(index))
     if origin.is_numeric:
         yield _javascript(inside, name, PUSH, _path_parts(caller.path), index)
@@ -108,7 +106,7 @@ def handler_ids(
     origin: TaskIdBase, handler: str, failed_node: str, failed_id: str
 ) -> Iterator[str]:
     """Yield the possible ids of an error handler's task, in the failed task's namespace."""
-    inside = replace(origin, checkpoint_ns=f"{_namespace(origin, failed_node)}:{failed_id}")
+    inside = origin._replace(checkpoint_ns=f"{_namespace(origin, failed_node)}:{failed_id}")
     yield from _hashes(inside, handler, PUSH, _HANDLER, failed_id)
     if origin.is_numeric:
         yield _javascript(inside, handler, PUSH, _HANDLER, failed_id)

@@ -9,7 +9,8 @@ enough, the answer is "unknown".
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Cut, Tagged, Value, items_of
@@ -29,8 +30,7 @@ _UNREAD = 100
 """Maximum number of channels without a known reader that are examined; a real body has a few."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """One Interrupt that a task raised."""
 
     interrupt_id: str | None
@@ -44,8 +44,7 @@ class Question:
     """The path to the node that asked, if it is in a subgraph; the last entry is `node`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(NamedTuple):
     """One task of the superstep that starts from a checkpoint."""
 
     id: str | None
@@ -63,8 +62,7 @@ class Task:
     """The path to the node that failed, if it is in a subgraph."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """The superstep that comes after a checkpoint."""
 
     tasks: tuple[Task, ...]
@@ -172,12 +170,12 @@ def _asked_once(tasks: list[Task], others: list[Task]) -> tuple[tuple[Task, ...]
                 asking[one.interrupt_id] = path
 
     def at_caller(task: Task) -> Task:
-        found = (replace(one, path=asking.get(one.interrupt_id, ())) for one in task.questions)
-        return replace(task, questions=tuple(found))
+        found = (one._replace(path=asking.get(one.interrupt_id, ())) for one in task.questions)
+        return task._replace(questions=tuple(found))
 
     def without(run: Task) -> Task:
         left = tuple(one for one in run.questions if one.interrupt_id not in ids)
-        return replace(run, questions=left)
+        return run._replace(questions=left)
 
     return tuple(map(at_caller, tasks)), tuple(map(without, others))
 

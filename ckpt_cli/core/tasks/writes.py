@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
@@ -14,8 +14,7 @@ from ckpt_cli.core.tasks.tasks import Step, Task
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class TaskWrite:
+class TaskWrite(NamedTuple):
     """A write with its node and task path."""
 
     write: Write

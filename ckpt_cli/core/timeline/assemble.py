@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from ckpt_cli.core.tasks.step_nodes import node_path, path_text
 from ckpt_cli.core.tasks.triggers import START
@@ -41,8 +42,7 @@ class NodeTime:
         self.seconds.merge(other.seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenStep:
+class OpenStep(NamedTuple):
     """What a branch is doing since its last checkpoint."""
 
     kind: Kind
@@ -50,8 +50,7 @@ class OpenStep:
     since: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(NamedTuple):
     """The steps of one branch of a thread, oldest first."""
 
     thread_id: str
@@ -164,7 +163,7 @@ class ThreadSteps:
         if step.kind != "human":
             return step, inside, waits
         if answered.issuperset(step.asked_by):
-            return replace(step, waiting_seconds=_length(waits)), inside, waits
+            return step._replace(waiting_seconds=_length(waits)), inside, waits
         whole = step.started_at, step.ended_at
         known = whole[0] is not None and whole[1] is not None
         return step, inside, [(whole[0], whole[1])] if known else []  # type: ignore[list-item]
@@ -239,7 +238,7 @@ def _inside(step: TimedStep, start: datetime | None, depth: int) -> TimedStep:
         begun = start
     kind: Kind = "run" if step.cause == "input" else step.kind
     waited = seconds_between(begun, step.ended_at) if kind == "human" else None
-    return replace(step, started_at=begun, kind=kind, depth=depth, waiting_seconds=waited or 0.0)
+    return step._replace(started_at=begun, kind=kind, depth=depth, waiting_seconds=waited or 0.0)
 
 
 def _tasks_of(ns: str, asked_by: Mapping[str, str | None]) -> set[str]:

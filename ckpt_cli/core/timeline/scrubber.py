@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from statistics import median
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_cli.core.timeline.steps import Kind
@@ -32,8 +31,7 @@ _OFTEN = 3
 """How many times as long as most others it must be, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimedPoint:
+class TimedPoint(NamedTuple):
     """One checkpoint on the line."""
 
     key: Key
@@ -43,8 +41,7 @@ class TimedPoint:
     sign: Sign
 
 
-@dataclass(frozen=True, slots=True)
-class ScrubberCell:
+class ScrubberCell(NamedTuple):
     """One column of the line."""
 
     sign: Sign | None

@@ -8,9 +8,8 @@ for the run after it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ckpt_cli.core.tasks.step_nodes import ran_here
 from ckpt_cli.core.tasks.triggers import START
@@ -19,8 +18,7 @@ Kind = Literal["run", "human", "idle"]
 Cause = Literal["input", "update", "fork", "answer", "retry", "resume"]
 
 
-@dataclass(frozen=True, slots=True)
-class TimedCheckpoint:
+class TimedCheckpoint(NamedTuple):
     """What decides the time of the step that made a checkpoint, and of the next one."""
 
     checkpoint_ns: str
@@ -33,13 +31,13 @@ class TimedCheckpoint:
     """None if not read: then a run made it."""
     nodes: tuple[str, ...] | None = None
     """The nodes that ran to make it, one entry per task; None if not known."""
-    asking: Mapping[str, str | None] = field(default_factory=dict)
+    asking: Mapping[str, str | None] = {}
     """The tasks of the next step that asked a question, with their nodes as far as known."""
     failed: bool = False
     """A task of the next step failed, and nothing handled the error."""
     resumed: bool = False
     """The run that made it began at its parent, as after a crash or a breakpoint."""
-    ended: Mapping[str, tuple[str, datetime]] = field(default_factory=dict)
+    ended: Mapping[str, tuple[str, datetime]] = {}
     """By task that made it: node and end, in layouts that store when a write was made."""
 
     @property
@@ -47,8 +45,7 @@ class TimedCheckpoint:
         return self.checkpoint_ns, self.checkpoint_id
 
 
-@dataclass(frozen=True, slots=True)
-class TimedStep:
+class TimedStep(NamedTuple):
     """One step, and what its time was spent on."""
 
     checkpoint_ns: str
@@ -63,13 +60,13 @@ class TimedStep:
     """`human` if a question waited in it; `idle` if a run began in it, with all time before."""
     cause: Cause | None
     """What it began with; None if the run before simply continued."""
-    asked_by: Mapping[str, str | None] = field(default_factory=dict)
+    asked_by: Mapping[str, str | None] = {}
     """The tasks that asked the questions of a `human` step, with their nodes."""
     waiting_seconds: float = 0.0
     """The part of a `human` step in which it may have waited for an answer."""
     depth: int = 0
     """Number of subgraphs that it ran in."""
-    tasks: Mapping[str, tuple[str, datetime]] = field(default_factory=dict)
+    tasks: Mapping[str, tuple[str, datetime]] = {}
     """By task: node and end, where the layout stores it."""
 
     @property

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ckpt_cli.core.tree.branches import Branches
 from ckpt_cli.core.tree.calls import SubgraphCalls, calling_node, is_call
@@ -58,8 +59,7 @@ class _Place:
     branch: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(NamedTuple):
     """A call, or several similar ones, to draw below a step."""
 
     caller: Key

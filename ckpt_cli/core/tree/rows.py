@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ckpt_cli.core.step_changes import ShortChange
 
@@ -15,8 +14,7 @@ Trouble = Literal["parent gone", "loop"]
 """Why a row without a drawn parent is not the first checkpoint of the thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class Skeleton:
+class Skeleton(NamedTuple):
     """The facts about a checkpoint that decide its place. Empty defaults mean *not read*."""
 
     checkpoint_ns: str
@@ -34,7 +32,7 @@ class Skeleton:
     forked_from: str | None = None
     place: int = 0
     """Its position in its namespace, if ids do not tell the order."""
-    parents: Mapping[str, str] = field(default_factory=dict)
+    parents: Mapping[str, str] = {}
     """`metadata.parents`: the calling checkpoint in each outer namespace."""
 
     @property
@@ -47,8 +45,7 @@ class Skeleton:
         return self.place, self.checkpoint_id
 
 
-@dataclass(frozen=True, slots=True)
-class StepDetails:
+class StepDetails(NamedTuple):
     """The details of one checkpoint, read only for those in `Plan.shown`."""
 
     at: datetime | None = None
@@ -74,8 +71,7 @@ class StepDetails:
     """Tokens that the messages of its step tell."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepRow:
+class StepRow(NamedTuple):
     """One checkpoint."""
 
     ns: str
@@ -101,8 +97,7 @@ class StepRow:
         return self.ns, self.id
 
 
-@dataclass(frozen=True, slots=True)
-class FoldRow:
+class FoldRow(NamedTuple):
     """A run of plain steps of one branch, oldest first."""
 
     ns: str
@@ -115,8 +110,7 @@ class FoldRow:
     all_known: bool
 
 
-@dataclass(frozen=True, slots=True)
-class CallRow:
+class CallRow(NamedTuple):
     """A subgraph call, or several similar ones, below the step that made it."""
 
     caller: Key
@@ -135,8 +129,7 @@ class CallRow:
     depth: int
 
 
-@dataclass(frozen=True, slots=True)
-class SectionRow:
+class SectionRow(NamedTuple):
     """Start of the tree of another namespace."""
 
     ns: str
@@ -148,8 +141,7 @@ class SectionRow:
 Row = StepRow | FoldRow | CallRow | SectionRow
 
 
-@dataclass(frozen=True, slots=True)
-class TreeLayout:
+class TreeLayout(NamedTuple):
     """Everything that is drawn, in order."""
 
     rows: tuple[Row, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from ckpt_backends.model import Checkpoint
@@ -38,7 +38,7 @@ class SeenCheckpoint:
         if blobs is None:
             return self.moment.checkpoint
         new = {name: blob for name, blob in blobs.items() if name in self.introduced}
-        return replace(self.moment.checkpoint, blobs=new)
+        return self.moment.checkpoint._replace(blobs=new)
 
     def version(self, channel: str) -> Version | None:
         """Return the version of a channel."""

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from ckpt_cli.render.terminal.cell_width import cell_len, fit, wrap
 from ckpt_cli.render.terminal.safe_text import safe_text, visible_id
@@ -24,8 +23,7 @@ _MINOR = 5
 """Columns with at least this `drop` are left out for the `room` of others."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """One column of a table or of TSV."""
 
     header: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ckpt_cli.core.tree.rows import Row
 from ckpt_cli.render.terminal.cell_width import cell_len
@@ -18,8 +18,7 @@ _MOST = 60
 """Columns of it that are printed at most, also if there is room for more."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowDraft:
+class RowDraft(NamedTuple):
     """A line before the column widths are known."""
 
     left: tuple[Span, ...]
@@ -41,7 +40,7 @@ class RowDraft:
 
 def in_columns(drafts: Sequence[RowDraft], width: int, dots: str) -> Iterator[StyledLine]:
     """Yield the lines with times aligned to the end of the longest, so short trees stay narrow."""
-    drafts = [replace(one, changes=cut(one.changes, _MOST, dots)) for one in drafts]
+    drafts = [one._replace(changes=cut(one.changes, _MOST, dots)) for one in drafts]
     time_width = max((len(draft.time) for draft in drafts if draft.writes), default=0)
     rights = [
         f"{draft.writes}  {draft.time.rjust(time_width)}" if draft.writes else draft.time

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ckpt_cli.core.tree.calls import calling_node, is_call, namespace_parts
 from ckpt_cli.core.tree.rows import CallRow, FoldRow, Key, StepDetails, StepRow, TreeLayout
@@ -17,8 +17,7 @@ _TASK_ID_SHOWN = 8
 _UNKNOWN = StepDetails()
 
 
-@dataclass(frozen=True, slots=True)
-class Glyphs:
+class Glyphs(NamedTuple):
     """The signs of the tree; each lane and each sign before a ref is two columns wide."""
 
     step: str = "○ "

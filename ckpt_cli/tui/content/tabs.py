@@ -157,7 +157,7 @@ def _messages(target: Target, width: int) -> TabContent:
             line((f"channel {safe_text(found.channel)}; others with messages: {names}", "dim"))
         )
     turns = [
-        replace(one, message=replace(one.message, content=clip(one.message.content)))
+        replace(one, message=one.message._replace(content=clip(one.message.content)))
         for one in found.turns
     ]
     for turn in turns:

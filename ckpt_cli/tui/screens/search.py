@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
@@ -147,5 +146,5 @@ class SearchScreen(HelpedScreen[CheckpointKey | None]):
 
 def _table(hits: Sequence[GrepHit], width: int) -> list[StyledLine]:
     """The table of `ckpt grep`: a header, and one line per match."""
-    columns = [replace(one, cut=True) for one in hit_columns()]
+    columns = [one._replace(cut=True) for one in hit_columns()]
     return list(table_lines(map(table_record, hits), columns, max(width, _NARROWEST)))

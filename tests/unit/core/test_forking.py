@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -91,7 +90,7 @@ def test_a_copy_is_the_original_but_for_its_id_and_time(form: CopyForm, parent: 
         {"forked_from": "old"},
         {},
     )
-    assert copy.key == replace(KEY, checkpoint_id=new_id)
+    assert copy.key == KEY._replace(checkpoint_id=new_id)
     assert copy.parent_checkpoint_id == parent
     assert copy.body == body(id=new_id)
     assert read_metadata(copy) == {
@@ -111,7 +110,7 @@ def test_a_javascript_copy_has_its_time_as_javascript_writes_it() -> None:
 
 
 def test_an_empty_checkpoint_has_no_state() -> None:
-    key = replace(KEY, checkpoint_ns="memory", checkpoint_id=make_id(ticks_at(NOW), -2, 1))
+    key = KEY._replace(checkpoint_ns="memory", checkpoint_id=make_id(ticks_at(NOW), -2, 1))
     empty = empty_checkpoint(key, stored(), read_body(stored()), {"forked_with": "root"})
     found = read_body(empty)
     assert (found.v, found.values, found.versions, found.seen) == (4, {}, {}, {})
@@ -127,7 +126,7 @@ def test_metadata_that_cannot_be_read_is_replaced(metadata: bytes) -> None:
 
 @pytest.mark.parametrize("found", [body(v=5), body(v=0), TypedBytes("msgpack+aes", b"x")])
 def test_a_body_that_is_not_known_is_refused(found: TypedBytes) -> None:
-    checkpoint = replace(stored(), body=found)
+    checkpoint = stored()._replace(body=found)
     with pytest.raises(Unsupported):
         check_body(KEY, read_body(checkpoint))
 

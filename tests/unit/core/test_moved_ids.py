@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from uuid import UUID
@@ -33,7 +32,7 @@ def test_every_stored_id_is_hashed_again(era: str, tmp_path: Path) -> None:
                     is_numeric=era.startswith("js"),
                 )
                 assert origin is not None
-                copy = replace(origin, checkpoint_id=OTHER, step=origin.step + 1)
+                copy = origin._replace(checkpoint_id=OTHER, step=origin.step + 1)
                 known = [one for one in moment.step.tasks if one.id is not None]
                 found = [moved_id(one, moment.body, origin, origin) for one in known]
                 assert found == [one.id for one in known]

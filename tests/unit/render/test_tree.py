@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -60,7 +60,7 @@ class Thread:
         tasks = facts.pop("tasks", ())
         target = facts.get("forked_from")
         node = StepDetails(at=self.now, step=step, ran=ran, **{"source": "loop", **facts})
-        node = replace(node, forked_from=self.ids.get(target, target) if target else None)
+        node = node._replace(forked_from=self.ids.get(target, target) if target else None)
         self.items.append(
             Skeleton(
                 checkpoint_ns=ns,
@@ -145,7 +145,7 @@ def test_a_fold_says_when_not_all_its_nodes_are_known() -> None:
     thread = begun()
     for n in range(3):
         thread.add(f"b{n}00", "agent")
-    thread.items[-1] = replace(thread.items[-1], ran=None)
+    thread.items[-1] = thread.items[-1]._replace(ran=None)
     thread.add("cc01", "agent")
     assert "┊ 4 steps  agent ×2, …" in "\n".join(thread.picture())
 
@@ -240,7 +240,7 @@ def research() -> Thread:
     thread = begun()
     outer = "research:9c1e2b07-aaaa"
     inner = f"{outer}|fetch:17e0aa55-bbbb"
-    thread.items[-1] = replace(thread.items[-1], tasks=("9c1e2b07-aaaa",))
+    thread.items[-1] = thread.items[-1]._replace(tasks=("9c1e2b07-aaaa",))
     thread.add("dd01", ns=outer, source="input", writes=1, tasks=("17e0aa55-bbbb",))
     thread.add("ee01", ns=inner, source="input", writes=1)
     thread.add("ee02", "get", ns=inner, next=())
@@ -300,7 +300,7 @@ thread trip · research:9c1e2b07…   4 checkpoints · 1 subgraph call
 def test_many_calls_of_one_node_share_a_line() -> None:
     thread = begun()
     tasks = tuple(f"{n}c1e2b07-aaaa" for n in range(5))
-    thread.items[-1] = replace(thread.items[-1], tasks=tasks)
+    thread.items[-1] = thread.items[-1]._replace(tasks=tasks)
     for n, task in enumerate(tasks):
         thread.add(f"dd0{n}", ns=f"research:{task}", source="input", next=())
     thread.add("aa03", *["research"] * 5, next=())
@@ -362,7 +362,7 @@ thread trip   4 checkpoints · interrupted
 def test_a_question_of_a_subgraph_is_shown_where_it_was_asked() -> None:
     thread = begun()
     outer = "research:9c1e2b07-aaaa"
-    thread.items[-1] = replace(thread.items[-1], tasks=("9c1e2b07-aaaa",))
+    thread.items[-1] = thread.items[-1]._replace(tasks=("9c1e2b07-aaaa",))
     facts: dict[str, Any] = {"writes": 1, "questions": ("Go on?",)}
     thread.nodes["", thread.ids["aa02"]] = StepDetails(
         START, 0, "loop", next=("research",), **facts
@@ -430,7 +430,7 @@ thread trip   2 checkpoints
 
 def test_a_loop_of_parents_is_drawn_once_and_marked() -> None:
     thread = begun()
-    thread.items[0] = replace(thread.items[0], parent_checkpoint_id=thread.ids["aa02"])
+    thread.items[0] = thread.items[0]._replace(parent_checkpoint_id=thread.ids["aa02"])
     check(
         thread.picture(),
         """
@@ -522,7 +522,7 @@ thread trip   2 checkpoints
 
 def test_the_ascii_form_says_the_same() -> None:
     thread = begun()
-    thread.items[-1] = replace(thread.items[-1], tasks=("9c1e2b07-aaaa",))
+    thread.items[-1] = thread.items[-1]._replace(tasks=("9c1e2b07-aaaa",))
     thread.add("dd01", ns="research:9c1e2b07-aaaa", source="input", next=())
     thread.add("aa03", "research", "research", answered=1)
     thread.add("bb01", "tools", next=())
@@ -680,7 +680,7 @@ def test_ids_made_here_hold_their_time() -> None:
 @pytest.mark.parametrize("status", ["interrupted", "error", "pending", "done"])
 def test_a_call_says_how_it_ended(status: str) -> None:
     thread = begun()
-    thread.items[-1] = replace(thread.items[-1], tasks=("1",))
+    thread.items[-1] = thread.items[-1]._replace(tasks=("1",))
     facts: dict[str, dict[str, Any]] = {
         "interrupted": {"questions": ("?",), "next": ("x",)},
         "error": {"errors": ("E",), "next": ("x",)},

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from ckpt_backends.apps.deerflow import replace_file
@@ -128,7 +128,7 @@ class DeerFlowErasure:
                     self._places += _removed(left)
         found = self.old.remains()
         places = (*self._places, *_beside(base, folders), _RUNNING, *found.places)
-        return replace(found, places=tuple(dict.fromkeys(places)))
+        return found._replace(places=tuple(dict.fromkeys(places)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import json
 import re
 from base64 import b64decode, b64encode
 from binascii import Error
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.limits import unread
@@ -105,7 +105,7 @@ def _closed(value: TypedBytes, problem: str) -> TypedBytes:
     if "+" in value.type:
         # Not `data`, which would not be this part when it is decrypted.
         return TypedBytes(value.type, b"", problem=_TOGETHER, whole=value.whole or len(value.data))
-    return replace(value, problem=problem)
+    return value._replace(problem=problem)
 
 
 def wrapped_checkpoint(body: TypedBytes, metadata: TypedBytes, parent: str | None) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ckpt_backends.apps.plainredis.contents import PlainContents
 from ckpt_backends.apps.plainredis.stored_values import (
@@ -156,7 +156,7 @@ class PlainPlan(CommandPlan):
 
     def _copy(self, copy: CopyOfCheckpoint) -> Iterator[Command]:
         layout, source = self._layout, copy.source
-        target = replace(source, thread_id=self._change.thread_id)
+        target = source._replace(thread_id=self._change.thread_id)
         old = self._need(layout.checkpoint_name(source), source)
         new = self._make(layout.checkpoint_name(target))
         expiry = self._left(old)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ckpt_backends.apps.three_table.cells import data, digest, moment, number, text
@@ -64,7 +63,7 @@ def blob_of(one: ChannelParts, fetched: Mapping[Part, bytes] | None) -> Blob:
     )
     if fetched is None:
         return found
-    return replace(found, value=_value(one, found, fetched))
+    return found._replace(value=_value(one, found, fetched))
 
 
 def _value(one: ChannelParts, found: Blob, fetched: Mapping[Part, bytes]) -> TypedBytes:

@@ -9,7 +9,7 @@ and at its end are decoded. What stayed equal is the same Python object.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from os import urandom
 from typing import TYPE_CHECKING, Any
@@ -151,7 +151,7 @@ class _BodyWalk:
         """At least the number of nodes so far, counted if the body is long."""
         self._before = before
         self._gather = gather
-        self._limits = replace(limits, depth=limits.depth - _AROUND)
+        self._limits = limits._replace(depth=limits.depth - _AROUND)
         self._is_long = len(data) > limits.nodes
 
     def key(self) -> str:
@@ -236,7 +236,7 @@ def _supposed(data: bytes, start: int, after: bytes, limits: Limits) -> _Known |
     nobody can have stored. It is the second item only if the first ends where it was supposed to.
     """
     end = start
-    deeper = replace(limits, depth=limits.depth + 1)
+    deeper = limits._replace(depth=limits.depth + 1)
     for _ in range(_GUESSES if after else 0):
         end = data.find(after, end + 1)
         if end < 0:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -157,7 +156,7 @@ class MongoChanges(OnConnection[MongoConnection], BaseWritableStore):
             if stored is None:
                 raise gone(one.source)
             self._checkpoints.insert_one(self._changed(stored, one, change), session=session)
-            target = replace(one.source, thread_id=change.thread_id)
+            target = one.source._replace(thread_id=change.thread_id)
             found = self._writes_of(one.source, one.writes, session)
             self._insert_writes([{**write, **self._at(target)} for write in found], session)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic
 
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, moved
@@ -124,7 +124,7 @@ class KeyPlan(CommandPlan, Generic[LayoutT]):
 
     def _copy(self, copy: CopyOfCheckpoint) -> Iterator[Command]:
         source = copy.source
-        target = replace(source, thread_id=self._change.thread_id)
+        target = source._replace(thread_id=self._change.thread_id)
         old = self._need(self._layout.checkpoint_name(source), source)
         yield ("COPY", old, self._make(self._layout.checkpoint_name(target)))
         tasks = copy.writes
@@ -154,7 +154,7 @@ class KeyPlan(CommandPlan, Generic[LayoutT]):
             if one.key == key and (origin := self._origin(one)) is not None:
                 return self._left(origin)
         for copy in self._change.copies:
-            if replace(copy.source, thread_id=key.thread_id) == key:
+            if copy.source._replace(thread_id=key.thread_id) == key:
                 return self._left(self._layout.checkpoint_name(copy.source))
         return NO_EXPIRY
 
@@ -174,7 +174,7 @@ class KeyPlan(CommandPlan, Generic[LayoutT]):
         change, removed = self._change, self._change.removed or {}
         left = {place.key for place in self._found.places.values()} - removed.keys()
         new = [one.key for one in change.checkpoints]
-        new += [replace(one.source, thread_id=change.thread_id) for one in change.copies]
+        new += [one.source._replace(thread_id=change.thread_id) for one in change.copies]
         touched = {key.checkpoint_ns: key for key in (*removed, *new)}
         for ns, any_key in touched.items():
             here = [key for key in (*left, *new) if key.checkpoint_ns == ns]

@@ -7,7 +7,6 @@ The application keeps no index of its sessions in Redis, only a cache in its own
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from redis import exceptions
 
@@ -74,7 +73,7 @@ class WritableRedisSessions(WritableSessions):
         from ckpt_backends.redis.engine.erasing import erase_remains
 
         found = erase_remains(self._connection, self._url, progress)
-        return replace(found, places=(_CACHE, *found.places))
+        return found._replace(places=(_CACHE, *found.places))
 
     def close(self) -> None:
         self._connection.close()
@@ -85,4 +84,4 @@ def _is_same(read: AppSession, now: AppSession | None) -> bool:
     if now is None:
         return False
     fields = read.fields or now.fields
-    return replace(read, fields={}) == replace(now, fields={}) and repr(fields) == repr(now.fields)
+    return read._replace(fields={}) == now._replace(fields={}) and repr(fields) == repr(now.fields)

@@ -7,7 +7,6 @@ not seen, and keys that are removed meanwhile are left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, TypeVar, Unpack
@@ -111,7 +110,7 @@ class RedisStore(BaseStore):
         written = {one.key for one in writes if one.channel in channels}
         ids = {key.thread_id for key in written if key.checkpoint_ns == ""}
         ids = ids if bounds.ids is None else ids & bounds.ids
-        for one in super().threads_within(replace(bounds, ids=frozenset(ids), head_channels=None)):
+        for one in super().threads_within(bounds._replace(ids=frozenset(ids), head_channels=None)):
             if CheckpointKey(one.thread_id, "", one.head or "") in written:
                 yield one
 

@@ -8,7 +8,7 @@ read from the newest document of each namespace.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ckpt_backends.checkpoint_ids import time_of
@@ -85,7 +85,7 @@ def namespaces_of(entries: Iterable[CheckpointEntry]) -> Iterator[ListedNamespac
     sums: _Sums[CheckpointKey] = _Sums()
     heads: dict[CheckpointKey, CheckpointEntry] = {}
     for one in entries:
-        group = replace(one.key, checkpoint_id="")
+        group = one.key._replace(checkpoint_id="")
         sums.add(group, raw(one.key.checkpoint_id))
         head = heads.setdefault(group, one)
         if (head.rank, head.key) < (one.rank, one.key):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.redis.engine.keyspace import text
@@ -47,7 +46,7 @@ def exact_json(value: TypedBytes, where: str) -> TypedBytes:
         spelled = exact_floats(value.data.decode("utf-8", "surrogatepass"))
     except NoEqualForm as problem:
         raise CannotHold(f"{where} {problem}") from None
-    return replace(value, data=spelled.encode("utf-8", "surrogatepass"))
+    return value._replace(data=spelled.encode("utf-8", "surrogatepass"))
 
 
 def _as_text(data: bytes) -> str:

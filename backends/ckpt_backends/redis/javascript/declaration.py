@@ -1,7 +1,5 @@
 """Declares the JSON documents of LangGraph.js' savers for Redis."""
 
-from dataclasses import replace
-
 from ckpt_backends.declaration import Backend
 from ckpt_backends.model import Capability
 from ckpt_backends.transfer.form import Form, Language, Serializer
@@ -30,7 +28,7 @@ BACKEND = Backend(
         "plaintext-among-encrypted": "LangGraph.js does not encrypt",
         "branches-share-value": "checkpoints also store the values that they changed",
     },
-    forms={"redis-js": (_FULL,), "redis-js-shallow": (replace(_FULL, receives=False),)},
+    forms={"redis-js": (_FULL,), "redis-js-shallow": (_FULL._replace(receives=False),)},
     parts="ckpt_backends.redis.javascript.parts:parts_of",
     edits="ckpt_backends.redis.javascript.editing:edited_row",
     recognise="ckpt_backends.redis.javascript.documents:JavaScriptRecogniser",

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.changes.change import Change
@@ -143,7 +142,7 @@ class JavaScriptDocuments(JsonDocuments):
             blobs = {
                 channel: _blob(read.get(name), sizes[name] or 0) for channel, name in there.items()
             }
-            yield replace(one, blobs=blobs)
+            yield one._replace(blobs=blobs)
 
     def _lengths(self, names: Sequence[bytes]) -> Iterator[int | None]:
         """The memory of each value in the server; None if it does not exist."""

@@ -1,7 +1,5 @@
 """Declares the JSON documents of langgraph-checkpoint-redis."""
 
-from dataclasses import replace
-
 from ckpt_backends.codec.values import REDIS_JSON
 from ckpt_backends.declaration import SAVER, Backend
 from ckpt_backends.model import Capability
@@ -28,7 +26,7 @@ BACKEND = Backend(
         "type-blocked": "values are stored as JSON",
         "plaintext-among-encrypted": "its saver does not encrypt",
     },
-    forms={"redis": (_FULL,), "redis-shallow": (replace(_FULL, receives=False),)},
+    forms={"redis": (_FULL,), "redis-shallow": (_FULL._replace(receives=False),)},
     parts="ckpt_backends.redis.official.parts:parts_of",
     edits="ckpt_backends.redis.official.editing:edited_row",
     recognise="ckpt_backends.redis.official.recognise:DocumentRecogniser",

@@ -10,7 +10,6 @@ thread if the first checkpoint of its list has expired.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
@@ -41,7 +40,7 @@ class ValkeyPlan(CommandPlan):
         self._layout = layout
         self._expiries: dict[CheckpointKey, int] = {}
         """The times to live of the new checkpoints, in milliseconds."""
-        new = [replace(one.source, thread_id=change.thread_id) for one in change.copies]
+        new = [one.source._replace(thread_id=change.thread_id) for one in change.copies]
         new += [one.key for one in change.checkpoints]
         read = [*(change.removed or ()), *change.relied_on]
         read += [one.source for one in change.copies]
@@ -64,7 +63,7 @@ class ValkeyPlan(CommandPlan):
         yield from self._removals()
         writes: dict[CheckpointKey, list[Any]] = {}
         for copy in self._in_order(change.copies):
-            target = replace(copy.source, thread_id=change.thread_id)
+            target = copy.source._replace(thread_id=change.thread_id)
             yield from self._copy(copy, target)
             found = self._stored_writes(copy.source)
             writes[target] = [one.fields for one in _chosen(copy.source, found, copy.writes)]
@@ -105,7 +104,7 @@ class ValkeyPlan(CommandPlan):
         fields["checkpoint_id"] = key.checkpoint_id
         fields["parent_checkpoint_id"] = one.parent_checkpoint_id
         origin = self._layout.checkpoint_name(
-            replace(key, checkpoint_id=copied_from(one) or key.checkpoint_id)
+            key._replace(checkpoint_id=copied_from(one) or key.checkpoint_id)
         )
         left = self._left(self._layout.list_name(key.thread_id, key.checkpoint_ns))
         if left == _GONE:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise, product
 from typing import Any
@@ -213,10 +212,10 @@ def test_checkpoints_and_writes_of_many_threads_are_those_of_each(
 ) -> None:
     newest = [one.key for thread_id in filled.threads for one in store.checkpoints(thread_id)]
     missing = [
-        replace(newest[0], thread_id="no such thread"),
-        replace(newest[0], thread_id="\ud800"),
-        replace(newest[0], checkpoint_ns="no such namespace"),
-        replace(newest[0], checkpoint_id=newest[-1].checkpoint_id),
+        newest[0]._replace(thread_id="no such thread"),
+        newest[0]._replace(thread_id="\ud800"),
+        newest[0]._replace(checkpoint_ns="no such namespace"),
+        newest[0]._replace(checkpoint_id=newest[-1].checkpoint_id),
     ]
     asked = [*newest, *missing]
     kinds = product((False, True), repeat=2)
@@ -340,7 +339,7 @@ def test_threads_that_are_not_suspect_have_keys_that_fit_together(store: Store) 
         known = {one.key for one in checkpoints}
         for one in checkpoints:
             if (parent := one.parent_checkpoint_id) is not None:
-                assert replace(one.key, checkpoint_id=parent) in known
+                assert one.key._replace(checkpoint_id=parent) in known
                 assert parent < one.key.checkpoint_id
         assert {one.key for one in store.writes(thread_id)} <= known
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
@@ -130,7 +129,7 @@ def test_a_head_may_be_ahead_by_less_than_the_tolerance() -> None:
     assert found.detail == "it is dated 2 hours after now"
     by_store = checkpoint(id_at(7200), None, at=NOW)
     assert ahead_finding(by_store, NOW, minute) is None
-    assert ahead_finding(replace(by_store, at=NOW + 9 * minute), NOW, minute) is not None
+    assert ahead_finding(by_store._replace(at=NOW + 9 * minute), NOW, minute) is not None
 
 
 def test_writes_older_than_the_head_are_orphaned_at_once() -> None:
