@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.watch import unwatched
@@ -18,7 +19,8 @@ from ckpt_cli.render.summaries import errors_summary
 from ckpt_cli.session import Session
 
 
-class ErrorOptions(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorOptions:
     """The arguments and options of `ckpt errors`."""
 
     threads: Annotated[

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.answer import Answer
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from ckpt_cli.render.terminal.table import Column
 
 
-class ShowOptions(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowOptions:
     """The arguments and options of `ckpt show`."""
 
     thread: OptionalThread = None

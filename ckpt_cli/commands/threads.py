@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Status
@@ -39,7 +40,8 @@ _WIDE = 100
 """Columns of a terminal from which an error gets more room than the size of its thread."""
 
 
-class ThreadListOptions(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadListOptions:
     """The options of `ckpt threads list`."""
 
     limit: Annotated[int, option("N", "Show at most N.", "-n", "--limit", min=1)] = 50

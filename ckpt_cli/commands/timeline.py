@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated
 
 from ckpt_cli.options import AsOf, At, Namespace, OptionalThread, flag, option, takes
 from ckpt_cli.render.terminal.styled_text import StyledLine
@@ -12,7 +13,8 @@ from ckpt_cli.session import Session
 from ckpt_cli.threads.target import TargetArguments
 
 
-class TimelineOptions(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineOptions:
     """The arguments and options of `ckpt timeline`."""
 
     thread: OptionalThread = None
