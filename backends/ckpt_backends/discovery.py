@@ -15,8 +15,10 @@ from importlib import import_module
 from typing import Any
 
 from ckpt_backends.declaration import Backend
-from ckpt_backends.installing import DISTRIBUTION
 from ckpt_backends.model import Capability
+
+DISTRIBUTION = "langgraph-ckpt"
+"""The distribution of `ckpt` and of the bundled backends."""
 
 
 def bundled() -> tuple[Backend, ...]:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Unpack
 
 from ckpt_backends.errors import MissingDependency, StoreUnavailable, UsageError
 from ckpt_backends.files.regular_file import read_regular
-from ckpt_backends.installing import install_command
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_backends.protocol import Store
 from ckpt_backends.wrapper import WrappedStore
@@ -231,6 +230,8 @@ def decrypted(data: bytes, key: bytes) -> tuple[bytes | None, str]:
     try:
         from Crypto.Cipher import AES
     except ImportError:
+        from ckpt_backends.installing import install_command
+
         return None, NO_LIBRARY + install_command("langgraph-ckpt[aes]")
     if len(data) < _NONCE + _TAG:
         return None, DAMAGED
@@ -252,6 +253,8 @@ def encrypted(data: bytes, key: bytes, place: str) -> bytes:
     try:
         from Crypto.Cipher import AES
     except ImportError:
+        from ckpt_backends.installing import install_command
+
         command = install_command("langgraph-ckpt[aes]")
         raise MissingDependency("encryption requires pycryptodome", hint=command) from None
     from hashlib import blake2b

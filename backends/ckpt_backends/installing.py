@@ -8,10 +8,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+from ckpt_backends.discovery import DISTRIBUTION
 from ckpt_backends.shell import command
-
-DISTRIBUTION = "langgraph-ckpt"
-"""The distribution of `ckpt` and of the bundled backends."""
 
 
 def release() -> str:

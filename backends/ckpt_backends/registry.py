@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ckpt_backends.declaration import Backend
 from ckpt_backends.discovery import (
+    DISTRIBUTION,
     backend_claiming,
     backend_of,
     known_backends,
@@ -23,7 +24,6 @@ from ckpt_backends.errors import (
     Unsupported,
     UsageError,
 )
-from ckpt_backends.installing import DISTRIBUTION, install_command
 from ckpt_backends.protocol import Store
 from ckpt_backends.url import StoreUrl, parse_url, without_values
 
@@ -148,6 +148,8 @@ def call_facet(backend: Backend, place: str, url: StoreUrl, *more: object) -> An
         try:
             import_module(backend.driver)
         except ImportError as error:
+            from ckpt_backends.installing import install_command
+
             raise MissingDependency(
                 f"cannot open '{url}': {backend.title} needs the driver {backend.driver}",
                 hint=f"install it: {install_command(driver_requirement(backend))}",

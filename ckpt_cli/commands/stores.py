@@ -6,7 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Annotated
 
-from ckpt_backends.installing import DISTRIBUTION, install_command
+from ckpt_backends.discovery import DISTRIBUTION
+from ckpt_backends.installing import install_command
 from ckpt_backends.plugins import plugins
 from ckpt_cli.api.stores import all_stores, named_stores
 from ckpt_cli.api.stores import layouts as layout_answers

@@ -10,7 +10,6 @@ from itertools import islice
 
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec import decode_checkpoint
-from ckpt_backends.codec.skim import BodySkimmer
 from ckpt_backends.codec.values import Value
 from ckpt_backends.encryption import expects_encrypted, is_encrypted_type
 from ckpt_backends.errors import Ambiguous, NotFound
@@ -249,7 +248,7 @@ class ThreadReader:
         the channels wanted. Questions and errors name the node in a subgraph that they come from.
         With `skim`, large values in bodies are not read either; `Cut`s stand in their places.
         """
-        decode_body = BodySkimmer().decode if skim else decode_checkpoint
+        decode_body = _skimming() if skim else decode_checkpoint
         for one, writes in self._with_writes(
             checkpoint_ns, checkpoint_ids, state, True if values else CONTROL
         ):
@@ -345,7 +344,7 @@ class ThreadReader:
     @cached_property
     def _learned_thread(self) -> Mapping[str, Collection[str]]:
         """The nodes that each channel triggers, from all bodies of this thread."""
-        skimmed = BodySkimmer().decode
+        skimmed = _skimming()
         found = self.store.checkpoints(self.thread_id, body=True)
         return learn(read_body(one, skimmed) for one in found)
 
@@ -378,3 +377,10 @@ class ThreadReader:
             for one in reversed(self.index(key.checkpoint_ns))
             if one.parent_checkpoint_id == key.checkpoint_id
         ]
+
+
+def _skimming() -> Callable[[TypedBytes], Value]:
+    """Return a decoder of bodies that leaves out large values."""
+    from ckpt_backends.codec.skim import BodySkimmer  # late: one checkpoint is read whole
+
+    return BodySkimmer().decode

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Fault, Space
-from ckpt_backends.shell import is_shown
 from ckpt_backends.sql.database import Loaded, Row, RowRefused, Values, WritableDatabase
 from ckpt_backends.sqlite.binding import TEXT, bind, decode_text, quoted_name
 from ckpt_backends.sqlite.errors import reading, writing
@@ -92,6 +91,8 @@ class SqliteDatabase(WritableDatabase):
         return f"ckpt_called({', '.join(cells)})"
 
     def literal(self, text: str) -> str:
+        from ckpt_backends.shell import is_shown  # late: few commands show a literal
+
         if is_shown(text):
             return "'" + text.replace("'", "''") + "'"
         return f"CAST(X'{bind(text).hex()}' AS TEXT)"

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from ormsgpack import OPT_NON_STR_KEYS, unpackb
 
-from ckpt_backends.codec.arrays import ndarray
 from ckpt_backends.codec.limits import PastLimit, past_bytes
 from ckpt_backends.codec.memo import CURRENT, note_unreadable
 from ckpt_backends.codec.msgpack.cursor import READ_EXT, depth_bound, skip
@@ -165,6 +164,8 @@ def _array(parts: Any, room: int) -> Tagged:
         case [str(dtype), [*shape], str(order), bytes(data)] if all(
             type(size) is int and size >= 0 for size in shape
         ):
+            from ckpt_backends.codec.arrays import ndarray  # late: few values are arrays
+
             return ndarray(dtype, shape, order, data, room)
     return _unreadable(_NUMPY, parts)
 
