@@ -17,12 +17,13 @@ import re
 import sys
 from collections.abc import Iterable
 
-_BARE = re.compile(r"[\w@+:,./-]+(=[\w@+:,./-]+)*", re.ASCII)
+# Compiled when they are first used, which few commands do.
+_BARE = r"(?a)[\w@+:,./-]+(=[\w@+:,./-]+)*"
 """Words that need no quotes. Others do even in a harmless place: zsh reads `=ls` as the path of a
 program, and fish `%self` as a number."""
-_PARTS = re.compile(r"'+|\\+|[^'\\]+")
-_UNSAFE_BYTE = re.compile(r"[^\w@+:,./-]", re.ASCII)
-_BLANK = re.compile("[\u1100-\u11ff\u2800\u3164\ua960-\ua97f\ud7b0-\ud7ff\uffa0\U0001d159]")
+_PARTS = r"'+|\\+|[^'\\]+"
+_UNSAFE_BYTE = r"(?a)[^\w@+:,./-]"
+_BLANK = "[\u1100-\u11ff\u2800\u3164\ua960-\ua97f\ud7b0-\ud7ff\uffa0\U0001d159]"
 """Letters and symbols that are blank, or join with their neighbours."""
 _VISIBLE = frozenset("LNPS")
 """Categories of characters that a terminal shows as they are. Marks are not among them: a terminal
@@ -43,14 +44,14 @@ def command(program: str, *words: str, ids: Iterable[str] = ()) -> str:
 
 def word(text: str) -> str:
     """Return a text as one word for a shell, in quotes if it needs them."""
-    return text if _BARE.fullmatch(text) else name(text)
+    return text if re.fullmatch(_BARE, text) else name(text)
 
 
 def name(text: str) -> str:
     """Return the same for a name in a sentence, in quotes even if a shell does not need them."""
     if not is_shown(text):
         return _escaped(text)
-    return "".join(map(_quoted, _PARTS.findall(text))) or "''"
+    return "".join(map(_quoted, re.findall(_PARTS, text))) or "''"
 
 
 def is_shown(text: str) -> bool:
@@ -63,7 +64,7 @@ def is_shown(text: str) -> bool:
     from unicodedata import category, is_normalized
 
     return (
-        _BLANK.search(text) is None
+        re.search(_BLANK, text) is None
         and all(one == " " or category(one)[0] in _VISIBLE for one in text)
         and is_normalized("NFC", text)
         and _can_be_printed(text)
@@ -90,7 +91,7 @@ def _escaped(text: str) -> str:
     is_fish = os.path.basename(os.environ.get("SHELL", "")) == "fish"
     form = "\\X{:02x}" if is_fish else "\\{:03o}"
     data = _bytes(text).decode("latin1")
-    escaped = _UNSAFE_BYTE.sub(lambda byte: form.format(ord(byte[0])), data)
+    escaped = re.sub(_UNSAFE_BYTE, lambda byte: form.format(ord(byte[0])), data)
     return escaped if is_fish else f"$'{escaped}'"
 
 

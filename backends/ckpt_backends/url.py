@@ -12,8 +12,8 @@ from ckpt_backends.discovery import backend_at, backend_of
 from ckpt_backends.errors import UsageError
 
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
-_NAME = re.compile(r"\w+", re.ASCII)
-_HOSTS = re.compile(r"(\[[^\]@]*\]|[^:@\[\]]*)(:(\d|\$\{\w+\})*)?", re.ASCII)
+_NAME = r"(?a)\w+"
+_HOSTS = r"(?a)(\[[^\]@]*\]|[^:@\[\]]*)(:(\d|\$\{\w+\})*)?"
 """One host of a URL, with an optional port, which may be a variable of a profile."""
 _CONNECTION = re.compile(
     r"\s*(host|hostaddr|port|dbname|user|password|passfile|service)\s*=|.*\bpassword\s*=",
@@ -89,9 +89,9 @@ class UrlParts:
         if not self.hosts:
             return "@" not in self.path or _is_local(self.scheme)
         return (
-            all(map(_HOSTS.fullmatch, self.hosts.split(",")))
+            all(re.fullmatch(_HOSTS, one) for one in self.hosts.split(","))
             and "@" not in self.path
-            and all(_NAME.fullmatch(name) for name, _ in self.query)
+            and all(re.fullmatch(_NAME, name) for name, _ in self.query)
         )
 
 
@@ -134,8 +134,8 @@ def _is_plain(authority: str, query: str) -> bool:
     """Whether the URL has the form `host:port?name=value`, with the `@` inside the value."""
     first = query.partition("@")[0]
     return (
-        all(map(_HOSTS.fullmatch, authority.split(",")))
-        and _NAME.fullmatch(first.partition("=")[0]) is not None
+        all(re.fullmatch(_HOSTS, one) for one in authority.split(","))
+        and re.fullmatch(_NAME, first.partition("=")[0]) is not None
         and "=" in first
     )
 
@@ -200,7 +200,7 @@ def printable(text: str) -> str:
     shown = [
         f"{name}={printable_param(parts.scheme, name, value)}"
         for name, value in parts.query
-        if _NAME.fullmatch(name)
+        if re.fullmatch(_NAME, name)
     ]
     return (
         f"{parts.scheme}://{user}{'' if parts.user is None else '@'}{parts.hosts}{parts.path}"

@@ -13,16 +13,15 @@ from itertools import pairwise
 from ckpt_cli.core.times import looks_like_time
 
 SHORTEST = 4
-_COUNTED = re.compile(r"\D{4,8}\d{1,4}", re.ASCII | re.DOTALL)
+_COUNTED = r"[^0-9]{4,8}[0-9]{1,4}"
 """A numbered id such as `ckpt_007`; if all ids are numbered, they are shown in full."""
 _TRIED = 64
 """Number of lengths that are tried before an id is shown in full."""
-_OTHER_REF = re.compile(
-    r"\d{1,5}"  # could be read as a year or a step; longer numbers cannot
+_OTHER_REF = (
+    r"(?s)[0-9]{1,5}"  # could be read as a year or a step; longer numbers cannot
     r"|head|(?:step|tip):.*"
     r"|-.*"  # could be read as an option
-    r"|.*~\d*",  # could be read as parents of another ref
-    re.ASCII | re.DOTALL,
+    r"|.*~[0-9]*"  # could be read as parents of another ref
 )
 
 
@@ -33,7 +32,7 @@ def short_refs(ids: Sequence[str]) -> dict[str, str]:
     with it. An id that another id ends with is shown in full.
     """
     ordered = sorted(ids)
-    if all(map(_COUNTED.fullmatch, ids)):
+    if all(re.fullmatch(_COUNTED, one) for one in ids):
         return {one: one for one in ids}
     by_end = sorted(text[::-1] for text in ids)
     shared = [0, *(_common(left, right) for left, right in pairwise(by_end)), 0]
@@ -55,7 +54,7 @@ def _common(left: str, right: str) -> int:
 def _readable(full: str, length: int, ordered: list[str]) -> str:
     for size in range(length, min(length + _TRIED, len(full))):
         ref = full[-size:]
-        other = looks_like_time(ref) or _OTHER_REF.fullmatch(ref)
+        other = looks_like_time(ref) or re.fullmatch(_OTHER_REF, ref)
         if not other and not _begins_another(ref, full, ordered):
             return ref
     return full

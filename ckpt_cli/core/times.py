@@ -16,16 +16,16 @@ _UNITS = {
     "mo": timedelta(days=30),
     "y": timedelta(days=365),
 }
-_DURATION = re.compile(r"(?:\d{1,4}d|\d{1,9}(?:mo|[smhwy]))+", re.ASCII)
+_DURATION = r"(?a)(?:\d{1,4}d|\d{1,9}(?:mo|[smhwy]))+"
 """At most 4 digits for days, because the end of a checkpoint id may look like a number of days."""
-_PART = re.compile(r"(\d+)(mo|[smhdwy])", re.ASCII)
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ].*)?", re.ASCII | re.DOTALL)
+_PART = r"(?a)(\d+)(mo|[smhdwy])"
+_DATE = r"(?as)\d{4}-\d{2}-\d{2}(?:[T ].*)?"
 _WORDS = ("now", "today", "yesterday")
 
 
 def looks_like_time(text: str) -> bool:
     """Return whether a text is meant as a time, valid or not."""
-    return text in _WORDS or any(form.fullmatch(text) for form in (_DURATION, _DATE))
+    return text in _WORDS or any(re.fullmatch(form, text) for form in (_DURATION, _DATE))
 
 
 def parse_time(text: str, now: datetime, zone: tzinfo) -> datetime:
@@ -34,7 +34,7 @@ def parse_time(text: str, now: datetime, zone: tzinfo) -> datetime:
     A day means its beginning. A month has 30 days and a year 365. Raises `UsageError` for any other
     text.
     """
-    if _DURATION.fullmatch(text):
+    if re.fullmatch(_DURATION, text):
         return ago(text, now)
     if text == "now":
         return now
@@ -50,10 +50,10 @@ def parse_time(text: str, now: datetime, zone: tzinfo) -> datetime:
 
 def parse_duration(text: str) -> timedelta:
     """Parse a duration such as `90m` or `1d12h`. Raises `UsageError` for any other text."""
-    if _DURATION.fullmatch(text) is None:
+    if re.fullmatch(_DURATION, text) is None:
         raise UsageError(f"'{text}' is not a duration", hint="use 30s, 90m, 2h or 7d")
     try:
-        return sum((_UNITS[unit] * int(n) for n, unit in _PART.findall(text)), timedelta())
+        return sum((_UNITS[unit] * int(n) for n, unit in re.findall(_PART, text)), timedelta())
     except OverflowError:
         raise UsageError(f"'{text}' is too long", hint="use 30s, 90m or 7d") from None
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from datetime import datetime, tzinfo
 from typing import NamedTuple
 
-from ckpt_backends import shell
 from ckpt_backends.errors import NotFound, UsageError
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
@@ -164,6 +163,10 @@ def _split(store: Store, text: str) -> tuple[Thread | str, str | None]:
 
 def _no_thread(store: Store, thread_id: str) -> NotFound:
     """Return an error with suggestions from the newest threads."""
+    from difflib import get_close_matches
+
+    from ckpt_backends import shell
+
     alone, _, ref = thread_id.rpartition("@")
     if ref and alone and store.thread(alone) is not None:
         return NotFound(
@@ -171,8 +174,6 @@ def _no_thread(store: Store, thread_id: str) -> NotFound:
             hint=f"leave out {shell.word(f'@{ref}')}, or use"
             f" `{shell.command('ckpt', 'show', ids=[thread_id])}`",
         )
-    from difflib import get_close_matches
-
     # A hint is not worth a scan.
     listed = () if store.lists_by_scan else store.threads(limit=_SEARCHED)
     newest = [thread.thread_id for thread in listed]

@@ -18,7 +18,7 @@ _KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFLNK: "a symbolic link",
 }
-_OWN_INPUT = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/\d+", re.ASCII)
+_OWN_INPUT = r"/dev/stdin|/(?:dev|proc/self)/fd/[0-9]+"
 """A descriptor of this process, such as that of `<(command)` in a shell."""
 
 
@@ -56,7 +56,7 @@ def read_regular(path: Path, most: int) -> bytes:
     The command line may also name a descriptor of this process, as `<(command)` does. Raises
     `OSError`, and `StoreUnavailable` if the file is not regular or is longer.
     """
-    if _OWN_INPUT.fullmatch(str(path)) and stat.S_ISFIFO(os.stat(path).st_mode):
+    if re.fullmatch(_OWN_INPUT, str(path)) and stat.S_ISFIFO(os.stat(path).st_mode):
         file: BinaryIO = path.open("rb")
     else:
         file = open_regular(path)

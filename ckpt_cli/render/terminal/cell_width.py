@@ -10,13 +10,13 @@ MIN_WIDTH = 20
 _MARKS = "({[=,:|/@"
 """A word that is longer than a line is broken after one of these, so that ids stay whole."""
 
-_SINGLE = re.compile(r"[ -~\xa0-\u02ff\u2010-\u2027\u2030-\u205e\u2190-\u22ff\u2500-\u259f]*")
+_SINGLE = r"[ -~\xa0-\u02ff\u2010-\u2027\u2030-\u205e\u2190-\u22ff\u2500-\u259f]*"
 """Latin letters, dashes, arrows and lines: all take one column, so no table of widths is loaded."""
 
 
 def cell_len(text: str) -> int:
     """Return the number of terminal columns of a text."""
-    if text.isascii() or _SINGLE.fullmatch(text):
+    if text.isascii() or re.fullmatch(_SINGLE, text):
         return len(text)
     return sum(map(_cells, text))
 
@@ -72,7 +72,7 @@ def _end(text: str, start: int, width: int) -> int:
 
 
 def _cells(char: str) -> int:
-    if _SINGLE.fullmatch(char):
+    if re.fullmatch(_SINGLE, char):
         return 1
     # Screens need the same widths, and Textual measures with this.
     from rich.cells import get_character_cell_size

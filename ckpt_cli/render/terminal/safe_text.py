@@ -33,7 +33,7 @@ _EMOJI = f"[{_SYMBOLS}]"
 _EMOJI_OR_TEXT = f"[#*0-9©®{_SYMBOLS}]"
 _SHORT = {"\t": r"\t", "\n": r"\n", "\r": r"\r"}
 _JOINER, _AS_EMOJI = "\u200d", "\ufe0f"
-_TASK_ID = re.compile(r":([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_TASK_ID = r":([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
 def safe_text(text: str, *, newlines: bool = False) -> str:
@@ -98,4 +98,4 @@ def _json_escape(character: str) -> str:
 
 def short_ns(checkpoint_ns: str) -> str:
     """A namespace whose task ids are cut to eight digits: `planner:fe0c6028…`."""
-    return _TASK_ID.sub(r":\1…", checkpoint_ns)
+    return _compiled(_TASK_ID).sub(r":\1…", checkpoint_ns)

@@ -37,7 +37,7 @@ _T = TypeVar("_T")
 _SAFE_INT = 2**53
 _DECIMAL_BITS = 13_000
 """Python limits decimal integers to about this length. Longer ones are written in hexadecimal."""
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE = "[\ud800-\udfff]"
 _LISTS = {"$set": "builtins.set", "$tuple": "builtins.tuple"}
 _ALONE = frozenset(
     {"$bytes", "$set", "$tuple", "$datetime", "$float", "$int", "$map", "$str", "$opaque", "$cut"}
@@ -214,7 +214,7 @@ def _kind(form: dict[str, Json]) -> str:
 
 
 def _has_text_keys(fields: dict[Value, Value]) -> bool:
-    return all(isinstance(key, str) and not _SURROGATE.search(key) for key in fields)
+    return all(isinstance(key, str) and not re.search(_SURROGATE, key) for key in fields)
 
 
 def _escaped(key: object) -> str:
@@ -233,7 +233,7 @@ def _list(form: Json, length: int | None = None) -> list[Json]:
 
 
 def _text(text: str) -> Json:
-    if text.isascii() or not _SURROGATE.search(text):
+    if text.isascii() or not re.search(_SURROGATE, text):
         return text
     return {"$str": _base64(text.encode("utf-8", "surrogatepass"))}
 
