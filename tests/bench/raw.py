@@ -87,8 +87,7 @@ for row in store.execute({_BY_THREAD!r}):
     pass
 """
 
-HEAD = f"""
-import click
+_HEAD = f"""
 import ormsgpack
 {_OPEN}
 body, metadata = store.execute(
@@ -98,6 +97,8 @@ body, metadata = store.execute(
 ).fetchone()
 ormsgpack.unpackb(body, ext_hook=lambda code, data: None)
 """
+HEAD = f"import click\n{_HEAD}"
+HEAD_WITH_TYPER = f"import typer\n{_HEAD}"
 
 _HEADS = """
 SELECT thread_id, max(checkpoint_id) AS id FROM checkpoints WHERE checkpoint_ns = '' GROUP BY 1
