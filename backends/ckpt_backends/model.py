@@ -13,11 +13,13 @@ from datetime import datetime
 from enum import Flag, StrEnum, auto
 from typing import NamedTuple
 
+from ckpt_backends.statically_frozen import statically_frozen
+
 NULL_TASK_ID = "00000000-0000-0000-0000-000000000000"
 """Task id of writes that the caller made (`Command(update=..., goto=..., resume=...)`)."""
 
 
-@dataclass(frozen=True, slots=True)
+@statically_frozen
 class TypedBytes:
     """A value as a saver stored it."""
 
@@ -39,7 +41,7 @@ USERS = frozenset({"__start__", "__root__", "__previous__", "__end__"})
 """Channels that hold an application's input or output, though named like LangGraph's channels."""
 
 
-@dataclass(frozen=True, slots=True)
+@statically_frozen
 class Blob:
     """A channel's value that is stored outside of the checkpoint body."""
 
@@ -114,7 +116,7 @@ class Usage(NamedTuple):
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@statically_frozen
 class Checkpoint:
     """The state of a thread after one superstep, as stored."""
 
@@ -150,7 +152,7 @@ class Expiry(NamedTuple):
     """When the first of its writes expires."""
 
 
-@dataclass(frozen=True, slots=True)
+@statically_frozen
 class Write:
     """One value that a task wrote, stored with the checkpoint that the task started from.
 

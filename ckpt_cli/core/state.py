@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from binascii import a2b_base64
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from ckpt_backends.codec import UNDEFINED, decode, decode_channel, decode_checkpoint
 from ckpt_backends.codec.values import REDIS_JSON, Cut, Opaque, Value
 from ckpt_backends.model import Blob, Checkpoint, TypedBytes
+from ckpt_backends.statically_frozen import statically_frozen
 
 Version = str | int | float
 """A channel version: zero-padded text from Python savers, a number from LangGraph.js."""
@@ -16,7 +16,7 @@ _VERSION_TYPES = (str, int, float)
 """The same, for `isinstance`, which is slower with a union."""
 
 
-@dataclass(frozen=True, slots=True)
+@statically_frozen
 class Body:
     """The content of a checkpoint body. What is missing or has a wrong type is left empty."""
 

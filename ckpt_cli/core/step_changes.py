@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ckpt_backends.codec.values import Value
+from ckpt_backends.statically_frozen import statically_frozen
 from ckpt_cli.core.conversation.messages import as_message
 from ckpt_cli.core.values.equality import same
 
@@ -13,7 +14,7 @@ _LONGEST_PLAIN = 200
 """Characters of a text that is told as it is."""
 
 
-@dataclass(frozen=True, slots=True)
+@statically_frozen
 class StepChanges:
     """The channels that a step changed."""
 
@@ -27,7 +28,7 @@ class StepChanges:
     """For lists of which the new items are not known: how many items they have more."""
 
 
-@dataclass(frozen=True, slots=True)
+@statically_frozen
 class BriefState:
     """What is remembered of a state to tell what the next step changed in it."""
 
@@ -39,7 +40,7 @@ class BriefState:
     """All channels that have a value, also if it is not known."""
 
 
-@dataclass(frozen=True, slots=True)
+@statically_frozen
 class ShortChange:
     """What a step changed in one channel, in texts of one line each."""
 

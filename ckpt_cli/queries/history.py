@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint
+from ckpt_backends.statically_frozen import statically_frozen
 from ckpt_cli.core.tasks.step_nodes import ran, ran_here
 from ckpt_cli.core.tasks.task_ids import pulled_node
 from ckpt_cli.threads import redaction
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.thread_operations import ThreadOperations
 
 
-@dataclass(frozen=True, slots=True)
+@statically_frozen
 class Entry:
     """One checkpoint in a list."""
 

@@ -6,11 +6,12 @@ States are not compared: the writes of a step are small, and its state may be la
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey, Write
+from ckpt_backends.statically_frozen import statically_frozen
 from ckpt_cli.core.channels import is_state, state_values
 from ckpt_cli.core.conversation.messages import as_message
 from ckpt_cli.core.redact import redact
@@ -38,7 +39,7 @@ _LARGEST = 64 << 10
 _NOTHING = BriefState({}, {})
 
 
-@dataclass(frozen=True, slots=True)
+@statically_frozen
 class StepFacts:
     """The parts of a checkpoint that show how it was made, and how the next one was."""
 
@@ -52,7 +53,7 @@ class StepFacts:
     """Without values; those of internal channels are left out."""
 
 
-@dataclass(frozen=True, slots=True)
+@statically_frozen
 class ToldChanges:
     """What a step changed, and the tokens that its messages tell."""
 

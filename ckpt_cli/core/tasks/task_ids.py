@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple
 from uuid import UUID, uuid5
+
+from ckpt_backends.statically_frozen import statically_frozen
 
 PULL = "__pregel_pull"
 PUSH = "__pregel_push"
@@ -31,7 +33,7 @@ _CALL = re.compile(r"~__pregel_push, (~.+), (\d{10}), \d{10}", re.DOTALL)
 _INT64 = 2**63
 
 
-@dataclass(frozen=True, slots=True)
+@statically_frozen
 class TaskIdBase:
     """What all task ids of one checkpoint are hashed from."""
 

@@ -9,11 +9,12 @@ enough, the answer is "unknown".
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Cut, Tagged, Value, items_of
 from ckpt_backends.model import CheckpointKey, Write
+from ckpt_backends.statically_frozen import statically_frozen
 from ckpt_cli.core.state import Body, source_from
 from ckpt_cli.core.tasks.attribution import ERROR_SOURCE, Attribution, Run
 from ckpt_cli.core.tasks.sends import sent_nodes, written_by_caller
@@ -29,7 +30,7 @@ _UNREAD = 100
 """Maximum number of channels without a known reader that are examined; a real body has a few."""
 
 
-@dataclass(frozen=True, slots=True)
+@statically_frozen
 class Question:
     """One Interrupt that a task raised."""
 
@@ -44,7 +45,7 @@ class Question:
     """The path to the node that asked, if it is in a subgraph; the last entry is `node`."""
 
 
-@dataclass(frozen=True, slots=True)
+@statically_frozen
 class Task:
     """One task of the superstep that starts from a checkpoint."""
 
@@ -63,7 +64,7 @@ class Task:
     """The path to the node that failed, if it is in a subgraph."""
 
 
-@dataclass(frozen=True, slots=True)
+@statically_frozen
 class Step:
     """The superstep that comes after a checkpoint."""
 

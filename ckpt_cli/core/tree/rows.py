@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
+from ckpt_backends.statically_frozen import statically_frozen
 from ckpt_cli.core.step_changes import ShortChange
 
 Key = tuple[str, str]
@@ -15,7 +16,7 @@ Trouble = Literal["parent gone", "loop"]
 """Why a row without a drawn parent is not the first checkpoint of the thread."""
 
 
-@dataclass(frozen=True, slots=True)
+@statically_frozen
 class Skeleton:
     """The facts about a checkpoint that decide its place. Empty defaults mean *not read*."""
 
@@ -47,7 +48,7 @@ class Skeleton:
         return self.place, self.checkpoint_id
 
 
-@dataclass(frozen=True, slots=True)
+@statically_frozen
 class StepDetails:
     """The details of one checkpoint, read only for those in `Plan.shown`."""
 
@@ -74,7 +75,7 @@ class StepDetails:
     """Tokens that the messages of its step tell."""
 
 
-@dataclass(frozen=True, slots=True)
+@statically_frozen
 class StepRow:
     """One checkpoint."""
 

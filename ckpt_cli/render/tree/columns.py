@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ckpt_backends.statically_frozen import statically_frozen
 from ckpt_cli.core.tree.rows import Row
 from ckpt_cli.render.terminal.cell_width import cell_len
 from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
@@ -18,7 +19,7 @@ _MOST = 60
 """Columns of it that are printed at most, also if there is room for more."""
 
 
-@dataclass(frozen=True, slots=True)
+@statically_frozen
 class RowDraft:
     """A line before the column widths are known."""
 
