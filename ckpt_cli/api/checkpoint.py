@@ -311,14 +311,16 @@ class CheckpointHandle:
         moment = self.target.reader.moment(self.ns, self.id)
         return self.target.reader.store.sources(moment.key)
 
-    @cached_property
+    @property
     def entry(self) -> Entry:
         """The checkpoint with its tasks, without values."""
-        from ckpt_cli.queries.history import history_entry
+        if self._entry is None:
+            from ckpt_cli.queries.history import history_entry
 
-        return self._entry or history_entry(
-            self.target.reader, self.ns, self.id, self.thread.operations
-        )
+            self._entry = history_entry(
+                self.target.reader, self.ns, self.id, self.thread.operations
+            )
+        return self._entry
 
     def _replayed(self, reducers: Mapping[str, str] | None) -> JudgedThread:
         from ckpt_cli.api.replaying import replay_one

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ckpt_backends.errors import Unreadable
 from ckpt_cli.api.checkpoint import CheckpointHandle
@@ -13,6 +13,9 @@ from ckpt_cli.render.history import history_columns
 from ckpt_cli.render.thread import PLAINTEXT
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
+
+if TYPE_CHECKING:
+    from ckpt_cli.threads.thread import ThreadReader
 
 
 def history(
@@ -39,8 +42,8 @@ def history(
     """
     found = session.thread(thread)
     reader = found.reader
-    ids = [one.key.checkpoint_id for name in reader.namespaces for one in reader.index(name)]
-    columns = history_columns(short_refs(ids), session.now, session.zone, all_ns=all_ns)
+    shorts = _short_refs(reader) if session.output.table else {}
+    columns = history_columns(shorts, session.now, session.zone, all_ns=all_ns)
     plain = 0
 
     def records() -> Iterator[dict[str, Any]]:
@@ -55,6 +58,13 @@ def history(
     session.output.records(records(), columns)
     if plain:
         session.warn(f"{counted(plain, 'checkpoint')} {PLAINTEXT}")
+
+
+def _short_refs(reader: ThreadReader) -> Mapping[str, str]:
+    """The refs that a table shows, by the id of each checkpoint of the thread."""
+    return short_refs(
+        [one.key.checkpoint_id for name in reader.namespaces for one in reader.index(name)]
+    )
 
 
 def _said(checkpoint: CheckpointHandle) -> list[dict[str, Any]]:

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ckpt_backends.codec import UNDEFINED, decode, decode_channel, decode_checkpoint
-from ckpt_backends.codec.values import REDIS_JSON, Cut, Opaque, Value
+from ckpt_backends.codec.values import REDIS_JSON, Cut, Opaque, Tagged, Value
 from ckpt_backends.model import Blob, Checkpoint, TypedBytes
 
 Version = str | int | float
 """A channel version: zero-padded text from Python savers, a number from LangGraph.js."""
 _VERSION_TYPES = (str, int, float)
 """The same, for `isinstance`, which is slower with a union."""
+_TEXT, _NUMBERS = frozenset({str}), frozenset(_VERSION_TYPES)
 
 
 class Body(NamedTuple):
@@ -71,7 +72,12 @@ def read_body(
     return Body(
         v=v if isinstance(v, int) else 0,
         ts=ts if isinstance(ts, str) else None,
-        values={channel: value for channel, value in values.items() if value != UNDEFINED},
+        values={
+            channel: value
+            for channel, value in values.items()
+            # Comparing only what may be equal: this runs for each channel of each checkpoint.
+            if type(value) is not Tagged or value != UNDEFINED
+        },
         versions=_versions(fields.get("channel_versions")),
         seen={
             node: _versions(seen) for node, seen in _text_keys(fields.get("versions_seen")).items()
@@ -130,7 +136,9 @@ def _text_keys(value: Value) -> dict[str, Value]:
 def _versions(value: Value) -> dict[str, Version]:
     if not isinstance(value, dict):
         return {}
-    # One loop: this runs for each node of each checkpoint.
+    # Almost all are right, and this runs for each node of each checkpoint.
+    if _TEXT.issuperset(map(type, value)) and _NUMBERS.issuperset(map(type, value.values())):
+        return value  # type: ignore[return-value]
     return {
         key: item
         for key, item in value.items()

@@ -77,13 +77,14 @@ def namespace_entries(
     for one in reversed(index):
         if one.parent_checkpoint_id is not None:
             children.setdefault(one.parent_checkpoint_id, []).append(one.key.checkpoint_id)
+    is_redacted = redaction.is_redacted(reader.store)
     stream = reader.moments(checkpoint_ns, checkpoint_ids, skim=True)
     moment = next(stream, None)
     while moment is not None:
         older = next(stream, None)
         checkpoint_id = moment.key.checkpoint_id
         yield Entry(
-            redaction.moment(moment) if redaction.is_redacted(reader.store) else moment,
+            redaction.moment(moment) if is_redacted else moment,
             depths[checkpoint_id],
             children.get(checkpoint_id, []),
             made_by(reader, moment, older),

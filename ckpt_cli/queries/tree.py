@@ -25,7 +25,7 @@ from ckpt_cli.core.tree.layout import plan_tree
 from ckpt_cli.core.tree.rows import Key, Skeleton, StepDetails, TreeLayout
 from ckpt_cli.queries.known_details import KnownDetails
 from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.queries.tree_changes import StepFacts, read_changes, step_facts
+from ckpt_cli.queries.tree_changes import StepFacts, ToldChanges, read_changes, step_facts
 from ckpt_cli.queries.tree_keys import (
     TreeKeys,
     by_namespace,
@@ -155,6 +155,8 @@ def _mark(
 
 def _keeping(keep: Key | None, skeletons: Sequence[Skeleton]) -> Sequence[Skeleton]:
     """Return the skeletons with one that is not folded."""
+    if keep is None:
+        return skeletons
     return [one._replace(marked=True) if one.key == keep else one for one in skeletons]
 
 
@@ -273,9 +275,8 @@ def _details(
     facts: dict[Key, StepFacts] = {}
     is_redacted = redaction.is_redacted(reader.store)
     for key, moment in _moments(reader, shown):
-        node = _node(redaction.moment(moment) if is_redacted else moment, say)
         change = _change(moment, operations.adding(moment), is_redacted=is_redacted)
-        nodes[key] = node._replace(change=change)
+        nodes[key] = _node(redaction.moment(moment) if is_redacted else moment, say, change)
         facts[key] = step_facts(moment)
     for key in set(shown) - nodes.keys():  # an id that is not text can only be listed
         nodes[key] = StepDetails(problem="its id is not text")
@@ -283,18 +284,17 @@ def _details(
     if not reader.is_values_only:
         for key, moment in _moments(reader, set(parents.values()) & index.keys() - facts.keys()):
             facts[key] = step_facts(moment)
+    made: dict[Key, tuple[str, ...]] = {}
     for key, parent in parents.items():
         before = facts.get(parent)
         if before is not None and not reader.is_values_only and ran_here(nodes[key].source):
-            made = ran(before.step, before.seen, facts[key].seen)
-            nodes[key] = nodes[key]._replace(ran=made)
-    told = read_changes(reader, facts, parents, forked, say)
-    return {
-        key: node._replace(changes=told[key].changes, tokens=told[key].tokens)
-        if key in told
-        else node
-        for key, node in nodes.items()
-    }
+            made[key] = ran(before.step, before.seen, facts[key].seen)
+    told, nothing = read_changes(reader, facts, parents, forked, say), ToldChanges((), 0)
+    found = {}
+    for key, node in nodes.items():
+        what = told.get(key, nothing)
+        found[key] = node._replace(ran=made.get(key, ()), changes=what.changes, tokens=what.tokens)
+    return found
 
 
 def _moments(reader: ThreadReader, keys: Iterable[Key]) -> Iterator[tuple[Key, Moment]]:
@@ -303,7 +303,7 @@ def _moments(reader: ThreadReader, keys: Iterable[Key]) -> Iterator[tuple[Key, M
             yield (ns, moment.key.checkpoint_id), moment
 
 
-def _node(moment: Moment, say: Callable[[Value], str]) -> StepDetails:
+def _node(moment: Moment, say: Callable[[Value], str], change: str) -> StepDetails:
     step, ns = moment.step, moment.key.checkpoint_ns
     runs = (*step.tasks, *step.others)
     questions = [question for run in runs for question in run.questions]
@@ -328,6 +328,7 @@ def _node(moment: Moment, say: Callable[[Value], str]) -> StepDetails:
             for run in failed
         ),
         forked_from=forked_from if isinstance(forked_from, str) else None,
+        change=change,
         problem=None if problem is None else problem.reason,
     )
 

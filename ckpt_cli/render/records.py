@@ -245,7 +245,11 @@ def _place(key: CheckpointKey) -> dict[str, Any]:
 
 def values_record(values: Mapping[str, Value]) -> dict[str, Any]:
     """Return channel values in JSON form."""
-    return {name: to_json(value) for name, value in values.items()}
+    return {
+        # Most are versions, which are such texts.
+        name: value if type(value) is str and value.isascii() else to_json(value)
+        for name, value in values.items()
+    }
 
 
 def task_record(task: Task) -> dict[str, Any]:

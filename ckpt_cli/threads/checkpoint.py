@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from ckpt_backends.checkpoint_ids import step_of, time_of
@@ -11,6 +10,7 @@ from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.encryption import CLOSED
 from ckpt_backends.errors import Unreadable
 from ckpt_backends.model import Checkpoint, CheckpointKey, Status, Write
+from ckpt_backends.statically_frozen import statically_frozen
 from ckpt_cli.core.channels import LOST_DELTA, NOT_STORED
 from ckpt_cli.core.state import Body, source_from, step_from
 from ckpt_cli.core.tasks.status import conditions_of, status_of
@@ -19,7 +19,7 @@ from ckpt_cli.core.tasks.tasks import Step
 _FIRST_YEAR, _LAST_YEAR = 1, 9999
 
 
-@dataclass(frozen=True, slots=True)
+@statically_frozen
 class DecodedCheckpoint:
     """A decoded checkpoint."""
 
@@ -51,7 +51,7 @@ class DecodedCheckpoint:
         return self.checkpoint.at or moment_time(self.key.checkpoint_id, self.body)
 
 
-@dataclass(frozen=True, slots=True)
+@statically_frozen
 class Moment(DecodedCheckpoint):
     """A checkpoint with the tasks of its next step."""
 

@@ -67,6 +67,8 @@ class ThreadReader:
         self._indexes: dict[str, list[Checkpoint]] = {}
         self._delta: dict[str, set[str]] = {}
         self._own_functions: dict[str, list[str]] = {}
+        self._has_encrypted: bool | None = None
+        """None while no checkpoint made it necessary to know."""
 
     @property
     def capabilities(self) -> Capability:
@@ -354,6 +356,8 @@ class ThreadReader:
 
         Anyone who can write to a store could insert data that the application then trusts.
         """
+        if self._has_encrypted is False:
+            return False
         checkpoint = moment.checkpoint
         # If values are stored apart, the body itself is not encrypted.
         parts = [] if checkpoint.blobs is not None else [checkpoint.body]
@@ -361,10 +365,11 @@ class ThreadReader:
         plain = any(part is not None and not part.encrypted for part in parts) or any(
             not is_encrypted_type(blob.type) for blob in (checkpoint.blobs or {}).values()
         )
-        return plain and self._has_encrypted
+        if plain and self._has_encrypted is None:
+            self._has_encrypted = self._find_encrypted()
+        return plain and bool(self._has_encrypted)
 
-    @cached_property
-    def _has_encrypted(self) -> bool:
+    def _find_encrypted(self) -> bool:
         """Whether values of this thread are encrypted; looked up only if encryption is possible."""
         return expects_encrypted(self.store) and any(
             is_encrypted_type(one.type) for one in self.store.usage(self.thread_id)

@@ -33,7 +33,7 @@ class TriggerInference:
         """What the layout stores and can do."""
         return self._store.capabilities
 
-    @property
+    @cached_property
     def is_values_only(self) -> bool:
         """Whether the layout stores only the values of a checkpoint."""
         return Capability.VALUES_ONLY in self.capabilities

@@ -369,3 +369,22 @@ def test_a_list_says_of_each_thread_what_the_thread_says(tmp_path: Path, kind: s
         assert {one.thread_id for one in listed} == set(SPACES)
         assert listed == [store.thread(one.thread_id) for one in listed]
         assert list(store.threads(limit=3)) == listed[:3]
+
+
+@pytest.mark.parametrize("number", [0, 1, 250])
+def test_text_that_is_not_unicode_is_read_among_other_text(tmp_path: Path, number: int) -> None:
+    path = tmp_path / "odd.db"
+    shutil.copyfile(SAMPLE, path)
+    names = [f"channel {n:03}".encode() for n in range(300)]
+    names[number] = b"channel \xff\xfe"
+    with closing(sqlite3.connect(path)) as writer, writer:
+        writer.execute("DELETE FROM writes")
+        writer.executemany(
+            "INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel)"
+            " VALUES (?, '', 'id', 'task', ?, CAST(? AS TEXT))",
+            [(OLD, n, name) for n, name in enumerate(names)],
+        )
+    with open_store(parse_url(str(path))) as store:
+        found = [one.channel for one in store.writes(OLD)]
+        assert [one.encode("utf-8", "surrogateescape") for one in found] == names
+        assert [one.channel for one in store.writes(OLD)] == found

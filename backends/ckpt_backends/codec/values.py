@@ -5,8 +5,9 @@ A class that a store names is never imported; it is represented by its name.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from ckpt_backends.statically_frozen import statically_frozen
 
 Value: TypeAlias = (
     "bool | int | float | str | bytes | list[Value] | dict[Value, Value]"
@@ -14,7 +15,7 @@ Value: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@statically_frozen
 class Tagged:
     """An object, with the name of its class.
 
@@ -31,7 +32,7 @@ class Tagged:
         return hash(self.type)
 
 
-@dataclass(frozen=True, slots=True)
+@statically_frozen
 class Opaque:
     """A value that could not be read or has an unknown type."""
 
@@ -44,7 +45,7 @@ class Opaque:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@statically_frozen
 class Cut:
     """The beginning of a value that exceeds a limit."""
 

@@ -307,12 +307,13 @@ class SqlStore(BaseStore):
     def _write(self, key: CheckpointKey, row: Sequence[Any]) -> Write:
         task_id, task_path, idx, channel, tag, size, is_read, value, *_ = row
         size, text = size or 0, self._text
+        # Almost all cells are text, and a thread has more writes than anything else.
         return Write(
             key,
-            text(task_id),
-            text(task_path),
+            task_id if type(task_id) is str else text(task_id),
+            task_path if type(task_path) is str else text(task_path),
             self._number(idx),
-            text(channel),
+            channel if type(channel) is str else text(channel),
             size,
             typed(self._text(tag), size, self._data(value)) if is_read else None,
         )

@@ -210,11 +210,8 @@ class SqliteStore(SqlStore):
             for ids in some:
                 yield from self._where(query, thread_id, where, {**values, **of_space}, ids)
 
-    def _text(self, cell: Any) -> str:
-        return text(cell)
-
-    def _data(self, cell: Any) -> bytes:
-        return stored_bytes(cell)
+    _text = staticmethod(text)  # type: ignore[assignment]  # a cell may be of any type
+    _data = staticmethod(stored_bytes)  # type: ignore[assignment]
 
     def _number(self, cell: Any) -> int:
         return cell if isinstance(cell, int) else 0

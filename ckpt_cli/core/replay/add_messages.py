@@ -9,11 +9,11 @@ result nor the id is stored with the write, so such a message is `Pending` here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import attrgetter, methodcaller
 from typing import Any
 
 from ckpt_backends.codec.values import Tagged, Value
+from ckpt_backends.statically_frozen import statically_frozen
 from ckpt_cli.core.conversation.messages import Message, as_message
 from ckpt_cli.core.values.equality import same
 from ckpt_cli.core.values.unwrap import fields_of
@@ -30,7 +30,7 @@ _TYPE, _PAYLOAD = attrgetter("type"), attrgetter("payload")
 _HAS_CONTENT, _GET_ID = methodcaller("__contains__", "content"), methodcaller("get", "id")
 
 
-@dataclass(frozen=True, slots=True)
+@statically_frozen
 class Pending(Tagged):
     """A message that gets its id or its class when it is merged.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice, product
+from operator import attrgetter
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Write
@@ -29,6 +30,8 @@ _DEEPEST = 50
 
 _UNFINISHED = 8
 """Number of calls of one task that may exist without stored writes."""
+
+_TASK_PATH = attrgetter("task_path")
 
 Nodes = Mapping[str, Collection[str]]
 """Maps a node to the channels that triggered it."""
@@ -132,6 +135,8 @@ class Attribution:
 
     def plan_sends(self, nodes: Sequence[str | None]) -> None:
         """Plan the tasks of the pending Sends and assign their writes to them."""
+        if not nodes:
+            return
         self.sends = [
             Run(node, task_ids.send_path(index, self._body.v), index)
             for index, node in enumerate(nodes)
@@ -371,7 +376,7 @@ class Attribution:
 
 def _path_of(writes: Sequence[Write]) -> str:
     """Return the path of a task. If several saver versions wrote it, some writes have none."""
-    return max((write.task_path for write in writes), default="")
+    return max(map(_TASK_PATH, writes), default="")
 
 
 def _inverted(readers: Readers) -> dict[str, set[str]]:

@@ -206,6 +206,10 @@ def _names(tasks: Iterable[Task]) -> tuple[str, ...]:
 
 def _task(run: Run) -> Task:
     is_finished = _is_finished(run)
+    if CONTROL.isdisjoint([write.channel for write in run.writes]):
+        # Almost all tasks neither asked nor failed.
+        identity = run.writes[0].task_id if run.writes else None
+        return Task(identity, run.node, run.path, is_finished, None, False, (), tuple(run.writes))
     error = next((write for write in reversed(run.writes) if write.channel == ERROR), None)
     return Task(
         id=run.writes[0].task_id if run.writes else None,

@@ -10,8 +10,9 @@ MIN_WIDTH = 20
 _MARKS = "({[=,:|/@"
 """A word that is longer than a line is broken after one of these, so that ids stay whole."""
 
-_SINGLE = r"[ -~\xa0-\u02ff\u2010-\u2027\u2030-\u205e\u2190-\u22ff\u2500-\u259f]*"
-"""Latin letters, dashes, arrows and lines: all take one column, so no table of widths is loaded."""
+_SINGLE = r"[ -~\xa0-\u02ff\u2010-\u2027\u2030-\u205e\u2190-\u22ff\u2500-\u25fc]*"
+"""Latin letters, dashes, arrows, lines and the signs of a tree: all take one column, so no table of
+widths is loaded."""
 
 
 def cell_len(text: str) -> int:

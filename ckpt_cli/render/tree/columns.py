@@ -40,7 +40,12 @@ class RowDraft(NamedTuple):
 
 def in_columns(drafts: Sequence[RowDraft], width: int, dots: str) -> Iterator[StyledLine]:
     """Yield the lines with times aligned to the end of the longest, so short trees stay narrow."""
-    drafts = [one._replace(changes=cut(one.changes, _MOST, dots)) for one in drafts]
+    drafts = [
+        one
+        if cell_len(one.changes) <= _MOST
+        else one._replace(changes=cut(one.changes, _MOST, dots))
+        for one in drafts
+    ]
     time_width = max((len(draft.time) for draft in drafts if draft.writes), default=0)
     rights = [
         f"{draft.writes}  {draft.time.rjust(time_width)}" if draft.writes else draft.time

@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.codec import DELTA_SNAPSHOT, UNDEFINED, Opaque, Tagged, Value, decode
+from ckpt_backends.codec import (
+    DEFAULT_LIMITS,
+    DELTA_SNAPSHOT,
+    UNDEFINED,
+    Opaque,
+    Tagged,
+    Value,
+    decode,
+)
+from ckpt_backends.codec.json.json_plus import DECODER, decode_json
 from ckpt_backends.model import TypedBytes
 
 
@@ -191,3 +200,19 @@ def test_what_is_not_json(data: bytes) -> None:
 
 def read(envelope: Any) -> Value:
     return decode(TypedBytes("json", json.dumps(envelope).encode()))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"source": "loop", "step": 3, "parents": {}, "odd": [1.5, null, true]}',
+        '{"a": {"lc": 1, "type": "constructor", "id": ["a", "B"], "kwargs": {}}}',
+        '{"a": {"\\u006cc": 2, "type": "undefined"}}',
+        '{"a": {"lg_name": "DeltaSnapshot", "value": 1}}',
+        f'{{"a": {"9" * 3900}}}',
+        f'{{"a": {"9" * 4100}}}',
+        '{"a": 1, "a": "lc"}',
+    ],
+)
+def test_a_plain_text_is_decoded_as_one_with_envelopes(text: str) -> None:
+    assert decode_json(text.encode(), DEFAULT_LIMITS) == DECODER.decode(text)

@@ -49,7 +49,7 @@ _FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 def to_json(value: Value) -> Json:
     """The JSON form of a value. Never recurses."""
-    if not isinstance(value, _WITH_PARTS):
+    if not value or not isinstance(value, _WITH_PARTS):
         return _spell(value, ())
     return _fold(value, _inside, _spell)
 

@@ -24,6 +24,9 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _MAX_DIGITS = 4000
 """Integers with more digits are not parsed: Python's limit is 4300, as parsing is quadratic."""
 
+_MARKS = ('"lc"', '"lg_name"', "\\")
+"""One of these is in each text with an object that `revive` changes."""
+
 _LISTS = frozenset({"re.compile", "datetime.timedelta", "datetime.date", "datetime.timezone"})
 """Types with a list as payload even if they have only one argument. `pathlib` types have too."""
 _DATETIME = "datetime.datetime"
@@ -39,8 +42,18 @@ def decode_json(data: bytes, limits: Limits, decoder: json.JSONDecoder | None = 
         raise PastLimit(reason)
     text = data.removeprefix(BOM).decode("utf-8", "surrogatepass")
     check(text, limits)
-    value: Value = (decoder or DECODER).decode(text)
+    if decoder is None:
+        decoder = _PLAIN if _is_plain(text) else DECODER
+    value: Value = decoder.decode(text)
     return value
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a text surely holds no envelope and no number that is too long.
+
+    An escape could spell the key of an envelope.
+    """
+    return len(text) <= _MAX_DIGITS and not any(mark in text for mark in _MARKS)
 
 
 def cut_json(data: bytes, limits: Limits, reason: str) -> Cut:
@@ -189,3 +202,5 @@ def _from_hex(name: str, text: Value, fields: dict[Value, Value]) -> Value:
 
 DECODER = json.JSONDecoder(object_hook=revive, parse_int=integer)
 """Decodes one JSON text. The caller must check the nesting depth first."""
+_PLAIN = json.JSONDecoder()
+"""The same without calls of Python code for each object and each number."""
