@@ -127,10 +127,10 @@ class ThreadCopier:
                 yield from self._deliver([one])
             return
         self._target.refresh()
-        small = [one.thread_id for one in batch if one.rest is None and one.whole is None]
-        stored = self._sides.stored_sums(small)
+        small = {one.thread_id: one.parts for one in batch if one.is_whole}
+        unlike = self._sides.unlike(small)
         for one in batch:
-            if stored.get(one.thread_id) != one.sum:
+            if one.thread_id in unlike or not one.is_whole:
                 self._verify(one)
             yield one.copied()
 
@@ -172,7 +172,7 @@ class _Converted:
         self.counts = PartCounts()
         """Of the parts that were converted so far."""
         self.sum = PartsSum()
-        """Of these parts, by `stored_digest`."""
+        """Of these parts, by `stored_digest`, if there is a rest."""
         self._exact = PartsSum()
         """Of the rest, by `part_digest`."""
         self.step = CopyStep.COPY
@@ -189,13 +189,18 @@ class _Converted:
         left = iter(parts)
         before = conversion.unexpiring
         for part in left:
-            made._count(part)
+            made.counts.add(part)
             made.parts.append(part)
             if made.counts.bytes > _BATCH_BYTES:
-                made.rest = left
+                made._expect(left)
                 break
         made.unexpiring = conversion.unexpiring - before
         return made
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether `parts` is the whole thread."""
+        return self.rest is None and self.whole is None
 
     def exact_sum(self) -> PartsSum:
         """The sum that the target has to have, by `part_digest`."""
@@ -222,11 +227,14 @@ class _Converted:
         counted = (self._counted(part) for part in self.rest or ())
         return Arrival(self.thread_id, chain(self.parts, counted), self.heads)
 
-    def _counted(self, part: Part) -> Part:
-        self._count(part)
-        self._exact.add(part, part_digest(part))
-        return part
+    def _expect(self, rest: Iterator[Part]) -> None:
+        """Remember that there is a rest, which is not kept."""
+        self.rest = rest
+        for part in self.parts:
+            self.sum.add(part, stored_digest(part))
 
-    def _count(self, part: Part) -> None:
+    def _counted(self, part: Part) -> Part:
         self.counts.add(part)
         self.sum.add(part, stored_digest(part))
+        self._exact.add(part, part_digest(part))
+        return part

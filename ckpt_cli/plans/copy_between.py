@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -15,6 +16,7 @@ from ckpt_backends.transfer.digests import (
     StoredParts,
     key_digest,
     part_digest,
+    stored_cells,
     stored_digest,
 )
 from ckpt_backends.transfer.errors import CannotHold
@@ -102,18 +104,31 @@ class CopySides:
             total += size.bytes
         yield from _rows_of(source, some)
 
-    def stored_sums(self, thread_ids: Sequence[str]) -> dict[str, PartsSum]:
-        """Return the sums of what the target has of some small threads, by `stored_digest`."""
-        sums = {thread_id: PartsSum() for thread_id in thread_ids}
-        if self.target is None:
-            return sums
-        if not self.target.batches_rows:
-            # The parts of most layouts can be read from the rows of one thread only.
-            return {one: self.stored_sum(one, stored_digest) for one in thread_ids}
-        for part in parts_of_rows(self.target_layout, self.target.rows_of(thread_ids)):
-            thread_id = part.thread_id if isinstance(part, ValuePart) else part.key.thread_id
-            sums[thread_id].add(part, stored_digest(part))
-        return sums
+    def unlike(self, sent: Mapping[str, Sequence[Part]]) -> set[str]:
+        """Return those of some small threads of which the target has other parts than were sent.
+
+        `sent` has the parts by thread. JSON in another spelling counts as another part, too.
+        """
+        found: set[tuple[object, ...]] = set()
+        numbers: Counter[str] = Counter()
+        for part in self._stored_together(list(sent)):
+            cells = stored_cells(part)
+            found.add(cells)
+            numbers[str(cells[0])] += 1
+        wanted = {stored_cells(part) for parts in sent.values() for part in parts}
+        return {str(cells[0]) for cells in found ^ wanted} | {
+            thread_id for thread_id, parts in sent.items() if len(parts) != numbers[thread_id]
+        }
+
+    def _stored_together(self, thread_ids: Sequence[str]) -> Iterator[Part]:
+        """Yield the parts that the target has of some small threads."""
+        target = self.target
+        if target is not None and target.batches_rows:
+            yield from parts_of_rows(self.target_layout, target.rows_of(thread_ids))
+            return
+        # The parts of most layouts can be read from the rows of one thread only.
+        for thread_id in thread_ids:
+            yield from self.stored(thread_id)
 
     def stored(self, thread_id: str) -> Iterator[Part]:
         """Yield the parts of a thread that the target has."""
