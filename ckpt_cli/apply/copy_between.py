@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from ckpt_backends.changes.removal import Removal
-from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import StoreChanged, Unreadable
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.transfer.convert import Conversion
@@ -47,12 +46,12 @@ class ThreadCopier:
         size = 0
         self._refresh()
         there = self._target.threads_with_rows(thread_ids)
-        for thread_id, rows in self._sides.read_together(thread_ids):
+        for thread_id, parts in self._sides.read_together(thread_ids):
             try:
                 if thread_id in there:
-                    one = self._continued(thread_id, rows)
+                    one = self._continued(thread_id, parts)
                 else:
-                    one = self._new(thread_id, rows)
+                    one = self._new(thread_id, parts)
             except CannotHold as error:
                 yield CopiedThread(thread_id, CopyStep.SKIP, reason=error.message)
                 continue
@@ -72,14 +71,14 @@ class ThreadCopier:
         # While this process waits for its next threads, others write.
         self._refresh()
 
-    def _new(self, thread_id: str, rows: Iterable[Row] | None = None) -> _Converted:
+    def _new(self, thread_id: str, parts: Iterable[Part] | None = None) -> _Converted:
         """Convert a thread, or its first part if it is large."""
-        parts = self._sides.converted(thread_id, rows)
-        return _Converted.of(thread_id, parts, self._sides.conversion)
+        converted = self._sides.converted(thread_id, parts)
+        return _Converted.of(thread_id, converted, self._sides.conversion)
 
-    def _continued(self, thread_id: str, rows: Sequence[Row] | None) -> _Converted | CopiedThread:
+    def _continued(self, thread_id: str, parts: Sequence[Part] | None) -> _Converted | CopiedThread:
         """Convert what the target does not have of a thread; or say why it is not copied."""
-        counts = equal_counts(self._sides, thread_id, rows)
+        counts = equal_counts(self._sides, thread_id, parts)
         if counts is not None:
             return CopiedThread(thread_id, CopyStep.PRESENT, counts, is_verified=True)
         found = compare_thread(self._sides, thread_id)
@@ -93,8 +92,8 @@ class ThreadCopier:
             made.step, made.removed = CopyStep.REPLACE, found.kept
             return made
         missing = found.missing
-        parts = (part for part in self._sides.converted(thread_id) if key_digest(part) in missing)
-        made = _Converted.of(thread_id, parts, self._sides.conversion)
+        left = (part for part in self._sides.converted(thread_id) if key_digest(part) in missing)
+        made = _Converted.of(thread_id, left, self._sides.conversion)
         made.step, made.heads = CopyStep.ADD, found.heads
         made.whole, made.whole_counts = found.total, found.counts
         return made
