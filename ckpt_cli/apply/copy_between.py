@@ -46,10 +46,11 @@ class ThreadCopier:
         size = 0
         self._refresh()
         there = self._target.threads_with_rows(thread_ids)
+        stored = self._sides.stored_together([one for one in thread_ids if one in there])
         for thread_id, parts in self._sides.read_together(thread_ids):
             try:
                 if thread_id in there:
-                    one = self._continued(thread_id, parts)
+                    one = self._continued(thread_id, parts, next(stored)[1])
                 else:
                     one = self._new(thread_id, parts)
             except CannotHold as error:
@@ -76,9 +77,14 @@ class ThreadCopier:
         converted = self._sides.converted(thread_id, parts)
         return _Converted.of(thread_id, converted, self._sides.conversion)
 
-    def _continued(self, thread_id: str, parts: Sequence[Part] | None) -> _Converted | CopiedThread:
-        """Convert what the target does not have of a thread; or say why it is not copied."""
-        counts = equal_counts(self._sides, thread_id, parts)
+    def _continued(
+        self, thread_id: str, parts: Sequence[Part] | None, stored: Sequence[Part] | None
+    ) -> _Converted | CopiedThread:
+        """Convert what the target does not have of a thread; or say why it is not copied.
+
+        `parts` is what the source has of it, and `stored` what the target has, if they are read.
+        """
+        counts = equal_counts(self._sides, thread_id, parts, stored)
         if counts is not None:
             return CopiedThread(thread_id, CopyStep.PRESENT, counts, is_verified=True)
         found = compare_thread(self._sides, thread_id)

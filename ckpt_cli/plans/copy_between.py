@@ -84,24 +84,14 @@ class CopySides:
         return self.conversion.of_thread(self._watched(found))
 
     def read_together(self, thread_ids: Sequence[str]) -> Iterator[tuple[str, list[Part] | None]]:
-        """Yield threads with their parts, small ones read together; None if they are not read."""
-        source = self.source
-        if not (isinstance(source, TogetherSource) and source.batches_parts):
-            yield from ((thread_id, None) for thread_id in thread_ids)
-            return
-        some: list[str] = []
-        total = 0
-        sizes = source.sizes(thread_ids)
-        for thread_id, size in zip(thread_ids, sizes, strict=True):
-            if size.bytes > _TOGETHER:
-                yield thread_id, None
-                continue
-            if total + size.bytes > _TOGETHER:
-                yield from _parts_of(source, some)
-                some, total = [], 0
-            some.append(thread_id)
-            total += size.bytes
-        yield from _parts_of(source, some)
+        """Yield threads in order with their parts in the source; None if they are not read."""
+        return _read_together(self.source, thread_ids)
+
+    def stored_together(self, thread_ids: Sequence[str]) -> Iterator[tuple[str, list[Part] | None]]:
+        """Yield threads in order with their parts in the target; None if they are not read."""
+        if self.target is None:
+            return iter(())
+        return _read_together(self.target, thread_ids)
 
     def unlike(self, sent: Mapping[str, Sequence[Part]]) -> set[str]:
         """Return those of some small threads of which the target has other parts than were sent.
@@ -151,6 +141,28 @@ class CopySides:
         return heads
 
 
+def _read_together(
+    source: PartSource, thread_ids: Sequence[str]
+) -> Iterator[tuple[str, list[Part] | None]]:
+    """Yield threads in order with their parts, small ones read together; None for large ones."""
+    if not (isinstance(source, TogetherSource) and source.batches_parts):
+        yield from ((thread_id, None) for thread_id in thread_ids)
+        return
+    some: list[str] = []
+    total = 0
+    sizes = source.sizes(thread_ids)
+    for thread_id, size in zip(thread_ids, sizes, strict=True):
+        if some and total + size.bytes > _TOGETHER:
+            yield from _parts_of(source, some)
+            some, total = [], 0
+        if size.bytes > _TOGETHER:
+            yield thread_id, None
+            continue
+        some.append(thread_id)
+        total += size.bytes
+    yield from _parts_of(source, some)
+
+
 def _parts_of(
     source: TogetherSource, thread_ids: Sequence[str]
 ) -> Iterator[tuple[str, list[Part]]]:
@@ -186,14 +198,36 @@ class ThreadComparison:
 
 
 def equal_counts(
-    sides: CopySides, thread_id: str, parts: Iterable[Part] | None = None
+    sides: CopySides,
+    thread_id: str,
+    parts: Iterable[Part] | None = None,
+    stored: Iterable[Part] | None = None,
 ) -> PartCounts | None:
     """Return the counts of a thread if the target has all of it in the same spelling, else None.
 
-    `parts` is the thread in the form of the source, if it is read. Raises `CannotHold`.
+    `parts` is the thread in the form of the source, and `stored` what the target has of it, if they
+    are read. Raises `CannotHold`.
     """
-    counts, total = PartCounts(), PartsSum()
+    counts = PartCounts()
+    wanted: set[tuple[object, ...]] = set()
     for part in sides.converted(thread_id, parts):
+        counts.add(part)
+        wanted.add(stored_cells(part))
+        if counts.bytes > _TOGETHER:
+            wanted.clear()
+            return _equal_by_digests(sides, thread_id)
+    number = 0
+    for part in sides.stored(thread_id) if stored is None else stored:
+        if stored_cells(part) not in wanted:
+            return None
+        number += 1
+    return counts if number == counts.parts else None
+
+
+def _equal_by_digests(sides: CopySides, thread_id: str) -> PartCounts | None:
+    """As `equal_counts`, for a thread of any size."""
+    counts, total = PartCounts(), PartsSum()
+    for part in sides.converted(thread_id):
         counts.add(part)
         total.add(part, stored_digest(part))
     return counts if sides.stored_sum(thread_id, stored_digest) == total else None
