@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
 from heapq import nsmallest
 from itertools import islice
 from types import MappingProxyType
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from ckpt_backends.erasing.stored import RowRewrite
     from ckpt_backends.scan_observer import ScanObserver
     from ckpt_backends.thread_bounds import ThreadBounds
-    from ckpt_backends.transfer.parts import Arrival, PartRewrite
+    from ckpt_backends.transfer.parts import Arrival, Part, PartRewrite
 
 _FEW = 8
 """Number of threads that are looked up one by one."""
@@ -72,7 +73,7 @@ class BaseStore(Store):
     """A `Store` that needs five queries. Their promises are those of `ckpt_backends.protocol`."""
 
     sums_sizes: bool = False
-    batches_rows: bool = False
+    batches_parts: bool = False
     keys_expire: bool = False
     columns: Mapping[str, Collection[str]] = MappingProxyType({})
     """By table, the columns that `rows` returns, with `thread_id` in each table. Archives can bring
@@ -139,9 +140,15 @@ class BaseStore(Store):
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
         return [self.size(one) for one in thread_ids]
 
-    def rows_of(self, thread_ids: Sequence[str]) -> Iterator[Row]:
+    def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Part]:
+        from ckpt_backends.transfer.routes import parts_of_rows
+
         for one in thread_ids:
-            yield from self.rows(one)
+            yield from parts_of_rows(self._layout_name, self.rows(one))
+
+    @cached_property
+    def _layout_name(self) -> str:
+        return self.describe().layout
 
     def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
         return {one for one in thread_ids if any(True for _ in self.rows(one))}

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ckpt_backends.erasing.stored import RowRewrite
     from ckpt_backends.scan_observer import ScanObserver
     from ckpt_backends.thread_bounds import ThreadBounds
-    from ckpt_backends.transfer.parts import Arrival, PartRewrite
+    from ckpt_backends.transfer.parts import Arrival, Part, PartRewrite
 
 
 class Store(Closing, Protocol):
@@ -47,8 +47,8 @@ class Store(Closing, Protocol):
 
     sums_sizes: bool
     """Whether the engine adds up the size of a thread in one query."""
-    batches_rows: bool
-    """Whether `rows_of` needs fewer queries than `rows` of each thread."""
+    batches_parts: bool
+    """Whether `parts_of` some threads needs fewer queries than `parts_of` each of them."""
     keys_expire: bool
     """Whether checkpoints may have a time to live; otherwise `expiries` is empty."""
     lists_by_scan: bool
@@ -239,10 +239,10 @@ class Store(Closing, Protocol):
         """
         ...
 
-    def rows_of(self, thread_ids: Sequence[str]) -> Iterator[Row]:
-        """All rows of some threads, which may be in memory at once.
+    def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Part]:
+        """What the rows of some threads hold, as the declaration's function `parts` says.
 
-        Those of one thread come in the order of `rows`; those of several threads may be mixed.
+        One thread may be of any size; several may be in memory at once, and their parts mixed.
         """
         ...
 

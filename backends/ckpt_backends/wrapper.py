@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ckpt_backends.read_options import CheckpointOptions, WriteOptions
     from ckpt_backends.scan_observer import ScanObserver
     from ckpt_backends.thread_bounds import ThreadBounds
+    from ckpt_backends.transfer.parts import Part
 
 
 class WrappedStore(Closing):
@@ -37,7 +38,7 @@ class WrappedStore(Closing):
     def __init__(self, inner: Store) -> None:
         self.inner = inner
         self.sums_sizes = inner.sums_sizes
-        self.batches_rows = False
+        self.batches_parts = inner.batches_parts
         self.keys_expire = inner.keys_expire
         self.lists_by_scan = inner.lists_by_scan
 
@@ -122,9 +123,8 @@ class WrappedStore(Closing):
     def rows(self, thread_id: str) -> Iterator[Row]:
         return self.inner.rows(thread_id)
 
-    def rows_of(self, thread_ids: Sequence[str]) -> Iterator[Row]:
-        for one in thread_ids:
-            yield from self.rows(one)
+    def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Part]:
+        return self.inner.parts_of(thread_ids)
 
     def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
         return self.inner.threads_with_rows(thread_ids)

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from ckpt_backends.changes.removal import Removal
-from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import StoreChanged, Unreadable
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.transfer.convert import Conversion
@@ -47,12 +46,13 @@ class ThreadCopier:
         size = 0
         self._refresh()
         there = self._target.threads_with_rows(thread_ids)
-        for thread_id, rows in self._sides.read_together(thread_ids):
+        stored = self._sides.stored_together([one for one in thread_ids if one in there])
+        for thread_id, parts in self._sides.read_together(thread_ids):
             try:
                 if thread_id in there:
-                    one = self._continued(thread_id, rows)
+                    one = self._continued(thread_id, parts, next(stored)[1])
                 else:
-                    one = self._new(thread_id, rows)
+                    one = self._new(thread_id, parts)
             except CannotHold as error:
                 yield CopiedThread(thread_id, CopyStep.SKIP, reason=error.message)
                 continue
@@ -72,14 +72,19 @@ class ThreadCopier:
         # While this process waits for its next threads, others write.
         self._refresh()
 
-    def _new(self, thread_id: str, rows: Iterable[Row] | None = None) -> _Converted:
+    def _new(self, thread_id: str, parts: Iterable[Part] | None = None) -> _Converted:
         """Convert a thread, or its first part if it is large."""
-        parts = self._sides.converted(thread_id, rows)
-        return _Converted.of(thread_id, parts, self._sides.conversion)
+        converted = self._sides.converted(thread_id, parts)
+        return _Converted.of(thread_id, converted, self._sides.conversion)
 
-    def _continued(self, thread_id: str, rows: Sequence[Row] | None) -> _Converted | CopiedThread:
-        """Convert what the target does not have of a thread; or say why it is not copied."""
-        counts = equal_counts(self._sides, thread_id, rows)
+    def _continued(
+        self, thread_id: str, parts: Sequence[Part] | None, stored: Sequence[Part] | None
+    ) -> _Converted | CopiedThread:
+        """Convert what the target does not have of a thread; or say why it is not copied.
+
+        `parts` is what the source has of it, and `stored` what the target has, if they are read.
+        """
+        counts = equal_counts(self._sides, thread_id, parts, stored)
         if counts is not None:
             return CopiedThread(thread_id, CopyStep.PRESENT, counts, is_verified=True)
         found = compare_thread(self._sides, thread_id)
@@ -93,8 +98,8 @@ class ThreadCopier:
             made.step, made.removed = CopyStep.REPLACE, found.kept
             return made
         missing = found.missing
-        parts = (part for part in self._sides.converted(thread_id) if key_digest(part) in missing)
-        made = _Converted.of(thread_id, parts, self._sides.conversion)
+        left = (part for part in self._sides.converted(thread_id) if key_digest(part) in missing)
+        made = _Converted.of(thread_id, left, self._sides.conversion)
         made.step, made.heads = CopyStep.ADD, found.heads
         made.whole, made.whole_counts = found.total, found.counts
         return made
@@ -127,10 +132,10 @@ class ThreadCopier:
                 yield from self._deliver([one])
             return
         self._target.refresh()
-        small = [one.thread_id for one in batch if one.rest is None and one.whole is None]
-        stored = self._sides.stored_sums(small)
+        small = {one.thread_id: one.parts for one in batch if one.is_whole}
+        unlike = self._sides.unlike(small)
         for one in batch:
-            if stored.get(one.thread_id) != one.sum:
+            if one.thread_id in unlike or not one.is_whole:
                 self._verify(one)
             yield one.copied()
 
@@ -172,7 +177,7 @@ class _Converted:
         self.counts = PartCounts()
         """Of the parts that were converted so far."""
         self.sum = PartsSum()
-        """Of these parts, by `stored_digest`."""
+        """Of these parts, by `stored_digest`, if there is a rest."""
         self._exact = PartsSum()
         """Of the rest, by `part_digest`."""
         self.step = CopyStep.COPY
@@ -189,13 +194,18 @@ class _Converted:
         left = iter(parts)
         before = conversion.unexpiring
         for part in left:
-            made._count(part)
+            made.counts.add(part)
             made.parts.append(part)
             if made.counts.bytes > _BATCH_BYTES:
-                made.rest = left
+                made._expect(left)
                 break
         made.unexpiring = conversion.unexpiring - before
         return made
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether `parts` is the whole thread."""
+        return self.rest is None and self.whole is None
 
     def exact_sum(self) -> PartsSum:
         """The sum that the target has to have, by `part_digest`."""
@@ -222,11 +232,14 @@ class _Converted:
         counted = (self._counted(part) for part in self.rest or ())
         return Arrival(self.thread_id, chain(self.parts, counted), self.heads)
 
-    def _counted(self, part: Part) -> Part:
-        self._count(part)
-        self._exact.add(part, part_digest(part))
-        return part
+    def _expect(self, rest: Iterator[Part]) -> None:
+        """Remember that there is a rest, which is not kept."""
+        self.rest = rest
+        for part in self.parts:
+            self.sum.add(part, stored_digest(part))
 
-    def _count(self, part: Part) -> None:
+    def _counted(self, part: Part) -> Part:
         self.counts.add(part)
         self.sum.add(part, stored_digest(part))
+        self._exact.add(part, part_digest(part))
+        return part

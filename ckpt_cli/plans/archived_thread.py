@@ -6,7 +6,7 @@ The archive may come from a stranger, so its rows may be anything.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,6 +108,10 @@ class ArchivedRows:
         """All rows."""
         return self.bundle.rows()
 
+    def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Part]:  # noqa: ARG002
+        """All parts."""
+        return parts_of_rows(self.bundle.header.layout, self.bundle.rows())
+
     def refresh(self) -> None:
         """Do nothing: each reading reads the file again."""
 
@@ -121,9 +125,9 @@ class ArchiveSides(CopySides):
     has_expired: bool = False
     """Whether the target would remove something of it at once."""
 
-    def converted(self, thread_id: str, rows: Iterable[Row] | None = None) -> Iterator[Part]:
+    def converted(self, thread_id: str, parts: Iterable[Part] | None = None) -> Iterator[Part]:
         with refusing_malformed(self.path):
-            yield from CopySides.converted(self, thread_id, rows)
+            yield from CopySides.converted(self, thread_id, parts)
 
 
 def archive_sides(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -15,27 +16,31 @@ from ckpt_backends.transfer.digests import (
     StoredParts,
     key_digest,
     part_digest,
+    stored_cells,
     stored_digest,
 )
 from ckpt_backends.transfer.errors import CannotHold
-from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
-from ckpt_backends.transfer.routes import keeps_history, parts_of_rows
+from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart, part_size
+from ckpt_backends.transfer.routes import keeps_history
 from ckpt_cli.core.copying.answers import went_on
 from ckpt_cli.core.copying.outcomes import CopiedThread, CopyStep
 from ckpt_cli.core.copying.part_counts import PartCounts
 
 _TOGETHER = 8 << 20
 """Bytes of small threads that are read together."""
-_SIZED = (bytes, str)  # a union would be made anew for each cell
-_ROWS_AT_ONCE, _BYTES_AT_ONCE = 100, 1 << 20
-"""Rows and bytes after which the progress is told."""
+_PARTS_AT_ONCE, _BYTES_AT_ONCE = 100, 1 << 20
+"""Parts and bytes after which the progress is told."""
 
 
-class RowSource(Protocol):
-    """Where the rows of threads come from: a store, or an archive."""
+class PartSource(Protocol):
+    """Where threads come from: a store, or an archive."""
 
     def rows(self, thread_id: str) -> Iterator[Row]:
         """All rows of a thread."""
+        ...
+
+    def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Part]:
+        """All parts of some threads. One may be of any size; several may be in memory at once."""
         ...
 
     def refresh(self) -> None:
@@ -44,14 +49,10 @@ class RowSource(Protocol):
 
 
 @runtime_checkable
-class TogetherSource(RowSource, Protocol):
-    """A source that may read the rows of several threads with one query."""
+class TogetherSource(PartSource, Protocol):
+    """A source that may read the parts of several threads with one query."""
 
-    batches_rows: bool
-
-    def rows_of(self, thread_ids: Sequence[str]) -> Iterator[Row]:
-        """All rows of some threads."""
-        ...
+    batches_parts: bool
 
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
         """The sizes of some threads, in the given order."""
@@ -62,64 +63,57 @@ class TogetherSource(RowSource, Protocol):
 class CopySides:
     """Both stores of a copy, with the conversion between them."""
 
-    source: RowSource
-    """With rows as stored: neither decrypted nor redacted."""
+    source: PartSource
+    """With values as stored: neither decrypted nor redacted."""
     source_layout: str
     target: Store | None
     """None if it is not made yet."""
     target_layout: str
     conversion: Conversion
     watch: Callable[[int], None] = lambda _: None
-    """Is told the bytes of rows that were read from the source."""
+    """Is told the bytes of values that were read from the source."""
     replaces_answers: bool = True
     """Whether a thread of the target that only has older answers is replaced."""
 
-    def converted(self, thread_id: str, rows: Iterable[Row] | None = None) -> Iterator[Part]:
+    def converted(self, thread_id: str, parts: Iterable[Part] | None = None) -> Iterator[Part]:
         """Yield the parts of a thread in the form of the target. Raises `CannotHold`.
 
-        `rows` is the thread's rows, if they are read.
+        `parts` is the thread in the form of the source, if it is read.
         """
-        watched = self._watched(self.source.rows(thread_id) if rows is None else rows)
-        yield from self.conversion.of_thread(parts_of_rows(self.source_layout, watched))
+        found = self.source.parts_of([thread_id]) if parts is None else parts
+        return self.conversion.of_thread(self._watched(found))
 
-    def read_together(self, thread_ids: Sequence[str]) -> Iterator[tuple[str, list[Row] | None]]:
-        """Yield threads with their rows, small ones read together; None if they are not read."""
-        source = self.source
-        if not (isinstance(source, TogetherSource) and source.batches_rows):
-            yield from ((thread_id, None) for thread_id in thread_ids)
-            return
-        some: list[str] = []
-        total = 0
-        sizes = source.sizes(thread_ids)
-        for thread_id, size in zip(thread_ids, sizes, strict=True):
-            if size.bytes > _TOGETHER:
-                yield thread_id, None
-                continue
-            if total + size.bytes > _TOGETHER:
-                yield from _rows_of(source, some)
-                some, total = [], 0
-            some.append(thread_id)
-            total += size.bytes
-        yield from _rows_of(source, some)
+    def read_together(self, thread_ids: Sequence[str]) -> Iterator[tuple[str, list[Part] | None]]:
+        """Yield threads in order with their parts in the source; None if they are not read."""
+        return _read_together(self.source, thread_ids)
 
-    def stored_sums(self, thread_ids: Sequence[str]) -> dict[str, PartsSum]:
-        """Return the sums of what the target has of some small threads, by `stored_digest`."""
-        sums = {thread_id: PartsSum() for thread_id in thread_ids}
+    def stored_together(self, thread_ids: Sequence[str]) -> Iterator[tuple[str, list[Part] | None]]:
+        """Yield threads in order with their parts in the target; None if they are not read."""
         if self.target is None:
-            return sums
-        if not self.target.batches_rows:
-            # The parts of most layouts can be read from the rows of one thread only.
-            return {one: self.stored_sum(one, stored_digest) for one in thread_ids}
-        for part in parts_of_rows(self.target_layout, self.target.rows_of(thread_ids)):
-            thread_id = part.thread_id if isinstance(part, ValuePart) else part.key.thread_id
-            sums[thread_id].add(part, stored_digest(part))
-        return sums
+            return iter(())
+        return _read_together(self.target, thread_ids)
+
+    def unlike(self, sent: Mapping[str, Sequence[Part]]) -> set[str]:
+        """Return those of some small threads of which the target has other parts than were sent.
+
+        `sent` has the parts by thread. JSON in another spelling counts as another part, too.
+        """
+        found: set[tuple[object, ...]] = set()
+        numbers: Counter[str] = Counter()
+        for part in () if self.target is None else self.target.parts_of(list(sent)):
+            cells = stored_cells(part)
+            found.add(cells)
+            numbers[str(cells[0])] += 1
+        wanted = {stored_cells(part) for parts in sent.values() for part in parts}
+        return {str(cells[0]) for cells in found ^ wanted} | {
+            thread_id for thread_id, parts in sent.items() if len(parts) != numbers[thread_id]
+        }
 
     def stored(self, thread_id: str) -> Iterator[Part]:
         """Yield the parts of a thread that the target has."""
         if self.target is None:
             return
-        yield from parts_of_rows(self.target_layout, self.target.rows(thread_id))
+        yield from self.target.parts_of([thread_id])
 
     def stored_sum(self, thread_id: str, digest: Callable[[Part], bytes]) -> PartsSum:
         """Return the sum of what the target has of a thread of any size."""
@@ -128,17 +122,15 @@ class CopySides:
             total.add(part, digest(part))
         return total
 
-    def _watched(self, rows: Iterable[Row]) -> Iterator[Row]:
+    def _watched(self, parts: Iterable[Part]) -> Iterator[Part]:
         size = number = 0
-        for row in rows:
-            for cell in row.cells.values():
-                if isinstance(cell, _SIZED):
-                    size += len(cell)
+        for part in parts:
+            size += part_size(part)
             number += 1
-            if number == _ROWS_AT_ONCE or size > _BYTES_AT_ONCE:
+            if number == _PARTS_AT_ONCE or size > _BYTES_AT_ONCE:
                 self.watch(size)
                 size = number = 0
-            yield row
+            yield part
         self.watch(size)
 
     def heads(self, thread_id: str) -> dict[str, str]:
@@ -149,10 +141,34 @@ class CopySides:
         return heads
 
 
-def _rows_of(source: TogetherSource, thread_ids: Sequence[str]) -> Iterator[tuple[str, list[Row]]]:
-    found: dict[object, list[Row]] = {thread_id: [] for thread_id in thread_ids}
-    for row in source.rows_of(thread_ids):
-        found[row.cells["thread_id"]].append(row)
+def _read_together(
+    source: PartSource, thread_ids: Sequence[str]
+) -> Iterator[tuple[str, list[Part] | None]]:
+    """Yield threads in order with their parts, small ones read together; None for large ones."""
+    if not (isinstance(source, TogetherSource) and source.batches_parts):
+        yield from ((thread_id, None) for thread_id in thread_ids)
+        return
+    some: list[str] = []
+    total = 0
+    sizes = source.sizes(thread_ids)
+    for thread_id, size in zip(thread_ids, sizes, strict=True):
+        if some and total + size.bytes > _TOGETHER:
+            yield from _parts_of(source, some)
+            some, total = [], 0
+        if size.bytes > _TOGETHER:
+            yield thread_id, None
+            continue
+        some.append(thread_id)
+        total += size.bytes
+    yield from _parts_of(source, some)
+
+
+def _parts_of(
+    source: TogetherSource, thread_ids: Sequence[str]
+) -> Iterator[tuple[str, list[Part]]]:
+    found: dict[str, list[Part]] = {thread_id: [] for thread_id in thread_ids}
+    for part in source.parts_of(thread_ids):
+        found[part.thread_id if isinstance(part, ValuePart) else part.key.thread_id].append(part)
     for thread_id in thread_ids:
         yield thread_id, found.pop(thread_id)
 
@@ -182,14 +198,36 @@ class ThreadComparison:
 
 
 def equal_counts(
-    sides: CopySides, thread_id: str, rows: Iterable[Row] | None = None
+    sides: CopySides,
+    thread_id: str,
+    parts: Iterable[Part] | None = None,
+    stored: Iterable[Part] | None = None,
 ) -> PartCounts | None:
     """Return the counts of a thread if the target has all of it in the same spelling, else None.
 
-    `rows` is the thread's rows, if they are read. Raises `CannotHold`.
+    `parts` is the thread in the form of the source, and `stored` what the target has of it, if they
+    are read. Raises `CannotHold`.
     """
+    counts = PartCounts()
+    wanted: set[tuple[object, ...]] = set()
+    for part in sides.converted(thread_id, parts):
+        counts.add(part)
+        wanted.add(stored_cells(part))
+        if counts.bytes > _TOGETHER:
+            wanted.clear()
+            return _equal_by_digests(sides, thread_id)
+    number = 0
+    for part in sides.stored(thread_id) if stored is None else stored:
+        if stored_cells(part) not in wanted:
+            return None
+        number += 1
+    return counts if number == counts.parts else None
+
+
+def _equal_by_digests(sides: CopySides, thread_id: str) -> PartCounts | None:
+    """As `equal_counts`, for a thread of any size."""
     counts, total = PartCounts(), PartsSum()
-    for part in sides.converted(thread_id, rows):
+    for part in sides.converted(thread_id):
         counts.add(part)
         total.add(part, stored_digest(part))
     return counts if sides.stored_sum(thread_id, stored_digest) == total else None

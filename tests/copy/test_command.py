@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ckpt_cli.plans import copy_between
 from tests.support import SAMPLE, CommandResult, ckpt, copy_store
 
 THREADS, CHECKPOINTS, WRITES = 8, 95, 175
@@ -188,3 +189,13 @@ def test_what_cannot_be_read_back_is_told(source: Path, target: Path) -> None:
     done = copy(source, target, "weekly-digest", "--yes")
     assert done.code == 4
     assert "not the same in the target" in done.err
+
+
+def test_large_threads_that_are_there_are_found_equal(
+    source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert copy(source, target, "--all", "--create", "--yes").code == 0
+    monkeypatch.setattr(copy_between, "_TOGETHER", 10)
+    found = copy(source, target, "--all", "--yes").json
+    assert (found["added"], found["checkpoints"]) == (0, CHECKPOINTS)
+    assert found["verified"]

@@ -92,3 +92,26 @@ def test_a_version_without_a_value_keeps_its_number_and_what_nodes_have_seen() -
         "versions_seen": {"x": {"a": own}, "y": {}},
     }
     assert absent_version("3") is None
+
+
+def test_texts_stay_as_they_are() -> None:
+    fields = {
+        "channel_versions": {"a": THIRD},
+        "versions_seen": {"__input__": {}, "n": {"a": THIRD}},
+    }
+    found = OpenBody(dict(fields), {"a": TypedBytes("msgpack", b"\x01")})
+    convert_versions(found, TEXTS, "it", by_value=True)
+    assert found.fields == fields
+
+
+@pytest.mark.parametrize("seen", [{"n": {"a": 1}}, {"n": {"a": None}}, None])
+def test_versions_that_were_seen_are_converted_by_themselves(seen: Any) -> None:
+    found = OpenBody({"channel_versions": {"a": THIRD}, "versions_seen": seen}, {})
+    if seen == {"n": {"a": None}}:
+        with pytest.raises(CannotHold):
+            convert_versions(found, TEXTS, "it", by_value=False)
+        return
+    convert_versions(found, TEXTS, "it", by_value=False)
+    assert found.fields["channel_versions"] == {"a": THIRD}
+    if seen:
+        assert found.fields["versions_seen"] == {"n": {"a": THIRD.replace("3", "1")}}

@@ -48,7 +48,7 @@ _SHALLOW_ID = "JSON_UNQUOTE(JSON_EXTRACT(checkpoint, '$.id'))"
 class MySQLStore(SqlStore):
     """A MySQL or MariaDB database, opened for reading."""
 
-    batches_rows = True
+    batches_parts = True
 
     _BODY = "CAST(CAST({} AS CHAR) AS BINARY)"
     _MOST = SMALL

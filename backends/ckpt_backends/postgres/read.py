@@ -49,7 +49,7 @@ _BYTES_AT_ONCE, _COMPRESSED = 16 << 20, 8
 class PostgresStore(SqlStore):
     """A PostgreSQL database, opened for reading. The caller has begun the first transaction."""
 
-    batches_rows = True
+    batches_parts = True
     _BODY = "convert_to({}::text, 'UTF8')"
 
     def __init__(

@@ -48,7 +48,6 @@ STORE = (
     "writes_at",
     "blobs",
     "rows",
-    "rows_of",
     "threads_with_rows",
     "threads_that_may_hold",
 )

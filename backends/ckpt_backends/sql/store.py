@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ckpt_backends.model import Capability, Checkpoint
     from ckpt_backends.sql.queries import RowQuery, SqlTable, SqlTables
     from ckpt_backends.thread_bounds import ThreadBounds
+    from ckpt_backends.transfer.parts import Part
 
 Keyed = Iterator[tuple[CheckpointKey, Sequence[Any]]]
 """Rows of checkpoints or writes: the key, and the columns of a `RowQuery`."""
@@ -338,13 +339,11 @@ class SqlStore(BaseStore):
             for row in self._stored_rows(table, thread_id):
                 yield Row(table.name, dict(zip(table.columns, row, strict=True)))
 
-    def rows_of(self, thread_ids: Sequence[str]) -> Iterator[Row]:
-        if self.batches_rows:
-            from ckpt_backends.sql.stored_rows import rows_of
+    def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Part]:
+        from ckpt_backends.sql.stored_parts import PartTables
 
-            yield from rows_of(self._database, self._tables, thread_ids)
-        else:
-            yield from super().rows_of(thread_ids)
+        tables = PartTables(self._database, self._tables, self._url, self._stored_rows)
+        return tables.parts_of(thread_ids, together=self.batches_parts)
 
     def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
         from ckpt_backends.sql.stored_rows import threads_with_rows

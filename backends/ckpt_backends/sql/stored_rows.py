@@ -1,31 +1,16 @@
-"""Reads the rows of several threads, or sums of them, with one query for each table."""
+"""Adds up the rows of several threads with one query for each table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ckpt_backends.model import ThreadSize
 from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.queries import SqlTable, SqlTables
 
-if TYPE_CHECKING:
-    from ckpt_backends.changes.rows import Row
-
-_THREADS_PER_QUERY = 500
-
-
-def rows_of(database: Database, tables: SqlTables, thread_ids: Sequence[str]) -> Iterator[Row]:
-    """The rows of some threads; see `Store.rows_of`."""
-    # Late, since listings only add up sizes.
-    from ckpt_backends.changes.rows import Row
-
-    for table, where, values in _queries(database, tables, thread_ids):
-        columns = table.columns
-        query = f"SELECT {', '.join(columns.values())} FROM {table.sql} c WHERE {where}"
-        for row in database.rows(query, values):
-            yield Row(table.name, dict(zip(columns, row, strict=True)))
+THREADS_PER_QUERY = 500
 
 
 def threads_with_rows(
@@ -47,7 +32,7 @@ def _sums_of(
     for table in (tables.checkpoints, tables.writes, tables.blobs):
         found: dict[Any, tuple[Any, ...]] = {}
         if table is not None:
-            for some in in_chunks(asked, _THREADS_PER_QUERY):
+            for some in in_chunks(asked, THREADS_PER_QUERY):
                 found |= _sums(database, table, some)
         yield found
 
@@ -76,7 +61,7 @@ def _queries(
 ) -> Iterator[tuple[SqlTable, str, dict[str, object]]]:
     """The tables, checkpoints last, each with the condition for rows of these threads."""
     asked = [one for one in thread_ids if database.storable(one)]
-    for some in in_chunks(asked, _THREADS_PER_QUERY):
+    for some in in_chunks(asked, THREADS_PER_QUERY):
         where, values = database.among("c.thread_id", "t", some)
         for table in tables.all:
             yield table, where, values

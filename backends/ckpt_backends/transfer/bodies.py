@@ -86,7 +86,7 @@ def _open_msgpack(body: TypedBytes, like: Mapping[str, TypedBytes]) -> OpenBody:
     cursor = Cursor(body.data)
     number = cursor.enter(MAP)
     start = cursor.pos
-    for n in range(number):
+    for _ in range(number):
         end = cursor.pos
         if cursor.text("surrogatepass") != CHANNELS:
             cursor.pos = end_of(body.data, cursor.pos)
@@ -94,8 +94,8 @@ def _open_msgpack(body: TypedBytes, like: Mapping[str, TypedBytes]) -> OpenBody:
         if cursor.kind() != MAP:
             raise ValueError("its channel values are no map")
         values = _channel_values(cursor, like)
-        fields = _fields(body.data[start:end], n)
-        return OpenBody(fields | _fields(body.data[cursor.pos :], number - n - 1), values)
+        fields = _fields(body.data[start:end] + body.data[cursor.pos :], number - 1)
+        return OpenBody(fields, values)
     return OpenBody(_fields(body.data[start:], number), {})
 
 

@@ -65,6 +65,27 @@ def stored_digest(part: Part) -> bytes:
     return digest.digest()
 
 
+def stored_cells(part: Part) -> tuple[object, ...]:
+    """Everything in a part but its time of expiry, with JSON texts as they are spelled.
+
+    The first is the thread's id. Parts of different kinds have different numbers of cells, so equal
+    cells are those of equal parts.
+    """
+    value: TypedBytes
+    if isinstance(part, ValuePart):
+        value = part.value
+        named = part.thread_id, part.checkpoint_ns, part.channel, part.version
+        return *named, value.type, value.data
+    key = part.key
+    place = key.thread_id, key.checkpoint_ns, key.checkpoint_id
+    if isinstance(part, WritePart):
+        value = part.value
+        task = part.task_id, part.idx, part.task_path, part.channel
+        return *place, *task, value.type, value.data
+    body, metadata = part.body, part.metadata
+    return *place, part.parent, body.type, body.data, metadata.type, metadata.data
+
+
 def _place(key: CheckpointKey) -> tuple[str, str]:
     return key.checkpoint_ns, key.checkpoint_id
 

@@ -8,10 +8,15 @@ as `1e9`, is left as it is; then only a comparison of the contents tells that no
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
 _FEW = 2
+_MOST = 32
+"""Names of an object whose order is remembered."""
+_SHORT = 128
+"""The longest text that is remembered: the metadata of many checkpoints is the same."""
 _CONTAINERS = (dict, list)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
@@ -23,23 +28,30 @@ def spelled(value: Any) -> bytes:
 
 def respelled(text: bytes) -> bytes:
     """A JSON text with its objects in order; as it is if it has special numbers or is invalid."""
+    return _short_respelled(text) if len(text) <= _SHORT else _respelled(text)
+
+
+def _respelled(text: bytes) -> bytes:
     try:
         return spelled(_DECODER.decode(text.decode()))
     except (ValueError, RecursionError):
         return text
 
 
+_short_respelled = lru_cache(maxsize=4096)(_respelled)
+
+
 def in_order(value: Any) -> Any:
     """A value with the names of all objects in order."""
-    if value.__class__ is dict and len(value) < _FEW:
-        for name, one in value.items():
-            if one.__class__ in _CONTAINERS:
-                return {name: in_order(one)}
-        return value
     if value.__class__ is dict:
+        names: Iterable[str] = value
+        if len(value) > _MOST:
+            names = sorted(value, key=by_length)
+        elif len(value) >= _FEW:
+            names = _names_in_order(tuple(value))
         return {
-            name: in_order(one) if (one := value[name]).__class__ in _CONTAINERS else one
-            for name in sorted(value, key=by_length)
+            name: in_order(one) if (one := value[name]).__class__ in _CONTAINERS and one else one
+            for name in names
         }
     if value.__class__ is list:
         return [in_order(one) if one.__class__ in _CONTAINERS else one for one in value]
@@ -50,6 +62,12 @@ def in_order(value: Any) -> Any:
 def spelled_name(name: str) -> bytes:
     """The JSON text of a name and the colon after it."""
     return spelled(name) + b": "
+
+
+@lru_cache(maxsize=256)
+def _names_in_order(names: tuple[str, ...]) -> Sequence[str]:
+    """A few names in order. The checkpoints of a graph have the same ones."""
+    return tuple(sorted(names, key=by_length))
 
 
 @lru_cache(maxsize=4096)

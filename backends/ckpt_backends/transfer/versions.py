@@ -32,6 +32,9 @@ def convert_versions(found: OpenBody, target: Form, where: str, *, by_value: boo
     now, seen = (found.fields.get(name) for name in ("channel_versions", "versions_seen"))
     if not isinstance(now, dict):
         return
+    are_seen = isinstance(seen, dict) and all(map(_are_texts, seen.values()))
+    if are_seen and _are_texts(now) and not target.counts_with_integers:
+        return
     made = {
         channel: converted_version(
             version, target, where, found.values.get(channel) if by_value else None
@@ -50,6 +53,16 @@ def convert_versions(found: OpenBody, target: Form, where: str, *, by_value: boo
             }
             for node, versions in seen.items()
         }
+
+
+def _are_texts(versions: object) -> bool:
+    """Whether all of some versions have the form of savers that count with texts."""
+    if not isinstance(versions, dict):
+        return False
+    for one in versions.values():  # noqa: SIM110 - `all` takes three times as long
+        if one.__class__ is not str or "." not in one:
+            return False
+    return True
 
 
 def converted_version(

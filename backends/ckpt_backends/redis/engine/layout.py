@@ -306,11 +306,6 @@ class KeyFinder(ABC, Generic[LayoutT]):
                     rest = () if self.types[kind] == STRING else (0, -1)
                     yield from ((*read, name, *rest) for name in names)
 
-    def rows_of(self, thread_ids: Sequence[str]) -> Iterator[Row]:
-        """The rows of some threads, one thread after the other."""
-        for one in thread_ids:
-            yield from self.rows(one)
-
     def rows(self, thread_id: str) -> Iterator[Row]:
         """The rows of a thread. Keys that were removed meanwhile are left out."""
         for keys in self.find([thread_id]):

@@ -256,9 +256,6 @@ class RedisStore(BaseStore):
     def rows(self, thread_id: str) -> Iterator[Row]:
         return self._layout.finder().rows(thread_id)
 
-    def rows_of(self, thread_ids: Sequence[str]) -> Iterator[Row]:
-        return self._layout.finder().rows_of(thread_ids)
-
     def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
         found = self._layout.find(thread_ids) if thread_ids else {}
         return {one for one, keys in found.items() if keys.places or keys.writes or keys.blobs}

@@ -17,7 +17,6 @@ from ckpt_backends.model import CheckpointKey
 from ckpt_backends.redis.engine.archived_keys import namespace_of, parted, rest_of, row_name
 from ckpt_backends.redis.engine.connection import Command
 from ckpt_backends.redis.engine.key_removal import KeyRemoval
-from ckpt_backends.redis.engine.key_rows import rows_of
 from ckpt_backends.redis.engine.keyspace import (
     CHECKPOINT,
     LIST,
@@ -51,11 +50,6 @@ class ValkeyKeyFinder(KeyFinder[ValkeyContents]):
         if isinstance(found, ValkeyThreadKeys):
             spaces |= found.lists
         return KeysByCheckpoint(groups, {ns: {THREADS: [one]} for ns, one in spaces.items()})
-
-    def rows_of(self, thread_ids: Sequence[str]) -> Iterator[Row]:
-        # One SCAN for all of them.
-        for keys in self.find(thread_ids):
-            yield from rows_of(self.connection, self.types, keys.in_order())
 
     def named(self, some: Sequence[KeysByCheckpoint]) -> list[set[bytes]]:
         return list(map(self._listed, some))

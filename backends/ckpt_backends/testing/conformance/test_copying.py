@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.command_line import CommandResult, ckpt
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.library import EmptyStore
-from ckpt_backends.transfer.routes import refusal
+from ckpt_backends.transfer.parts import Part, ValuePart
+from ckpt_backends.transfer.routes import languages_of, parts_of_rows, refusal
 from ckpt_cli.queries.language import language_of
 
 NAME = "copied"
@@ -103,3 +105,18 @@ def test_what_was_added_in_the_source_is_added_in_the_target(
         assert second["added"] > 0
         assert second["present"] == first["added"]
         assert told(asking.url, "history") == told(target, "history")
+
+
+def test_parts_of_threads_are_those_of_their_rows(store: Store) -> None:
+    layout = store.describe().layout
+    if not languages_of(layout):
+        return  # nothing can be copied from it
+    threads = [one.thread_id for one in store.threads()]
+    together: dict[str, list[Part]] = {one: [] for one in threads}
+    for part in store.parts_of(threads):
+        place = part if isinstance(part, ValuePart) else part.key
+        together[place.thread_id].append(part)
+    for one in threads:
+        wanted = list(parts_of_rows(layout, store.rows(one)))
+        assert sorted(map(repr, store.parts_of([one]))) == sorted(map(repr, wanted))
+        assert sorted(map(repr, together[one])) == sorted(map(repr, wanted))
