@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ckpt_backends.mysql.database import MySQLDatabase
+from ckpt_backends.mysql.sql import exact
 from ckpt_backends.sql.chunks import in_chunks
 
 AT_ONCE = 200
@@ -32,27 +33,44 @@ class Fetcher:
         rest: str = "",
         values: Mapping[str, object] = MappingProxyType({}),
     ) -> Iterator[tuple[Any, ...]]:
-        """The rows with these keys.
+        """The rows with these keys, compared by their bytes.
 
         `rest` is the end of the query: further conditions and the order. `values` are the
         parameters of `columns` and `rest`.
         """
-        comparable = self._database.comparable
-        for some in in_chunks(places, AT_ONCE):
-            asked: list[str] = []
-            bound = dict(values)
-            for n, place in enumerate(some):
-                names = [f"k{n}_{column}" for column in key]
-                bound |= zip(names, place, strict=True)
-                same = [
-                    f"c.{column} = {comparable(column, name)}"
-                    for column, name in zip(key, names, strict=True)
-                ]
-                asked.append(f"({' AND '.join(same)})")
+        for some in in_chunks(dict.fromkeys(places), AT_ONCE):
+            asked, same, bound = self._asked(key, some)
             yield from self._database.rows(
-                f"SELECT {', '.join(columns)} FROM {table} c WHERE ({' OR '.join(asked)}) {rest}",
-                bound,
+                f"SELECT STRAIGHT_JOIN {', '.join(columns)}"
+                f" FROM ({asked}) k JOIN {table} c ON {same} WHERE TRUE {rest}",
+                {**bound, **values},
             )
+
+    def _asked(
+        self, key: Sequence[str], places: Sequence[Place]
+    ) -> tuple[str, str, dict[str, object]]:
+        """A query for keys, the condition for their rows in a join, and the parameters of both.
+
+        With OR between the keys, MariaDB needs six times as long to find the rows.
+        """
+        listed: list[str] = []
+        same: list[str] = []
+        for n, (column, cell) in enumerate(zip(key, places[0], strict=True)):
+            mark = f"%(k{{row}}_{n})s"
+            same.append(f"c.{column} = k.k{n}")
+            if isinstance(cell, str):
+                # The first comparison uses the index; there, `abc` may equal `ABC`.
+                listed.append(f"{self._database.collated(column, mark)} AS k{n}")
+                listed.append(f"{exact(mark)} AS x{n}")
+                same.append(f"{exact(f'c.{column}')} = k.x{n}")
+            else:
+                listed.append(f"{mark} AS k{n}")
+        one = f"SELECT {', '.join(listed)}"
+        bound = {
+            f"k{row}_{n}": cell for row, place in enumerate(places) for n, cell in enumerate(place)
+        }
+        rows = (one.format(row=row) for row in range(len(places)))
+        return " UNION ALL ".join(rows), " AND ".join(same), bound
 
     def each(
         self,
