@@ -26,8 +26,8 @@ from ckpt_cli.ending import Exit
 from ckpt_cli.plans.plan_file import PlanFile
 from ckpt_cli.render.purge import (
     done,
+    done_records,
     plan_lines,
-    plan_rows,
     purge_columns,
     purge_record,
     question,
@@ -111,7 +111,7 @@ def _print_plan(
                 **({} if memories is None else {"memories": memories}),
             },
             lambda: chain(plan_lines(plan, output.width), _going_lines(memories, output.width)),
-            rows=lambda: plan_rows(plan.threads()),
+            rows=plan.records,
             columns=purge_columns(),
         )
     if terms.plan_out is None:
@@ -152,7 +152,7 @@ def _print_report(
             report_lines(plan, report, output.width, archive),
             _going_lines(memories, output.width),
         ),
-        rows=lambda: plan_rows(done(plan, report)),
+        rows=lambda: done_records(plan, report),
         columns=purge_columns(),
     )
 
