@@ -98,10 +98,10 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
         known = self._columns.get(column.removeprefix("c."))
         return self.mark(name) if known is None else bound(self.mark(name), known)
 
-    def collated(self, column: str, mark: str) -> str:
+    def collated(self, column: str, name: str) -> str:
         """A text parameter as a column of a derived table that is joined on this column."""
         known = self._columns.get(column)
-        return mark if known is None else collated(mark, known)
+        return self.mark(name) if known is None else collated(self.mark(name), known)
 
     def exact(self, column: str) -> str:
         return exact(column)

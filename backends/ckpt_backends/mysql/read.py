@@ -239,7 +239,7 @@ class MySQLStore(SqlStore):
         rest = f"{only} ORDER BY {query.order}"
         asked = set(keys)
         for thread_id, ns, checkpoint_id, *row in self._fetcher.rows(
-            query.table.source, self._key, columns, places, rest, query.values
+            query.table.source, self._key, columns, places, rest, query.values, by_bytes=True
         ):
             if (key := CheckpointKey(thread_id, ns, checkpoint_id)) in asked:
                 yield key, row
