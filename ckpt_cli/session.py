@@ -183,7 +183,7 @@ class Session:
 
     def settle(self) -> None:
         """Record what killed runs did to the store of this run, before it is changed again."""
-        from ckpt_cli.apply.settling import settle
+        from ckpt_cli.apply.recording import settle
 
         self.changes_store()
         settle(self.names.store_url, self.note)

@@ -205,6 +205,9 @@ class BaseStore(Store):
                 values=values,
             )
 
+    def outlines_at(self, keys: Sequence[CheckpointKey]) -> Iterator[Checkpoint]:
+        return self.checkpoints_at(keys, body=True, metadata=True)
+
     def writes_at(
         self,
         keys: Sequence[CheckpointKey],

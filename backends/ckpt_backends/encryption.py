@@ -153,6 +153,9 @@ class DecryptingStore(WrappedStore):
         found = self.inner.checkpoints_at(keys, body=body, metadata=metadata, values=values)
         return map(self._checkpoint, found) if body or metadata else found
 
+    def outlines_at(self, keys: Sequence[CheckpointKey]) -> Iterator[Checkpoint]:
+        return map(self._checkpoint, self.inner.outlines_at(keys))
+
     def writes_at(
         self,
         keys: Sequence[CheckpointKey],

@@ -54,8 +54,7 @@ class Store(Closing, Protocol):
     lists_by_scan: bool
     """Whether `threads` and `usage` without a thread must read a whole table. Each does so at most
     once until `refresh`, and tells the observer. Completions, hints and screen refreshes must not
-    call them.
-    """
+    call them."""
 
     @abstractmethod
     def describe(self) -> StoreInfo:
@@ -93,8 +92,7 @@ class Store(Closing, Protocol):
     def thread_ids(self, prefix: str, *, after: str = "", limit: int) -> Iterator[str]:
         """The ids of threads that begin with `prefix`, in the order of their characters.
 
-        Returns at most `limit` ids, all greater than `after`. Meant for completions: reads the
-        index only.
+        At most `limit`, all greater than `after`. Meant for completions: reads the index only.
         """
         ...
 
@@ -113,9 +111,8 @@ class Store(Closing, Protocol):
     def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
         """The size of each checkpoint of a thread with its writes, counted as in `size`.
 
-        The order is undefined, and one checkpoint may appear several times: its sizes must be
-        added. Writes without a checkpoint are included. Together with the sizes of `blobs` the sum
-        equals `size`.
+        The order is undefined; the sizes of a checkpoint that comes several times must be added.
+        Writes without a checkpoint are included. With the sizes of `blobs` the sum equals `size`.
         """
         ...
 
@@ -192,6 +189,10 @@ class Store(Closing, Protocol):
         """
         ...
 
+    def outlines_at(self, keys: Sequence[CheckpointKey]) -> Iterator[Checkpoint]:
+        """The same with body and metadata; `blobs` may have only names, no types and sizes."""
+        ...
+
     def writes_at(
         self,
         keys: Sequence[CheckpointKey],
@@ -199,10 +200,9 @@ class Store(Closing, Protocol):
         channels: Collection[str] | None = None,
         values: bool | Collection[str] = False,
     ) -> Iterator[Write]:
-        """The writes of these checkpoints, filtered and read as in `writes`.
+        """The writes of these checkpoints, filtered, read, and for each ordered as in `writes`.
 
-        The writes of one checkpoint come in the order of `writes`; the order of the checkpoints is
-        undefined.
+        The order of the checkpoints is undefined.
         """
         ...
 

@@ -100,6 +100,9 @@ class WrappedStore(Closing):
     ) -> Iterator[Checkpoint]:
         return self.inner.checkpoints_at(keys, body=body, metadata=metadata, values=values)
 
+    def outlines_at(self, keys: Sequence[CheckpointKey]) -> Iterator[Checkpoint]:
+        return self.inner.outlines_at(keys)
+
     def writes_at(
         self,
         keys: Sequence[CheckpointKey],

@@ -16,17 +16,30 @@ from ckpt_backends.changes.change import Change
 from ckpt_backends.errors import CkptError, Refused, StoreChanged, Unsupported, UsageError
 from ckpt_backends.protocol import Store
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.apply.settling import settle
 from ckpt_cli.operations.audit import AuditFile
 from ckpt_cli.operations.journal import Journal
 from ckpt_cli.operations.log import OperationLog
 from ckpt_cli.operations.place import place_of, store_text
 from ckpt_cli.operations.record import MOST_THREADS, Operation
 from ckpt_cli.operations.steps import AppliedChange, OperationStep
+from ckpt_cli.operations.unfinished import running
 from ckpt_cli.plans.reversal import reversal_of
 
 _NOTHING_WRITTEN = (StoreChanged, Refused, Unsupported, UsageError)
 """Errors after which a step was not carried out. After others, only the store tells."""
+
+
+def settle(url: StoreUrl, note: Callable[[str], None]) -> None:
+    """Record what killed runs did to a store, if there are any; see `settle_runs`."""
+    try:
+        log = OperationLog.of_user()
+    except UsageError:
+        return
+    if running(log):
+        # Late: it loads what computes changes, and few runs find that another one was killed.
+        from ckpt_cli.apply.settling import settle_runs
+
+        settle_runs(log, url, note)
 
 
 @dataclass(frozen=True, slots=True)

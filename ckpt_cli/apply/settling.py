@@ -8,7 +8,7 @@ from ckpt_backends import shell
 from ckpt_backends.changes.bundle import check_bundle
 from ckpt_backends.changes.change import Change
 from ckpt_backends.changes.rows import compare
-from ckpt_backends.errors import CkptError, StoreChanged, UsageError
+from ckpt_backends.errors import CkptError, StoreChanged
 from ckpt_backends.memory.protocol import MemoryStore
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
@@ -40,15 +40,11 @@ FOUND_LATER = "stopped; found by a later run"
 """Why such an operation ended."""
 
 
-def settle(url: StoreUrl, note: Callable[[str], None]) -> None:
+def settle_runs(log: OperationLog, url: StoreUrl, note: Callable[[str], None]) -> None:
     """Record what killed runs did to a store, and name each operation in a note.
 
     What cannot be found out now is left for the next run.
     """
-    try:
-        log = OperationLog.of_user()
-    except UsageError:
-        return
     for claim in claims(log, place_of(url)):
         try:
             found = _settled(claim, url)

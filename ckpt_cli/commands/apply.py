@@ -14,8 +14,8 @@ import click
 from ckpt_backends.errors import NotFound, PartlyDone, Refused, StoreChanged, UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_cli.apply.purge import Pace
-from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.apply_removal import RemovalTerms, check_terms, show_and_remove
+from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.commands.keys import NewKeyFile
 from ckpt_cli.commands.plan_out import TERMS, PlanTerms
 from ckpt_cli.commands.signatures import AllowPickle, SignKey, TrustedKeys, signing_key

@@ -9,9 +9,8 @@ from itertools import chain
 from typing import Any
 
 from ckpt_backends.changes.change import Change
-from ckpt_backends.errors import Refused
-from ckpt_cli import diagnostics
 from ckpt_cli.apply.writable import apply_change, refuse_copy
+from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.core.forking.plan import CheckpointPlan
 from ckpt_cli.core.forking.sealed_change import sealed_change
 from ckpt_cli.operations.steps import OperationStep
@@ -122,15 +121,3 @@ def write(
         readers = (session.store, session.rows)
         if not_erased := apply_change(session.names.store_url, change, readers):
             session.note(not_erased)
-
-
-def confirm(question: str) -> None:
-    """Ask a person. Raises `Refused` where there is none, or the answer is no."""
-    answer = diagnostics.ask(question)
-    if answer is None:
-        raise Refused(
-            "confirmation needed, but there is no terminal; nothing was written",
-            hint="add --yes to go ahead, or --dry-run to see the plan",
-        )
-    if not answer:
-        raise Refused("not confirmed; nothing was written")

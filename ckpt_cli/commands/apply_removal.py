@@ -18,7 +18,7 @@ from ckpt_cli import __version__
 from ckpt_cli.api.memories import memories_from
 from ckpt_cli.apply.purge import Archive, Pace, run_purge
 from ckpt_cli.apply.writable import refuse_copy
-from ckpt_cli.commands.apply_plan import confirm
+from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.commands.plan_out import note_saved
 from ckpt_cli.core.retention.purge_plan import PurgeReport
 from ckpt_cli.diagnostics import progress
@@ -26,8 +26,8 @@ from ckpt_cli.ending import Exit
 from ckpt_cli.plans.plan_file import PlanFile
 from ckpt_cli.render.purge import (
     done,
+    done_records,
     plan_lines,
-    plan_rows,
     purge_columns,
     purge_record,
     question,
@@ -111,7 +111,7 @@ def _print_plan(
                 **({} if memories is None else {"memories": memories}),
             },
             lambda: chain(plan_lines(plan, output.width), _going_lines(memories, output.width)),
-            rows=lambda: plan_rows(plan.threads()),
+            rows=plan.records,
             columns=purge_columns(),
         )
     if terms.plan_out is None:
@@ -152,7 +152,7 @@ def _print_report(
             report_lines(plan, report, output.width, archive),
             _going_lines(memories, output.width),
         ),
-        rows=lambda: plan_rows(done(plan, report)),
+        rows=lambda: done_records(plan, report),
         columns=purge_columns(),
     )
 

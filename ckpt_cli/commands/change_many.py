@@ -20,7 +20,7 @@ from ckpt_backends.errors import (
 from ckpt_cli.apply.recording import Recording
 from ckpt_cli.apply.stopping import collected_signals
 from ckpt_cli.apply.writable import applying, refuse_copy
-from ckpt_cli.commands.apply_plan import confirm
+from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.core.forking.sealed_change import sealed_change
 from ckpt_cli.core.forking.thread_change import ChangeOutcome, ThreadChange
 from ckpt_cli.core.random_numbers import seeded_for

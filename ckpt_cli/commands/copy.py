@@ -13,7 +13,7 @@ from ckpt_backends.transfer.form import Language
 from ckpt_backends.transfer.sealing import AsStored
 from ckpt_cli.apply.copy_stores import CopyTerms, opened_sides
 from ckpt_cli.apply.copy_threads import copy_threads, plan_threads
-from ckpt_cli.commands.apply_plan import confirm
+from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.commands.keys import Decrypt, Encrypt, NewKeyFile, keys_of
 from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.commands.threads_to_change import threads_to_change

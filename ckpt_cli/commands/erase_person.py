@@ -16,7 +16,7 @@ from ckpt_cli.apply.erase_receipt import check_receipt_path, write_receipt
 from ckpt_cli.apply.stopping import collected_signals
 from ckpt_cli.apply.unfinished_erasures import UnfinishedErasure, unfinished_erasure
 from ckpt_cli.apply.writable import refuse_copy
-from ckpt_cli.commands.apply_plan import confirm
+from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.commands.erase_options import EraseOptions
 from ckpt_cli.config.erase_rules import EraseRules
 from ckpt_cli.core.erasure.digests import ErasedIds

@@ -19,7 +19,7 @@ from ckpt_cli.apply.copy_stores import make_target, opened_target
 from ckpt_cli.apply.recording import Recorder
 from ckpt_cli.apply.restore import RestoreReport, restore_threads
 from ckpt_cli.apply.writable import refuse_copy
-from ckpt_cli.commands.apply_plan import confirm
+from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.commands.signatures import AllowPickle, Trust, TrustedKeys, signed_by
 from ckpt_cli.diagnostics import progress

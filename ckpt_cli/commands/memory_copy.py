@@ -9,7 +9,7 @@ from typing import Annotated
 from ckpt_backends.errors import PartlyDone, Refused, Unsupported, UsageError
 from ckpt_cli.api.memory import opened_memory
 from ckpt_cli.apply.memory_copy import MemoryCopyTerms, copy_items, plan_items
-from ckpt_cli.commands.apply_plan import confirm
+from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.commands.memory import Match, Under
 from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.core.copying.items import CopiedItem, MemoryCopyReport

@@ -14,7 +14,7 @@ from ckpt_backends.registry import open_memory
 from ckpt_cli.api.memory import opened_memory
 from ckpt_cli.apply.memory import MemoryReport, archive_items, remove_items
 from ckpt_cli.apply.writable import refuse_copy
-from ckpt_cli.commands.apply_plan import confirm
+from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.commands.memory import Match, Under
 from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.commands.signatures import SignKey, signing_key

@@ -17,7 +17,7 @@ from ckpt_backends.memory.protocol import MemoryStore, Namespace
 from ckpt_cli.api.memory import opened_memory
 from ckpt_cli.apply.restore import restore_memory
 from ckpt_cli.apply.writable import refuse_copy
-from ckpt_cli.commands.apply_plan import confirm
+from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.commands.memory_delete import Write, check_allowed
 from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.commands.signatures import AllowPickle, Trust, TrustedKeys, signed_by

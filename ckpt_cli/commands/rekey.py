@@ -11,7 +11,7 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.transfer.form import Language
 from ckpt_cli.apply.rekey import ThreadRekeyer
 from ckpt_cli.apply.writable import refuse_copy, writable_store
-from ckpt_cli.commands.apply_plan import confirm
+from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.commands.keys import Decrypt, Encrypt, NewKeyFile, keys_of
 from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.commands.threads_to_change import threads_to_change

@@ -8,7 +8,8 @@ from itertools import chain
 from ckpt_backends import shell
 from ckpt_backends.errors import NotFound, PartlyDone, Refused, UsageError
 from ckpt_cli.apply.writable import refuse_copy
-from ckpt_cli.commands.apply_plan import confirm, show_and_apply, write
+from ckpt_cli.commands.apply_plan import show_and_apply, write
+from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.core.forking.sealed_change import sealed_change
 from ckpt_cli.core.forking.thread_change import ThreadChange
 from ckpt_cli.core.replay.repair_plan import Repair

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ckpt_backends.errors import CkptError, PartlyDone, Refused, StoreChanged
 from ckpt_backends.registry import open_memory
 from ckpt_cli.apply.undo_memory import take_back_items
-from ckpt_cli.commands.apply_plan import confirm
+from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.operations.record import Operation
 from ckpt_cli.operations.steps import OperationStep
 from ckpt_cli.plans.undo_memory import item_to_take_back

@@ -11,7 +11,8 @@ from ckpt_backends import shell
 from ckpt_backends.errors import NotFound, Refused, StoreChanged, UsageError
 from ckpt_cli.apply.undo_operation import stopped_by, take_back
 from ckpt_cli.apply.writable import refuse_copy
-from ckpt_cli.commands.apply_plan import confirm, show_and_apply
+from ckpt_cli.commands.apply_plan import show_and_apply
+from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.commands.undo_memory import undo_items
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit

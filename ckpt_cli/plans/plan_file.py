@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from ckpt_backends.errors import UsageError
 from ckpt_backends.files.atomic_write import writing
@@ -18,6 +19,8 @@ from ckpt_cli.core.retention.purge_plan import (
     PlannedRemoval,
     PurgeSums,
     from_plan_line,
+    record_in_line,
+    removal_record,
     to_plan_line,
 )
 from ckpt_cli.plans.saved_plan import (
@@ -55,6 +58,14 @@ class PlanFile:
         """
         found = _threads(self.saved, is_own=self.is_own)
         return (one for one in found if one.action != "keep")
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Yield the `removal_record` of each of these threads."""
+        if not self.is_own:
+            return map(removal_record, self.threads())
+        # What this run wrote is not checked again.
+        found = map(record_in_line, self.saved.records())
+        return (one for one in found if one["action"] != "keep")
 
 
 def removal_header(info: StoreInfo, now: datetime, action: str = "purge") -> PlanHeader:

@@ -15,7 +15,6 @@ from ckpt_cli.core.retention.purge_plan import (
     PurgeReport,
     PurgeSums,
     RemovalSum,
-    removal_record,
 )
 from ckpt_cli.plans.plan_file import PlanFile
 from ckpt_cli.render.terminal.cell_width import wrap
@@ -43,17 +42,12 @@ def purge_columns() -> Sequence[Column]:
     ]
 
 
-def plan_rows(threads: Iterable[PlannedRemoval]) -> Iterator[dict[str, Any]]:
-    """Yield one row per thread that is removed or pruned."""
-    return map(removal_record, threads)
-
-
 def plan_lines(plan: PlanFile, width: int) -> Iterator[StyledLine]:
     """Yield what would be removed: a table, the totals, and the threads that a rule keeps."""
     if plan.going:
         has_blobs = plan.sums.removed.blobs + plan.sums.pruned.blobs > 0
         columns = [one for one in purge_columns() if one.key != "blobs" or has_blobs]
-        yield from table_lines(plan_rows(plan.threads()), columns, width)
+        yield from table_lines(plan.records(), columns, width)
         yield line("")
         yield from _total_lines(plan.sums, width, "Would remove", "Would prune")
     else:
@@ -120,6 +114,13 @@ def done(plan: PlanFile, report: PurgeReport) -> Iterator[PlannedRemoval]:
             yield one
 
 
+def done_records(plan: PlanFile, report: PurgeReport) -> Iterator[dict[str, Any]]:
+    """Yield one row per thread that was removed or pruned."""
+    for one in islice(plan.records(), report.done):
+        if one["thread_id"] not in report.skipped:
+            yield one
+
+
 def purge_record(
     plan: PlanFile, report: PurgeReport, archive: Path | None, *, dry_run: bool
 ) -> dict[str, Any]:
@@ -127,7 +128,7 @@ def purge_record(
     kept = [*plan.kept, *report.skipped.items()]
     return {
         "dry_run": dry_run,
-        "threads": list(map(removal_record, plan.threads() if dry_run else done(plan, report))),
+        "threads": list(plan.records() if dry_run else done_records(plan, report)),
         "removed": removed_record(report),
         "kept": len(kept),
         "skipped": [{"thread_id": thread_id, "reason": why} for thread_id, why in kept],

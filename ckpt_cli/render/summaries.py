@@ -9,14 +9,16 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime, tzinfo
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.core.retention.purge_plan import PurgeReport, PurgeSums, RemovalSum
-from ckpt_cli.queries.errors import Failure
-from ckpt_cli.queries.interrupts import Waiting
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.units import age, optional_iso, size
+
+if TYPE_CHECKING:
+    from ckpt_cli.queries.errors import Failure
+    from ckpt_cli.queries.interrupts import Waiting
 
 _MOST = 6
 """Maximum number of codes, reasons or kinds of errors in a text."""

@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import islice
 from typing import TypeVar
 
-from ckpt_backends.model import CheckpointKey, Status, Thread, Write
+from ckpt_backends.model import Checkpoint, CheckpointKey, Status, Thread, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.tasks.status import is_surely_done
 from ckpt_cli.core.tasks.tasks import CONTROL
@@ -73,7 +73,8 @@ def conditions_of_heads(
     """Yield the id and the conditions of some threads, in any order; those without a root head, or
     with a missing one, are left out.
 
-    The tasks of a head are computed only if its body does not show that nothing is left to run.
+    The tasks of a head are computed only if its body, and which channels have a value, do not show
+    that nothing is left to run.
     """
     keys = head_keys(threads)
     if not keys:
@@ -82,11 +83,20 @@ def conditions_of_heads(
     for write in store.writes_at(keys, values=CONTROL):
         writes.setdefault(write.key, []).append(write)
     listed = {one.thread_id: one for one in threads}
-    for checkpoint in store.checkpoints_at(keys, body=True, metadata=True):
+
+    def met(checkpoint: Checkpoint) -> tuple[str, tuple[Status, ...]]:
         key = checkpoint.key
-        stored = writes.get(key)
-        if not stored and is_surely_done(checkpoint):
-            yield key.thread_id, (Status.DONE,)
-        else:
-            reader = ThreadReader(store, listed[key.thread_id], inference)
-            yield key.thread_id, reader.with_step(checkpoint, stored or ()).conditions
+        reader = ThreadReader(store, listed[key.thread_id], inference)
+        return key.thread_id, reader.with_step(checkpoint, writes.get(key, ())).conditions
+
+    to_read = [key for key in keys if key in writes]
+    if quiet := [key for key in keys if key not in writes]:
+        for outline in store.outlines_at(quiet):
+            if is_surely_done(outline):
+                yield outline.key.thread_id, (Status.DONE,)
+            elif outline.blobs is None:
+                yield met(outline)
+            else:
+                to_read.append(outline.key)
+    if to_read:
+        yield from map(met, store.checkpoints_at(to_read, body=True, metadata=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout, Unsupported, UsageError
-from ckpt_backends.model import Capability
+from ckpt_backends.model import Capability, CheckpointKey
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
@@ -222,6 +222,26 @@ def test_threads_that_the_server_takes_for_one_are_never_mixed(merging_url: str)
         assert shown["values"]["items"] == [f"in {name}", "from a", "from b"]
 
 
+def test_rows_that_are_asked_for_under_several_spellings_come_once(merging_url: str) -> None:
+    asked = [*VARIANTS, "other", "aBC", "caf\u00e9"]
+    with open_store(merging_url) as store:
+        alone = {name: list(store.checkpoints(name, body=True, values=True)) for name in asked}
+        writes = {name: list(store.writes(name, values=True)) for name in asked}
+        ids = {one.key.checkpoint_id for some in alone.values() for one in some}
+        # All spellings of each id: most have no row, but one that is equal in the collation.
+        keys = [
+            CheckpointKey(name, "", one) for name in asked for one in (*ids, *map(str.upper, ids))
+        ]
+        together = store.checkpoints_at([*keys, *keys], body=True, values=True)
+        assert by_key(together) == by_key(one for some in alone.values() for one in some)
+        found = store.writes_at([*keys, *keys], values=True)
+        assert by_key(found) == by_key(one for some in writes.values() for one in some)
+
+
+def by_key(found: Iterable[Any]) -> list[Any]:
+    return sorted(found, key=lambda one: (one.key, repr(one)))
+
+
 def test_a_store_whose_threads_are_mixed_is_named_as_such(merging_url: str) -> None:
     answer = ckpt("-s", merging_url, "threads", "list")
     assert "the saver mixes the threads" in answer.err
@@ -268,6 +288,11 @@ def test_a_text_that_the_tables_cannot_hold_is_not_there(mysql_server: Server) -
         fill(url, "trip", "café")
         with open_store(url) as store:
             assert {one.thread_id for one in store.threads()} == {"trip", "café"}
+            written = [one.key for name in ("trip", "café") for one in store.checkpoints(name)]
+            spelt = ("trip", "café", "会话", "caf?", "\U0001f600")
+            keys = [one._replace(thread_id=name) for one in written for name in spelt]
+            together = [one.key for one in store.checkpoints_at(keys, body=True)]
+            assert sorted(together) == sorted(written)
             for name in ("会话", "caf?", "\U0001f600"):
                 assert store.thread(name) is None
                 assert list(store.checkpoints(name, body=True)) == []

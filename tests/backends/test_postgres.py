@@ -95,6 +95,21 @@ def test_the_engine_itself_refuses_to_write(filled_url: str) -> None:
         connection.close()
 
 
+def test_lists_of_texts_arrive_as_they_are(filled_url: str) -> None:
+    from ckpt_backends.postgres.connect import connect
+    from ckpt_backends.url import parse_url
+
+    odd = ["", "NULL", "null", '"', "\\", "a,b", "{}", " x ", "\n\t", "\u2003", "é\U0001f600", "a"]
+    lists: list[list[str]] = [odd, ["a"], [""], ["plain", "a,b", "{}"], ['"', '"'], []]
+    connection = connect(parse_url(filled_url))
+    try:
+        for texts in [*lists, *([one] for one in odd)]:
+            values = {"texts": texts}
+            assert connection.rows("SELECT %(texts)s::text[]", values) == [(texts,)]
+    finally:
+        connection.close()
+
+
 def test_the_servers_statement_timeout_is_kept(filled_url: str) -> None:
     limit = "ALTER ROLE {role} SET statement_timeout = '77ms';"
     with role(filled_url, settings=limit) as url, open_store(url) as store:

@@ -16,6 +16,7 @@ from ckpt_backends.mysql.connect import DUPLICATE, UNFIT, MySQLConnection, code_
 from ckpt_backends.mysql.layout import (
     MySQLTable,
     bound,
+    collated,
     engine_of,
     is_lookalike,
     literal,
@@ -96,6 +97,11 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
         """The placeholder for a parameter that is compared with a column."""
         known = self._columns.get(column.removeprefix("c."))
         return self.mark(name) if known is None else bound(self.mark(name), known)
+
+    def collated(self, column: str, name: str) -> str:
+        """A text parameter as a column of a derived table that is joined on this column."""
+        known = self._columns.get(column)
+        return self.mark(name) if known is None else collated(self.mark(name), known)
 
     def exact(self, column: str) -> str:
         return exact(column)

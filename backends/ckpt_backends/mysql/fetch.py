@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ckpt_backends.mysql.database import MySQLDatabase
+from ckpt_backends.mysql.sql import exact
 from ckpt_backends.sql.chunks import in_chunks
 
 AT_ONCE = 200
@@ -31,28 +32,53 @@ class Fetcher:
         places: Iterable[Place],
         rest: str = "",
         values: Mapping[str, object] = MappingProxyType({}),
+        *,
+        by_bytes: bool = False,
     ) -> Iterator[tuple[Any, ...]]:
         """The rows with these keys.
 
         `rest` is the end of the query: further conditions and the order. `values` are the
-        parameters of `columns` and `rest`.
+        parameters of `columns` and `rest`. Keys are equal as the collation of their columns says,
+        and a row comes once for each key that it is equal to; with `by_bytes`, which takes twice
+        as long, only for its own.
         """
-        comparable = self._database.comparable
-        for some in in_chunks(places, AT_ONCE):
-            asked: list[str] = []
-            bound = dict(values)
-            for n, place in enumerate(some):
-                names = [f"k{n}_{column}" for column in key]
-                bound |= zip(names, place, strict=True)
-                same = [
-                    f"c.{column} = {comparable(column, name)}"
-                    for column, name in zip(key, names, strict=True)
-                ]
-                asked.append(f"({' AND '.join(same)})")
+        for some in in_chunks(dict.fromkeys(places), AT_ONCE):
+            asked, same, bound = self._asked(key, some, by_bytes=by_bytes)
             yield from self._database.rows(
-                f"SELECT {', '.join(columns)} FROM {table} c WHERE ({' OR '.join(asked)}) {rest}",
-                bound,
+                f"SELECT STRAIGHT_JOIN {', '.join(columns)}"
+                f" FROM ({asked}) k JOIN {table} c ON {same} WHERE TRUE {rest}",
+                {**bound, **values},
             )
+
+    def _asked(
+        self, key: Sequence[str], places: Sequence[Place], *, by_bytes: bool
+    ) -> tuple[str, str, dict[str, object]]:
+        """A query for keys, the condition for their rows in a join, and the parameters of both.
+
+        With OR between the keys, MariaDB needs up to ten times as long to find the rows.
+        """
+        named: list[str] = []
+        listed: list[str] = []
+        same: list[str] = []
+        for n, (column, cell) in enumerate(zip(key, places[0], strict=True)):
+            name, is_text = f"k{{row}}_{n}", isinstance(cell, str)
+            mark = self._database.mark(name)
+            # The first row gives a column its collation; a conversion of each cell is slow.
+            given = self._database.collated(column, name) if is_text else mark
+            named.append(f"{given} AS k{n}")
+            listed.append(self._database.comparable(column, name) if is_text else mark)
+            same.append(f"c.{column} = k.k{n}")
+            if is_text and by_bytes:
+                # The comparison by the index takes `abc` for `ABC`.
+                named.append(f"{exact(mark)} AS x{n}")
+                listed.append(exact(mark))
+                same.append(f"{exact(f'c.{column}')} = k.x{n}")
+        first, others = (f"SELECT {', '.join(cells)}" for cells in (named, listed))
+        bound = {
+            f"k{row}_{n}": cell for row, place in enumerate(places) for n, cell in enumerate(place)
+        }
+        rows = [first.format(row=0), *(others.format(row=n) for n in range(1, len(places)))]
+        return " UNION ALL ".join(rows), " AND ".join(same), bound
 
     def each(
         self,

@@ -194,7 +194,12 @@ def bound(mark: str, column: CatalogColumn) -> str:
     represent the text. So the text is converted to that character set. The conversion may change
     the text, so the caller must compare the rows that are found again, with `sql.exact`.
     """
-    if column.charset == "utf8mb4" or not _PLAIN_NAME.fullmatch(column.charset + column.collation):
+    return mark if column.charset == "utf8mb4" else collated(mark, column)
+
+
+def collated(mark: str, column: CatalogColumn) -> str:
+    """The placeholder `mark` with the character set and the collation of a column; see `bound`."""
+    if not _PLAIN_NAME.fullmatch(column.charset + column.collation):
         return mark
     return f"CONVERT({mark} USING {column.charset}) COLLATE {column.collation}"
 

@@ -20,7 +20,7 @@ from ckpt_backends.mysql.connect import MySQLConnection
 from ckpt_backends.mysql.database import MySQLDatabase
 from ckpt_backends.mysql.fetch import AT_ONCE, Fetcher
 from ckpt_backends.mysql.layout import MySQLLayout, literal
-from ckpt_backends.mysql.values import SMALL, read_blobs
+from ckpt_backends.mysql.values import SMALL, name_blobs, read_blobs
 from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.servers.answer_types import STORE, checked
 from ckpt_backends.sql.blob_tables import json_bytes, typed
@@ -44,7 +44,7 @@ _SMALL = 4096
 _SHALLOW_ID = "JSON_UNQUOTE(JSON_EXTRACT(checkpoint, '$.id'))"
 
 
-@checked(*STORE, "faults", "thread_faults")
+@checked(*STORE, "faults", "thread_faults", "outlines_at")
 class MySQLStore(SqlStore):
     """A MySQL or MariaDB database, opened for reading."""
 
@@ -155,11 +155,19 @@ class MySQLStore(SqlStore):
         values: bool | Collection[str] = False,
     ) -> Iterator[Checkpoint]:
         asked = CheckpointQuery(body=body, metadata=metadata, values=values)
+        yield from self._read_checkpoints(self._listed_at(keys, asked), asked)
+
+    def outlines_at(self, keys: Sequence[CheckpointKey]) -> Iterator[Checkpoint]:
+        asked = CheckpointQuery(body=True, metadata=True)
+        for some in in_chunks(self._listed_at(keys, asked), AT_ONCE):
+            yield from name_blobs(self._fetcher, self._layout, list(self._with_bodies(some, asked)))
+
+    def _listed_at(self, keys: Sequence[CheckpointKey], asked: CheckpointQuery) -> Keyed:
+        """The checkpoints with these keys, for `_with_bodies`."""
         query, size = self._select_checkpoints(asked), self._size(asked)
         # The rows of a few keys are in memory at once, so small columns may be, too.
         small = (f", CASE WHEN {size} <= {_SMALL} THEN c.{name} END" for name in _columns(asked))
-        query = query._replace(columns=query.columns + "".join(small))
-        yield from self._read_checkpoints(self._at(query, keys), asked)
+        return self._at(query._replace(columns=query.columns + "".join(small)), keys)
 
     def _read_checkpoints(self, rows: Keyed, asked: CheckpointQuery) -> Iterator[Checkpoint]:
         for some in in_chunks(rows, STATES_AT_ONCE if asked.body and asked.values else AT_ONCE):
@@ -230,7 +238,7 @@ class MySQLStore(SqlStore):
         rest = f"{only} ORDER BY {query.order}"
         asked = set(keys)
         for thread_id, ns, checkpoint_id, *row in self._fetcher.rows(
-            query.table.source, self._key, columns, places, rest, query.values
+            query.table.source, self._key, columns, places, rest, query.values, by_bytes=True
         ):
             if (key := CheckpointKey(thread_id, ns, checkpoint_id)) in asked:
                 yield key, row

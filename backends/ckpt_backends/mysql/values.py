@@ -12,7 +12,7 @@ from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.model import Blob, Checkpoint, TypedBytes
 from ckpt_backends.mysql.fetch import Fetcher
 from ckpt_backends.mysql.layout import MySQLLayout
-from ckpt_backends.sql.blob_tables import typed
+from ckpt_backends.sql.blob_tables import STORED, typed
 
 SMALL = 1024
 """Values of at most this many bytes are read together with their keys."""
@@ -43,7 +43,7 @@ def read_blobs(
     `values` is the parameter of `Store.checkpoints`.
     """
     named = [_named(one, layout) for one in checkpoints]
-    key = ("thread_id", layout.ns, "channel", *([] if layout.shallow else ["version"]))
+    key = _key(layout)
     places = {place: None for one in named for place in one.places.values()}
     small = f"CASE WHEN OCTET_LENGTH(c.`blob`) <= {SMALL} THEN c.`blob` END"
     columns = [*(f"c.{name}" for name in key), "c.type", "OCTET_LENGTH(c.`blob`)", small]
@@ -76,6 +76,29 @@ def read_blobs(
                 if one.is_marked and place not in stored
             ),
         )
+
+
+def name_blobs(
+    fetcher: Fetcher, layout: MySQLLayout, checkpoints: Sequence[Checkpoint]
+) -> Iterator[Checkpoint]:
+    """The checkpoints with the names of the blobs that they name; see `Store.outlines_at`."""
+    named = [_named(one, layout) for one in checkpoints]
+    key = _key(layout)
+    places = {place: None for one in named for place in one.places.values()}
+    columns = [*(f"c.{name}" for name in key), "c.type"]
+    found = {
+        tuple(row)
+        for *row, tag in fetcher.rows(layout.blobs.sql, key, columns, places)
+        if tag != "empty"
+    }
+    for checkpoint, one in zip(checkpoints, named, strict=True):
+        blobs = {channel: STORED for channel, place in one.places.items() if place in found}
+        yield checkpoint._replace(blobs=blobs)
+
+
+def _key(layout: MySQLLayout) -> tuple[str, ...]:
+    """The columns with which a value is found."""
+    return ("thread_id", layout.ns, "channel", *([] if layout.shallow else ["version"]))
 
 
 def _blob(found: Blob, data: bytes | None, *, is_read: bool) -> Blob:

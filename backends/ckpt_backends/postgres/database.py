@@ -43,6 +43,8 @@ class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
         self._tables = {table.name: table for table in tables}
         """In the order in which they are locked: that of the saver's `put`, to avoid deadlocks."""
         self._begun = True
+        self._has_locked = False
+        """Whether the server was seen to lock tables."""
 
     @property
     def columns(self) -> Mapping[str, set[str]]:
@@ -121,7 +123,9 @@ class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
     ) -> Iterator[None]:
         with transaction(self._connection, self._url) as connection:
             if exclusive:
-                lock_tables(connection, self._url, [one.sql for one in self._tables.values()])
+                names = [one.sql for one in self._tables.values()]
+                lock_tables(connection, self._url, names, check=not self._has_locked)
+                self._has_locked = True
             if thread_id is not None:
                 lock_thread(connection, self._url, thread_id)
             yield

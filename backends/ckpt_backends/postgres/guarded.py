@@ -18,6 +18,7 @@ from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from ckpt_backends.postgres.cells import use_loaders
+from ckpt_backends.postgres.parameters import use_dumpers
 from ckpt_backends.servers.insecure_connection import is_local, warn_unencrypted
 
 MOST_BYTES = 2 << 30
@@ -82,6 +83,7 @@ def open_driver(settings: Mapping[str, Any]) -> GuardedPsycopg:
     if driver.pgconn.used_password and not is_encrypted and not is_local(driver.info.host):
         warn_unencrypted(driver.info.host, _ADVICE)
     use_loaders(driver)
+    use_dumpers(driver)
     return driver
 
 

@@ -19,7 +19,7 @@ from ckpt_backends.postgres.database import PostgresDatabase
 from ckpt_backends.postgres.layout import PostgresLayout
 from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.servers.answer_types import STORE, checked
-from ckpt_backends.sql.blob_tables import json_bytes, typed
+from ckpt_backends.sql.blob_tables import STORED, json_bytes, typed
 from ckpt_backends.sql.bounded_threads import GroupedThreads
 from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.queries import (
@@ -45,7 +45,7 @@ _BYTES_AT_ONCE, _COMPRESSED = 16 << 20, 8
 """Approximate bytes of stored rows in memory, and how much longer than stored they may be."""
 
 
-@checked(*STORE, "faults")
+@checked(*STORE, "faults", "outlines_at")
 class PostgresStore(SqlStore):
     """A PostgreSQL database, opened for reading. The caller has begun the first transaction."""
 
@@ -125,12 +125,10 @@ class PostgresStore(SqlStore):
                 among, names = self._database.among("b.channel", "names", asked.values or ())
                 wanted, bound = f"{sql.CONTROL} OR {among}", bound | names
             join = sql.BLOBS.format(
-                blobs=self._layout.blobs.sql.replace("%", "%%"),
+                **self._blob_terms,
                 wanted=wanted,
-                filled=sql.FILLED,
                 marked=sql.MARKED,
                 short=f"octet_length(b.blob) <= {MOST_BYTES}",
-                same_version="" if self._layout.shallow else "AND b.version = v.version",
             )
         at_once = STATES_AT_ONCE if asked.values else BODIES_AT_ONCE
         return RowQuery(
@@ -154,6 +152,28 @@ class PostgresStore(SqlStore):
                 _blobs(*blobs) if asked.body else None,
                 missing=frozenset(missing or ()),
             )
+
+    @property
+    def _blob_terms(self) -> dict[str, str]:
+        """What a query for the blobs of checkpoints is formatted with."""
+        return {
+            "blobs": self._layout.blobs.sql.replace("%", "%%"),
+            "filled": sql.FILLED,
+            "same_version": "" if self._layout.shallow else "AND b.version = v.version",
+        }
+
+    def outlines_at(self, keys: Sequence[CheckpointKey]) -> Iterator[Checkpoint]:
+        query = RowQuery(
+            table=self._tables.checkpoints,
+            columns="c.parent_checkpoint_id, c.checkpoint::text, c.metadata::text, kept.channels",
+            order="c.checkpoint_id DESC",
+            join=sql.FILLED_CHANNELS.format(**self._blob_terms),
+            at_once=BODIES_AT_ONCE,
+            has_bodies=True,
+        )
+        for key, (parent, text, meta, channels) in self._at(query, keys):
+            blobs = dict.fromkeys(channels or (), STORED)
+            yield Checkpoint(key, parent, json_bytes(text), json_bytes(meta), blobs)
 
     def _at(self, query: RowQuery, keys: Sequence[CheckpointKey]) -> Keyed:
         asked = [key for key in keys if self._database.storable("".join(_parts(key)))]

@@ -177,6 +177,21 @@ BLOBS = """
 """
 """`OFFSET 0` forces the server to look up only the blobs that the checkpoint names. Without it, the
 server expects few blobs per thread and would read all of them for each checkpoint."""
+FILLED_CHANNELS = """
+    LEFT JOIN LATERAL (
+        SELECT array_agg(v.channel) AS channels
+        FROM jsonb_each_text(
+            CASE jsonb_typeof(c.checkpoint -> 'channel_versions')
+                 WHEN 'object' THEN c.checkpoint -> 'channel_versions' END
+        ) v(channel, version), LATERAL (
+            SELECT 1 FROM {blobs} b
+            WHERE b.thread_id = c.thread_id AND b.checkpoint_ns = c.checkpoint_ns
+                  AND b.channel = v.channel {same_version} AND {filled}
+            OFFSET 0
+        ) b
+    ) kept ON true
+"""
+"""The names of the same blobs alone, in half the time."""
 FILLED = "b.channel IS NOT NULL AND b.type IS DISTINCT FROM 'empty'"
 """The condition for a stored value. The type `empty` marks a channel without a value."""
 MARKED = "NOT c.checkpoint ? 'channel_values'"

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.errors import UnknownLayout
-from ckpt_backends.model import TypedBytes
+from ckpt_backends.model import Blob, TypedBytes
 
 CHECKPOINTS, BLOBS, WRITES = "checkpoints", "checkpoint_blobs", "checkpoint_writes"
 NAMES = (CHECKPOINTS, BLOBS, WRITES)
@@ -58,6 +58,10 @@ class BlobLayout(Generic[Table]):
 
 NEEDED = {True: _SHALLOW, False: _FULL}
 """By whether a layout is shallow, the columns that every release of its saver creates."""
+
+
+STORED = Blob("", 0)
+"""A value of which only is known that it is stored."""
 
 
 def missing_columns(columns: Mapping[str, Set[str]], needed: Mapping[str, Set[str]]) -> list[str]:

@@ -109,6 +109,15 @@ def removal_record(one: PlannedRemoval) -> dict[str, Any]:
     }
 
 
+_TOLD = ("thread_id", "action", "reason", "checkpoints", "writes", "blobs", "bytes")
+"""The fields of a `removal_record`, in its order."""
+
+
+def record_in_line(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `removal_record` in what `to_plan_line` returned."""
+    return {name: line[name] for name in _TOLD}
+
+
 def to_plan_line(one: PlannedRemoval) -> dict[str, Any]:
     """Return one line of a plan file."""
     removal = one.removal

@@ -5,17 +5,12 @@ import math
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ckpt_backends.codec import (
-    DEFAULT_LIMITS,
-    DELTA_SNAPSHOT,
-    UNDEFINED,
-    Opaque,
-    Tagged,
-    Value,
-    decode,
-)
+from ckpt_backends.codec import DELTA_SNAPSHOT, UNDEFINED, Opaque, Tagged, Value, decode
 from ckpt_backends.codec.json.json_plus import DECODER, decode_json
+from ckpt_backends.codec.limits import DEFAULT_LIMITS
 from ckpt_backends.model import TypedBytes
 
 
@@ -202,17 +197,37 @@ def read(envelope: Any) -> Value:
     return decode(TypedBytes("json", json.dumps(envelope).encode()))
 
 
+NAMES = st.sampled_from(["lc", "lg_name", "value", "type", "id", "args", "kwargs"]) | st.text()
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | NAMES
+ENVELOPED = st.fixed_dictionaries(
+    {
+        "lc": st.just(2),
+        "type": st.just("constructor"),
+        "id": st.just(["Set"]),
+        "args": st.just([[1]]),
+    }
+)
+SNAPSHOTS = st.fixed_dictionaries({"lg_name": st.just("DeltaSnapshot"), "value": SCALARS})
+TREES = st.recursive(
+    SCALARS | ENVELOPED | SNAPSHOTS,
+    lambda inner: st.lists(inner) | st.dictionaries(NAMES, inner),
+)
+
+
+@given(TREES, st.booleans())
+def test_a_text_without_envelopes_is_decoded_as_any_other(tree: Any, ascii_only: bool) -> None:
+    text = json.dumps(tree, ensure_ascii=ascii_only)
+    found = decode_json(text.encode("utf-8", "surrogatepass"), DEFAULT_LIMITS)
+    assert repr(found) == repr(DECODER.decode(text))
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("text", "value"),
     [
-        '{"source": "loop", "step": 3, "parents": {}, "odd": [1.5, null, true]}',
-        '{"a": {"lc": 1, "type": "constructor", "id": ["a", "B"], "kwargs": {}}}',
-        '{"a": {"\\u006cc": 2, "type": "undefined"}}',
-        '{"a": {"lg_name": "DeltaSnapshot", "value": 1}}',
-        f'{{"a": {"9" * 3900}}}',
-        f'{{"a": {"9" * 4100}}}',
-        '{"a": 1, "a": "lc"}',
+        (r'{"l\u0063": 2, "type": "undefined"}', UNDEFINED),
+        (r'{"lg\u005fname": "DeltaSnapshot", "value": 1}', Tagged(DELTA_SNAPSHOT, 1)),
+        (f"[{'1' * 4001}]", [Tagged("builtins.int", "1" * 4001)]),
     ],
 )
-def test_a_plain_text_is_decoded_as_one_with_envelopes(text: str) -> None:
-    assert decode_json(text.encode(), DEFAULT_LIMITS) == DECODER.decode(text)
+def test_an_envelope_in_any_spelling_is_found(text: str, value: Value) -> None:
+    assert decode_json(text.encode(), DEFAULT_LIMITS) == value

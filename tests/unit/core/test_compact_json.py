@@ -11,7 +11,13 @@ import pytest
 from ckpt_backends.changes.removal import Inside, Removal
 from ckpt_backends.model import BlobKey
 from ckpt_cli.core.compact_json import compact_json
-from ckpt_cli.core.retention.purge_plan import PlannedRemoval, from_plan_line, to_plan_line
+from ckpt_cli.core.retention.purge_plan import (
+    PlannedRemoval,
+    from_plan_line,
+    record_in_line,
+    removal_record,
+    to_plan_line,
+)
 from ckpt_cli.operations.steps import OperationStep, RowsRemoved, step_line, step_record
 
 AT = datetime(2026, 4, 1, 12, 0, 0, 5, tzinfo=UTC)
@@ -45,6 +51,9 @@ def test_a_step_with_the_line_of_its_plan_is_the_same(
     one = PlannedRemoval(action, "idle for 3d", 4, 7, removal, 2, 99, keeps)  # type: ignore[arg-type]
     line = dumped(to_plan_line(one))
     read = from_plan_line(json.loads(line), line)
+    told = record_in_line(json.loads(line))
+    assert told == removal_record(one)
+    assert [*told] == [*removal_record(one)]
     step = OperationStep(thread_id, RowsRemoved(read), None)
     assert bool(read.line) == (inside is None)
     assert step_line(step) == dumped(step_record(step))
