@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain
 from os import urandom
 from typing import TYPE_CHECKING, Any
 
+from ormsgpack import unpackb
+
 from ckpt_backends.codec.limits import PastLimit, past_bytes
 from ckpt_backends.codec.msgpack.cursor import (
     ARRAY,
+    EXT,
     MAP,
     Cursor,
     end_of,
@@ -151,7 +155,7 @@ class _BodyWalk:
         """At least the number of nodes so far, counted if the body is long."""
         self._before = before
         self._gather = gather
-        self._limits = replace(limits, depth=limits.depth - _AROUND)
+        self._limits = _deeper(limits, -_AROUND)
         self._is_long = len(data) > limits.nodes
 
     def key(self) -> str:
@@ -186,9 +190,10 @@ class _BodyWalk:
 
     def _other(self, known: _Known | None) -> _Known:
         data, start, limits = self.cursor.data, self.cursor.pos, self._limits
-        if self.cursor.kind() not in (ARRAY, MAP):
+        kind = self.cursor.kind()
+        if kind not in (ARRAY, MAP):
             part = data[start : end_of(data, start)]
-            return _Known(part, decode_msgpack(part, limits))
+            return _Known(part, decode_msgpack(part, limits) if kind == EXT else unpackb(part))
         after = self._key_after()
         if known is not None and (found := _changed(known, data, start, after, limits)):
             return found
@@ -200,6 +205,11 @@ class _BodyWalk:
         if place < len(self._before) and self._before[place - 1] == self.keys[-1]:
             return self._before[place]
         return b""
+
+
+@cache
+def _deeper(limits: Limits, by: int) -> Limits:
+    return replace(limits, depth=limits.depth + by)
 
 
 def _check_nodes(parts: list[_Known], limits: Limits) -> None:
@@ -236,7 +246,7 @@ def _supposed(data: bytes, start: int, after: bytes, limits: Limits) -> _Known |
     nobody can have stored. It is the second item only if the first ends where it was supposed to.
     """
     end = start
-    deeper = replace(limits, depth=limits.depth + 1)
+    deeper = _deeper(limits, 1)
     for _ in range(_GUESSES if after else 0):
         end = data.find(after, end + 1)
         if end < 0:
