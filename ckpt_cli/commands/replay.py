@@ -10,7 +10,6 @@ from typing import Annotated, Any
 from ckpt_backends import shell
 from ckpt_backends.errors import UsageError
 from ckpt_cli.commands.plan_out import plannable
-from ckpt_cli.commands.repair_values import show_values_repair
 from ckpt_cli.core.replay.elimination import Verdict
 from ckpt_cli.core.replay.reducer_options import chosen_reducers, named_reducers
 from ckpt_cli.core.replay.report import ReplayReport
@@ -30,8 +29,6 @@ from ckpt_cli.options import (
     option,
     takes,
 )
-from ckpt_cli.plans.repair_values import plan_value_repair
-from ckpt_cli.queries.replay_all import check_channels
 from ckpt_cli.render.replay import (
     REPORT_COLUMNS,
     THREAD_COLUMNS,
@@ -150,6 +147,11 @@ def replay(session: Session, options: ReplayOptions) -> None:
 
 
 def _repair(session: Session, options: ReplayOptions, told: dict[str, str]) -> None:
+    # What changes a store takes as long to load as all the rest.
+    from ckpt_cli.commands.repair_values import show_values_repair
+    from ckpt_cli.plans.repair_values import plan_value_repair
+    from ckpt_cli.queries.replay_all import check_channels
+
     reducers = chosen_reducers(session.names.reducers, options.reducer or ())
     reader = find_thread(session.store, options.thread, session.note)
     check_channels(session.store, [reader.thread_id], told, f"thread '{reader.thread_id}'")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import sqlite3
@@ -12,8 +13,11 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
+import numpy
 import pytest
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+from ckpt_backends.codec.stored_text import EMPTY_TYPES, StoredTexts
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.registry import open_store
 from ckpt_backends.sqlite import private_copy
@@ -388,3 +392,40 @@ def test_text_that_is_not_unicode_is_read_among_other_text(tmp_path: Path, numbe
         found = [one.channel for one in store.writes(OLD)]
         assert [one.encode("utf-8", "surrogateescape") for one in found] == names
         assert [one.channel for one in store.writes(OLD)] == found
+
+
+SEARCHED = ["Kanra", "9876543210", "-7", "été 3"]
+
+
+def as_bytes(cell: bytes | str | None) -> bytes:
+    return cell.encode() if isinstance(cell, str) else cell or b""
+
+
+def test_the_engine_rules_out_no_value_that_may_hold_a_text(sample: Path) -> None:
+    dumps = JsonPlusSerializer().dumps_typed
+    values: list[tuple[str | None, bytes | str | None]] = [
+        *map(dumps, ["Hotel Kanra", "Hotel kanra", 9876543210, 9.876543210e99, -7, "été 3"]),
+        *(dumps(numpy.array(items)) for items in (["Kanra"], [9876543210])),
+        *(("json", json.dumps(one).encode()) for one in ("été 3", "Kanra", "other", -7)),
+        *((tag, b"Kanra") for tag in ("bytes", "null", "pickle", "msgpack+aes", None)),
+        ("msgpack", "\x85Kanra"),
+        ("msgpack", "other"),
+        ("msgpack", None),
+    ]
+    ids = [f"searched {n}" for n in range(len(values))]
+    with closing(sqlite3.connect(sample)) as connection, connection:
+        names = "thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, value"
+        insert = f"INSERT INTO writes ({names}) VALUES (?, '', '1', 't', 0, 'c', ?, ?)"
+        rows = [(one, *value) for one, value in zip(ids, values, strict=True)]
+        connection.executemany(insert, rows)
+    with open_store(parse_url(str(sample))) as store:
+        for text in SEARCHED:
+            wanted = StoredTexts([text])
+            expected = {
+                one
+                for one, (tag, cell) in zip(ids, values, strict=True)
+                if tag not in EMPTY_TYPES and wanted.may_be_in(tag or "", as_bytes(cell))
+            }
+            assert store.threads_that_may_hold(ids, [text]) == expected, text
+            many = [text, *(f"absent {n}" for n in range(2000))]
+            assert store.threads_that_may_hold(ids, many) >= expected

@@ -11,7 +11,7 @@ Numbers are searched like texts, but stored in another form: see `stored_numbers
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ckpt_backends.codec.stored_numbers import StoredNumbers, may_be_derived
 
@@ -78,16 +78,32 @@ class StoredTexts:
         """Return whether a value with this type tag may contain one of the texts; False only if it
         does not.
         """
+        return self.finder(tag)(data)
+
+    def finder(self, tag: str) -> Callable[[bytes], bool]:
+        """Return the function that tells the same of the bytes of values with this type tag."""
         if tag not in KNOWN_TYPES:
-            return True
-        bytes_ = data.lower() if self._ignore_case else data
-        for part in self._parts:  # No `any`: this runs for each value of a store.
-            if part in bytes_:
-                return True
+            return lambda _: True
+        parts, ignores_case, in_other_form = self._parts, self._ignore_case, self._other_form(tag)
+
+        def may_hold(data: bytes) -> bool:
+            bytes_ = data.lower() if ignores_case else data
+            for part in parts:  # No `any`: this runs for each value of a store.
+                if part in bytes_:
+                    return True
+            return bool(in_other_form(data))
+
+        return may_hold
+
+    def _other_form(self, tag: str) -> Callable[[bytes], object]:
+        """Return the function that tells whether a text may be stored in another form."""
         if tag == "msgpack":
-            is_found = _TEXT_ARRAY.search(data) is not None
-            return is_found or (self._with_numbers and self._in_msgpack(data))
+            if not self._with_numbers:
+                return _TEXT_ARRAY.search
+            return lambda data: _TEXT_ARRAY.search(data) or self._in_msgpack(data)
         if tag == "json":
-            is_found = any(one in data for one in self._escapes)
-            return is_found or (self._with_numbers and self._in_json(data))
-        return False
+            return lambda data: (
+                any(one in data for one in self._escapes)
+                or (self._with_numbers and self._in_json(data))
+            )
+        return lambda _: False

@@ -81,13 +81,13 @@ class Database(Closing):
     def quoted(self, name: str) -> str: ...
 
     def holds(self, column: str, names: Sequence[str]) -> str:
-        """The condition that stored bytes contain those of one of these parameters."""
+        """The condition that stored bytes may contain those of one of these parameters."""
         raise NotImplementedError
 
     def called_back(self, function: Callable[..., bool], *columns: str) -> str:
         """The condition that a function is true of the bytes of some columns, `b""` for NULL.
 
-        Needed in place of `holds` if the engine `calls_back`. It holds until the next call.
+        Needed if the engine `calls_back`. It holds until the next call.
         """
         raise NotImplementedError
 

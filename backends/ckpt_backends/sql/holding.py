@@ -22,6 +22,8 @@ from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.queries import BODIES_AT_ONCE, SqlTable, SqlTables
 
 _THREADS_PER_QUERY = 300
+_MOST_MARKS = 20
+"""With more, the engine's search for them takes longer than what it spares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +64,20 @@ class StoredSearch:
     ) -> Iterator[Any]:
         """The cells of these threads; the engine calls `StoredTexts` with their values."""
         database, wanted = self.database, StoredTexts(texts, ignore_case=ignore_case)
-        among, ids = database.among("c.thread_id", "t", thread_ids)
 
         @cache
-        def named(tag: bytes) -> str:
-            return self.text_of(tag)
+        def finder(tag: bytes) -> Callable[[bytes], bool]:
+            return wanted.finder(self.text_of(tag))
 
         def may_hold(tag: bytes, data: bytes) -> bool:
-            return wanted.may_be_in(named(tag), data)
+            return finder(tag)(data)
 
         for table in self.tables.all:
             value, tag = self._columns(table)
+            only, values = self._maybe_held(table, thread_ids, wanted)
             holds = database.called_back(may_hold, tag, value)
-            query = f"SELECT DISTINCT c.thread_id FROM {table.source} c WHERE {among} AND {holds}"
-            for (found,) in database.rows(query, ids):
+            query = f"SELECT DISTINCT c.thread_id FROM {table.source} c WHERE {only} AND {holds}"
+            for (found,) in database.rows(query, values):
                 yield found
 
     def _asked(
@@ -113,29 +115,39 @@ class StoredSearch:
         """The same; the values are read and searched here. Values that are too long are not."""
         database, found = self.database, set[Any]()
         wanted = StoredTexts(texts, ignore_case=ignore_case)
-        marks = {f"mark{n}": one for n, one in enumerate(wanted.marks)}
-        among, ids = database.among("c.thread_id", "t", thread_ids)
         for table in self.tables.all:
             value, tag = self._columns(table)
-            only = f"{among} AND COALESCE({tag}, '') NOT IN ({self._literals(EMPTY_TYPES)})"
-            if marks and table is not self.tables.checkpoints:
-                only += (
-                    f" AND (COALESCE({tag}, '') <> 'msgpack' OR {database.holds(value, [*marks])})"
-                )
+            only, values = self._maybe_held(table, thread_ids, wanted)
             is_read = f"COALESCE({self.length.format(value)}, 0) <= {MOST_BYTES}"
             query = (
                 f"SELECT {database.exact('c.thread_id')}, COALESCE({tag}, ''), {is_read},"
                 f" CASE WHEN {is_read} THEN {value} END FROM {table.source} c WHERE {only}"
             )
-            for thread, kind, has_data, cell in database.stream(
-                query, {**ids, **marks}, BODIES_AT_ONCE
-            ):
+            for thread, kind, has_data, cell in database.stream(query, values, BODIES_AT_ONCE):
                 if thread in found:
                     continue
                 data = self.data_of(cell) or b""
                 if not has_data or wanted.may_be_in(self.text_of(kind), data):
                     found.add(thread)
                     yield thread
+
+    def _maybe_held(
+        self, table: SqlTable, thread_ids: Sequence[str], wanted: StoredTexts
+    ) -> tuple[str, dict[str, object]]:
+        """The condition for the rows of these threads, without those that the engine rules out by
+        a few bytes of their values; and its parameters.
+        """
+        database = self.database
+        value, tag = self._columns(table)
+        among, values = database.among("c.thread_id", "t", thread_ids)
+        only = f"{among} AND COALESCE({tag}, '') NOT IN ({self._literals(EMPTY_TYPES)})"
+        named: dict[str, object] = {f"mark{n}": one for n, one in enumerate(wanted.marks)}
+        # Bodies are longer, and an engine searches bytes more slowly than Python does.
+        if table is not self.tables.checkpoints and 0 < len(named) <= _MOST_MARKS:
+            holds = database.holds(value, [*named])
+            only += f" AND (COALESCE({tag}, '') <> 'msgpack' OR {holds})"
+            values |= named
+        return only, values
 
     def _literals(self, names: Collection[str]) -> str:
         return ", ".join(map(self.database.literal, names))

@@ -86,6 +86,11 @@ class SqliteDatabase(WritableDatabase):
     def quoted(self, name: str) -> str:
         return quoted_name(name)
 
+    def holds(self, column: str, names: Sequence[str]) -> str:
+        # Text and NULL are left to the function that is called back.
+        parts = (f"instr({column}, {self.mark(one)})" for one in names)
+        return f"(typeof({column}) <> 'blob' OR {' OR '.join(parts)})"
+
     def called_back(self, function: Callable[..., bool], *columns: str) -> str:
         self._callback.function = function
         cells = (f"CAST(COALESCE({one}, '') AS BLOB)" for one in columns)

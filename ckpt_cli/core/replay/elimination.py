@@ -12,18 +12,19 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from ckpt_backends.codec.values import Cut, Opaque, Value
 from ckpt_cli.core.conversation.messages import as_message
 from ckpt_cli.core.replay.differences import Differences
 from ckpt_cli.core.replay.reducers import (
-    ABSENT,
     CUSTOM,
     REDUCERS,
     Held,
     Reducer,
     fits,
     same_objects,
+    updates_of,
 )
 
 CANDIDATES: Sequence[Reducer] = tuple(REDUCERS.values())
@@ -58,8 +59,7 @@ class Verdict(StrEnum):
     UNVERIFIABLE = "unverifiable"
 
 
-@dataclass(frozen=True, slots=True)
-class Explained:
+class Explained(NamedTuple):
     """Which reducers explain one transition of one channel."""
 
     mask: int
@@ -213,10 +213,11 @@ def explain(
     `ways` are the batches of writes that may have been applied, the likeliest first, each with
     whether it is assumed.
     """
-    tried = list(ways)
+    tried = [(updates_of(batches), is_assumed) for batches, is_assumed in ways]
     mask = applicable = by_rebuilt = assumed = 0
     rebuilt: dict[int, Held] = {}
     known: list[tuple[Held, bool]] = []
+    from_base = () if is_unreadable(base) else ((base, False),)
 
     def is_it(result: Held) -> bool:
         for other, verdict in known:
@@ -228,12 +229,14 @@ def explain(
 
     for place, reducer in enumerate(CANDIDATES):
         bit = 1 << place
-        mine = carried.get(place, ABSENT)
-        for start, is_own in ((base, False), (mine, True)):
-            if (is_own and (place not in carried or mask & bit)) or is_unreadable(start):
-                continue
-            for n, (batches, is_assumed) in enumerate(tried):
-                results = reducer.results(start, batches)
+        starts: Sequence[tuple[Held, bool]] = from_base
+        if place in carried and not is_unreadable(carried[place]):
+            starts = (*from_base, (carried[place], True))
+        for start, is_own in starts:
+            if mask & bit:
+                break
+            for n, (updates, is_assumed) in enumerate(tried):
+                results = reducer.results_of(start, updates)
                 if results and n == 0:
                     rebuilt[place] = results[0]
                     if _is_refutable(reducer, stored):

@@ -40,6 +40,8 @@ Held: TypeAlias = "Value | Absent"
 Batch: TypeAlias = "Sequence[Value]"
 """The writes that a channel receives in one update, in order; empty if a step did not write to it.
 """
+Update: TypeAlias = "tuple[Batch, tuple[Value] | None]"
+"""A batch, and the value of the `Overwrite` in it in a tuple; None if it has no `Overwrite`."""
 
 
 class DoesNotApply(Exception):
@@ -62,44 +64,65 @@ class Reducer:
 
     def results(self, base: Held, batches: Sequence[Batch]) -> list[Held]:
         """Return what a channel may hold after these batches; empty if they do not apply."""
+        return self.results_of(base, updates_of(batches))
+
+    def results_of(self, base: Held, updates: Sequence[Update]) -> list[Held]:
+        """Return the same, for batches in which `Overwrite`s were looked for."""
         found: list[Held] = []
-        for start in self.starts if base is ABSENT and any(batches) else (base,):
+        is_started = base is not ABSENT or not any(batch for batch, _ in updates)
+        for start in (base,) if is_started else self.starts:
             held = start
             try:
-                for batch in batches:
-                    held = self._merged(held, batch)
+                for batch, replacement in updates:
+                    if replacement is None:
+                        held = self.merge(held, batch)
+                    else:
+                        held = self.replaced(replacement[0])
             except DoesNotApply:
                 continue
             found.append(held)
         return found
 
-    def _merged(self, held: Held, batch: Batch) -> Held:
-        for value in batch:
-            found, replacement = overwrite(value)
-            if found:
-                # A step may have only one Overwrite; its other writes are lost.
-                return self.replaced(replacement)
-        return self.merge(held, batch)
+
+def updates_of(batches: Sequence[Batch]) -> list[Update]:
+    """Look for an `Overwrite` in each batch."""
+    return [(batch, _replacement(batch)) for batch in batches]
+
+
+def _replacement(batch: Batch) -> tuple[Value] | None:
+    for value in batch:
+        found, replacement = overwrite(value)
+        if found:
+            # A step may have only one Overwrite; its other writes are lost.
+            return (replacement,)
+    return None
 
 
 def fits(expected: Held, stored: Held) -> bool:
     """Return whether a stored value equals the expected one, apart from generated ids."""
+    if expected is stored:
+        return True
     if expected is ABSENT or stored is ABSENT:
         # JavaScript's `undefined` is stored as a write, but not in the state.
-        return expected is stored or (stored is ABSENT and expected == UNDEFINED)
-    if isinstance(stored, bytes | dict) and (data := _bytes(expected)) is not None:
+        return stored is ABSENT and expected == UNDEFINED
+    if isinstance(stored, _BYTES_OR_DICT) and (data := _bytes(expected)) is not None:
         if isinstance(stored, bytes):
             return stored == data
         return stored == {str(n): byte for n, byte in enumerate(data)}
     if isinstance(stored, Tagged) and isinstance(expected, bytes):
         return _bytes(stored) == expected
-    if isinstance(expected, list) and Pending in map(type, expected):
-        return (
-            isinstance(stored, list)
-            and len(stored) == len(expected)
-            and all(map(_item_fits, expected, stored))
-        )
-    return same(expected, stored)
+    if not (isinstance(expected, list) and isinstance(stored, list)):
+        return same(expected, stored)
+    if len(expected) != len(stored):
+        return False
+    # Most lists hold no `Pending`: that is asked last, since lists are long.
+    return same(expected, stored) or (
+        Pending in map(type, expected) and all(map(_item_fits, expected, stored))
+    )
+
+
+_BYTES_OR_DICT = (bytes, dict)
+"""For `isinstance`, which is slower with a union."""
 
 
 def is_empty(value: Held) -> bool:

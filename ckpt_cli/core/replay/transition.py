@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import groupby, islice, permutations, product
+from typing import NamedTuple
 from uuid import UUID, uuid5
 
 from ckpt_backends.codec.values import Value
@@ -33,8 +33,7 @@ Batches = tuple[tuple[TaskWrite, ...], ...]
 """Batches of writes, applied one after another, each with one call of the channel's `update`."""
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOrder:
+class WriteOrder(NamedTuple):
     """One way in which a child may have been made from its parent's state."""
 
     batches: Batches
@@ -42,8 +41,7 @@ class WriteOrder:
     """There are several such ways or orders, and nothing stored tells which one is right."""
 
 
-@dataclass(frozen=True, slots=True)
-class PossibleOrders:
+class PossibleOrders(NamedTuple):
     """What is known about how a child was made, for all its channels."""
 
     ways: tuple[WriteOrder, ...]
@@ -56,8 +54,7 @@ class PossibleOrders:
     """Whether a step ran, so that values that live for one step are gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class SortedWrites:
+class SortedWrites(NamedTuple):
     """A checkpoint's writes by who made them, each group in the order in which it is applied."""
 
     null: tuple[TaskWrite, ...]
@@ -81,6 +78,7 @@ def sort_writes(
     tasks: list[TaskWrite] = []
     updates: list[TaskWrite] = []
     inputs: list[TaskWrite] = []
+    planned = {run.id for run in step.tasks}
     for one in placed:
         if one.write.channel in NOT_APPLIED:
             continue
@@ -88,7 +86,7 @@ def sort_writes(
             null.append(one)
         elif one.write.node is not None:
             tasks.append(one)
-        elif one.write.task_id == _input_task(checkpoint_id):
+        elif one.write.task_id not in planned and one.write.task_id == _input_task(checkpoint_id):
             inputs.append(one)
         elif one.path.startswith(UPDATE_PATH):
             updates.append(one)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import compress
+from operator import is_not
 from typing import TYPE_CHECKING, TypeAlias
 
 from ckpt_backends.codec.values import Cut, Tagged, Value
@@ -67,8 +69,10 @@ def same(one: Value, other: Value) -> bool:
     """Return whether two values are strictly equal; stops at the first difference."""
     if one is other:
         return True
+    if type(one) is not type(other):
+        return False
     if type(one) in _PLAIN:
-        return type(one) is type(other) and one == other
+        return one == other
     # Plain items are compared by Python itself, nested ones are taken apart: most of a long list of
     # messages is compared at the speed of C.
     pairs: list[tuple[Value, Value]] = []
@@ -79,13 +83,18 @@ def same(one: Value, other: Value) -> bool:
             if len(a) != len(b) or not _same_items(a, b, pairs):
                 return False
         elif isinstance(a, dict) and isinstance(b, dict):
-            if len(a) != len(b) or not a.keys() <= b.keys():
+            if len(a) != len(b):
                 return False
             if not {*map(type, a)} <= _TEXT:
                 # As keys, Python treats 1, 1.0 and True as equal.
                 if not _numbered(a, b):
                     return False
-            elif not _same_items(list(a.values()), [b[name] for name in a], pairs):
+                continue
+            try:
+                those = [*map(b.__getitem__, a)]
+            except KeyError:
+                return False
+            if not _same_items([*a.values()], those, pairs):
                 return False
         elif isinstance(a, Tagged) and isinstance(b, Tagged) and not is_set(a):
             if a.type != b.type or not _same_items([a.payload], [b.payload], pairs):
@@ -112,7 +121,7 @@ _PLAIN = {str, int, bool, bytes, type(None)}
 def _same_items(these: list[Value], those: list[Value], pairs: list[tuple[Value, Value]]) -> bool:
     """Compare the plain items of two lists of equal length; append nested items to `pairs`."""
     # Successive values of a channel consist of the same objects, apart from a few.
-    other = [(a, b) for a, b in zip(these, those, strict=True) if a is not b]
+    other = [*compress(zip(these, those, strict=True), map(is_not, these, those))]
     if len(other) > _FEW:
         kinds = list(map(type, these))
         if kinds != list(map(type, those)):

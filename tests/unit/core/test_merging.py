@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -170,6 +171,8 @@ def test_quick_equality_is_that_of_the_numbers(one: Value, other: Value) -> None
     numbered = Numbers()
     assert same(one, other) == (numbered(one) == numbered(other))
     assert same(one, one)
+    assert same(one, deepcopy(one))
+    assert fits([one, "a"], deepcopy([one, "a"]))
 
 
 @given(any_values, st.lists(any_values, max_size=3))

@@ -14,9 +14,12 @@ from itertools import chain
 from os import urandom
 from typing import TYPE_CHECKING, Any
 
+from ormsgpack import unpackb
+
 from ckpt_backends.codec.limits import PastLimit, past_bytes
 from ckpt_backends.codec.msgpack.cursor import (
     ARRAY,
+    EXT,
     MAP,
     Cursor,
     end_of,
@@ -186,9 +189,10 @@ class _BodyWalk:
 
     def _other(self, known: _Known | None) -> _Known:
         data, start, limits = self.cursor.data, self.cursor.pos, self._limits
-        if self.cursor.kind() not in (ARRAY, MAP):
+        kind = self.cursor.kind()
+        if kind not in (ARRAY, MAP):
             part = data[start : end_of(data, start)]
-            return _Known(part, decode_msgpack(part, limits))
+            return _Known(part, decode_msgpack(part, limits) if kind == EXT else unpackb(part))
         after = self._key_after()
         if known is not None and (found := _changed(known, data, start, after, limits)):
             return found
