@@ -100,9 +100,10 @@ class StateTimeline:
         """Return values of DeltaChannels: the parent's value merged with the writes of its
         tasks.
         """
-        unset = {name for name in body.versions if name not in stored and is_state(name, body)}
+        unset = [name for name in body.versions if name not in stored and is_state(name, body)]
         parent = checkpoint.parent_checkpoint_id
-        missing = unset & self._reader.delta_channels(self._ns) if unset else unset
+        deltas = self._reader.delta_channels(self._ns) if unset else ()
+        missing = [name for name in unset if name in deltas]
         if missing and not self._reader.has_history:
             return dict.fromkeys(missing, LOST_DELTA)
         if parent is None or not missing:

@@ -14,7 +14,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from ckpt_backends.mysql.database import MySQLDatabase
 from ckpt_backends.postgres.database import PostgresDatabase
 from ckpt_backends.registry import open_store
-from ckpt_backends.sqlite.database import SqliteDatabase
+from ckpt_backends.sqlite.database import OpenedDatabase
 from ckpt_backends.thread_bounds import ThreadBounds
 from tests.backends.agent import fill, graph_of
 from tests.backends.test_mysql import fill as fill_mysql
@@ -122,7 +122,7 @@ def test_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 f" FROM {table}, s"
             )
     connection.close()
-    for plan in listing_plans(str(path), SqliteDatabase, "EXPLAIN QUERY PLAN", monkeypatch):
+    for plan in listing_plans(str(path), OpenedDatabase, "EXPLAIN QUERY PLAN", monkeypatch):
         for *_, step in plan:
             assert not step.startswith("SCAN") or "COVERING INDEX" in step or _is_result(step), step
 

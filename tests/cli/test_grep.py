@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
-from tests.support import ckpt
+from tests.support import FIXTURES, ckpt
 
 
 class State(TypedDict, total=False):
@@ -147,3 +150,15 @@ def test_a_question_of_a_subgraph_is_told_once_with_the_node_that_asked(tmp_path
     assert hit["checkpoint_ns"].startswith("review:")
     shown = ckpt("-s", tmp_path / "store.db", "grep", "approve the plan", "-o", "table").out
     assert "review > approve" in shown
+
+
+def test_hits_in_rebuilt_values_have_the_same_order_in_each_run() -> None:
+    store = FIXTURES / "lg-1.2.22" / "store.db"
+    line = [sys.executable, "-m", "ckpt_cli", "-s", str(store), "grep", "-F", "e", "delta-often"]
+    answers = {
+        subprocess.run(
+            line, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(answers) == 1
