@@ -48,6 +48,8 @@ def main(words: Sequence[str] | None = None) -> int:
             rows: list[Row] = []
             tables.append((subject, rows))
             for one in subject.measurements:
+                if not one.store.startswith(asked.on):
+                    continue
                 _say(f"{monotonic() - began:5.0f} s  {subject.name}: {one.what} on {one.store}")
                 try:
                     made = stores.get(one.store)
@@ -93,6 +95,13 @@ def _asked(words: Sequence[str] | None) -> argparse.Namespace:
         metavar="NAMES",
         type=lambda text: text.split(","),
         help=f"subjects with commas between: {', '.join(names)}",
+    )
+    parser.add_argument(
+        "--on",
+        metavar="STORES",
+        type=lambda text: tuple(text.split(",")),
+        default=("",),
+        help="only stores whose names begin with one of these, such as sqlite,postgres",
     )
     parser.add_argument("--small", action="store_true", help="small stores; a few minutes")
     parser.add_argument(

@@ -131,14 +131,14 @@ def test_a_harness_of_four_parts_passes(package: Path) -> None:
     assert "skipped" not in said
 
 
-@pytest.mark.engines
+@pytest.mark.slow
 def test_time_travel_is_tested_by_what_the_saver_copies(package: Path) -> None:
     code, said = pytest_in(package, *SUITE, "-k", "an_undone_change and subgraph-stateful")
     assert code == 0, said
     assert "1 passed" in said
 
 
-@pytest.mark.engines
+@pytest.mark.slow
 def test_the_suite_joins_the_tests_of_a_package(package: Path) -> None:
     code, said = pytest_in(package, "--collect-only")
     assert code == 0, said
@@ -148,7 +148,7 @@ def test_the_suite_joins_the_tests_of_a_package(package: Path) -> None:
     assert "conformance" not in only
 
 
-@pytest.mark.engines
+@pytest.mark.slow
 def test_a_read_only_layout_is_read_and_refuses_changes(package: Path) -> None:
     words = [*SUITE, "--ckpt-harness", "toy_harness:ReadOnlyToyHarness"]
     code, said = pytest_in(package, *words, "-k", "read_only or each_command or threads_list_long")
@@ -159,7 +159,7 @@ def test_a_read_only_layout_is_read_and_refuses_changes(package: Path) -> None:
     assert "skipped" not in collected
 
 
-@pytest.mark.engines
+@pytest.mark.slow
 def test_a_wrong_claim_fails(package: Path) -> None:
     words = ["--ckpt-harness", "toy_harness:WritableToyHarness", "-k", "change_is_refused"]
     code, said = pytest_in(package, *SUITE, *words)
@@ -167,7 +167,7 @@ def test_a_wrong_claim_fails(package: Path) -> None:
     assert "must be refused with exit code 4" in said
 
 
-@pytest.mark.engines
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("harness", "message"),
     [

@@ -9,7 +9,7 @@ from typing import Any
 _LONG = 300
 
 
-_VERSION = re.compile(r"(\d{32})\.[\d.]+")
+_VERSION = re.compile(r"(\d{32})\.\d[\d.]*(?:e-\d+)?")
 """A version of a channel that a saver counts as a text."""
 
 

@@ -18,6 +18,8 @@ SCENARIOS = frozenset({"chat", "interrupt-parallel", "delta-rarely"})
 """Messages, waiting questions and a DeltaChannel."""
 FAST = {"sqlite"}
 OTHERS = {"postgres", "mysql", "langgraph-dev", "mongodb", "valkey", "dynamodb"}
+SLOW = {"mongodb", "dynamodb"}
+"""Their test servers are written in Python."""
 
 
 def _layouts() -> list[Any]:
@@ -26,7 +28,7 @@ def _layouts() -> list[Any]:
         if kind.name in FAST:
             found.append(pytest.param(kind, id=kind.name))
         elif kind.name in OTHERS:
-            tier = pytest.mark.slow if kind.name == "dynamodb" else pytest.mark.engines
+            tier = pytest.mark.slow if kind.name in SLOW else pytest.mark.engines
             found.append(pytest.param(kind, id=kind.name, marks=tier))
     return found
 
