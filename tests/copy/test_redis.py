@@ -325,7 +325,7 @@ def test_a_cluster_takes_threads_whose_keys_share_a_slot(source: str, cluster_ur
         receive(url, Arrival("chat", parts))
     with open_store(url) as store:
         assert stored_parts(store, "chat") == []
-    together = [replace(one, key=one.key._replace(thread_id="{chat}")) for one in parts]  # type: ignore[union-attr]
+    together = [replace(one, key=one.key._replace(thread_id="{chat}")) for one in parts]  # type: ignore[union-attr,arg-type]
     receive(url, Arrival("{chat}", together))
     with open_store(url) as store:
         assert in_order(stored_parts(store, "{chat}")) == in_order(together)

@@ -169,7 +169,7 @@ def is_proved_elsewhere(item: pytest.Item) -> bool:
     if filled is not None and name in OF_FEW_VALUES and filled.only == VALUES:
         return True
     if filled is not None and name in OF_AN_ENGINE:
-        return filled.kind.name != "sqlite"
+        return bool(filled.kind.name != "sqlite")
     if kind is None or name in OF_EACH_LAYOUT:
         return False
     return name not in OF_SLOW_SERVERS if kind.name in FEWEST else kind.name not in FAST
