@@ -4,7 +4,6 @@ import os
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import astuple
 from typing import Any, Unpack
 
 import duckdb
@@ -159,13 +158,13 @@ class WritableDuckDBStore(WritableRowStore):
     def checkpoint_row(self, checkpoint: Checkpoint) -> Row:
         body, about = checkpoint.body, checkpoint.metadata
         assert body is not None and about is not None
-        place = (*astuple(checkpoint.key), checkpoint.parent_checkpoint_id)
+        place = (*checkpoint.key, checkpoint.parent_checkpoint_id)
         cells = (*place, body.type, body.data, about.data.decode())
         return Row("checkpoints", dict(zip(COLUMNS["checkpoints"], cells, strict=True)))
 
     def write_row(self, write: Write) -> Row:
         assert write.value is not None
-        place = (*astuple(write.key), write.task_id, write.task_path, write.idx)
+        place = (*write.key, write.task_id, write.task_path, write.idx)
         cells = (*place, write.channel, write.value.type, write.value.data)
         return Row("writes", dict(zip(COLUMNS["writes"], cells, strict=True)))
 
