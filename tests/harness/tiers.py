@@ -80,14 +80,14 @@ OF_A_LAYOUT = {
 """The tests of a filled store whose answers depend on the layout alone. They run once on each
 layout, not once more with other threads or on another server."""
 
-OF_AN_ENGINE = {
+ASKED_THROUGH_STORE = {
     "test_tables_have_the_rows_of_the_other_answers",
     "test_fewer_columns_are_those_of_all",
     "test_a_query_answers_from_all_threads",
 }
 """The tests of a filled store that read it only through `Store`, of which other tests show that it
 keeps its promises on each layout. They run on SQLite, and with `-m slow` on the others."""
-OF_FEW_VALUES = OF_AN_ENGINE | {
+OF_FEW_VALUES = ASKED_THROUGH_STORE | {
     "test_nothing_is_found_in_what_the_saver_wrote",
     "test_a_filter_chooses_the_threads_for_which_it_holds",
 }
@@ -168,8 +168,8 @@ def is_proved_elsewhere(item: pytest.Item) -> bool:
         return " on " in filled.kind.name or filled.only == VALUES
     if filled is not None and name in OF_FEW_VALUES and filled.only == VALUES:
         return True
-    if filled is not None and name in OF_AN_ENGINE:
-        return bool(filled.kind.name != "sqlite")
+    if filled is not None and name in ASKED_THROUGH_STORE:
+        return filled.kind is not HARNESSES[0]
     if kind is None or name in OF_EACH_LAYOUT:
         return False
     return name not in OF_SLOW_SERVERS if kind.name in FEWEST else kind.name not in FAST
