@@ -288,6 +288,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     So each store is filled only once. Tests of the screen share nothing and take long: they run one
     by one at the end, so that no worker waits for another.
     """
+    from tests.harness.before_release import waits_for_release
     from tests.harness.tiers import is_proved_elsewhere, waits_for_engines
 
     # Once for each file, since thousands of tests share a few hundred.
@@ -297,6 +298,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         elif is_suite(item.path) and waits_for_engines(item):
             item.add_marker(pytest.mark.engines)
+        if waits_for_release(item):
+            item.add_marker(pytest.mark.slow)
         if item.path.parent.name == "tui" or is_suite(item.path):
             continue
         params = getattr(item, "callspec", None)

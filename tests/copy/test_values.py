@@ -20,7 +20,7 @@ import ormsgpack
 import pytest
 import redis
 import zoo_types
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_core.messages import (
@@ -194,7 +194,6 @@ def _held(stored: TypedBytes) -> TypedBytes | None:
         return None
 
 
-@settings(max_examples=60, deadline=None)
 @given(_VALUES)
 def test_any_value_is_the_same_object_in_a_redis_document_or_refused(value: Any) -> None:
     stored = typed(value)
@@ -204,7 +203,6 @@ def test_any_value_is_the_same_object_in_a_redis_document_or_refused(value: Any)
         assert same(read_typed(back), read_typed(stored))
 
 
-@settings(max_examples=60, deadline=None)
 @given(_VALUES)
 @example(Interrupt(_DeltaSnapshot(Send("node", Interrupt(None, id="i"))), id="i"))
 def test_any_value_of_a_redis_document_is_the_same_object_in_msgpack_or_refused(value: Any) -> None:
@@ -220,7 +218,6 @@ def test_any_value_of_a_redis_document_is_the_same_object_in_msgpack_or_refused(
     assert same(read_typed(made), before)
 
 
-@settings(max_examples=60, deadline=None)
 @given(_VALUES)
 def test_any_write_of_redis_is_the_same_object_in_msgpack_or_refused(value: Any) -> None:
     try:
@@ -235,7 +232,6 @@ def test_any_write_of_redis_is_the_same_object_in_msgpack_or_refused(value: Any)
     assert same(read_typed(made), before)
 
 
-@settings(max_examples=60, deadline=None)
 @given(_VALUES)
 def test_any_write_keeps_its_bytes_on_the_way_to_redis(value: Any) -> None:
     stored = typed(value)
@@ -288,7 +284,6 @@ _WITH_ENVELOPES = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(_WITH_ENVELOPES, st.sampled_from(["document", "write", "typed"]))
 def test_any_json_is_the_same_object_in_msgpack_or_refused(value: Any, place: str) -> None:
     tag = "json" if place == "typed" else REDIS_JSON

@@ -11,7 +11,7 @@ from typing import Any
 
 import ormsgpack
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -77,7 +77,6 @@ def erased(
 
 
 @given(values)
-@settings(max_examples=120, deadline=None)
 def test_msgpack_is_spliced(value: Any) -> None:
     data = ormsgpack.packb(value)
     made, changed = erased("msgpack", data)
@@ -87,7 +86,6 @@ def test_msgpack_is_spliced(value: Any) -> None:
 
 
 @given(values, st.sampled_from([(", ", ": "), (",", ":")]), st.booleans(), st.integers(0, 2))
-@settings(max_examples=120, deadline=None)
 def test_json_is_spliced(value: Any, separators: Any, ascii_only: bool, indent: int) -> None:
     def dumped(one: Any) -> bytes:
         text = json.dumps(
@@ -103,7 +101,6 @@ def test_json_is_spliced(value: Any, separators: Any, ascii_only: bool, indent: 
 
 
 @given(values)
-@settings(max_examples=40, deadline=None)
 @pytest.mark.parametrize("protocol", range(6))
 def test_pickles_are_spliced(protocol: int, value: Any) -> None:
     made, _ = erased("pickle", pickle.dumps(value, protocol))
@@ -122,7 +119,6 @@ def _without_renamed_keys(value: Any) -> Any:
 
 
 @given(st.dictionaries(st.text("abc", min_size=1), texts, max_size=5))
-@settings(max_examples=50, deadline=None)
 def test_bson_is_spliced(value: dict[str, str]) -> None:
     plain_document = document_of({key: bson_plain(one) for key, one in value.items()})
     leaves_document = document_of(

@@ -10,7 +10,7 @@ import pytest
 
 from ckpt_backends.testing.filling import FEW_SCENARIOS, Fill
 from ckpt_backends.testing.harness import Harness
-from ckpt_backends.testing.trials import FEW, PLAIN, SAMPLE, UNDONE, can_travel
+from ckpt_backends.testing.trials import PLAIN, UNDONE, can_travel
 from tests.harness import HARNESSES
 
 FAST = frozenset(
@@ -190,7 +190,7 @@ def travels(kinds: Iterable[type[Harness]], names: Sequence[str], *, every: bool
     """Return parameters of a layout and a scenario, with the marks of their tiers.
 
     By default, a thread with a stateful subgraph is tested on one layout of each engine. With
-    `-m engines`, more kinds are tested on these, and that one on the other layouts.
+    `-m engines`, one more kind is tested on these, and that one on the other layouts.
     """
     return [
         pytest.param(
@@ -208,10 +208,9 @@ def travels(kinds: Iterable[type[Harness]], names: Sequence[str], *, every: bool
 
 def _mark_of_travel(layout: str, name: str, names: Sequence[str]) -> Any:
     if layout in FEWEST:
-        is_chosen = name == ("linear" if names is UNDONE else "subgraph-stateful")
-        is_test_chosen = names is UNDONE or names is SAMPLE
-        return pytest.mark.engines if is_chosen and is_test_chosen else pytest.mark.slow
+        is_chosen = names is UNDONE and name == "linear"
+        return pytest.mark.engines if is_chosen else pytest.mark.slow
     if name == "subgraph-stateful":
         return () if layout in TRAVELLING else pytest.mark.engines
-    is_chosen = name in {*FEW, "command-input", 'o\'brien "x"'} - {"linear"}
+    is_chosen = name == ("command-input" if names is UNDONE else "interrupt-nested")
     return pytest.mark.engines if layout in TRAVELLING and is_chosen else pytest.mark.slow

@@ -6,7 +6,7 @@ from typing import Any
 
 import ormsgpack
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -58,7 +58,6 @@ def without_values(body: Value) -> Value:
 orders = st.permutations(["v", "ts", "channel_values", "channel_versions", "versions_seen"])
 
 
-@settings(max_examples=60)
 @given(st.lists(st.tuples(channels, orders), min_size=1, max_size=5))
 def test_a_skimmed_body_says_what_a_decoded_one_says(found: list[tuple[Any, list[str]]]) -> None:
     skimmer = BodySkimmer()
@@ -75,7 +74,6 @@ def test_a_skimmed_body_says_what_a_decoded_one_says(found: list[tuple[Any, list
                 assert value == whole["channel_values"][name]  # type: ignore[index,call-overload]
 
 
-@settings(max_examples=60)
 @given(channels, st.data())
 def test_damage_is_found_as_in_a_body_that_is_decoded(values: Any, data: st.DataObject) -> None:
     body = body_of({"large": LARGE, **values}, ["v", "channel_values", "versions_seen"])

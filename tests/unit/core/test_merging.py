@@ -8,7 +8,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, RemoveMessage
 from langgraph.channels import (
@@ -91,7 +91,6 @@ def held(channel: Any) -> Held:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-@settings(max_examples=60)
 @given(data=st.data())
 def test_the_channel_of_the_library_holds_the_same(name: str, data: st.DataObject) -> None:
     make, strategy = MAKERS[name]
@@ -109,7 +108,6 @@ def test_the_channel_of_the_library_holds_the_same(name: str, data: st.DataObjec
     assert possible
 
 
-@settings(max_examples=60)
 @given(st.lists(st.lists(words, max_size=2), min_size=1), st.lists(words, max_size=2), words)
 def test_an_overwrite_replaces_what_its_step_wrote(
     writes: list[list[str]], value: list[str], form: str

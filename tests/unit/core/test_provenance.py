@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Value
@@ -42,7 +42,6 @@ def test_where_nothing_fits_there_is_none(fact: str, texts: list[str]) -> None:
     assert likeliest(fact, texts) is None
 
 
-@settings(max_examples=50)
 @given(st.text(max_size=50), st.lists(st.text(max_size=50), max_size=3))
 def test_any_text_may_be_compared(fact: str, texts: list[str]) -> None:
     found = likeliest(fact, texts)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Value
@@ -112,7 +112,6 @@ def admits(bounds: ThreadBounds, one: Known) -> bool:
     return bounds.admits(one.thread) and (channels is None or not channels.isdisjoint(one.channels))
 
 
-@settings(max_examples=400)
 @given(FILTERS, st.lists(known(), min_size=1, max_size=8))
 @example(
     parse_filter("idle < 200000w"),
