@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.model import Blob, TypedBytes
 
@@ -111,11 +110,6 @@ def check_wanted(wanted: str | None, layout: str, where: str) -> None:
             f"'{where}' does not hold the layout '{wanted}'",
             hint=f"it holds '{layout}': remove `layout` from the URL",
         )
-
-
-def typed(tag: str, size: int, blob: bytes | None) -> TypedBytes:
-    """A value as stored, or a placeholder if it is longer than `MOST_BYTES`."""
-    return unread(tag, size) if size > MOST_BYTES else TypedBytes(tag, blob or b"")
 
 
 def json_bytes(text: str | None) -> TypedBytes:
