@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ckpt_backends.errors import PartlyDone, StoreUnavailable
 from ckpt_cli.color import has_color
 from ckpt_cli.ending import ReaderGone
-from ckpt_cli.render.terminal.cell_width import cell_len
-from ckpt_cli.render.terminal.folding import folded
 from ckpt_cli.render.terminal.safe_text import safe_json, safe_text
 from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
 
@@ -130,6 +128,7 @@ class Output:
         elif self._chosen == "tsv" or (self._chosen == "auto" and not self.terminal):
             self._print(_tsv_lines(rows, columns))
         else:
+            from ckpt_cli.render.terminal.folding import folded
             from ckpt_cli.render.terminal.table import table_lines
 
             self._page(
@@ -147,6 +146,8 @@ class Output:
         if self._chosen in {"json", "ndjson"}:
             lines: Iterable[str] = map(_json_line, rows)
         elif self.table:
+            from ckpt_cli.render.terminal.folding import folded
+
             lines = self._paint(folded(map(text, rows), self.width))
         else:
             lines = _tsv_lines(rows, columns)
@@ -184,6 +185,8 @@ class Output:
         elif self._chosen == "tsv":
             self._print(_tsv_lines(rows(), columns))
         else:
+            from ckpt_cli.render.terminal.folding import folded  # late: JSON is not folded
+
             self._page(folded(text(), self.width))
 
     def summary(self, record: Record) -> None:
@@ -277,6 +280,8 @@ class Output:
 def _screenful(lines: Iterator[StyledLine]) -> tuple[list[StyledLine], bool]:
     """Return the first lines, and whether these are all lines and fit on the screen."""
     from shutil import get_terminal_size
+
+    from ckpt_cli.render.terminal.cell_width import cell_len
 
     columns, rows = get_terminal_size()
     found: list[StyledLine] = []
