@@ -37,7 +37,7 @@ Nodes = Mapping[str, Collection[str]]
 """Maps a node to the channels that triggered it."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Run:
     """A task and its writes, while writes are assigned to tasks."""
 
