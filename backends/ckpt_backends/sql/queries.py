@@ -9,7 +9,7 @@ from ckpt_backends.model import Capability, CheckpointKey
 from ckpt_backends.sql.database import Database
 
 if TYPE_CHECKING:
-    from ckpt_backends.sql.blob_tables import BlobLayout
+    from ckpt_backends.sql.blob_layout import BlobLayout
 
 KEYS_AT_ONCE, BODIES_AT_ONCE, STATES_AT_ONCE = 5000, 200, 4
 """Rows in memory at a time: keys, bodies without values, and bodies with values."""
