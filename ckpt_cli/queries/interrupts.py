@@ -10,7 +10,8 @@ from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.model import CheckpointKey, Thread, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.redact import redact
-from ckpt_cli.core.tasks.tasks import INTERRUPT, Question, questions_by_path
+from ckpt_cli.core.tasks.control_channels import INTERRUPT
+from ckpt_cli.core.tasks.tasks import Question, questions_by_path
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.heads import (

@@ -17,13 +17,12 @@ from ckpt_backends.codec.values import Cut, Tagged, Value, items_of
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Write
 from ckpt_cli.core.state import Body, source_from
 from ckpt_cli.core.tasks.attribution import ERROR_SOURCE, Attribution, Run, path_of
+from ckpt_cli.core.tasks.control_channels import ERROR, INTERRUPT
 from ckpt_cli.core.tasks.sends import sent_nodes, written_by_caller
 from ckpt_cli.core.tasks.task_ids import call_of, interrupt_id, pull_path, pulled_node
 from ckpt_cli.core.tasks.triggers import SENDS, START, Readers, find_ready
 from ckpt_cli.core.values.unwrap import fields_of
 
-ERROR = "__error__"
-INTERRUPT = "__interrupt__"
 CONTROL = frozenset({INTERRUPT, "__resume__", ERROR, ERROR_SOURCE, "__scheduled__"})
 """Channels that record what happened to a task; a write on any other channel is its output."""
 _UNREAD = 100
