@@ -183,7 +183,7 @@ def _asked_once(tasks: list[Task], others: list[Task]) -> tuple[tuple[Task, ...]
 
     LangGraph stores such a question for both, under one id.
     """
-    if not any(run.questions for run in tasks):
+    if not others or not any(run.questions for run in tasks):
         return tuple(tasks), tuple(others)
     ids = {one.interrupt_id for task in tasks for one in task.questions} - {None}
     if not ids:

@@ -214,7 +214,11 @@ def _kind(form: dict[str, Json]) -> str:
 
 
 def _has_text_keys(fields: dict[Value, Value]) -> bool:
-    return all(isinstance(key, str) and _is_unicode(key) for key in fields)
+    # A loop, which takes half the time of `all`: this runs twice for each dict.
+    for key in fields:  # noqa: SIM110
+        if not (isinstance(key, str) and _is_unicode(key)):
+            return False
+    return True
 
 
 def _is_unicode(text: str) -> bool:
