@@ -151,8 +151,10 @@ class ThreadChooser:
             found = [one for one in candidates if self._decide(one)]
             times = expiry_times(self._store, [one.head.key for one in found if one.head])
             for one in found:
-                at = None if one.head is None else times.get(one.head.key)
-                details = one.details and one.details._replace(bytes=one.bytes, expires_at=at)
+                at = times.get(one.head.key) if times and one.head is not None else None
+                details = one.details
+                if details is not None and (at is not None or one.bytes is not None):
+                    details = details._replace(bytes=one.bytes, expires_at=at)
                 yield ListedThread(one.thread, details)
 
     def _undecided(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
