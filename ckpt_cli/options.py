@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, dataclass, fields
 from functools import wraps
 from inspect import Parameter, Signature
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, dataclass_transform, get_type_hints
 
 import click
 
@@ -68,6 +68,16 @@ def option(metavar: str, text: str, *names: str, **more: Any) -> ParameterHelp:
     `more` are `min`, `max` and `check` of `ParameterHelp`.
     """
     return ParameterHelp(text, metavar, names, **more)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def command_options(options: type[OptionsT]) -> type[OptionsT]:
+    """Make a dataclass of the options of a command.
+
+    The type checker takes it for a frozen one. Nothing compares or prints it: methods for that
+    would take more than half of the time, at each start.
+    """
+    return dataclass(slots=True, kw_only=True, eq=False, repr=False)(options)
 
 
 def takes(

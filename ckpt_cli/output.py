@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ckpt_backends.errors import PartlyDone, StoreUnavailable
 from ckpt_cli.color import has_color
 from ckpt_cli.ending import ReaderGone
-from ckpt_cli.render.terminal.cell_width import cell_len
-from ckpt_cli.render.terminal.folding import folded
 from ckpt_cli.render.terminal.safe_text import safe_json, safe_text
 from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
 
@@ -48,8 +46,26 @@ _ANSI: Mapping[Style, str] = {
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=2)
-_LINE_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 """Created once, because `json.dumps` creates one for each record."""
+
+
+def _line_encoder() -> Callable[[Any], str]:
+    """Return the function that makes a line of JSON.
+
+    `JSONEncoder.encode` makes a new encoder in C for each record, which takes longer than most
+    records. A Python without this encoder, or with another one, makes do with `encode`.
+    """
+    encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    make = getattr(json.encoder, "c_make_encoder", None)
+    quoted = json.encoder.encode_basestring
+    try:
+        parts = make(None, encoder.default, quoted, None, ":", ",", False, False, False)  # type: ignore[misc]
+    except TypeError:
+        return encoder.encode
+    return lambda record: "".join(parts(record, 0))
+
+
+_encode_line = _line_encoder()
 
 
 class Output:
@@ -130,6 +146,7 @@ class Output:
         elif self._chosen == "tsv" or (self._chosen == "auto" and not self.terminal):
             self._print(_tsv_lines(rows, columns))
         else:
+            from ckpt_cli.render.terminal.folding import folded
             from ckpt_cli.render.terminal.table import table_lines
 
             self._page(
@@ -147,6 +164,8 @@ class Output:
         if self._chosen in {"json", "ndjson"}:
             lines: Iterable[str] = map(_json_line, rows)
         elif self.table:
+            from ckpt_cli.render.terminal.folding import folded
+
             lines = self._paint(folded(map(text, rows), self.width))
         else:
             lines = _tsv_lines(rows, columns)
@@ -184,6 +203,8 @@ class Output:
         elif self._chosen == "tsv":
             self._print(_tsv_lines(rows(), columns))
         else:
+            from ckpt_cli.render.terminal.folding import folded  # late: JSON is not folded
+
             self._page(folded(text(), self.width))
 
     def summary(self, record: Record) -> None:
@@ -278,6 +299,8 @@ def _screenful(lines: Iterator[StyledLine]) -> tuple[list[StyledLine], bool]:
     """Return the first lines, and whether these are all lines and fit on the screen."""
     from shutil import get_terminal_size
 
+    from ckpt_cli.render.terminal.cell_width import cell_len
+
     columns, rows = get_terminal_size()
     found: list[StyledLine] = []
     for one in lines:
@@ -331,7 +354,7 @@ def _wait(pager: Popen[str]) -> None:
 
 
 def _json_line(record: Any) -> str:
-    return safe_json(_LINE_ENCODER.encode(record))
+    return safe_json(_encode_line(record))
 
 
 def _json_array(rows: Iterable[Record]) -> Iterator[str]:

@@ -113,7 +113,9 @@ def _type(single: Any, shown: ParameterHelp) -> click.ParamType[Any]:
         return WholeNumber(shown.min, shown.max)
     if single is float:
         return Number(shown.min, shown.max)
-    return {bool: click.BOOL, str: click.STRING, Path: click.Path(path_type=Path)}[single]
+    if single is Path:
+        return click.Path(path_type=Path)
+    return {bool: click.BOOL, str: click.STRING}[single]
 
 
 def _kept(shown: ParameterHelp, many: bool) -> Callable[..., Any] | None:

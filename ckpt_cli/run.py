@@ -10,8 +10,14 @@ from functools import partial
 from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
-from ckpt_backends.errors import CkptError, PartlyDone, StoreChanged, StoreUnavailable, UsageError
-from ckpt_backends.servers.insecure_connection import InsecureConnection
+from ckpt_backends.errors import (
+    CkptError,
+    InsecureConnection,
+    PartlyDone,
+    StoreChanged,
+    StoreUnavailable,
+    UsageError,
+)
 from ckpt_cli import __version__, color
 from ckpt_cli.ending import Exit, ReaderGone
 

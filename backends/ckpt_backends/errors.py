@@ -114,3 +114,7 @@ class StoreChanged(CkptError):
 class PartlyDone(CkptError):
     exit_code = 7
     code = "partly_done"
+
+
+class InsecureConnection(UserWarning):
+    """A password or data was, or will be, sent over a connection that others can read."""

@@ -5,8 +5,7 @@ them when a value is needed. `None` in an optional field means *not read*, unles
 docstring says otherwise.
 """
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Mapping
 from datetime import datetime
 from enum import Flag, StrEnum, auto

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.errors import UsageError
@@ -14,7 +14,6 @@ from ckpt_cli.api.followed_thread import FollowedThread
 from ckpt_cli.api.surroundings import Surroundings, When, time_of, time_text
 from ckpt_cli.api.texts import texts
 from ckpt_cli.api.watch import Watcher, unwatched
-from ckpt_cli.queries.thread_operations import ThreadOperations
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.threads.target import NamedThread, Target
 from ckpt_cli.threads.thread import ThreadReader
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.history import Entry
     from ckpt_cli.queries.interrupts import Waiting
     from ckpt_cli.queries.node_times import NodeTimes
+    from ckpt_cli.queries.thread_operations import ThreadOperations
     from ckpt_cli.queries.threads import Summary
     from ckpt_cli.queries.tree import Tree
     from ckpt_cli.render.terminal.styled_text import StyledLine
@@ -51,7 +51,14 @@ class ThreadHandle(FollowedThread):
     def __init__(self, reader: ThreadReader, around: Surroundings) -> None:
         self.reader = reader
         self.around = around
-        self.operations = ThreadOperations(around.opening, reader.thread_id)
+
+    @cached_property
+    def operations(self) -> ThreadOperations:
+        """What `ckpt` did to the thread, and which of it added a checkpoint."""
+        # Imported late: few answers need it.
+        from ckpt_cli.queries.thread_operations import ThreadOperations
+
+        return ThreadOperations(self.around.opening, self.id)
 
     @property
     def first_at(self) -> datetime | None:

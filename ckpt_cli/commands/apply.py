@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +21,7 @@ from ckpt_cli.commands.signatures import AllowPickle, SignKey, TrustedKeys, sign
 from ckpt_cli.core.random_numbers import seeded
 from ckpt_cli.core.times import parse_duration
 from ckpt_cli.lazy import GlobalOption, SectionedCommand
-from ckpt_cli.options import DryRun, Yes, argument, option, takes
+from ckpt_cli.options import DryRun, Yes, argument, command_options, option, takes
 from ckpt_cli.plans.plan_file import counted_plan
 from ckpt_cli.plans.plan_review import AppliedRemoval, FactCheck
 from ckpt_cli.plans.removal_check import check_unmoved
@@ -40,7 +39,7 @@ from ckpt_cli.session import Session
 _REMOVAL_OPTIONS = frozenset({"archive", "vacuum", "batch", "sleep", "max_duration", "reason"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@command_options
 class ApplyOptions:
     """The arguments and options of `ckpt apply`."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +20,17 @@ from ckpt_cli.commands.plan_out import PlanOut, removes, saved_removal
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.commands.threads_to_change import threads_to_change
 from ckpt_cli.core.retention.purge_plan import NOT_FOUND
-from ckpt_cli.options import DryRun, Match, Memory, Where, Yes, argument, option, takes
+from ckpt_cli.options import (
+    DryRun,
+    Match,
+    Memory,
+    Where,
+    Yes,
+    argument,
+    command_options,
+    option,
+    takes,
+)
 from ckpt_cli.plans.purge import plan_named
 from ckpt_cli.session import Session
 
@@ -31,7 +40,7 @@ _AGAIN = "run the command again"
 _HINT = "`ckpt threads list --all` lists all threads; add --match 'PART*' to search"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@command_options
 class ThreadDeleteOptions:
     """The arguments and options of `ckpt threads delete`."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import chain
 from typing import Annotated
 
@@ -16,6 +15,7 @@ from ckpt_cli.options import (
     Namespace,
     OptionalThread,
     argument,
+    command_options,
     flag,
     option,
     takes,
@@ -34,7 +34,7 @@ from ckpt_cli.session import Session
 from ckpt_cli.threads.target import TargetArguments
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@command_options
 class DiffOptions:
     """The arguments and options of `ckpt diff`."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
@@ -12,7 +11,18 @@ from ckpt_cli.api.doctor import Examination
 from ckpt_cli.core.doctor.codes import Severity
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
-from ckpt_cli.options import Cluster, Jobs, Match, Summary, Where, argument, flag, option, takes
+from ckpt_cli.options import (
+    Cluster,
+    Jobs,
+    Match,
+    Summary,
+    Where,
+    argument,
+    command_options,
+    flag,
+    option,
+    takes,
+)
 from ckpt_cli.render.doctor import (
     RECORD_COLUMNS,
     finding_columns,
@@ -30,7 +40,7 @@ from ckpt_cli.render.summaries import doctor_summary
 from ckpt_cli.session import Session
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@command_options
 class DoctorOptions:
     """The arguments and options of `ckpt doctor`."""
 

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.options import DryRun, Match, Memory, Namespace, Where, Yes, argument, flag, option
+from ckpt_cli.options import (
+    DryRun,
+    Match,
+    Memory,
+    Namespace,
+    Where,
+    Yes,
+    argument,
+    command_options,
+    flag,
+    option,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@command_options
 class EraseOptions:
     """The arguments and options of `ckpt erase`."""
 

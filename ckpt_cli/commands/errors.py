@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Annotated, Any
@@ -12,14 +11,24 @@ from ckpt_cli.api.watch import unwatched
 from ckpt_cli.core.support_matrix import limit
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
-from ckpt_cli.options import ExitCode, Match, Summary, Where, argument, flag, option, takes
+from ckpt_cli.options import (
+    ExitCode,
+    Match,
+    Summary,
+    Where,
+    argument,
+    command_options,
+    flag,
+    option,
+    takes,
+)
 from ckpt_cli.queries.error_groups import GROUPINGS, grouping
 from ckpt_cli.render.errors import failure_columns, group_columns
 from ckpt_cli.render.summaries import errors_summary
 from ckpt_cli.session import Session
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@command_options
 class ErrorOptions:
     """The arguments and options of `ckpt errors`."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from ckpt_backends.errors import UsageError
@@ -23,6 +22,7 @@ from ckpt_cli.options import (
     Where,
     Yes,
     argument,
+    command_options,
     option,
     takes,
 )
@@ -34,7 +34,7 @@ from ckpt_cli.plans.root_branch import RollbackOptions
 from ckpt_cli.session import Session
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@command_options
 class ForkArguments:
     """The arguments and options of `ckpt fork`."""
 

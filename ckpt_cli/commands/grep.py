@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Annotated
@@ -12,13 +11,24 @@ from ckpt_cli.api.listing import chosen_threads
 from ckpt_cli.core.search.patterns import FASTER, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
-from ckpt_cli.options import Channels, Cluster, Jobs, Match, Where, argument, flag, option, takes
+from ckpt_cli.options import (
+    Channels,
+    Cluster,
+    Jobs,
+    Match,
+    Where,
+    argument,
+    command_options,
+    flag,
+    option,
+    takes,
+)
 from ckpt_cli.queries.replay_all import check_channels
 from ckpt_cli.render.grep import hit_columns, table_record
 from ckpt_cli.session import Session
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@command_options
 class GrepOptions:
     """The arguments and options of `ckpt grep`."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,7 +22,7 @@ from ckpt_cli.commands.confirm import confirm
 from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.commands.signatures import AllowPickle, Trust, TrustedKeys, signed_by
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import DryRun, Yes, argument, flag, option, takes
+from ckpt_cli.options import DryRun, Yes, argument, command_options, flag, option, takes
 from ckpt_cli.plans.import_target import ArchiveChecks, ImportTarget
 from ckpt_cli.plans.plan_review import PlanReview
 from ckpt_cli.render.terminal.table import THREAD, Column
@@ -39,7 +38,7 @@ _COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@command_options
 class ImportOptions:
     """The arguments and options of `ckpt import`."""
 

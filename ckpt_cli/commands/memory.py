@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -18,7 +17,7 @@ from ckpt_cli.core.search.patterns import FASTER, compile_pattern, gave_up, stop
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
 from ckpt_cli.lazy import CommandRef
-from ckpt_cli.options import Threads, argument, flag, option, takes
+from ckpt_cli.options import Threads, argument, command_options, flag, option, takes
 from ckpt_cli.render.memory.full_text import full_text_lines
 from ckpt_cli.render.memory.items import (
     hit_columns,
@@ -50,7 +49,7 @@ Under = Annotated[
 Match = Annotated[str | None, option("GLOB", "Only keys matching GLOB, such as 'fact-*'.")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@command_options
 class MemoryListOptions:
     """The options of `ckpt memory list`."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Annotated
 
 from ckpt_backends.errors import PartlyDone, Refused, Unsupported, UsageError
@@ -15,7 +14,7 @@ from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.core.copying.items import CopiedItem, MemoryCopyReport
 from ckpt_cli.core.memory.item_filter import ItemFilter, format_key, parse_namespace
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import DryRun, Yes, flag, option, takes
+from ckpt_cli.options import DryRun, Yes, command_options, flag, option, takes
 from ckpt_cli.plans.memory_copy import ItemChoice
 from ckpt_cli.render.memory.copy import (
     memory_copy_columns,
@@ -27,7 +26,7 @@ from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@command_options
 class MemoryCopyOptions:
     """The options of `ckpt memory copy`."""
 

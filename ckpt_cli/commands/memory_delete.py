@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +18,7 @@ from ckpt_cli.commands.memory import Match, Under
 from ckpt_cli.commands.plan_out import plannable
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.memory.item_filter import ItemFilter, parse_namespace
-from ckpt_cli.options import DryRun, Yes, argument, flag, option, takes
+from ckpt_cli.options import DryRun, Yes, argument, command_options, flag, option, takes
 from ckpt_cli.queries.memory import list_items, named_items, without_values
 from ckpt_cli.render.memory.items import (
     amount,
@@ -38,7 +37,7 @@ Write = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@command_options
 class MemoryDeleteOptions:
     """The arguments and options of `ckpt memory delete`."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,7 @@ from typing import Annotated
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.files.atomic_write import writing
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import flag, option, takes
+from ckpt_cli.options import command_options, flag, option, takes
 from ckpt_cli.queries.metrics import StoreMetrics
 from ckpt_cli.render.metrics import metrics_text
 from ckpt_cli.session import Session
@@ -20,7 +19,7 @@ _READABLE = 0o644
 """The mode of the file: a collector runs as another user. It holds no id and no value."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@command_options
 class MetricsOptions:
     """The options of `ckpt metrics`."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +18,18 @@ from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.retention.policy import RetentionRules
 from ckpt_cli.core.times import parse_duration
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import DryRun, Match, Memory, Summary, Where, Yes, flag, option, takes
+from ckpt_cli.options import (
+    DryRun,
+    Match,
+    Memory,
+    Summary,
+    Where,
+    Yes,
+    command_options,
+    flag,
+    option,
+    takes,
+)
 from ckpt_cli.plans.plan_file import read_plan
 from ckpt_cli.plans.purge import Policy, plan_purge
 from ckpt_cli.plans.saved_plan import check_place
@@ -29,7 +39,7 @@ from ckpt_cli.session import Session
 _STATUSES = ", ".join(Status)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@command_options
 class PurgeOptions:
     """The options of `ckpt purge`."""
 

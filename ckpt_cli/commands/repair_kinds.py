@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated
 
 from ckpt_backends.errors import NotFound
@@ -25,6 +25,7 @@ from ckpt_cli.options import (
     Where,
     Yes,
     argument,
+    command_options,
     flag,
     option,
     takes,
@@ -39,7 +40,7 @@ from ckpt_cli.threads.thread import ThreadReader
 _WORDS = ChangeWords("repair", "repair", "repaired", "repairing")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@command_options
 class RepairOptions:
     """The arguments and options of all repairs."""
 
@@ -68,7 +69,7 @@ class RepairOptions:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@command_options
 class MessageRepairOptions(RepairOptions):
     """The arguments and options of `ckpt repair messages`."""
 
@@ -77,7 +78,7 @@ class MessageRepairOptions(RepairOptions):
     ] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@command_options
 class ValueRepairOptions(RepairOptions):
     """The arguments and options of `ckpt repair values`."""
 

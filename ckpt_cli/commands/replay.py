@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
@@ -25,6 +24,7 @@ from ckpt_cli.options import (
     OptionalThread,
     Where,
     Yes,
+    command_options,
     flag,
     option,
     takes,
@@ -48,7 +48,7 @@ ReducerOption = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@command_options
 class ReplayOptions:
     """The arguments and options of `ckpt replay`."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from ckpt_cli.commands.apply_plan import show_and_apply
@@ -20,6 +19,7 @@ from ckpt_cli.options import (
     Where,
     Yes,
     argument,
+    command_options,
     flag,
     option,
     takes,
@@ -30,7 +30,7 @@ from ckpt_cli.plans.root_branch import RollbackOptions, check_store
 from ckpt_cli.session import Session
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@command_options
 class RollbackArguments:
     """The arguments and options of `ckpt rollback`."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
@@ -10,7 +9,17 @@ from ckpt_backends.errors import NotFound, PartlyDone
 from ckpt_cli.api.secrets import SecretSearch, without_secrets
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
-from ckpt_cli.options import Cluster, Jobs, Match, Memory, Where, argument, flag, takes
+from ckpt_cli.options import (
+    Cluster,
+    Jobs,
+    Match,
+    Memory,
+    Where,
+    argument,
+    command_options,
+    flag,
+    takes,
+)
 from ckpt_cli.render.secrets import (
     SECRET_RECORD_COLUMNS,
     found_text,
@@ -24,7 +33,7 @@ from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@command_options
 class SecretsOptions:
     """The arguments and options of `ckpt secrets`."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ckpt_backends.errors import UsageError
@@ -17,6 +16,7 @@ from ckpt_cli.options import (
     Namespace,
     OptionalThread,
     argument,
+    command_options,
     flag,
     option,
     takes,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ckpt_cli.render.terminal.table import Column
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@command_options
 class ShowOptions:
     """The arguments and options of `ckpt show`."""
 

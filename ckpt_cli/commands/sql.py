@@ -5,14 +5,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import Cluster, Jobs, Match, Where, argument, flag, option, takes
+from ckpt_cli.options import (
+    Cluster,
+    Jobs,
+    Match,
+    Where,
+    argument,
+    command_options,
+    flag,
+    option,
+    takes,
+)
 from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
@@ -21,7 +30,7 @@ if TYPE_CHECKING:
 _SECONDS = 300
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@command_options
 class SqlOptions:
     """The argument and options of `ckpt sql`."""
 

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.watch import Watcher
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import Cluster, Jobs, Match, Where, argument, flag, option, takes
+from ckpt_cli.options import (
+    Cluster,
+    Jobs,
+    Match,
+    Where,
+    argument,
+    command_options,
+    flag,
+    option,
+    takes,
+)
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 
 _TOP = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@command_options
 class StatsOptions:
     """The arguments and options of `ckpt stats`."""
 

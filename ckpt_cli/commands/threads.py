@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +16,17 @@ from ckpt_cli.api.watch import Watcher, unwatched
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Exit
 from ckpt_cli.lazy import CommandRef
-from ckpt_cli.options import ExitCode, Match, Memory, Where, argument, flag, option, takes
+from ckpt_cli.options import (
+    ExitCode,
+    Match,
+    Memory,
+    Where,
+    argument,
+    command_options,
+    flag,
+    option,
+    takes,
+)
 from ckpt_cli.queries.threads import SORTS
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.session import Session
@@ -40,7 +49,7 @@ _WIDE = 100
 """Columns of a terminal from which an error gets more room than the size of its thread."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@command_options
 class ThreadListOptions:
     """The options of `ckpt threads list`."""
 

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
-from ckpt_cli.options import AsOf, At, Namespace, OptionalThread, flag, option, takes
+from ckpt_cli.options import (
+    AsOf,
+    At,
+    Namespace,
+    OptionalThread,
+    command_options,
+    flag,
+    option,
+    takes,
+)
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.timeline import STEP_COLUMNS, step_records
 from ckpt_cli.session import Session
 from ckpt_cli.threads.target import TargetArguments
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@command_options
 class TimelineOptions:
     """The arguments and options of `ckpt timeline`."""
 

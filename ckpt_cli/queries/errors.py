@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.redact import redact_text
+from ckpt_cli.core.tasks.control_channels import ERROR
 from ckpt_cli.core.tasks.status import blocking_failures
 from ckpt_cli.core.tasks.step_nodes import NodePath, failures, node_path, path_text
-from ckpt_cli.core.tasks.tasks import ERROR, Task
+from ckpt_cli.core.tasks.tasks import Task
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.heads import read_heads, some_at_once

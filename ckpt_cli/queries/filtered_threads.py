@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import Thread
@@ -16,13 +16,12 @@ from ckpt_cli.core.filters.expressions import Field, Filter, fields_in, sources_
 from ckpt_cli.core.filters.fields import VALUES, ReadFrom
 from ckpt_cli.core.filters.lookup import values_at, values_in
 from ckpt_cli.core.filters.operands import EPOCH, SECOND
-from ckpt_cli.queries.head_details import details_of, heads_of, sizes_of
 from ckpt_cli.queries.listed_threads import Details, ListedThread
-from ckpt_cli.threads.checkpoint import DecodedCheckpoint, Moment
-from ckpt_cli.threads.heads import expiry_times, some_at_once
-from ckpt_cli.threads.states import read_state
-from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
+
+# Imported late, like all about heads: many filters ask the index only.
+if TYPE_CHECKING:
+    from ckpt_cli.threads.checkpoint import DecodedCheckpoint, Moment
 
 
 @dataclass(slots=True)
@@ -91,6 +90,8 @@ def _in_head(details: Details, field: Field) -> Sequence[Value]:
 
 def _metadata(head: Moment) -> Mapping[str, Value] | Opaque:
     """Return the metadata of a head, or the reason why it cannot be read."""
+    from ckpt_backends.codec import decode
+
     stored = head.checkpoint.metadata
     value = None if stored is None else decode(stored)
     return value if isinstance(value, Opaque) else head.metadata
@@ -133,6 +134,11 @@ class ThreadChooser:
 
     def choose(self, threads: Iterable[Thread]) -> Iterator[ListedThread]:
         """Yield the threads that match; those whose heads were read have details."""
+        if self.needs_index_only:
+            yield from map(ListedThread, filter(self.may_match, threads))
+            return
+        from ckpt_cli.threads.heads import expiry_times, some_at_once
+
         for some in some_at_once(threads):
             candidates = [_Candidate(thread, self._now) for thread in some]
             if self.needs_heads:
@@ -145,26 +151,35 @@ class ThreadChooser:
             found = [one for one in candidates if self._decide(one)]
             times = expiry_times(self._store, [one.head.key for one in found if one.head])
             for one in found:
-                at = None if one.head is None else times.get(one.head.key)
-                details = one.details and one.details._replace(bytes=one.bytes, expires_at=at)
+                at = times.get(one.head.key) if times and one.head is not None else None
+                details = one.details
+                if details is not None and (at is not None or one.bytes is not None):
+                    details = details._replace(bytes=one.bytes, expires_at=at)
                 yield ListedThread(one.thread, details)
 
     def _undecided(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
         return [one for one in candidates if self._decide(one) is None]
 
     def _read_heads(self, candidates: Sequence[_Candidate]) -> None:
+        from ckpt_cli.queries.head_details import details_of, heads_of
+
         heads = heads_of(self._store, [one.thread for one in candidates], self._inference)
         for one in candidates:
             one.head = heads.get(one.thread.thread_id)
             one.details = details_of(one.thread, one.head)
 
     def _read_sizes(self, candidates: Sequence[_Candidate]) -> None:
+        from ckpt_cli.queries.head_details import sizes_of
+
         sizes = sizes_of(self._store, [one.thread.thread_id for one in candidates])
         for one in candidates:
             one.bytes = sizes[one.thread.thread_id]
 
     def _state(self, candidate: _Candidate) -> Mapping[str, Value] | Opaque:
         """Return the state at the head, at least the channels that the filter names."""
+        from ckpt_cli.threads.states import read_state
+        from ckpt_cli.threads.thread import ThreadReader
+
         if candidate.head is None:
             return {}
         if candidate.head.body.problem is not None:

@@ -29,8 +29,8 @@ from ckpt_cli.core.search.needed import needed_texts
 from ckpt_cli.core.search.patterns import Finder, compile_pattern, gave_up
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.core.state import Body
+from ckpt_cli.core.tasks.control_channels import ERROR, INTERRUPT
 from ckpt_cli.core.tasks.step_nodes import NodePath, asked_by, failed_at, node_path
-from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT
 from ckpt_cli.core.tasks.triggers import SENDS
 from ckpt_cli.core.tasks.writes import tasks_by_id
 from ckpt_cli.threads import redaction

@@ -126,4 +126,7 @@ def _titled(row: ListedThread, read: str | None, *, every: bool) -> ListedThread
         return row
     title = read or row.details.title
     is_shown = isinstance(title, str) and (every or says_nothing(row.thread.thread_id))
-    return row._replace(details=row.details._replace(title=title if is_shown else None))
+    shown = title if is_shown else None
+    if shown is row.details.title:
+        return row
+    return row._replace(details=row.details._replace(title=shown))

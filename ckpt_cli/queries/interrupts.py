@@ -6,13 +6,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from ckpt_backends.model import CheckpointKey, Thread
+from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.model import CheckpointKey, Thread, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.redact import redact
-from ckpt_cli.core.tasks.tasks import INTERRUPT, Question
+from ckpt_cli.core.tasks.control_channels import INTERRUPT
+from ckpt_cli.core.tasks.tasks import Question, questions_by_path
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
-from ckpt_cli.threads.heads import read_heads, some_at_once
+from ckpt_cli.threads.heads import (
+    has_write,
+    head_keys,
+    heads_with,
+    some_at_once,
+    writes_of_heads,
+)
 from ckpt_cli.threads.nested_nodes import called
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
@@ -36,7 +44,7 @@ def open_questions(
     """Yield the open questions of some threads, in the order of the threads.
 
     With `before`, only those that were asked by then. A thread's head is read only if an Interrupt
-    is stored on it.
+    is stored on it, and its writes do not tell enough.
     """
     inference = TriggerInference(store)
     for some in some_at_once(threads):
@@ -54,12 +62,35 @@ def of_threads(store: Store, threads: Sequence[Thread]) -> Iterator[Waiting]:
 def _of_threads(
     store: Store, threads: Sequence[Thread], inference: TriggerInference
 ) -> Iterator[Waiting]:
-    read = read_heads(store, threads, inference, having=INTERRUPT)
-    heads = {head.key.thread_id: head for head in read}
-    for thread in threads:
-        head = heads.get(thread.thread_id)
-        if head is not None:
-            yield from _leaves(ThreadReader(store, thread, inference), head)
+    listed = {thread.thread_id: thread for thread in threads}
+    found: dict[str, Iterable[Waiting]] = {}
+    to_read: dict[CheckpointKey, Sequence[Write]] = {}
+    for key, writes in writes_of_heads(store, head_keys(threads)).items():
+        if has_write(writes, INTERRUPT):
+            known = _by_writes(listed[key.thread_id], key, writes)
+            if known is None:
+                to_read[key] = writes
+            else:
+                found[key.thread_id] = known
+    for head in heads_with(store, threads, to_read, inference):
+        reader = ThreadReader(store, listed[head.key.thread_id], inference)
+        found[head.key.thread_id] = _leaves(reader, head)
+    for name in listed:
+        yield from found.get(name, ())
+
+
+def _by_writes(thread: Thread, key: CheckpointKey, writes: Sequence[Write]) -> list[Waiting] | None:
+    """Return the open questions of a head without reading it; None if its writes do not tell them,
+    or do not tell when they were asked.
+    """
+    at = time_of(key.checkpoint_id)
+    # In a thread without subgraphs the head is the newest checkpoint.
+    if thread.namespaces != 1 or at is None or at != thread.last_at:
+        return None
+    questions = questions_by_path(writes)
+    if questions is None:
+        return None
+    return [Waiting(key, one, at) for one in questions if not one.answered]
 
 
 def _shown(store: Store, found: Waiting) -> Waiting:

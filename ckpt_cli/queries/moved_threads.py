@@ -10,7 +10,7 @@ from itertools import takewhile
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.model import Checkpoint, CheckpointKey, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT
+from ckpt_cli.core.tasks.control_channels import ERROR, INTERRUPT
 from ckpt_cli.threads.heads import head_keys
 
 WATCHED = 200

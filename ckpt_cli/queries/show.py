@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from ckpt_backends import shell
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unreadable, Unsupported
 from ckpt_backends.model import CheckpointKey
@@ -166,6 +165,8 @@ def _chosen(moment: Moment, state: State, channels: Collection[str]) -> dict[str
     known = {**moment.body.values, **state.values}
     for name in channels:
         if name not in known:
+            from ckpt_backends import shell
+
             there = ", ".join(map(shell.word, state.values)) or "none"
             raise NotFound(f"no channel '{name}' at this checkpoint", hint=f"its channels: {there}")
     return {name: known[name] for name in channels}

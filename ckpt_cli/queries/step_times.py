@@ -11,9 +11,10 @@ from ckpt_backends.checkpoint_ids import step_of, time_of
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Write
 from ckpt_cli.core.state import read_metadata, source_from, step_from
 from ckpt_cli.core.tasks.attribution import ERROR_SOURCE
+from ckpt_cli.core.tasks.control_channels import ERROR, INTERRUPT
 from ckpt_cli.core.tasks.step_nodes import finished, ran, ran_here
 from ckpt_cli.core.tasks.task_ids import UPDATE_PATH, is_call, pulled_node
-from ckpt_cli.core.tasks.tasks import CONTROL, ERROR, INTERRUPT
+from ckpt_cli.core.tasks.tasks import CONTROL
 from ckpt_cli.core.timeline.assemble import ThreadSteps
 from ckpt_cli.core.timeline.steps import TimedCheckpoint, timed_steps
 from ckpt_cli.core.tree.branches import Branches, undecided

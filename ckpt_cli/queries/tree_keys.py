@@ -11,10 +11,10 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint
 from ckpt_cli.core.state import read_metadata, source_from, step_from
 from ckpt_cli.core.tasks.attribution import ERROR_SOURCE
+from ckpt_cli.core.tasks.control_channels import ERROR, INTERRUPT
 from ckpt_cli.core.tasks.step_nodes import ran_here
 from ckpt_cli.core.tasks.task_ids import UPDATE_PATH, pulled_node
 from ckpt_cli.core.tasks.task_ids import is_call as is_function_call
-from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT
 from ckpt_cli.core.tree.branches import undecided
 from ckpt_cli.core.tree.rows import Key, Skeleton, StepDetails
 from ckpt_cli.threads.thread import ThreadReader

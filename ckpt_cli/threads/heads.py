@@ -31,6 +31,18 @@ def head_keys(threads: Sequence[Thread]) -> list[CheckpointKey]:
     return [CheckpointKey(one.thread_id, "", one.head) for one in threads if one.head is not None]
 
 
+def writes_of_heads(
+    store: Store, keys: Sequence[CheckpointKey]
+) -> dict[CheckpointKey, list[Write]]:
+    """Return the writes of each of these heads; of those to LangGraph's control channels with their
+    values.
+    """
+    writes: dict[CheckpointKey, list[Write]] = {key: [] for key in keys}
+    for write in store.writes_at(keys, values=CONTROL) if keys else ():
+        writes[write.key].append(write)
+    return writes
+
+
 def read_heads(
     store: Store,
     threads: Sequence[Thread],
@@ -45,18 +57,30 @@ def read_heads(
     of channels apart, they are read only with `state`. With `having`, only heads with a write to
     this channel are read.
     """
-    keys = head_keys(threads)
-    if not keys:
-        return
-    writes: dict[CheckpointKey, list[Write]] = {key: [] for key in keys}
-    for write in store.writes_at(keys, values=CONTROL):
-        writes[write.key].append(write)
+    writes = writes_of_heads(store, head_keys(threads))
     if having is not None:
-        keys = [key for key in keys if any(one.channel == having for one in writes[key])]
-        if not keys:
-            return
+        writes = {key: some for key, some in writes.items() if has_write(some, having)}
+    return heads_with(store, threads, writes, inference, state=state)
+
+
+def has_write(writes: Iterable[Write], channel: str) -> bool:
+    """Return whether one of the writes is on a channel."""
+    return any(one.channel == channel for one in writes)
+
+
+def heads_with(
+    store: Store,
+    threads: Iterable[Thread],
+    writes: Mapping[CheckpointKey, Sequence[Write]],
+    inference: TriggerInference,
+    *,
+    state: bool = False,
+) -> Iterator[Moment]:
+    """Yield the heads whose writes are given, of these threads, as `read_heads` does."""
+    if not writes:
+        return
     listed = {one.thread_id: one for one in threads}
-    for checkpoint in store.checkpoints_at(keys, body=True, metadata=True, values=state):
+    for checkpoint in store.checkpoints_at([*writes], body=True, metadata=True, values=state):
         key = checkpoint.key
         reader = ThreadReader(store, listed[key.thread_id], inference)
         yield reader.with_step(checkpoint, writes[key])

@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ckpt_backends.model import CheckpointKey
+from ckpt_cli.core.tasks.control_channels import ERROR, INTERRUPT
 from ckpt_cli.core.tasks.step_nodes import asked_by, failed_at
-from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT, Question, Task
+from ckpt_cli.core.tasks.tasks import Question, Task
 
 if TYPE_CHECKING:
     from ckpt_cli.threads.checkpoint import Moment

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.merged import MERGED, how_merged
 from ckpt_backends.codec.values import Value
-from ckpt_backends.model import NULL_TASK_ID, Checkpoint, TypedBytes
+from ckpt_backends.model import NULL_TASK_ID, Blob, Checkpoint, TypedBytes
 from ckpt_cli.core.channels import (
     LOST_DELTA,
     delta_channels,
@@ -44,11 +43,7 @@ def read_state(
     or with these channels of it.
     """
     values = dict(state_values(moment.body))
-    rebuilt = {
-        name: f"rebuilt (assumed {how_merged(values[name])})"
-        for name, blob in (moment.checkpoint.blobs or {}).items()
-        if blob.type.startswith(MERGED) and name in values
-    }
+    rebuilt = _merged(values, moment.checkpoint.blobs) if moment.checkpoint.blobs else {}
     missing = _unstored(reader, moment, channels)
     if missing and not reader.has_history:
         values |= dict.fromkeys(missing, LOST_DELTA)
@@ -103,6 +98,18 @@ def _null_writes(reader: ThreadReader, moment: DecodedCheckpoint) -> dict[str, l
         if write.task_id == NULL_TASK_ID and write.value is not None:
             grouped.setdefault(write.channel, []).append(decode(write.value))
     return grouped
+
+
+def _merged(values: Mapping[str, Value], blobs: Mapping[str, Blob]) -> dict[str, str]:
+    """Return the channels whose value is stored in several parts, and how these were merged."""
+    # Imported late: few layouts have such values.
+    from ckpt_backends.codec.merged import MERGED, how_merged
+
+    return {
+        name: f"rebuilt (assumed {how_merged(values[name])})"
+        for name, blob in blobs.items()
+        if blob.type.startswith(MERGED) and name in values
+    }
 
 
 def _unstored(

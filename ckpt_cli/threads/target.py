@@ -10,7 +10,6 @@ from ckpt_backends.errors import NotFound, UsageError
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core import refs
-from ckpt_cli.core.times import parse_time
 from ckpt_cli.threads.thread import NO_THREAD_HINT, ThreadReader
 
 _SEARCHED = 1000
@@ -61,6 +60,8 @@ class NamedThread(NamedTuple):
         ns = self.reader.namespace(self.ns) if self.ns else ""
         line = self.reader.line(ns)
         if self.as_of is not None:
+            from ckpt_cli.core.times import parse_time
+
             found = refs.as_of(parse_time(self.as_of, now, zone), line, zone)
         else:
             found = refs.resolve(self.ref or "head", line, now, zone)

@@ -837,7 +837,7 @@ def test_reading_the_declaration_imports_no_driver() -> None:
 
 def test_an_endpoint_in_clear_text_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     from ckpt_backends.dynamodb import clients, connect
-    from ckpt_backends.servers.insecure_connection import InsecureConnection
+    from ckpt_backends.errors import InsecureConnection
     from ckpt_backends.url import parse_url
 
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")

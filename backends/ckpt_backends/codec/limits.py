@@ -76,3 +76,8 @@ def past_counts(nodes: int, depth: int, limits: Limits) -> str:
 def unread(tag: str, size: int) -> TypedBytes:
     """A placeholder for a value of `size` bytes that was not read."""
     return TypedBytes(tag, b"", problem=f"longer than {MOST_BYTES >> 20} MiB, not read", whole=size)
+
+
+def typed(tag: str, size: int, data: bytes | None) -> TypedBytes:
+    """A value as stored, or a placeholder if it is longer than `MOST_BYTES`."""
+    return unread(tag, size) if size > MOST_BYTES else TypedBytes(tag, data or b"")

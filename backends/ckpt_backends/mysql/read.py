@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from ckpt_backends.codec.limits import MOST_BYTES, unread
+from ckpt_backends.codec.limits import MOST_BYTES, typed, unread
 from ckpt_backends.model import Checkpoint, CheckpointKey, Fault, Thread, Write
 from ckpt_backends.mysql import sql
 from ckpt_backends.mysql.connect import MySQLConnection
@@ -23,7 +23,7 @@ from ckpt_backends.mysql.layout import MySQLLayout, literal
 from ckpt_backends.mysql.values import SMALL, name_blobs, read_blobs
 from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.servers.answer_types import STORE, checked
-from ckpt_backends.sql.blob_tables import json_bytes, typed
+from ckpt_backends.sql.blob_tables import json_bytes
 from ckpt_backends.sql.bounded_threads import GroupedThreads
 from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.queries import (

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ckpt_backends.channel_names import is_wanted
-from ckpt_backends.codec.limits import MOST_BYTES
+from ckpt_backends.codec.limits import MOST_BYTES, typed
 from ckpt_backends.model import Blob, Checkpoint, TypedBytes
 from ckpt_backends.mysql.fetch import Fetcher
 from ckpt_backends.mysql.layout import MySQLLayout
-from ckpt_backends.sql.blob_tables import STORED, typed
+from ckpt_backends.sql.blob_tables import STORED
 
 SMALL = 1024
 """Values of at most this many bytes are read together with their keys."""

@@ -19,13 +19,13 @@ from urllib.parse import quote
 from ckpt_backends import shell
 from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.memory.dotted_namespaces import STORE
+from ckpt_backends.sql.blob_layout import BlobLayout
 from ckpt_backends.sql.blob_tables import (
     BLOBS,
     CHECKPOINTS,
     NAMES,
     NEEDED,
     WRITES,
-    BlobLayout,
     check_wanted,
     missing_columns,
     too_old,

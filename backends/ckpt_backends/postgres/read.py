@@ -11,7 +11,7 @@ from decimal import Decimal
 from operator import attrgetter
 from typing import Any
 
-from ckpt_backends.codec.limits import MOST_BYTES
+from ckpt_backends.codec.limits import MOST_BYTES, typed
 from ckpt_backends.model import USERS, Blob, Checkpoint, CheckpointKey, Fault, ThreadSize
 from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.connect import PostgresConnection
@@ -19,7 +19,7 @@ from ckpt_backends.postgres.database import PostgresDatabase
 from ckpt_backends.postgres.layout import PostgresLayout
 from ckpt_backends.read_options import CheckpointQuery
 from ckpt_backends.servers.answer_types import STORE, checked
-from ckpt_backends.sql.blob_tables import STORED, json_bytes, typed
+from ckpt_backends.sql.blob_tables import STORED, json_bytes
 from ckpt_backends.sql.bounded_threads import GroupedThreads
 from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.queries import (

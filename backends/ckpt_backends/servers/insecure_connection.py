@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-
-class InsecureConnection(UserWarning):
-    """A password or data was, or will be, sent over a connection that others can read."""
+from ckpt_backends.errors import InsecureConnection
 
 
 def is_local(host: str) -> bool:

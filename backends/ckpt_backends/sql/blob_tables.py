@@ -7,10 +7,7 @@ version of each channel's value; the value itself is in the blobs table.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
 
-from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.model import Blob, TypedBytes
 
@@ -29,32 +26,6 @@ _FULL: Mapping[str, frozenset[str]] = {
     BLOBS: _SHALLOW[BLOBS] | {"version"},
     WRITES: _SHALLOW[WRITES],
 }
-
-
-Table = TypeVar("Table", bound=Any)
-
-
-@dataclass(frozen=True, slots=True)
-class BlobLayout(Generic[Table]):
-    """The layout as found in one database."""
-
-    checkpoints: Table
-    blobs: Table
-    writes: Table
-    shallow: bool
-    """Whether it stores only the newest state, without checkpoint ids and versions."""
-    unknown: tuple[str, ...]
-    """What no known saver creates, such as `table.column`. A newer saver may have done so."""
-
-    @property
-    def task_path(self) -> bool:
-        """Whether the writes have the column `task_path`."""
-        return bool("task_path" in self.writes.columns)
-
-    @property
-    def tables(self) -> tuple[Table, Table, Table]:
-        return self.checkpoints, self.blobs, self.writes
-
 
 NEEDED = {True: _SHALLOW, False: _FULL}
 """By whether a layout is shallow, the columns that every release of its saver creates."""
@@ -111,11 +82,6 @@ def check_wanted(wanted: str | None, layout: str, where: str) -> None:
             f"'{where}' does not hold the layout '{wanted}'",
             hint=f"it holds '{layout}': remove `layout` from the URL",
         )
-
-
-def typed(tag: str, size: int, blob: bytes | None) -> TypedBytes:
-    """A value as stored, or a placeholder if it is longer than `MOST_BYTES`."""
-    return unread(tag, size) if size > MOST_BYTES else TypedBytes(tag, blob or b"")
 
 
 def json_bytes(text: str | None) -> TypedBytes:

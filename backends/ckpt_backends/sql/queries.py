@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckpt_backends.model import Capability, CheckpointKey
-from ckpt_backends.sql.blob_tables import BlobLayout
 from ckpt_backends.sql.database import Database
+
+if TYPE_CHECKING:
+    from ckpt_backends.sql.blob_layout import BlobLayout
 
 KEYS_AT_ONCE, BODIES_AT_ONCE, STATES_AT_ONCE = 5000, 200, 4
 """Rows in memory at a time: keys, bodies without values, and bodies with values."""

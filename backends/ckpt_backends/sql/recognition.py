@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from ckpt_backends.discovery import declared_for, load
 from ckpt_backends.protocol import Store, WritableStore
-from ckpt_backends.sql.blob_tables import CHECKPOINTS
 from ckpt_backends.sql.database import Database, WritableDatabase
 from ckpt_backends.url import StoreUrl
 
@@ -46,7 +45,7 @@ class TableSaver(NamedTuple):
 def recognised(tables: Tables) -> TableSaver | None:
     """The application's saver that made these tables; None if it is LangGraph's, or unknown."""
     # LangGraph's savers store a body. Without it, asking installed packages may take a while.
-    if "checkpoint" in tables.get(CHECKPOINTS, ()):
+    if "checkpoint" in tables.get("checkpoints", ()):
         return None
     for backend in declared_for("sql"):
         saver: TableSaver | None = load(backend.recognise)(tables)

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from ckpt_backends.base import BaseStore
 from ckpt_backends.checkpoint_ids import time_of
-from ckpt_backends.codec.limits import MOST_BYTES
+from ckpt_backends.codec.limits import MOST_BYTES, typed
 from ckpt_backends.model import BlobKey, CheckpointKey, StoreInfo, Thread, ThreadSize, Usage, Write
 from ckpt_backends.read_options import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
 from ckpt_backends.sql import bounded_threads
-from ckpt_backends.sql.blob_tables import typed
 from ckpt_backends.sql.bounded_threads import GroupedThreads
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.queries import (

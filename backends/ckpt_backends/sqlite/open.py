@@ -17,7 +17,6 @@ from stat import S_ISDIR, S_ISREG
 from typing import NamedTuple
 from urllib.parse import quote
 
-from ckpt_backends import shell
 from ckpt_backends.errors import StoreUnavailable, Unsupported, UsageError
 from ckpt_backends.files.regular_file import not_regular, open_regular
 from ckpt_backends.sqlite.errors import code_of, is_hot_journal, readable_errors, unavailable
@@ -215,6 +214,8 @@ def _check_file(path: Path) -> None:
         reason = (error.strerror or str(error)).lower()
         raise StoreUnavailable(f"cannot open '{path}': {reason}") from error
     if S_ISDIR(facts.st_mode):
+        from ckpt_backends import shell
+
         # Only an absolute path means the same to `cd` as to `open`.
         enter = shell.command("cd", str(path.absolute()))
         hint = f"name a file in it; `{enter} && ckpt stores` lists its stores"

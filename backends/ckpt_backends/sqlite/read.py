@@ -12,11 +12,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from typing import Any
 
-from ckpt_backends.codec.limits import MOST_BYTES
+from ckpt_backends.codec.limits import MOST_BYTES, typed
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Checkpoint, CheckpointKey, Fault
 from ckpt_backends.read_options import CheckpointQuery
-from ckpt_backends.sql.blob_tables import typed
 from ckpt_backends.sql.bounded_threads import GroupedThreads
 from ckpt_backends.sql.chunks import in_chunks
 from ckpt_backends.sql.queries import RowQuery, SqlTable, SqlTables

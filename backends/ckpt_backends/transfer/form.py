@@ -1,7 +1,6 @@
 """The form in which a layout stores threads, as far as it matters for moving them."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from enum import StrEnum
 from typing import NamedTuple
 

@@ -16,7 +16,7 @@ from ckpt_backends.thread_bounds import ALL_THREADS, ThreadBounds
 from ckpt_cli.core.filters.expressions import And, Condition, Filter, Not, Or
 from ckpt_cli.core.filters.fields import FIELDS, Operator
 from ckpt_cli.core.filters.operands import EPOCH, read_operand
-from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT
+from ckpt_cli.core.tasks.control_channels import ERROR, INTERRUPT
 
 NO_THREAD = ThreadBounds(ids=frozenset())
 _CHANNELS = {Status.ERROR: ERROR, Status.INTERRUPTED: INTERRUPT}

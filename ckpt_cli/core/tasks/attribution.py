@@ -37,7 +37,7 @@ Nodes = Mapping[str, Collection[str]]
 """Maps a node to the channels that triggered it."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Run:
     """A task and its writes, while writes are assigned to tasks."""
 
@@ -144,7 +144,7 @@ class Attribution:
         ]
         places = {run.index: run for run in self.sends}
         for task_id, writes in list(self._unclaimed.items()):
-            if (index := task_ids.sent_index(_path_of(writes))) in places:
+            if (index := task_ids.sent_index(path_of(writes))) in places:
                 self._claim(places[index], task_id)
         if self.sends and self._homeless():
             for run in self.sends:
@@ -160,7 +160,7 @@ class Attribution:
         self.nodes |= runs
         paths = {run.path: run for run in runs.values()}
         for task_id, writes in list(self._unclaimed.items()):
-            if (path := _path_of(writes)) in paths:
+            if (path := path_of(writes)) in paths:
                 self._claim(paths[path], task_id)
         self._match_hashes(runs, lambda: self.own)
         if self._homeless() and any(not run.writes for run in runs.values()):
@@ -195,11 +195,11 @@ class Attribution:
         traced |= self._named_calls(traced)
         for task_id, writes in self._unclaimed.items():
             node, path = traced.get(task_id, (None, ""))
-            path = _path_of(writes) or path or self._updates.get(task_id, "")
+            path = path_of(writes) or path or self._updates.get(task_id, "")
             yield Run(writes[0].node or node or task_ids.pulled_node(path), path, writes=writes)
 
     def _readers_of(self, channel: str) -> Nodes:
-        paths = map(_path_of, self._unclaimed.values())
+        paths = map(path_of, self._unclaimed.values())
         ran = {node for path in paths if (node := task_ids.running_node(path)) is not None}
         ran -= {named_node(name) for name in self._chosen}  # the caller named these nodes
         if channel == START:
@@ -261,7 +261,7 @@ class Attribution:
         return {
             task_id
             for task_id, writes in self._unclaimed.items()
-            if (not (path := _path_of(writes)) or path.startswith(task_ids.UPDATE_PATH))
+            if (not (path := path_of(writes)) or path.startswith(task_ids.UPDATE_PATH))
             and task_id not in self._updates
         }
 
@@ -323,7 +323,7 @@ class Attribution:
 
     def _named_calls(self, traced: Collection[str]) -> dict[str, tuple[str, str]]:
         """Return task id to (name, path) for `@task` functions whose name hashes to the id."""
-        paths = {task_id: _path_of(writes) for task_id, writes in self._unclaimed.items()}
+        paths = {task_id: path_of(writes) for task_id, writes in self._unclaimed.items()}
         calls = {one: call for one, path in paths.items() if (call := task_ids.call_of(path))}
         unknown = {*calls, *(self._homeless() - set(traced))}
         if self._origin is None or not unknown:
@@ -374,7 +374,7 @@ class Attribution:
         return found
 
 
-def _path_of(writes: Sequence[Write]) -> str:
+def path_of(writes: Sequence[Write]) -> str:
     """Return the path of a task. If several saver versions wrote it, some writes have none."""
     return max(map(_TASK_PATH, writes), default="")
 

@@ -14,16 +14,15 @@ from typing import NamedTuple
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Cut, Tagged, Value, items_of
-from ckpt_backends.model import CheckpointKey, Write
+from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Write
 from ckpt_cli.core.state import Body, source_from
-from ckpt_cli.core.tasks.attribution import ERROR_SOURCE, Attribution, Run
+from ckpt_cli.core.tasks.attribution import ERROR_SOURCE, Attribution, Run, path_of
+from ckpt_cli.core.tasks.control_channels import ERROR, INTERRUPT
 from ckpt_cli.core.tasks.sends import sent_nodes, written_by_caller
-from ckpt_cli.core.tasks.task_ids import call_of, interrupt_id
+from ckpt_cli.core.tasks.task_ids import call_of, interrupt_id, pull_path, pulled_node
 from ckpt_cli.core.tasks.triggers import SENDS, START, Readers, find_ready
 from ckpt_cli.core.values.unwrap import fields_of
 
-ERROR = "__error__"
-INTERRUPT = "__interrupt__"
 CONTROL = frozenset({INTERRUPT, "__resume__", ERROR, ERROR_SOURCE, "__scheduled__"})
 """Channels that record what happened to a task; a write on any other channel is its output."""
 _UNREAD = 100
@@ -138,6 +137,34 @@ def plan_step(
     return _step(runs, is_known=is_known, is_assumed=is_assumed)
 
 
+def questions_by_path(writes: Iterable[Write]) -> tuple[Question, ...] | None:
+    """Return the questions of a step, given only the writes stored on its checkpoint; None if they
+    do not tell enough.
+
+    They do if the path of each task names a node and only one task asks: then `plan_step` finds
+    the same questions, whatever else the checkpoint holds.
+    """
+    tasks: dict[str, list[Write]] = {}
+    for write in writes:
+        if write.task_id != NULL_TASK_ID:
+            tasks.setdefault(write.task_id, []).append(write)
+    paths: set[str] = set()
+    asking: list[Run] = []
+    for own in tasks.values():
+        path = path_of(own)
+        node = pulled_node(path)
+        if node is None or path != pull_path(node) or path in paths:
+            return None
+        if any(write.node is not None or write.channel == ERROR_SOURCE for write in own):
+            return None
+        paths.add(path)
+        if any(write.channel == INTERRUPT for write in own):
+            asking.append(Run(node, path, writes=own))
+    if len(asking) > 1:
+        return None
+    return tuple(question for run in asking for question in _task(run).questions)
+
+
 def _step(runs: Attribution, *, is_known: bool, is_assumed: bool = False) -> Step:
     nodes = [run for _, run in sorted(runs.nodes.items())]
     planned = [_task(run) for run in (*runs.sends, *nodes)]
@@ -156,7 +183,7 @@ def _asked_once(tasks: list[Task], others: list[Task]) -> tuple[tuple[Task, ...]
 
     LangGraph stores such a question for both, under one id.
     """
-    if not any(run.questions for run in tasks):
+    if not others or not any(run.questions for run in tasks):
         return tuple(tasks), tuple(others)
     ids = {one.interrupt_id for task in tasks for one in task.questions} - {None}
     if not ids:

@@ -24,7 +24,7 @@ Readers = Mapping[str, Collection[str]]
 """Maps a channel to the nodes that subscribe to it."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Ready:
     """The nodes that are ready, and the channels with a value but without a known reader."""
 

@@ -19,7 +19,7 @@ from ckpt_cli.core.filters.fields import FIELDS, Operator
 from ckpt_cli.core.filters.operands import EPOCH, SECOND
 from ckpt_cli.core.filters.parse import parse_filter
 from ckpt_cli.core.filters.pushdown import bounds_of
-from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT
+from ckpt_cli.core.tasks.control_channels import ERROR, INTERRUPT
 from ckpt_cli.queries.selection_bounds import bounds_of_selection
 from ckpt_cli.queries.threads import Selection, matching
 

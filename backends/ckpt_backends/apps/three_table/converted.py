@@ -12,7 +12,7 @@ from ckpt_backends.apps.three_table.index import (
     CheckpointRow,
     Part,
 )
-from ckpt_backends.codec.limits import MOST_BYTES, unread
+from ckpt_backends.codec.limits import MOST_BYTES, typed, unread
 from ckpt_backends.codec.merged import merged
 from ckpt_backends.model import (
     Blob,
@@ -20,7 +20,6 @@ from ckpt_backends.model import (
     TypedBytes,
     Write,
 )
-from ckpt_backends.sql.blob_tables import typed
 
 NOT_STORED = "not stored: its thread keeps the values of the newest checkpoint only"
 _CUT = "items that come before are not stored"

@@ -214,7 +214,16 @@ def _kind(form: dict[str, Json]) -> str:
 
 
 def _has_text_keys(fields: dict[Value, Value]) -> bool:
-    return all(isinstance(key, str) and not re.search(_SURROGATE, key) for key in fields)
+    # A loop, which takes half the time of `all`: this runs twice for each dict.
+    for key in fields:  # noqa: SIM110
+        if not (isinstance(key, str) and _is_unicode(key)):
+            return False
+    return True
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a text has no lone surrogates."""
+    return text.isascii() or not re.search(_SURROGATE, text)
 
 
 def _escaped(key: object) -> str:
@@ -233,7 +242,7 @@ def _list(form: Json, length: int | None = None) -> list[Json]:
 
 
 def _text(text: str) -> Json:
-    if text.isascii() or not re.search(_SURROGATE, text):
+    if _is_unicode(text):
         return text
     return {"$str": _base64(text.encode("utf-8", "surrogatepass"))}
 
