@@ -23,11 +23,13 @@ from ckpt_cli.core.replay.reducers import (
     Held,
     Reducer,
     fits,
+    reducers_for,
     same_objects,
     updates_of,
 )
 
 CANDIDATES: Sequence[Reducer] = tuple(REDUCERS.values())
+_PLACED = tuple(enumerate(CANDIDATES))
 ALL = (1 << len(CANDIDATES)) - 1
 
 
@@ -227,7 +229,8 @@ def explain(
         known.append((result, verdict))
         return verdict
 
-    for place, reducer in enumerate(CANDIDATES):
+    is_one_way = len(tried) == 1 and not carried
+    for place, reducer in reducers_for(base, tried[0][0]) if is_one_way else _PLACED:
         bit = 1 << place
         starts: Sequence[tuple[Held, bool]] = from_base
         if place in carried and not is_unreadable(carried[place]):

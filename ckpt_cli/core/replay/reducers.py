@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import chain
 from operator import add, is_
 from typing import Final, TypeAlias, TypeGuard
@@ -61,6 +61,10 @@ class Reducer:
     """Makes new values, so it is unlikely to explain another reducer's result by chance."""
     replaced: Callable[[Value], Held] = lambda replacement: replacement
     """Maps the value of an `Overwrite` to the content after it."""
+    holds: tuple[type, ...] = (object,)
+    """Types of content that `merge` may accept with writes, besides `ABSENT`."""
+    takes: tuple[type, ...] = (object,)
+    """Types of writes that `merge` may accept."""
 
     def results(self, base: Held, batches: Sequence[Batch]) -> list[Held]:
         """Return what a channel may hold after these batches; empty if they do not apply."""
@@ -96,6 +100,27 @@ def _replacement(batch: Batch) -> tuple[Value] | None:
             # A step may have only one Overwrite; its other writes are lost.
             return (replacement,)
     return None
+
+
+def reducers_for(held: Held, updates: Sequence[Update]) -> Sequence[tuple[int, Reducer]]:
+    """Return the reducers that may accept this content and these updates, each with its place.
+
+    All others raise `DoesNotApply`; most of them are left out by the types of the values alone.
+    """
+    if len(updates) == 1 and updates[0][0] and updates[0][1] is None:
+        kind: type = type(held)
+        return _reducers_for_types(kind, frozenset(map(type, updates[0][0])))
+    return _reducers_for_types(Absent, frozenset())
+
+
+@lru_cache(1024)
+def _reducers_for_types(held: type, written: frozenset[type]) -> Sequence[tuple[int, Reducer]]:
+    return tuple(
+        (place, reducer)
+        for place, reducer in enumerate(REDUCERS.values())
+        if issubclass(held, (Absent, *reducer.holds))
+        and all(issubclass(one, reducer.takes) for one in written)
+    )
 
 
 def fits(expected: Held, stored: Held) -> bool:
@@ -302,22 +327,30 @@ def _untracked(held: Held, _: Batch) -> Held:
     return ABSENT
 
 
+_NONE = type(None)
 _ALL = (
-    Reducer("add_messages", _add_messages, makes=True, replaced=add_messages.replaced_by),
+    Reducer(
+        "add_messages",
+        _add_messages,
+        makes=True,
+        replaced=add_messages.replaced_by,
+        holds=(list, dict, Tagged),
+        takes=(list, dict, Tagged, str),
+    ),
     Reducer("last_value", _last_value),
-    Reducer("append", _append, makes=True),
-    Reducer("dict_merge", _dict_merge, makes=True),
-    Reducer("set_union", _set_union, makes=True),
-    Reducer("sum", _sum, (ABSENT, 0.0), makes=True),
-    Reducer("concat", _concat, makes=True),
+    Reducer("append", _append, makes=True, holds=(list,)),
+    Reducer("dict_merge", _dict_merge, makes=True, holds=(dict, _NONE), takes=(dict, _NONE)),
+    Reducer("set_union", _set_union, makes=True, holds=(Tagged,), takes=(Tagged,)),
+    Reducer("sum", _sum, (ABSENT, 0.0), makes=True, holds=_NUMBERS, takes=_NUMBERS),
+    Reducer("concat", _concat, makes=True, holds=(str,), takes=(str,)),
     Reducer("any_value", _any_value),
-    Reducer("max", _max, (ABSENT, 0, 0.0)),
-    Reducer("min", _min, (ABSENT, 0, 0.0)),
+    Reducer("max", _max, (ABSENT, 0, 0.0), holds=_NUMBERS, takes=_NUMBERS),
+    Reducer("min", _min, (ABSENT, 0, 0.0), holds=_NUMBERS, takes=_NUMBERS),
     Reducer("first_value", _first_value),
-    Reducer("topic", _topic),
+    Reducer("topic", _topic, holds=(list,)),
     Reducer("ephemeral", _ephemeral),
-    Reducer("barrier", _barrier, makes=True),
-    Reducer("untracked", _untracked),
+    Reducer("barrier", _barrier, makes=True, holds=(Tagged,), takes=(str,)),
+    Reducer("untracked", _untracked, holds=()),
 )
 REDUCERS: Mapping[str, Reducer] = {reducer.name: reducer for reducer in _ALL}
 """In order of preference, for reducers that the data cannot tell apart."""
