@@ -207,8 +207,8 @@ class ChannelChecker:
         if is_lost and carried and not wrote and _same_version(name, moment, parent.moment):
             here.carried[name], here.open[name] = carried, parent.open.get(name, [])
             return None  # this missing value was reported before
-        last = list(_values(ways[:1]))[-1:]
-        if stored is ABSENT and last == [None] and _takes_none_for_nothing(moment):
+        is_none = stored is ABSENT and _takes_none_for_nothing(moment)
+        if is_none and list(_values(ways[:1]))[-1:] == [None]:
             stored, is_lost = None, False
         if base is ABSENT and carried and self.is_delta(name, parent.moment):
             # For a DeltaChannel between two snapshots, only the results of the reducers are known.
@@ -222,10 +222,11 @@ class ChannelChecker:
             lacking = _unread(base, stored, carried, _values(ways), is_gone=is_gone) or lacking
         check = Check(name, moment.key.checkpoint_id, found.mask, found.applicable, wrote)
         check.assumed, check.lacking, check.lost = found.assumed, lacking, is_lost
-        if not lacking:
-            check.differing = self._differing(name, found, stored)
+        leaders = self.tally(name).leaders
+        if not lacking and not found.mask & leaders:
+            check.differing = self._differing(leaders, found, stored)
             sources = (base, *carried.values(), *_values(ways), *found.rebuilt.values())
-            check.foreign = check.differing is not None and _is_foreign(stored, sources)
+            check.foreign = _is_foreign(stored, sources)
         is_unset = stored is ABSENT and name in moment.body.versions and not is_delta
         if is_unset or is_unreadable(stored):
             self._note_lost(moment, parent, possible, made, check)
@@ -266,13 +267,8 @@ class ChannelChecker:
         if here.carried[name] and not is_delta:
             here.open[name] = [*parent.open.get(name, ()), check]
 
-    def _differing(
-        self, name: str, found: Explained, stored: Held
-    ) -> dict[int, Differences] | None:
+    def _differing(self, leaders: int, found: Explained, stored: Held) -> dict[int, Differences]:
         """Return where a value differs from the results of the likeliest reducers."""
-        leaders = self.tally(name).leaders
-        if found.mask & leaders:
-            return None
         differing = {}
         for n, value in found.rebuilt.items():
             if leaders & 1 << n and (one := differences(value, stored)) is not None:

@@ -129,14 +129,14 @@ class ReducerTally:
     _uncounted: Counter[int] = field(default_factory=Counter)
     """The number of transitions by their mask."""
     _leaders: int = field(default=0, compare=False)
-    """The leaders by `_counts`; 0 if not known."""
+    """The leaders by all transitions; 0 if not known."""
 
     @property
     def leaders(self) -> int:
         """The reducers that explain the most transitions so far; all of them at the beginning."""
-        counts = self._counts
-        if self._leaders and not self._uncounted:
+        if self._leaders:
             return self._leaders
+        counts = self._counts
         for mask, number in self._uncounted.items():
             for place in range(len(CANDIDATES)):
                 counts[place] += number * (mask >> place & 1)
@@ -167,6 +167,8 @@ class ReducerTally:
     def _count(self, mask: int, applicable: int, *, wrote: bool) -> None:
         self.masks[mask, applicable, wrote] += 1
         self._uncounted[mask] += 1
+        # Those of the leaders that explain it are one ahead of all others.
+        self._leaders &= mask
 
 
 @dataclass(frozen=True, slots=True)
