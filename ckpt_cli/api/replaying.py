@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
@@ -20,8 +20,7 @@ from ckpt_cli.threads.executor.executor import Executor
 from ckpt_cli.threads.thread import ThreadReader
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedThread:
+class JudgedThread(NamedTuple):
     """A thread that was replayed, with the reducers of its channels."""
 
     found: Replayed

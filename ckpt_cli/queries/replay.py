@@ -11,12 +11,11 @@ from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound
 from ckpt_cli.core.channels import state_values
-from ckpt_cli.core.replay.contribution import NOT_STORED
 from ckpt_cli.core.replay.elimination import (
     Check,
     ReducerTally,
 )
-from ckpt_cli.core.replay.reducers import Held, is_empty
+from ckpt_cli.core.replay.reducers import NOT_STORED, Held, is_empty
 from ckpt_cli.core.replay.report import Replayed, Transition
 from ckpt_cli.core.replay.transition import (
     possible_orders,

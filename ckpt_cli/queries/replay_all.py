@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from ckpt_backends.errors import NotFound
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.channels import is_state
+from ckpt_cli.core.namespace_kinds import namespace_kind
 from ckpt_cli.core.replay.reducer_options import unknown_channel
 from ckpt_cli.core.replay.report import Replayed, label
-from ckpt_cli.core.size_sums import namespace_kind
 from ckpt_cli.core.state import read_body
 from ckpt_cli.queries.replay import replay_thread
 from ckpt_cli.threads.executor.work import Each, each

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ckpt_backends.codec.values import Cut, Opaque, Value
 from ckpt_cli.core.conversation.messages import as_message
-from ckpt_cli.core.replay.differences import Differences
 from ckpt_cli.core.replay.reducers import (
     CUSTOM,
     REDUCERS,
@@ -27,6 +26,9 @@ from ckpt_cli.core.replay.reducers import (
     same_objects,
     updates_of,
 )
+
+if TYPE_CHECKING:
+    from ckpt_cli.core.replay.differences import Differences
 
 CANDIDATES: Sequence[Reducer] = tuple(REDUCERS.values())
 _PLACED = tuple(enumerate(CANDIDATES))
@@ -171,8 +173,7 @@ class ReducerTally:
         self._leaders &= mask
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(NamedTuple):
     """What is known about the reducer of a channel."""
 
     survivors: tuple[str, ...]
@@ -294,7 +295,7 @@ def judge_thread(masks: Masks, known: Masks, chosen: str | None = None) -> Judge
         return found
     bit = bits(found.survivors[:1])
     doubted = _evidence(masks, bit) < _against(masks, bit)
-    return replace(found, doubted=doubted)
+    return found._replace(doubted=doubted)
 
 
 def verdict_of(check: Check, judgement: Judgement) -> tuple[Verdict, str]:

@@ -18,7 +18,7 @@ from itertools import chain
 from operator import add, is_
 from typing import Final, TypeAlias, TypeGuard
 
-from ckpt_backends.codec.values import UNDEFINED, Tagged, Value
+from ckpt_backends.codec.values import UNDEFINED, Cut, Tagged, Value
 from ckpt_cli.core.replay import add_messages
 from ckpt_cli.core.replay.add_messages import Pending
 from ckpt_cli.core.replay.unknown_reducer import overwrite
@@ -35,6 +35,8 @@ class Absent(Enum):
 
 
 ABSENT: Final = Absent.ABSENT
+NOT_STORED: Final = Cut(None, 0, "not stored")
+"""Placeholder for a value that the layout does not store."""
 Held: TypeAlias = "Value | Absent"
 """The content of a channel. A list may contain `Pending` messages."""
 Batch: TypeAlias = "Sequence[Value]"
@@ -148,6 +150,10 @@ def fits(expected: Held, stored: Held) -> bool:
 
 _BYTES_OR_DICT = (bytes, dict)
 """For `isinstance`, which is slower with a union."""
+
+
+def is_not_stored(value: Held) -> bool:
+    return value is NOT_STORED
 
 
 def is_empty(value: Held) -> bool:
