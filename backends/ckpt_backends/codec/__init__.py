@@ -119,7 +119,7 @@ def _successive_body(body: TypedBytes) -> Value:
     if len(body.data) < _SMALL_BODY:
         return None
     try:
-        return memo.successive.body(body.data, DEFAULT_LIMITS)
+        return memo.body(body.data, DEFAULT_LIMITS)
     except (PastLimit, ValueError, IndexError):
         return None
 

@@ -126,6 +126,21 @@ def test_all_bodies_of_any_size_are_read_and_gathered_from(number: int) -> None:
         assert _numbers(data) <= successive.gathered <= all_before
 
 
+def test_what_long_bodies_hold_is_gathered_once_while_they_are_decoded() -> None:
+    bodies = [data for number in range(5) for data in _bodies(Random(number), 20)]
+    known = 0
+    with remembering(_numbers) as memo:
+        for some in (bodies[n : n + 10] for n in range(0, len(bodies), 10)):
+            for data in reversed(some):
+                decode_checkpoint(TypedBytes("msgpack", data))
+            for data in some:
+                found = memo.take_gathered(data)
+                assert found is None or _numbers(data) <= found
+                assert memo.take_gathered(data) is None
+                known += found is not None
+    assert known
+
+
 def test_long_values_are_not_looked_for_in_what_stands_before_them() -> None:
     successive = SuccessiveValues()
     for n in range(6):
