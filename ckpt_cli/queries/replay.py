@@ -328,6 +328,10 @@ def _is_skipped(child: Moment, parent: Moment) -> bool:
 
 
 def _size(moment: Moment) -> int:
-    body, blobs = moment.checkpoint.body, (moment.checkpoint.blobs or {}).values()
-    read = sum(blob.size for blob in blobs if blob.value is not None)
-    return read + (0 if body is None else len(body.data)) + sum(one.size for one in moment.writes)
+    body, blobs = moment.checkpoint.body, moment.checkpoint.blobs
+    read = sum([one.size for one in moment.writes])
+    if body is not None:
+        read += len(body.data)
+    if blobs:
+        read += sum([blob.size for blob in blobs.values() if blob.value is not None])
+    return read
