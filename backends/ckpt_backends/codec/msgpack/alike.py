@@ -9,7 +9,7 @@ equal is the same Python object.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from os import urandom
 from typing import TYPE_CHECKING, Any
 
@@ -208,6 +208,8 @@ def _joined(
     if isinstance(value, list) and isinstance(middle, list):
         return [*value[:same], *middle, *value[rest:]]
     if isinstance(value, dict) and isinstance(middle, dict) and {*map(type, middle)} <= {str}:
+        if [*islice(value, same, rest)] == [*middle]:
+            return value | middle
         pairs = list(value.items())
         return dict(chain(pairs[:same], middle.items(), pairs[rest:]))
     return None
