@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
@@ -16,12 +16,13 @@ from ckpt_cli.core.replay.report import Place, Replayed, ReplayReport, judge_all
 from ckpt_cli.queries.replay import replay_thread
 from ckpt_cli.queries.replay_all import check_channels, replay_threads
 from ckpt_cli.render.replay import report_record, thread_rows, transition_rows
-from ckpt_cli.threads.executor.executor import Executor
 from ckpt_cli.threads.thread import ThreadReader
 
+if TYPE_CHECKING:
+    from ckpt_cli.threads.executor.executor import Executor
 
-@dataclass(frozen=True, slots=True)
-class JudgedThread:
+
+class JudgedThread(NamedTuple):
     """A thread that was replayed, with the reducers of its channels."""
 
     found: Replayed

@@ -64,12 +64,6 @@ def rank(amounts: Iterable[ByteSum[_Key]], most: int) -> Ranking[_Key]:
     return Ranking(top, number - len(top), rest, total)
 
 
-def namespace_kind(checkpoint_ns: str) -> str:
-    """Return a namespace without task ids: the same text for all calls of a subgraph."""
-    parts = [part.partition(":")[0] for part in checkpoint_ns.split("|") if not part.isdigit()]
-    return "|".join(parts)
-
-
 @dataclass(frozen=True, slots=True)
 class _Reversed:
     """Text that sorts in reverse order."""

@@ -12,6 +12,7 @@ from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.discovery import known_backends, layouts
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Capability, TypedBytes
+from ckpt_cli.core.namespace_kinds import namespace_kind
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.replay.add_messages import Pending
 from ckpt_cli.core.replay.add_messages import fits as message_fits
@@ -19,7 +20,6 @@ from ckpt_cli.core.replay.elimination import Judgement, Verdict, verdict_of
 from ckpt_cli.core.replay.reducers import ABSENT, REDUCERS, Absent, Held, is_complete
 from ckpt_cli.core.replay.repair_plan import DamagedValue, Rebuilt, Refusal, Repair
 from ckpt_cli.core.replay.report import judge_all
-from ckpt_cli.core.size_sums import namespace_kind
 from ckpt_cli.core.values.equality import same
 from ckpt_cli.queries.replay import replay_with_lost
 from ckpt_cli.queries.replay_checks import Lost

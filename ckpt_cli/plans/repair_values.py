@@ -22,12 +22,12 @@ from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.diff.state_diff import diff_channels
 from ckpt_cli.core.forking.edit_state import stored_value
 from ckpt_cli.core.forking.marks import BY, FROM, NAME
+from ckpt_cli.core.namespace_kinds import namespace_kind
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.replay.elimination import Verdict, is_unreadable, verdict_of
 from ckpt_cli.core.replay.reducers import ABSENT, Held
 from ckpt_cli.core.replay.repair_plan import DamagedValue, Rebuilt, Refusal, Repair
 from ckpt_cli.core.replay.report import judge_all
-from ckpt_cli.core.size_sums import namespace_kind
 from ckpt_cli.core.state import read_metadata
 from ckpt_cli.core.support_matrix import NO_STEPS
 from ckpt_cli.plans.checkpoint_copy import whole

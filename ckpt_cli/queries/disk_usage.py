@@ -10,7 +10,8 @@ from typing import Literal, TypeAlias
 from ckpt_backends.codec import channel_sizes
 from ckpt_backends.model import Capability, StoreInfo, TypedBytes, Usage
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.size_sums import ByteSum, Ranking, SizeTally, namespace_kind, rank
+from ckpt_cli.core.namespace_kinds import namespace_kind
+from ckpt_cli.core.size_sums import ByteSum, Ranking, SizeTally, rank
 
 By: TypeAlias = Literal["thread", "channel", "ns", "type", "table"]
 BYS: tuple[By, ...] = ("thread", "channel", "ns", "type", "table")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
+from ckpt_cli.core.namespace_kinds import namespace_kind
 from ckpt_cli.core.replay.elimination import Check
 from ckpt_cli.core.replay.reducers import Held
 from ckpt_cli.core.replay.report import Replayed
-from ckpt_cli.core.size_sums import namespace_kind
 from ckpt_cli.queries.replay import look_again, look_at
 from ckpt_cli.queries.replay_checks import KeptCheckpoint, Look
 from ckpt_cli.threads.thread import ThreadReader
@@ -94,7 +93,7 @@ class KeptReplay:
         # Later steps have confirmed or denied what was carried over this one.
         checks = self._checks[child]
         look.channels = {
-            name: replace(one, check=checks.get(name, one.check))
+            name: one._replace(check=checks.get(name, one.check))
             for name, one in look.channels.items()
         }
         return look

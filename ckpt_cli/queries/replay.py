@@ -11,12 +11,11 @@ from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound
 from ckpt_cli.core.channels import state_values
-from ckpt_cli.core.replay.contribution import NOT_STORED
 from ckpt_cli.core.replay.elimination import (
     Check,
     ReducerTally,
 )
-from ckpt_cli.core.replay.reducers import Held, is_empty
+from ckpt_cli.core.replay.reducers import NOT_STORED, Held, is_empty
 from ckpt_cli.core.replay.report import Replayed, Transition
 from ckpt_cli.core.replay.transition import (
     possible_orders,
@@ -329,6 +328,10 @@ def _is_skipped(child: Moment, parent: Moment) -> bool:
 
 
 def _size(moment: Moment) -> int:
-    body, blobs = moment.checkpoint.body, (moment.checkpoint.blobs or {}).values()
-    read = sum(blob.size for blob in blobs if blob.value is not None)
-    return read + (0 if body is None else len(body.data)) + sum(one.size for one in moment.writes)
+    body, blobs = moment.checkpoint.body, moment.checkpoint.blobs
+    read = sum([one.size for one in moment.writes])
+    if body is not None:
+        read += len(body.data)
+    if blobs:
+        read += sum([blob.size for blob in blobs.values() if blob.value is not None])
+    return read

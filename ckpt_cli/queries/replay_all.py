@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 from ckpt_backends.errors import NotFound
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.channels import is_state
+from ckpt_cli.core.namespace_kinds import namespace_kind
 from ckpt_cli.core.replay.reducer_options import unknown_channel
 from ckpt_cli.core.replay.report import Replayed, label
-from ckpt_cli.core.size_sums import namespace_kind
 from ckpt_cli.core.state import read_body
 from ckpt_cli.queries.replay import replay_thread
-from ckpt_cli.threads.executor.work import Each, each
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
 if TYPE_CHECKING:
     from ckpt_backends.model import Thread
     from ckpt_cli.threads.executor.executor import Executor
+    from ckpt_cli.threads.executor.work import Each
 
 
 def check_channels(
@@ -55,6 +55,8 @@ def _channels(store: Store, thread_id: str, ns: str) -> set[str]:
 
 
 def _replaying(store: Store) -> Each[Replayed]:
+    from ckpt_cli.threads.executor.work import each  # late: most replays are of one thread
+
     inference = TriggerInference(store)
 
     def replay(thread_id: str) -> Replayed:

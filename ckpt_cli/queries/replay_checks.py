@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.channels import is_state
-from ckpt_cli.core.replay.contribution import NOT_STORED
-from ckpt_cli.core.replay.differences import Differences, differences, without_values
+from ckpt_cli.core.namespace_kinds import namespace_kind
 from ckpt_cli.core.replay.elimination import (
     Check,
     Explained,
@@ -19,8 +19,7 @@ from ckpt_cli.core.replay.elimination import (
     explain,
     is_unreadable,
 )
-from ckpt_cli.core.replay.foreign_text import has_foreign_text
-from ckpt_cli.core.replay.reducers import ABSENT, Held, is_empty
+from ckpt_cli.core.replay.reducers import ABSENT, NOT_STORED, Held, is_empty
 from ckpt_cli.core.replay.transition import (
     PossibleOrders,
     SortedWrites,
@@ -29,12 +28,14 @@ from ckpt_cli.core.replay.transition import (
     writes_in_metadata,
     written_channels,
 )
-from ckpt_cli.core.size_sums import namespace_kind
 from ckpt_cli.core.tasks.writes import TaskWrite
 from ckpt_cli.core.values.equality import same
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.thread import ThreadReader
+
+if TYPE_CHECKING:
+    from ckpt_cli.core.replay.differences import Differences
 
 NO_DELTA = "a DeltaChannel stores no value between snapshots"
 _GONE = "the value before it is not stored"
@@ -62,8 +63,7 @@ class KeptCheckpoint:
         return self.decoded[id(write)]
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
+class Looked(NamedTuple):
     """One channel of the transition that is examined."""
 
     base: Held
@@ -88,8 +88,7 @@ class Look:
     channels: dict[str, Looked] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(NamedTuple):
     """A value that is missing or unreadable. Inside a body, a channel may also have none."""
 
     child: Moment
@@ -207,8 +206,8 @@ class ChannelChecker:
         if is_lost and carried and not wrote and _same_version(name, moment, parent.moment):
             here.carried[name], here.open[name] = carried, parent.open.get(name, [])
             return None  # this missing value was reported before
-        last = list(_values(ways[:1]))[-1:]
-        if stored is ABSENT and last == [None] and _takes_none_for_nothing(moment):
+        is_none = stored is ABSENT and _takes_none_for_nothing(moment)
+        if is_none and list(_values(ways[:1]))[-1:] == [None]:
             stored, is_lost = None, False
         if base is ABSENT and carried and self.is_delta(name, parent.moment):
             # For a DeltaChannel between two snapshots, only the results of the reducers are known.
@@ -222,10 +221,9 @@ class ChannelChecker:
             lacking = _unread(base, stored, carried, _values(ways), is_gone=is_gone) or lacking
         check = Check(name, moment.key.checkpoint_id, found.mask, found.applicable, wrote)
         check.assumed, check.lacking, check.lost = found.assumed, lacking, is_lost
-        if not lacking:
-            check.differing = self._differing(name, found, stored)
+        if not lacking and (differing := self._differing(name, found, stored)) is not None:
             sources = (base, *carried.values(), *_values(ways), *found.rebuilt.values())
-            check.foreign = check.differing is not None and _is_foreign(stored, sources)
+            check.differing, check.foreign = differing, _is_foreign(stored, sources)
         is_unset = stored is ABSENT and name in moment.body.versions and not is_delta
         if is_unset or is_unreadable(stored):
             self._note_lost(moment, parent, possible, made, check)
@@ -273,6 +271,9 @@ class ChannelChecker:
         leaders = self.tally(name).leaders
         if found.mask & leaders:
             return None
+        # Late: most values do not differ.
+        from ckpt_cli.core.replay.differences import differences, without_values
+
         differing = {}
         for n, value in found.rebuilt.items():
             if leaders & 1 << n and (one := differences(value, stored)) is not None:
@@ -340,6 +341,8 @@ def _is_foreign(stored: Held, sources: Iterable[Held]) -> bool:
     """Return whether a value contains a text that is in none of its sources."""
     if stored is ABSENT:
         return False
+    from ckpt_cli.core.replay.foreign_text import has_foreign_text  # late: few values differ
+
     return has_foreign_text(stored, (one for one in sources if one is not ABSENT))
 
 

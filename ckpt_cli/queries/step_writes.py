@@ -11,20 +11,19 @@ from itertools import chain
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.diff.state_diff import json_size
+from ckpt_cli.core.namespace_kinds import namespace_kind
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.replay.contribution import (
     Contribution,
     Effect,
     contributions,
-    is_not_stored,
     plain,
 )
 from ckpt_cli.core.replay.differences import Differences, differences, without_values
 from ckpt_cli.core.replay.elimination import CANDIDATES, Judgement, Verdict, verdict_of
-from ckpt_cli.core.replay.reducers import ABSENT, Held, fits
+from ckpt_cli.core.replay.reducers import ABSENT, Held, fits, is_not_stored
 from ckpt_cli.core.replay.report import judge_all
 from ckpt_cli.core.replay.transition import SortedWrites, WriteOrder
-from ckpt_cli.core.size_sums import namespace_kind
 from ckpt_cli.core.tasks.writes import TaskWrite, task_writes
 from ckpt_cli.queries.kept_replay import KeptReplay
 from ckpt_cli.queries.replay_checks import Look, Looked

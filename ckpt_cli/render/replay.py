@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ckpt_cli.core.replay.differences import Differences
+from ckpt_cli.core.namespace_kinds import namespace_kind
 from ckpt_cli.core.replay.elimination import Judgement, Verdict
 from ckpt_cli.core.replay.report import (
     ChannelReport,
@@ -18,13 +18,14 @@ from ckpt_cli.core.replay.report import (
     label,
     verdicts,
 )
-from ckpt_cli.core.size_sums import namespace_kind
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
 from ckpt_cli.render.terminal.table import THREAD, Column, plain_columns, table_lines
 from ckpt_cli.render.terminal.units import step_number
-from ckpt_cli.render.values.differences import difference_records, difference_texts
 from ckpt_cli.render.values.one_line import counted
+
+if TYPE_CHECKING:
+    from ckpt_cli.core.replay.differences import Differences
 
 _STYLES: Mapping[str, Style] = {
     Verdict.MATCH: "plain",
@@ -187,11 +188,19 @@ def _said(one: FailedCheck) -> str:
 
 
 def _with_differences(text: str, found: Differences | None) -> str:
-    return text if found is None else f"{text}: {', '.join(difference_texts(found))}"
+    if found is None:
+        return text
+    from ckpt_cli.render.values.differences import difference_texts  # late: most values match
+
+    return f"{text}: {', '.join(difference_texts(found))}"
 
 
 def _differences(found: Differences | None) -> dict[str, Any]:
-    return {} if found is None else {"differences": difference_records(found)}
+    if found is None:
+        return {}
+    from ckpt_cli.render.values.differences import difference_records  # late: most values match
+
+    return {"differences": difference_records(found)}
 
 
 def _transition(one: Transition) -> dict[str, Any]:

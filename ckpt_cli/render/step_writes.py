@@ -8,8 +8,9 @@ from typing import Any
 
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
-from ckpt_cli.core.replay.contribution import NOT_STORED, Contribution, Effect, is_not_stored
+from ckpt_cli.core.replay.contribution import Contribution, Effect
 from ckpt_cli.core.replay.elimination import Judgement, Verdict
+from ckpt_cli.core.replay.reducers import NOT_STORED, is_not_stored
 from ckpt_cli.queries.replay_checks import NO_DELTA
 from ckpt_cli.queries.step_writes import StepChannel, StoredSizes, Written
 from ckpt_cli.render.records import write_record

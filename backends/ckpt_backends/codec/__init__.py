@@ -11,6 +11,7 @@ No class or function that a store names is ever imported or called.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from ckpt_backends.codec.json.json_form import Json, from_json, to_json
@@ -27,6 +28,8 @@ from ckpt_backends.codec.values import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ckpt_backends.model import TypedBytes
 
 __all__ = [
@@ -119,7 +122,7 @@ def _successive_body(body: TypedBytes) -> Value:
     if len(body.data) < _SMALL_BODY:
         return None
     try:
-        return memo.successive.body(body.data, DEFAULT_LIMITS)
+        return memo.body(body.data, DEFAULT_LIMITS)
     except (PastLimit, ValueError, IndexError):
         return None
 
@@ -148,9 +151,7 @@ def _whole(typed: TypedBytes, limits: Limits) -> Value:
         raise ValueError(typed.problem)
     match typed.type:
         case "msgpack":
-            from ckpt_backends.codec.msgpack.decode import decode_msgpack  # loads ormsgpack
-
-            return decode_msgpack(typed.data, limits)
+            return _msgpack_decoder()(typed.data, limits)
         case "json":
             from ckpt_backends.codec.json.json_plus import decode_json
 
@@ -185,6 +186,14 @@ def _whole(typed: TypedBytes, limits: Limits) -> Value:
                 raise ValueError(f"type {typed.type} with unexpected bytes")
             return None
     raise ValueError("unknown type")
+
+
+@cache
+def _msgpack_decoder() -> Callable[[bytes, Limits], Value]:
+    """Import the decoder once, since an import statement takes as long as a small value."""
+    from ckpt_backends.codec.msgpack.decode import decode_msgpack  # loads ormsgpack
+
+    return decode_msgpack
 
 
 def _beginning(typed: TypedBytes, limits: Limits, reason: str) -> Value:

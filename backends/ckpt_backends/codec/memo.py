@@ -5,14 +5,15 @@ Equal objects then are the same Python object, so code that uses the cache must 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.codec.values import Tagged, Value
 
 if TYPE_CHECKING:
+    from ckpt_backends.codec.limits import Limits
     from ckpt_backends.codec.msgpack.successive import SuccessiveValues
 
 _MOST_BYTES, _MOST_VALUE_BYTES = 32 << 20, 4 << 20
@@ -23,9 +24,16 @@ _SMALL = 100
 
 
 class Memo:
-    """A cache of decoded values by their type tag and bytes, and of objects by their ext code."""
+    """A cache of decoded values by their type tag and bytes, and of objects by their ext code.
 
-    def __init__(self) -> None:
+    With `gather`, also what that finds in the bytes of long msgpack bodies: see `SuccessiveValues`.
+    """
+
+    def __init__(self, gather: Callable[[bytes], frozenset[Any]] | None = None) -> None:
+        self._gather = gather
+        self._gathered: dict[int, tuple[bytes, frozenset[Any]]] = {}
+        """By the `id` of a body's bytes, which are kept so that no others get this id."""
+        self._gathered_bytes = 0
         self._known: dict[tuple[int, bytes], Tagged] = {}
         self._outer: dict[tuple[int, bytes], tuple[Tagged, int, int]] = {}
         self._values: dict[tuple[str, bytes], tuple[Value]] = {}
@@ -40,8 +48,30 @@ class Memo:
         if self._successive is None:
             from ckpt_backends.codec.msgpack.successive import SuccessiveValues  # loads ormsgpack
 
-            self._successive = SuccessiveValues()
+            self._successive = SuccessiveValues(self._gather)
         return self._successive
+
+    def body(self, data: bytes, limits: Limits) -> Value:
+        """Decode a msgpack body by the one before, as `SuccessiveValues.body` does."""
+        body = self.successive.body(data, limits)
+        if self._gather is not None:
+            self._gathered_bytes += len(data)
+            if self._gathered_bytes > _MOST_BYTES:
+                self._gathered.clear()
+                self._gathered_bytes = len(data)
+            self._gathered[id(data)] = data, self.successive.gathered
+        return body
+
+    def take_gathered(self, data: bytes) -> frozenset[Any] | None:
+        """Return once what was gathered from a body: all that is in it, and perhaps more.
+
+        Returns None if nothing is known of it.
+        """
+        known = self._gathered.pop(id(data), None)
+        if known is None:
+            return None
+        self._gathered_bytes -= len(data)
+        return known[1]
 
     def get(self, code: int, data: bytes) -> Tagged | None:
         """The object that was decoded from these bytes before, or None."""
@@ -85,8 +115,9 @@ class Memo:
         self._known.clear()
         self._outer.clear()
         self._values.clear()
+        self._gathered.clear()
         self._successive = None
-        self._bytes = self._value_bytes = 0
+        self._bytes = self._value_bytes = self._gathered_bytes = 0
 
 
 CURRENT: ContextVar[Memo | None] = ContextVar("memo", default=None)
@@ -94,9 +125,9 @@ CURRENT: ContextVar[Memo | None] = ContextVar("memo", default=None)
 
 
 @contextmanager
-def remembering() -> Iterator[Memo]:
+def remembering(gather: Callable[[bytes], frozenset[Any]] | None = None) -> Iterator[Memo]:
     """Inside the `with` block, equal values and objects are decoded once."""
-    memo = Memo()
+    memo = Memo(gather)
     token = CURRENT.set(memo)
     try:
         yield memo

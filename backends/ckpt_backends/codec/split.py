@@ -11,7 +11,6 @@ from typing import TypeAlias
 
 from ckpt_backends.codec.limits import PastLimit
 from ckpt_backends.codec.msgpack.cursor import ARRAY, MAP, Cursor
-from ckpt_backends.codec.pickle.append_opcodes import split_pickle
 from ckpt_backends.codec.values import JSON_TYPES
 from ckpt_backends.model import TypedBytes
 
@@ -27,6 +26,8 @@ def split(typed: TypedBytes) -> Parts:
         elif typed.type in JSON_TYPES:
             found = _split_json(typed.data)
         elif typed.type == "pickle":
+            from ckpt_backends.codec.pickle.append_opcodes import split_pickle  # late: it is rare
+
             found = split_pickle(typed.data)
         else:
             raise ValueError(f"values of type '{typed.type}' cannot be split")

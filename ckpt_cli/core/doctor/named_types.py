@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from ckpt_backends.codec.limits import DEFAULT_LIMITS, PastLimit, past_bytes
 
@@ -24,8 +24,7 @@ class NamedIn(StrEnum):
     PICKLE = "pickle"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TypeName:
+class TypeName(NamedTuple):
     """A class or function that a value names."""
 
     module: str

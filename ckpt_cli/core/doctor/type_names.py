@@ -7,16 +7,11 @@ what people need not see, such as a malformed object that a saver would still bu
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
-from ckpt_backends.codec.limits import DEFAULT_LIMITS, PastLimit
 from ckpt_backends.codec.merged import MERGED, packed_parts
 from ckpt_backends.codec.values import JSON_TYPES
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.doctor.named_types import KNOWN, NONE, Names
-
-if TYPE_CHECKING:
-    from ckpt_backends.codec.msgpack.successive import SuccessiveValues
 
 
 def type_names(typed: TypedBytes) -> Names:
@@ -39,29 +34,11 @@ def body_names(body: TypedBytes) -> Names:
     return _read(body)  # Not remembered: no two bodies are equal.
 
 
-class BodyNames:
-    """Finds what the bodies of a thread name, and reads of each only what changed."""
+def gather_names(data: bytes) -> Names:
+    """Return what msgpack names, while bodies are decoded; raises the errors of `type_names`."""
+    from ckpt_cli.core.doctor.msgpack_names import msgpack_names
 
-    def __init__(self) -> None:
-        self._successive: SuccessiveValues | None = None
-
-    def __call__(self, body: TypedBytes) -> Names:
-        """Return what a body names, and perhaps what those before it did.
-
-        Raises the errors of `type_names`.
-        """
-        if body.type != "msgpack" or body.problem:
-            return body_names(body)
-        if self._successive is None:
-            from ckpt_backends.codec.msgpack.successive import SuccessiveValues
-            from ckpt_cli.core.doctor.msgpack_names import msgpack_names
-
-            self._successive = SuccessiveValues(msgpack_names)
-        try:
-            self._successive.body(body.data, DEFAULT_LIMITS)
-        except (PastLimit, ValueError, IndexError):
-            return body_names(body)
-        return self._successive.gathered
+    return msgpack_names(data)
 
 
 def names_by_channel(body: TypedBytes) -> Mapping[str | None, Names]:

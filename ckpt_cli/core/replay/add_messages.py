@@ -133,6 +133,8 @@ def _all_ids(items: list[Value]) -> Sequence[str | None] | None:
 
     Runs at the speed of C, because the messages of long threads are merged at each step.
     """
+    if items and type(items[0]) is not Tagged:  # as in most lists that are no messages
+        return None
     if {*map(type, items)} != {Tagged}:
         return None
     if not all("Message" in one for one in {*map(_TYPE, items)}):

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ckpt_backends.codec.values import Cut, Value
+from ckpt_backends.codec.values import Value
 from ckpt_cli.core.diff.state_diff import ChannelChange, Counts, count, diff_channels
 from ckpt_cli.core.replay.add_messages import Pending
-from ckpt_cli.core.replay.reducers import ABSENT, REDUCERS, Held, Reducer
+from ckpt_cli.core.replay.reducers import ABSENT, REDUCERS, Held, Reducer, is_not_stored
 from ckpt_cli.core.replay.unknown_reducer import overwrite
 from ckpt_cli.core.tasks.writes import TaskWrite
 
@@ -66,14 +66,6 @@ def contributions(
             )
             held = after[0]
     return (held if reducer is not None else ABSENT), found
-
-
-NOT_STORED = Cut(None, 0, "not stored")
-"""Placeholder for a value that the layout does not store."""
-
-
-def is_not_stored(value: Held) -> bool:
-    return value is NOT_STORED
 
 
 def plain(value: Held) -> Value:

@@ -10,24 +10,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ckpt_backends.codec.values import Cut, Opaque, Value
 from ckpt_cli.core.conversation.messages import as_message
-from ckpt_cli.core.replay.differences import Differences
 from ckpt_cli.core.replay.reducers import (
     CUSTOM,
     REDUCERS,
     Held,
     Reducer,
     fits,
+    reducers_for,
     same_objects,
     updates_of,
 )
 
+if TYPE_CHECKING:
+    from ckpt_cli.core.replay.differences import Differences
+
 CANDIDATES: Sequence[Reducer] = tuple(REDUCERS.values())
+_PLACED = tuple(enumerate(CANDIDATES))
 ALL = (1 << len(CANDIDATES)) - 1
 
 
@@ -127,14 +131,14 @@ class ReducerTally:
     _uncounted: Counter[int] = field(default_factory=Counter)
     """The number of transitions by their mask."""
     _leaders: int = field(default=0, compare=False)
-    """The leaders by `_counts`; 0 if not known."""
+    """The leaders by all transitions; 0 if not known."""
 
     @property
     def leaders(self) -> int:
         """The reducers that explain the most transitions so far; all of them at the beginning."""
-        counts = self._counts
-        if self._leaders and not self._uncounted:
+        if self._leaders:
             return self._leaders
+        counts = self._counts
         for mask, number in self._uncounted.items():
             for place in range(len(CANDIDATES)):
                 counts[place] += number * (mask >> place & 1)
@@ -165,10 +169,11 @@ class ReducerTally:
     def _count(self, mask: int, applicable: int, *, wrote: bool) -> None:
         self.masks[mask, applicable, wrote] += 1
         self._uncounted[mask] += 1
+        # Those of the leaders that explain it are one ahead of all others.
+        self._leaders &= mask
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(NamedTuple):
     """What is known about the reducer of a channel."""
 
     survivors: tuple[str, ...]
@@ -227,7 +232,8 @@ def explain(
         known.append((result, verdict))
         return verdict
 
-    for place, reducer in enumerate(CANDIDATES):
+    is_one_way = len(tried) == 1 and not carried
+    for place, reducer in reducers_for(base, tried[0][0]) if is_one_way else _PLACED:
         bit = 1 << place
         starts: Sequence[tuple[Held, bool]] = from_base
         if place in carried and not is_unreadable(carried[place]):
@@ -289,7 +295,7 @@ def judge_thread(masks: Masks, known: Masks, chosen: str | None = None) -> Judge
         return found
     bit = bits(found.survivors[:1])
     doubted = _evidence(masks, bit) < _against(masks, bit)
-    return replace(found, doubted=doubted)
+    return found._replace(doubted=doubted)
 
 
 def verdict_of(check: Check, judgement: Judgement) -> tuple[Verdict, str]:

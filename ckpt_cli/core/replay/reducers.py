@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import chain
 from operator import add, is_
 from typing import Final, TypeAlias, TypeGuard
 
-from ckpt_backends.codec.values import UNDEFINED, Tagged, Value
+from ckpt_backends.codec.values import UNDEFINED, Cut, Tagged, Value
 from ckpt_cli.core.replay import add_messages
 from ckpt_cli.core.replay.add_messages import Pending
 from ckpt_cli.core.replay.unknown_reducer import overwrite
@@ -35,6 +35,8 @@ class Absent(Enum):
 
 
 ABSENT: Final = Absent.ABSENT
+NOT_STORED: Final = Cut(None, 0, "not stored")
+"""Placeholder for a value that the layout does not store."""
 Held: TypeAlias = "Value | Absent"
 """The content of a channel. A list may contain `Pending` messages."""
 Batch: TypeAlias = "Sequence[Value]"
@@ -61,6 +63,10 @@ class Reducer:
     """Makes new values, so it is unlikely to explain another reducer's result by chance."""
     replaced: Callable[[Value], Held] = lambda replacement: replacement
     """Maps the value of an `Overwrite` to the content after it."""
+    holds: tuple[type, ...] = (object,)
+    """Types of content that `merge` may accept with writes, besides `ABSENT`."""
+    takes: tuple[type, ...] = (object,)
+    """Types of writes that `merge` may accept."""
 
     def results(self, base: Held, batches: Sequence[Batch]) -> list[Held]:
         """Return what a channel may hold after these batches; empty if they do not apply."""
@@ -98,6 +104,27 @@ def _replacement(batch: Batch) -> tuple[Value] | None:
     return None
 
 
+def reducers_for(held: Held, updates: Sequence[Update]) -> Sequence[tuple[int, Reducer]]:
+    """Return the reducers that may accept this content and these updates, each with its place.
+
+    All others raise `DoesNotApply`; most of them are left out by the types of the values alone.
+    """
+    if len(updates) == 1 and updates[0][0] and updates[0][1] is None:
+        kind: type = type(held)
+        return _reducers_for_types(kind, frozenset(map(type, updates[0][0])))
+    return _reducers_for_types(Absent, frozenset())
+
+
+@lru_cache(1024)
+def _reducers_for_types(held: type, written: frozenset[type]) -> Sequence[tuple[int, Reducer]]:
+    return tuple(
+        (place, reducer)
+        for place, reducer in enumerate(REDUCERS.values())
+        if issubclass(held, (Absent, *reducer.holds))
+        and all(issubclass(one, reducer.takes) for one in written)
+    )
+
+
 def fits(expected: Held, stored: Held) -> bool:
     """Return whether a stored value equals the expected one, apart from generated ids."""
     if expected is stored:
@@ -123,6 +150,10 @@ def fits(expected: Held, stored: Held) -> bool:
 
 _BYTES_OR_DICT = (bytes, dict)
 """For `isinstance`, which is slower with a union."""
+
+
+def is_not_stored(value: Held) -> bool:
+    return value is NOT_STORED
 
 
 def is_empty(value: Held) -> bool:
@@ -302,22 +333,30 @@ def _untracked(held: Held, _: Batch) -> Held:
     return ABSENT
 
 
+_NONE = type(None)
 _ALL = (
-    Reducer("add_messages", _add_messages, makes=True, replaced=add_messages.replaced_by),
+    Reducer(
+        "add_messages",
+        _add_messages,
+        makes=True,
+        replaced=add_messages.replaced_by,
+        holds=(list, dict, Tagged),
+        takes=(list, dict, Tagged, str),
+    ),
     Reducer("last_value", _last_value),
-    Reducer("append", _append, makes=True),
-    Reducer("dict_merge", _dict_merge, makes=True),
-    Reducer("set_union", _set_union, makes=True),
-    Reducer("sum", _sum, (ABSENT, 0.0), makes=True),
-    Reducer("concat", _concat, makes=True),
+    Reducer("append", _append, makes=True, holds=(list,)),
+    Reducer("dict_merge", _dict_merge, makes=True, holds=(dict, _NONE), takes=(dict, _NONE)),
+    Reducer("set_union", _set_union, makes=True, holds=(Tagged,), takes=(Tagged,)),
+    Reducer("sum", _sum, (ABSENT, 0.0), makes=True, holds=_NUMBERS, takes=_NUMBERS),
+    Reducer("concat", _concat, makes=True, holds=(str,), takes=(str,)),
     Reducer("any_value", _any_value),
-    Reducer("max", _max, (ABSENT, 0, 0.0)),
-    Reducer("min", _min, (ABSENT, 0, 0.0)),
+    Reducer("max", _max, (ABSENT, 0, 0.0), holds=_NUMBERS, takes=_NUMBERS),
+    Reducer("min", _min, (ABSENT, 0, 0.0), holds=_NUMBERS, takes=_NUMBERS),
     Reducer("first_value", _first_value),
-    Reducer("topic", _topic),
+    Reducer("topic", _topic, holds=(list,)),
     Reducer("ephemeral", _ephemeral),
-    Reducer("barrier", _barrier, makes=True),
-    Reducer("untracked", _untracked),
+    Reducer("barrier", _barrier, makes=True, holds=(Tagged,), takes=(str,)),
+    Reducer("untracked", _untracked, holds=()),
 )
 REDUCERS: Mapping[str, Reducer] = {reducer.name: reducer for reducer in _ALL}
 """In order of preference, for reducers that the data cannot tell apart."""

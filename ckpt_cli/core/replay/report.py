@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from ckpt_cli.core.channels import PREVIOUS
-from ckpt_cli.core.replay.differences import Differences
+from ckpt_cli.core.namespace_kinds import namespace_kind
 from ckpt_cli.core.replay.elimination import (
     Check,
     Judgement,
@@ -18,7 +19,9 @@ from ckpt_cli.core.replay.elimination import (
     judge_thread,
     verdict_of,
 )
-from ckpt_cli.core.size_sums import namespace_kind
+
+if TYPE_CHECKING:
+    from ckpt_cli.core.replay.differences import Differences
 
 Place = tuple[str, str]
 """(graph, channel): the graph is the `namespace_kind` of its namespaces, `''` for the root."""
@@ -28,8 +31,7 @@ _BUILT_IN: Mapping[str, str] = {PREVIOUS: "last_value"}
 """Reducers of channels that LangGraph itself creates."""
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(NamedTuple):
     """A checkpoint, and how each of its channels follows from its parent."""
 
     checkpoint_ns: str
@@ -61,8 +63,7 @@ class Replayed:
             pool.add(channel, tally.masks)
 
 
-@dataclass(frozen=True, slots=True)
-class FailedCheck:
+class FailedCheck(NamedTuple):
     """A channel of a transition that does not follow from its writes, or cannot be verified."""
 
     transition: Transition
@@ -73,16 +74,14 @@ class FailedCheck:
     """Where the stored value differs, if the verdict is a mismatch."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelReport:
+class ChannelReport(NamedTuple):
     """What is known about one channel of one graph."""
 
     judgement: Judgement
     verdicts: Mapping[Verdict, int]
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayReport:
+class ReplayReport(NamedTuple):
     """The result of replaying a thread."""
 
     thread_id: str

@@ -189,6 +189,10 @@ def orders_of_channel(made: PossibleOrders, channel: str) -> Iterator[WriteOrder
 
     The first is the likeliest. Batches without a write to the channel are left out.
     """
+    if made.ordered and len(made.ways) == 1:
+        batches = made.ways[0].batches
+        yield WriteOrder(tuple(mine for batch in batches if (mine := _of(batch, channel))))
+        return
     several = len(made.ways) > 1
     seen: set[tuple[tuple[int, ...], ...]] = set()
     for way in made.ways:
@@ -224,6 +228,8 @@ def writes_in_metadata(metadata: Mapping[str, Value]) -> Counter[str]:
 
 def _ways(*found: Batches) -> tuple[WriteOrder, ...]:
     """Return the ways without duplicates, and without empty batches."""
+    if len(found) == 1:  # Most steps ran tasks.
+        return (WriteOrder(tuple(batch for batch in found[0] if batch)),)
     kept: dict[tuple[tuple[int, ...], ...], Batches] = {}
     for batches in found:
         full = tuple(batch for batch in batches if batch)

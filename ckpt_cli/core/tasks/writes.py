@@ -34,14 +34,18 @@ class TaskWrite(NamedTuple):
 
 
 def task_writes(writes: Iterable[Write], step: Step) -> list[TaskWrite]:
-    """Return the writes in the order in which LangGraph applies them, each with its task."""
+    """Return the writes in the order in which LangGraph applies them, each with its task.
+
+    Source: `writes_sort_key` in `langgraph/checkpoint/base`. If the layout stores no path, the path
+    of the write's task is used. If it stores the time of each write, writes are sorted by that.
+    """
     owned = tasks_by_id(step)
     found: list[TaskWrite] = []
-    for write in write_order(writes, step):
+    for write in writes:
         owner = owned.get(write.task_id)
         path = write.task_path or (owner.path if owner is not None else "")
         found.append(TaskWrite(write, owner.node if owner is not None else None, path))
-    return found
+    return sorted(found, key=_place)
 
 
 def tasks_by_id(step: Step) -> dict[str, Task]:
@@ -50,16 +54,10 @@ def tasks_by_id(step: Step) -> dict[str, Task]:
 
 
 def write_order(writes: Iterable[Write], step: Step) -> list[Write]:
-    """Return a checkpoint's writes in the order in which LangGraph applies them.
+    """Return a checkpoint's writes in the order in which LangGraph applies them."""
+    return [one.write for one in task_writes(writes, step)]
 
-    Source: `writes_sort_key` in `langgraph/checkpoint/base`. If the layout stores no path, the path
-    of the write's task is used. If it stores the time of each write, writes are sorted by that.
-    """
-    owned = tasks_by_id(step)
 
-    def place(write: Write) -> tuple[datetime, str, str, int]:
-        owner = owned.get(write.task_id)
-        path = write.task_path or (owner.path if owner else "")
-        return write.at or _NEVER, path, write.task_id, write.idx
-
-    return sorted(writes, key=place)
+def _place(one: TaskWrite) -> tuple[datetime, str, str, int]:
+    write = one.write
+    return write.at or _NEVER, one.path, write.task_id, write.idx

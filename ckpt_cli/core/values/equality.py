@@ -85,14 +85,16 @@ def same(one: Value, other: Value) -> bool:
         elif isinstance(a, dict) and isinstance(b, dict):
             if len(a) != len(b):
                 return False
-            if not {*map(type, a)} <= _TEXT:
+            if not _are_texts(a):
                 # As keys, Python treats 1, 1.0 and True as equal.
                 if not _numbered(a, b):
                     return False
                 continue
-            try:
+            if [*a] == [*b]:
+                those = [*b.values()]
+            elif a.keys() == b.keys():
                 those = [*map(b.__getitem__, a)]
-            except KeyError:
+            else:
                 return False
             if not _same_items([*a.values()], those, pairs):
                 return False
@@ -121,7 +123,7 @@ _PLAIN = {str, int, bool, bytes, type(None)}
 def _same_items(these: list[Value], those: list[Value], pairs: list[tuple[Value, Value]]) -> bool:
     """Compare the plain items of two lists of equal length; append nested items to `pairs`."""
     # Successive values of a channel consist of the same objects, apart from a few.
-    other = [*compress(zip(these, those, strict=True), map(is_not, these, those))]
+    other = [*compress(zip(these, those, strict=False), map(is_not, these, those))]
     if len(other) > _FEW:
         kinds = list(map(type, these))
         if kinds != list(map(type, those)):
@@ -141,6 +143,15 @@ def _same_items(these: list[Value], those: list[Value], pairs: list[tuple[Value,
             pairs.append((a, b))
         elif a != b:
             return False
+    return True
+
+
+def _are_texts(keys: dict[Value, Value]) -> bool:
+    """Return whether all keys are texts, in a tenth of the time of a look at each type."""
+    try:
+        "".join(keys)  # type: ignore[arg-type]  # refuses anything else
+    except TypeError:
+        return False
     return True
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ckpt_backends.codec.memo import remembering
+from ckpt_backends.codec.memo import Memo, remembering
 from ckpt_backends.errors import CkptError
 from ckpt_cli.core.doctor.finding import Checked, Finding
+from ckpt_cli.core.doctor.type_names import gather_names
 from ckpt_cli.queries.doctor.deltas import MissingParents
 from ckpt_cli.queries.doctor.emptied import EmptiedMessages
 from ckpt_cli.queries.doctor.mismatches import Mismatches
@@ -26,8 +27,8 @@ def deep_findings(reader: ThreadReader, terms: Terms, report: ThreadReport) -> I
 
     Counts them in the report, and notes there why some could not be checked.
     """
-    with remembering() as memo:
-        check = _DeepCheck(reader, terms, UnreadableValues(memo))
+    with remembering(gather_names) as memo:
+        check = _DeepCheck(reader, terms, memo)
         try:
             check.replay()
         except CkptError as error:
@@ -43,10 +44,10 @@ def deep_findings(reader: ThreadReader, terms: Terms, report: ThreadReport) -> I
 class _DeepCheck:
     """Reads a thread once, and shows each checkpoint to all checks."""
 
-    def __init__(self, reader: ThreadReader, terms: Terms, unreadable: UnreadableValues) -> None:
+    def __init__(self, reader: ThreadReader, terms: Terms, memo: Memo) -> None:
         self.found: list[Finding] = []
         self.checked = Checked()
-        self.unreadable = unreadable
+        self.unreadable = UnreadableValues(memo)
         self._reader = reader
         self._terms = terms
         self._plain = PlainRows()
@@ -54,7 +55,7 @@ class _DeepCheck:
         self._parents = MissingParents(reader)
         self._orphans = Orphans(reader, terms.before)
         self._mismatches = Mismatches(reader)
-        self._types = TypeChecks(terms)
+        self._types = TypeChecks(terms, memo)
 
     def replay(self) -> None:
         """Check all checkpoints, then what only all of them together show."""

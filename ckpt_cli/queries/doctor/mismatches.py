@@ -9,9 +9,9 @@ from functools import partial
 from ckpt_cli.core.doctor.certain_mismatch import is_certain, may_be_certain
 from ckpt_cli.core.doctor.finding import Finding
 from ckpt_cli.core.doctor.numbered_versions import NumberedVersions
+from ckpt_cli.core.namespace_kinds import namespace_kind
 from ckpt_cli.core.replay.elimination import Check, Verdict
 from ckpt_cli.core.replay.report import Place, Replayed, Transition, judge_all, verdicts
-from ckpt_cli.core.size_sums import namespace_kind
 from ckpt_cli.core.state import Version, read_body
 from ckpt_cli.core.tasks.task_ids import UPDATE_PATH
 from ckpt_cli.queries.doctor.seen import SeenCheckpoint

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.limits import PastLimit
@@ -19,8 +18,7 @@ Place: TypeAlias = tuple[object, ...]
 """The same for the same value in several checkpoints of a thread; hashable."""
 
 
-@dataclass(frozen=True, slots=True)
-class NamingValue:
+class NamingValue(NamedTuple):
     """A stored value that names classes or functions, or that cannot be read."""
 
     key: CheckpointKey

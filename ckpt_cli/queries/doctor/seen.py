@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from ckpt_backends.model import Checkpoint
 from ckpt_cli.core.doctor.codes import Severity
@@ -12,8 +12,7 @@ from ckpt_cli.core.state import Version
 from ckpt_cli.threads.checkpoint import Moment
 
 
-@dataclass(frozen=True, slots=True)
-class SeenCheckpoint:
+class SeenCheckpoint(NamedTuple):
     """A checkpoint, decoded, with the values of its channels and writes."""
 
     moment: Moment

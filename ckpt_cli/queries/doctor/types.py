@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from ckpt_backends.codec.limits import PastLimit
-from ckpt_backends.model import Checkpoint, CheckpointKey, Write
+from ckpt_backends.codec.memo import Memo
+from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_cli.core.doctor.dangerous_types import is_dangerous
 from ckpt_cli.core.doctor.finding import Finding
-from ckpt_cli.core.doctor.named_types import NONE, TypeName
+from ckpt_cli.core.doctor.named_types import NONE, Names, TypeName
 from ckpt_cli.core.doctor.strict_types import is_blocked
-from ckpt_cli.core.doctor.type_names import BodyNames, body_names, type_names
+from ckpt_cli.core.doctor.type_names import body_names, type_names
 from ckpt_cli.core.doctor.type_use import TypeUse, TypeUses
 from ckpt_cli.queries.doctor.naming_values import Place, naming_values
 from ckpt_cli.queries.doctor.terms import Terms
@@ -33,10 +34,11 @@ def type_findings(
 class TypeChecks:
     """Checks the checkpoints of a thread. A value that several of them hold is reported once."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: Terms, memo: Memo | None = None) -> None:
         self._terms = terms
+        self._memo = memo
+        """The cache with which the bodies were decoded and `gather_names` was called."""
         self._told: set[Place] = set()
-        self._named_in = BodyNames()
 
     def may_find(self, checkpoint: Checkpoint, writes: Iterable[Write]) -> bool:
         """Return whether a name in a checkpoint or in writes is wrong, or a value is unreadable."""
@@ -58,6 +60,11 @@ class TypeChecks:
                     continue
                 self._told.add((named, *value.place))
                 yield _finding(*found, value.key, value.channel, value.task_id)
+
+    def _named_in(self, body: TypedBytes) -> Names:
+        """Return what a body names, and perhaps more. Raises the errors of `type_names`."""
+        found = None if self._memo is None else self._memo.take_gathered(body.data)
+        return body_names(body) if found is None else found
 
     def _judged(self, named: TypeName) -> tuple[str, str] | None:
         """Return the code and the detail of a finding about a name; None if it is harmless."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -94,6 +93,8 @@ Outcome: TypeAlias = RangeDone[Any] | RangeFailed
 
 def failed(error: Exception) -> RangeFailed:
     """Return what may be told of an unexpected error: its text may contain values."""
+    import traceback  # late: it is an error of this program
+
     name = type(error).__name__
     trace = "".join(traceback.format_tb(error.__traceback__))
     return RangeFailed(f"internal error: {name}", f"{trace}{name}")

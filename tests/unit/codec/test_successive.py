@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from copy import copy
 from random import Random
@@ -106,6 +107,49 @@ def test_bodies_are_those_that_are_decoded_alone(number: int) -> None:
         for data in bodies:
             typed = TypedBytes("msgpack", data)
             assert same(decode_checkpoint(typed), decode_msgpack(data, DEFAULT_LIMITS))
+
+
+def _numbers(data: bytes) -> frozenset[bytes]:
+    return frozenset(re.findall(rb"number [0-9]+|fact [0-9]+|0x?[.][0-9]+", data))
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_all_bodies_of_any_size_are_read_and_gathered_from(number: int) -> None:
+    successive, all_before = SuccessiveValues(_numbers), frozenset[bytes]()
+    for data in _bodies(Random(number), 30):
+        all_before |= _numbers(data)
+        try:
+            found = successive.body(data, DEFAULT_LIMITS)
+        except ValueError:  # keys that are no texts
+            continue
+        assert same(found, decode_msgpack(data, DEFAULT_LIMITS))
+        assert _numbers(data) <= successive.gathered <= all_before
+
+
+def test_what_long_bodies_hold_is_gathered_once_while_they_are_decoded() -> None:
+    bodies = [data for number in range(5) for data in _bodies(Random(number), 20)]
+    known = 0
+    with remembering(_numbers) as memo:
+        for some in (bodies[n : n + 10] for n in range(0, len(bodies), 10)):
+            for data in reversed(some):
+                decode_checkpoint(TypedBytes("msgpack", data))
+            for data in some:
+                found = memo.take_gathered(data)
+                assert found is None or _numbers(data) <= found
+                assert memo.take_gathered(data) is None
+                known += found is not None
+    assert known
+
+
+def test_long_values_are_not_looked_for_in_what_stands_before_them() -> None:
+    successive = SuccessiveValues()
+    for n in range(6):
+        notes = [f"a note with number {n}" for n in range(60 + n)]
+        hidden = _packed({"notes": notes}) if n > 2 else b""
+        state = {"before": hidden[1:], "notes": notes, "text": "x" * 600, "left": n}
+        data = _packed({"v": 4, "channel_values": state, "notes": notes if n == 5 else 0})
+        expected = decode_msgpack(data, DEFAULT_LIMITS)
+        assert same(successive.body(data, DEFAULT_LIMITS), expected)
 
 
 @pytest.mark.parametrize("number", range(20))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_backends.codec.values import Tagged, Value
+from ckpt_backends.codec.values import Cut, Tagged, Value
 from ckpt_cli.core.replay.elimination import (
     Check,
     Pool,
@@ -16,7 +16,14 @@ from ckpt_cli.core.replay.elimination import (
     judge_thread,
     verdict_of,
 )
-from ckpt_cli.core.replay.reducers import ABSENT, CUSTOM, REDUCERS, Held
+from ckpt_cli.core.replay.reducers import (
+    ABSENT,
+    CUSTOM,
+    REDUCERS,
+    Held,
+    reducers_for,
+    updates_of,
+)
 
 Step = tuple[Held, list[Value], Held]
 """What it was, what was written, what is stored."""
@@ -69,6 +76,34 @@ def test_the_own_reducer_always_survives(data: st.DataObject, name: str) -> None
     found = chain(name, data.draw(steps))
     assert name in judge(found.masks).survivors
     assert set(verdicts(found)) == {Verdict.MATCH}
+
+
+KINDS: list[Held] = [
+    ABSENT,
+    None,
+    True,
+    3,
+    1.5,
+    "user",
+    b"x",
+    [],
+    ["user", "hello"],
+    [{"type": "human", "content": "a", "id": "1"}],
+    {},
+    {"role": "user", "content": "a"},
+    {"__overwrite__": 1},
+    Tagged("builtins.set", ["a"]),
+    Tagged("langchain_core.messages.human.HumanMessage", {"content": "a", "id": "1"}),
+    Cut(None, 0, "too long"),
+]
+
+
+@given(st.sampled_from(KINDS), st.lists(st.sampled_from(KINDS[1:]), max_size=2))
+def test_only_reducers_that_do_not_apply_are_left_out(held: Held, batch: list[Held]) -> None:
+    updates = updates_of([batch])  # type: ignore[list-item]  # none of them is absent
+    tried = {reducer for _, reducer in reducers_for(held, updates)}
+    left_out = [one for one in REDUCERS.values() if one not in tried]
+    assert not any(one.results_of(held, updates) for one in left_out)
 
 
 def test_a_step_that_nothing_explains_is_a_mismatch() -> None:

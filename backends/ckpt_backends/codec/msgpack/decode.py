@@ -22,6 +22,12 @@ _MAX_TUPLE_KEYS = 2000
 
 def decode_msgpack(data: bytes, limits: Limits) -> Value:
     """Decode a value. Raises `PastLimit`, and ValueError if it is not valid msgpack."""
+    if len(data) <= min(limits):  # It has no more levels and nodes than bytes.
+        try:
+            plain: Value = unpackb(data)
+        except ValueError:
+            return unpack(data, limits)
+        return plain
     if reason := past_bytes(len(data), limits):
         raise PastLimit(reason)
     if len(data) > limits.nodes:
