@@ -35,8 +35,15 @@ class ShortRefs(Mapping[str, str]):
         self._ordered = sorted(ids)
         self._by_end = sorted([one[::-1] for one in ids])
         self._are_numbered = all(re.fullmatch(_COUNTED, one) for one in ids)
+        self._found: dict[str, str] = {}
 
     def __getitem__(self, full: str) -> str:
+        found = self._found.get(full)
+        if found is None:
+            found = self._found[full] = self._find(full)
+        return found
+
+    def _find(self, full: str) -> str:
         end, ends = full[::-1], self._by_end
         place = bisect_left(ends, end)
         if ends[place : place + 1] != [end]:
