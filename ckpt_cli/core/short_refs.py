@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
 
 from ckpt_cli.core.times import looks_like_time
 
@@ -25,21 +24,47 @@ _OTHER_REF = (
 )
 
 
-def short_refs(ids: Sequence[str]) -> dict[str, str]:
-    """Return the shortest unique end of each id among `ids`, with at least four characters.
+class ShortRefs(Mapping[str, str]):
+    """The shortest unique end of each id, at least four characters, found when it is asked for.
 
     The end gets longer while it could be read as another kind of ref, or while another id begins
     with it. An id that another id ends with is shown in full.
     """
-    ordered = sorted(ids)
-    if all(re.fullmatch(_COUNTED, one) for one in ids):
-        return {one: one for one in ids}
-    by_end = sorted(text[::-1] for text in ids)
-    shared = [0, *(_common(left, right) for left, right in pairwise(by_end)), 0]
-    return {
-        end[::-1]: _readable(end[::-1], max(SHORTEST, before + 1, after + 1), ordered)
-        for end, before, after in zip(by_end, shared, shared[1:], strict=False)
-    }
+
+    def __init__(self, ids: Sequence[str]) -> None:
+        self._ordered = sorted(ids)
+        self._by_end = sorted([one[::-1] for one in ids])
+        self._are_numbered = all(re.fullmatch(_COUNTED, one) for one in ids)
+        self._found: dict[str, str] = {}
+
+    def __getitem__(self, full: str) -> str:
+        found = self._found.get(full)
+        if found is None:
+            found = self._found[full] = self._find(full)
+        return found
+
+    def _find(self, full: str) -> str:
+        end, ends = full[::-1], self._by_end
+        place = bisect_left(ends, end)
+        if ends[place : place + 1] != [end]:
+            raise KeyError(full)
+        if self._are_numbered:
+            return full
+        # An id that is there twice has no end of its own.
+        near = [*ends[max(place - 1, 0) : place], *ends[place + 1 : place + 2]]
+        shared = max([_common(one, end) for one in near], default=0)
+        return _readable(full, max(SHORTEST, shared + 1), self._ordered)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(self._ordered))
+
+    def __len__(self) -> int:
+        return len(set(self._ordered))
+
+
+def short_refs(ids: Sequence[str]) -> Mapping[str, str]:
+    """Return the short ref of each of these ids."""
+    return ShortRefs(ids)
 
 
 def _common(left: str, right: str) -> int:

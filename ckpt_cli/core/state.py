@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from binascii import a2b_base64
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from itertools import chain
+from operator import methodcaller
+from typing import Any, NamedTuple
 
 from ckpt_backends.codec import UNDEFINED, decode, decode_channel, decode_checkpoint
 from ckpt_backends.codec.values import REDIS_JSON, Cut, Opaque, Tagged, Value
@@ -14,7 +16,8 @@ Version = str | int | float
 """A channel version: zero-padded text from Python savers, a number from LangGraph.js."""
 _VERSION_TYPES = (str, int, float)
 """The same, for `isinstance`, which is slower with a union."""
-_TEXT, _NUMBERS = frozenset({str}), frozenset(_VERSION_TYPES)
+_TEXT, _NUMBERS, _MAPS = frozenset({str}), frozenset(_VERSION_TYPES), frozenset({dict})
+_values_of = methodcaller("values")
 
 
 class Body(NamedTuple):
@@ -64,26 +67,26 @@ def read_body(
     v, ts = fields.get("v"), fields.get("ts")
     values, sends = _text_keys(fields.get("channel_values")), fields.get("pending_sends")
     if checkpoint.blobs is not None:
-        values |= {name: _blob_value(name, blob) for name, blob in checkpoint.blobs.items()}
+        values = values | {name: _blob_value(name, blob) for name, blob in checkpoint.blobs.items()}
         sends = _inline_sends(sends)
     elif checkpoint.body is not None and checkpoint.body.type == REDIS_JSON:
         # Always an empty list in this layout: the Sends are stored among the parent's writes.
         sends = sends or None
-    return Body(
-        v=v if isinstance(v, int) else 0,
-        ts=ts if isinstance(ts, str) else None,
-        values={
+    if Tagged in map(type, values.values()):
+        values = {
             channel: value
             for channel, value in values.items()
             # Comparing only what may be equal: this runs for each channel of each checkpoint.
             if type(value) is not Tagged or value != UNDEFINED
-        },
-        versions=_versions(fields.get("channel_versions")),
-        seen={
-            node: _versions(seen) for node, seen in _text_keys(fields.get("versions_seen")).items()
-        },
-        pending_sends=sends,
-        problem=problem,
+        }
+    return Body(
+        v if isinstance(v, int) else 0,
+        ts if isinstance(ts, str) else None,
+        values,
+        _versions(fields.get("channel_versions")),
+        _seen(fields.get("versions_seen")),
+        sends,
+        problem,
     )
 
 
@@ -130,13 +133,24 @@ def _inline_sends(sends: Value) -> Value:
 def _text_keys(value: Value) -> dict[str, Value]:
     if not isinstance(value, dict):
         return {}
+    if _TEXT.issuperset(map(type, value)):
+        return value  # type: ignore[return-value]
     return {key: item for key, item in value.items() if isinstance(key, str)}
+
+
+def _seen(value: Value) -> Mapping[str, Mapping[str, Version]]:
+    maps: dict[str, Any] = _text_keys(value)
+    # Almost all are right, and this runs for each node of each checkpoint.
+    if _MAPS.issuperset(map(type, maps.values())):
+        keys, versions = chain(*maps.values()), chain(*map(_values_of, maps.values()))
+        if _TEXT.issuperset(map(type, keys)) and _NUMBERS.issuperset(map(type, versions)):
+            return maps
+    return {node: _versions(seen) for node, seen in maps.items()}
 
 
 def _versions(value: Value) -> dict[str, Version]:
     if not isinstance(value, dict):
         return {}
-    # Almost all are right, and this runs for each node of each checkpoint.
     if _TEXT.issuperset(map(type, value)) and _NUMBERS.issuperset(map(type, value.values())):
         return value  # type: ignore[return-value]
     return {

@@ -25,7 +25,7 @@ from ckpt_cli.core.tree.layout import plan_tree
 from ckpt_cli.core.tree.rows import Key, Skeleton, StepDetails, TreeLayout
 from ckpt_cli.queries.known_details import KnownDetails
 from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.queries.tree_changes import StepFacts, ToldChanges, read_changes, step_facts
+from ckpt_cli.queries.tree_changes import StepFacts, ToldChanges, given, read_changes, step_facts
 from ckpt_cli.queries.tree_keys import (
     TreeKeys,
     by_namespace,
@@ -269,7 +269,10 @@ def _details(
     say: Callable[[Value], str],
     operations: ThreadOperations,
 ) -> dict[Key, StepDetails]:
-    """Return details of the checkpoints shown; reads their parents to find the nodes that ran."""
+    """Return details of the checkpoints shown; reads their parents to find the nodes that ran.
+
+    The parent of an input tells nothing about it, so most runs are told by their first checkpoint.
+    """
     index = keys.index
     nodes: dict[Key, StepDetails] = {}
     facts: dict[Key, StepFacts] = {}
@@ -282,7 +285,8 @@ def _details(
         nodes[key] = StepDetails(problem="its id is not text")
     parents = {key: (key[0], index[key].parent_checkpoint_id or "") for key in facts.keys() & nodes}
     if not reader.is_values_only:
-        for key, moment in _moments(reader, set(parents.values()) & index.keys() - facts.keys()):
+        telling = {parent for key, parent in parents.items() if not given(facts[key])}
+        for key, moment in _moments(reader, telling & index.keys() - facts.keys()):
             facts[key] = step_facts(moment)
     made: dict[Key, tuple[str, ...]] = {}
     for key, parent in parents.items():

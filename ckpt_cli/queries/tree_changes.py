@@ -93,9 +93,10 @@ def read_changes(
     changed: dict[Key, Collection[str]] = {}
     makers: dict[Key, Sequence[Write]] = {}
     for key, parent in parents.items():
-        if (given := _given(facts[key])) and not only:
-            makers[key], changed[key] = given, {one.channel for one in given}
-        elif parent in facts and _given(facts[parent]) and not only:
+        if (from_caller := given(facts[key])) and not only:
+            makers[key] = from_caller
+            changed[key] = {one.channel for one in from_caller}
+        elif parent in facts and given(facts[parent]) and not only:
             changed[key] = ()  # It is told of the input that this step took in.
         elif not parent[1] or parent in facts or only:
             writes = _making(facts, key, parent, is_values_only=only)
@@ -109,7 +110,7 @@ def read_changes(
     for key, names in changed.items():
         values, after = written.get(key, {}), facts[key].state
         before = facts[parents[key]].state if parents[key] in facts else _NOTHING
-        if _given(facts[key]) and not only:
+        if given(facts[key]) and not only:
             # What is given becomes part of the next state.
             before, after = after, _state_of(values)
         changes = written_changes(names, before, after, values)
@@ -123,7 +124,7 @@ def _state_of(written: Mapping[str, Sequence[Value]]) -> BriefState:
     return brief_state({name: one[-1] for name, one in written.items()}, ())._replace(lengths={})
 
 
-def _given(found: StepFacts) -> Sequence[Write]:
+def given(found: StepFacts) -> Sequence[Write]:
     """Return what the caller gave at an input, as the next step took it in; else nothing."""
     if found.source != "input":
         return ()

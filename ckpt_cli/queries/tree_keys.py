@@ -19,6 +19,7 @@ from ckpt_cli.core.tree.branches import undecided
 from ckpt_cli.core.tree.rows import Key, Skeleton, StepDetails
 from ckpt_cli.threads.thread import ThreadReader
 
+_MARKS = frozenset({INTERRUPT, ERROR, ERROR_SOURCE})
 _NONE: Mapping[str, str | None] = {}
 
 
@@ -38,6 +39,16 @@ class StoredKeys:
     writes: int = 0
     seal: int = 0
     """Differs if other writes are stored."""
+
+    def mark(self, task_id: str, path: str, channel: str) -> None:
+        """Add that a task asked, failed, or that a handler took its failure."""
+        if channel == INTERRUPT:
+            self.asking = {**self.asking, task_id: self.tasks[task_id]}
+        elif channel == ERROR and not is_function_call(path):
+            self.failed |= {task_id}
+        elif channel == ERROR_SOURCE:
+            self.handled |= {task_id}
+        self.marked = self.marked or channel != ERROR_SOURCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,20 +175,17 @@ def _stored(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> dict[Key, 
         if write.key is not place:  # Most writes of a checkpoint come one after the other.
             place, key = write.key, (write.key.checkpoint_ns, write.key.checkpoint_id)
             here = found.setdefault(key, StoredKeys())
+        _, task_id, path, idx, channel, size, *_ = write
         here.writes += 1
-        here.seal = hash((here.seal, write.task_id, write.idx, write.channel, write.size))
-        if write.task_id == NULL_TASK_ID:
+        here.seal = hash((here.seal, task_id, idx, channel, size))
+        if task_id == NULL_TASK_ID:
             continue
-        if write.task_id not in here.tasks:
-            here.tasks[write.task_id] = write.node or pulled_node(write.task_path)
-        if write.channel == INTERRUPT:
-            here.asking = {**here.asking, write.task_id: here.tasks[write.task_id]}
-        elif write.channel == ERROR and not is_function_call(write.task_path):
-            here.failed |= {write.task_id}
-        elif write.channel == ERROR_SOURCE:
-            here.handled |= {write.task_id}
-        by_hand = write.task_path.startswith(UPDATE_PATH)
-        here.marked = here.marked or by_hand or write.channel in {INTERRUPT, ERROR}
+        if task_id not in here.tasks:
+            here.tasks[task_id] = write.node or pulled_node(path)
+        if channel in _MARKS:
+            here.mark(task_id, path, channel)
+        if path.startswith(UPDATE_PATH):
+            here.marked = True
     return found
 
 

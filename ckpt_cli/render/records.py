@@ -78,9 +78,13 @@ def layout_record(one: OpenableLayout) -> dict[str, Any]:
 
 def moment_record(moment: Moment, children: Sequence[str]) -> dict[str, Any]:
     """Return a checkpoint without its values and writes, as in `history`."""
-    step, conditions = moment.step, [one.value for one in moment.conditions]
-    return {
-        **_place(moment.key),
+    step, key, body = moment.step, moment.key, moment.body
+    conditions = [one.value for one in moment.conditions]
+    runs = (*step.tasks, *step.others)
+    record = {
+        "thread_id": key.thread_id,
+        "checkpoint_ns": key.checkpoint_ns,
+        "checkpoint_id": key.checkpoint_id,
         "parent_checkpoint_id": moment.checkpoint.parent_checkpoint_id,
         "ts": optional_iso(moment.at),
         "step": moment.number,
@@ -90,37 +94,36 @@ def moment_record(moment: Moment, children: Sequence[str]) -> dict[str, Any]:
         "waiting": _names(step.waiting),
         "status": conditions[0],
         "conditions": conditions,
-        "tasks": [task_record(task) for task in (*step.tasks, *step.others)],
+        "tasks": [task_record(task) for task in runs],
         "metadata": values_record(moment.metadata),
-        "interrupts": [
-            question_record(question)
-            for task in (*step.tasks, *step.others)
-            for question in task.questions
-        ],
+        "interrupts": [question_record(one) for task in runs for one in task.questions],
         "children": list(children),
-        "versions": values_record(moment.body.versions),
+        "versions": values_record(body.versions),
         "write_count": len(moment.writes),
-        **({"problem": moment.body.problem.reason} if moment.body.problem is not None else {}),
-        **({"assumed": True} if step.assumed else {}),
-        **({"begins_run": True} if moment.checkpoint.begins_run else {}),
     }
+    if body.problem is not None:
+        record["problem"] = body.problem.reason
+    if step.assumed:
+        record["assumed"] = True
+    if moment.checkpoint.begins_run:
+        record["begins_run"] = True
+    return record
 
 
 def entry_record(entry: Entry) -> dict[str, Any]:
     """Return one checkpoint of `history` and `show --tree`."""
-    moment = entry.moment
-    record = moment_record(moment, entry.children)
+    record = moment_record(entry.moment, entry.children)
     # If other checkpoints follow, nothing is pending any more.
     passed, status = bool(entry.children), record["status"]
-    record |= {
-        "depth": entry.depth,
-        "nodes": _names(entry.nodes),
-        "state": None if passed and status == Status.PENDING else status,
-        "marks": marks(moment.step, passed=passed),
-    }
+    record["depth"] = entry.depth
+    record["nodes"] = _names(entry.nodes)
+    record["state"] = None if passed and status == Status.PENDING else status
+    record["marks"] = marks(entry.moment.step, passed=passed)
     if entry.operation is not None:
         record["operation"] = _operation(entry.operation)
-    return record | _plaintext(entry.plaintext)
+    if entry.plaintext:
+        record["plaintext"] = True
+    return record
 
 
 def _operation(one: ListedOperation) -> dict[str, Any]:
@@ -254,15 +257,17 @@ def values_record(values: Mapping[str, Value]) -> dict[str, Any]:
 
 def task_record(task: Task) -> dict[str, Any]:
     """Return one task of a checkpoint's next step."""
-    return {
+    record: dict[str, Any] = {
         "id": task.id,
         "node": task.node,
         "path": task.path,
         "finished": task.finished,
         "error": task.error,
-        **({"failed_in": list(failed_at(task))} if task.error is not None else {}),
-        "interrupts": [question_record(question) for question in task.questions],
     }
+    if task.error is not None:
+        record["failed_in"] = list(failed_at(task))
+    record["interrupts"] = [question_record(question) for question in task.questions]
+    return record
 
 
 def question_record(question: Question) -> dict[str, Any]:

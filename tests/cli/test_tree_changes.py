@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -15,12 +15,14 @@ from langgraph.graph.message import add_messages
 from ckpt_backends.testing.official import config_of
 from ckpt_backends.url import parse_url
 from ckpt_cli.core.tree.rows import Skeleton
+from ckpt_cli.queries import tree as trees
 from ckpt_cli.queries import tree_changes
 from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.queries.tree import read_tree
+from ckpt_cli.queries.tree import Tree, read_tree
 from ckpt_cli.queries.tree_keys import forked
 from ckpt_cli.render.step_changes import changes_text
 from ckpt_cli.render.values.one_line import summary
+from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.opening import Opening
 from ckpt_cli.threads.thread import ThreadReader
 
@@ -72,6 +74,42 @@ def test_input_messages_values_and_tokens_are_told(tmp_path: Path) -> None:
         (0, "", 0),
         (1, "+1 ai: Hi!, budget 120 → 90", 42),
     ]
+
+
+def test_the_parents_of_inputs_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "chat.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        nodes: Any = [(name, lambda _: {"budget": 90}) for name in "abcdef"]
+        builder: Any = StateGraph(Chat).add_sequence(nodes).add_edge(START, "a")
+        for number in range(3):
+            builder.compile(checkpointer=saver).invoke({"budget": number}, config_of("chat"))
+    opening = Opening(parse_url(str(path)))
+    operations = ThreadOperations(opening, "chat")
+    with opening.open(lambda _: None) as store:
+
+        def read() -> tuple[Tree, set[str]]:
+            reader, ids = ThreadReader(store, "chat"), set[str]()
+            moments = reader.moments
+
+            def watched(ns: str, some: list[str], **options: Any) -> Iterator[Moment]:
+                ids.update(some)
+                return moments(ns, some, **options)
+
+            monkeypatch.setattr(reader, "moments", watched)
+            return read_tree(reader, None, repr, operations, nest=True, unfold=False), ids
+
+        whole, _ = read()
+        monkeypatch.setattr(trees, "_SMALL", 0)
+        folded, ids = read()
+    shown = set(folded.plan.shown)
+    assert len(shown) == 4 < len(whole.details)
+    # Three inputs, the head, and its parent, which tells the node that ran.
+    _, head = max(shown)
+    parent = folded.keys.index["", head].parent_checkpoint_id
+    assert ids == {parent, *(checkpoint_id for _, checkpoint_id in shown)}
+    assert folded.details == {key: whole.details[key] for key in shown}
 
 
 def test_nothing_is_told_of_values_that_are_redacted(tmp_path: Path) -> None:

@@ -312,7 +312,7 @@ class SqlStore(BaseStore):
             key,
             task_id if type(task_id) is str else text(task_id),
             task_path if type(task_path) is str else text(task_path),
-            self._number(idx),
+            idx if type(idx) is int else self._number(idx),
             channel if type(channel) is str else text(channel),
             size,
             typed(self._text(tag), size, self._data(value)) if is_read else None,

@@ -12,7 +12,7 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Write
 from ckpt_cli.core.state import Body, step_from
 from ckpt_cli.core.tasks import task_ids
-from ckpt_cli.core.tasks.triggers import NOT_NODES, START, Readers, learn, named_node
+from ckpt_cli.core.tasks.triggers import NOT_NODES, START, Readers, named_node
 
 ERROR_SOURCE = "__error_source_node__"
 """Channel of the write that a failed task stores if it has an error handler (LangGraph 1.2)."""
@@ -96,6 +96,7 @@ class Attribution:
         body: Body,
         metadata: Mapping[str, Value],
         writes: Iterable[Write],
+        own: Readers,
         *,
         learned_thread: Callable[[], Readers],
         learned_store: Callable[[], Readers],
@@ -104,7 +105,8 @@ class Attribution:
     ) -> None:
         self.sends: list[Run] = []
         self.nodes: dict[str, Run] = {}
-        self.own = learn([body])
+        self.own = own
+        """The nodes that read each channel, as the body itself tells."""
         self._body = body
         self._learned_thread = learned_thread
         self._learned_store = learned_store

@@ -81,11 +81,11 @@ def marks(step: Step, *, passed: bool) -> list[str]:
     found: list[str] = []
     if not (passed and conditions == (Status.PENDING,)):
         found += [one.value for one in conditions]
-    failed = failures(step)
-    if any(run.finished for run in failed):
-        found.append(RETRIED)
-    if any(run.handled and not run.finished for run in failed):
-        found.append(HANDLED)
+    if failed := failures(step):
+        if any(run.finished for run in failed):
+            found.append(RETRIED)
+        if any(run.handled and not run.finished for run in failed):
+            found.append(HANDLED)
     return found
 
 

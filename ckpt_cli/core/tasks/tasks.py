@@ -19,8 +19,14 @@ from ckpt_cli.core.state import Body, source_from
 from ckpt_cli.core.tasks.attribution import ERROR_SOURCE, Attribution, Run, path_of
 from ckpt_cli.core.tasks.control_channels import ERROR, INTERRUPT
 from ckpt_cli.core.tasks.sends import sent_nodes, written_by_caller
-from ckpt_cli.core.tasks.task_ids import call_of, interrupt_id, pull_path, pulled_node
-from ckpt_cli.core.tasks.triggers import SENDS, START, Readers, find_ready
+from ckpt_cli.core.tasks.task_ids import (
+    call_of,
+    interrupt_id,
+    pull_path,
+    pulled_node,
+    send_path,
+)
+from ckpt_cli.core.tasks.triggers import SENDS, START, Readers, Ready, find_ready, learn
 from ckpt_cli.core.values.unwrap import fields_of
 
 CONTROL = frozenset({INTERRUPT, "__resume__", ERROR, ERROR_SOURCE, "__scheduled__"})
@@ -98,26 +104,52 @@ def plan_step(
     for the thread and the store; `calls` the result of `subgraph_calls` for the namespace. None of
     them is called for a StateGraph's checkpoint of format 4 with matching paths or hashes.
     """
+    by_caller = written_by_caller(body, writes)
+    sends = sent_nodes(body, parent_sends, own_sends if SENDS in by_caller else None)
+    own, source = learn([body]), source_from(metadata)
+    ready = Ready()
+    is_known = body.v >= 1 and sends is not None
+    if is_known:
+        ready = find_ready(body, own, learned_thread, delta_channels, by_caller)
+        if not ready.unread and (ready.fired or sends or source != "input"):
+            told = _told_by_paths(body, sends or (), ready.fired, writes)
+            if told is not None:
+                return told
     runs = Attribution(
         key,
         body,
         metadata,
         writes,
+        own,
         learned_thread=learned_thread,
         learned_store=learned_store,
         calls=calls,
         functions=functions,
     )
-    by_caller = written_by_caller(body, writes)
-    sends = sent_nodes(body, parent_sends, own_sends if SENDS in by_caller else None)
-    if body.v < 1 or sends is None:
+    if not is_known:
         return _step(runs, is_known=False)
-    runs.plan_sends(sends)
-    ready = find_ready(body, runs.own, learned_thread, delta_channels, by_caller)
+    runs.plan_sends(sends or ())
     runs.plan_nodes(ready.fired)
-    source = source_from(metadata)
-    is_known, is_assumed = len(ready.unread) <= _UNREAD, False
-    for channel in [name for name in ready.unread[:_UNREAD] if not runs.plan_readers(name)]:
+    is_known, is_assumed = _plan_unread(runs, ready.unread, source, learned_thread, learned_store)
+    if source == "input" and body.versions and not (runs.sends or runs.nodes):
+        # An input always makes a node run; here the graph is not known.
+        is_known = False
+    return _step(runs, is_known=is_known, is_assumed=is_assumed)
+
+
+def _plan_unread(
+    runs: Attribution,
+    unread: Sequence[str],
+    source: str | None,
+    learned_thread: Callable[[], Readers],
+    learned_store: Callable[[], Readers],
+) -> tuple[bool, bool]:
+    """Plan the nodes of channels without a known reader.
+
+    Returns whether what runs next is known, and whether a part of that is assumed.
+    """
+    is_known, is_assumed = len(unread) <= _UNREAD, False
+    for channel in [name for name in unread[:_UNREAD] if not runs.plan_readers(name)]:
         if runs.has_strangers():
             is_known = False
         elif channel == START:
@@ -131,10 +163,43 @@ def plan_step(
             is_assumed = True
         else:
             is_known = False
-    if source == "input" and body.versions and not (runs.sends or runs.nodes):
-        # An input always makes a node run; here the graph is not known.
-        is_known = False
-    return _step(runs, is_known=is_known, is_assumed=is_assumed)
+    return is_known, is_assumed
+
+
+def _told_by_paths(
+    body: Body, sends: Sequence[str | None], fired: Iterable[str], writes: Iterable[Write]
+) -> Step | None:
+    """Return the step of these Sends and nodes if the paths of all writes name them; else None.
+
+    None also if a task asked or failed. Almost all steps are told by their paths; the others take
+    an `Attribution`, which gives the same for these.
+    """
+    planned = [(node, send_path(index, body.v)) for index, node in enumerate(sends)]
+    planned += [(node, pull_path(node)) for node in sorted(fired)]
+    stored: dict[str, list[Write]] = {path: [] for _, path in planned}
+    paths: dict[str, str] = {}
+    for write in writes:
+        path = write.task_path
+        if write.task_id == NULL_TASK_ID:
+            continue
+        if path not in stored or write.channel in CONTROL:
+            return None
+        if paths.setdefault(write.task_id, path) != path:
+            return None
+        stored[path].append(write)
+    tasks, nodes, waiting = [], [], []
+    for node, path in planned:
+        if node is None:
+            return None
+        nodes.append(node)
+        done = stored[path]
+        if not done:
+            waiting.append(node)
+        identity = done[0].task_id if done else None
+        tasks.append(Task(identity, node, path, bool(done), None, False, (), tuple(done)))
+    if len(paths) != len(set(paths.values())):
+        return None
+    return Step(tuple(tasks), (), tuple(nodes), tuple(waiting), False)
 
 
 def questions_by_path(writes: Iterable[Write]) -> tuple[Question, ...] | None:

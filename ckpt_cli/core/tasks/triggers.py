@@ -41,14 +41,23 @@ def learn(bodies: Iterable[Body]) -> dict[str, set[str]]:
     """
     readers: dict[str, set[str]] = {}
     for body in bodies:
-        for node, seen in body.seen.items():
-            for channel in seen if node not in NOT_NODES else ():
-                readers.setdefault(channel, set()).add(node)
+        values = body.values
+        pairs = [
+            (channel, node)
+            for node, seen in body.seen.items()
+            if seen and node not in NOT_NODES
+            for channel in seen
+        ]
         for channel in body.versions:
             if (named := named_node(channel)) is not None:
-                readers.setdefault(channel, set()).add(named)
-            elif channel not in body.values:
-                readers.setdefault(channel, set())
+                pairs.append((channel, named))
+            elif channel not in values and channel not in readers:
+                readers[channel] = set()
+        for channel, node in pairs:
+            if channel in readers:
+                readers[channel].add(node)
+            else:
+                readers[channel] = {node}
     return readers
 
 
@@ -65,7 +74,9 @@ def find_ready(
     """
     ready = Ready()
     is_state_graph, newest = _is_state_graph(body), 0.0
-    channels = [name for name, value in body.values.items() if is_available(name, value)]
+    channels = [
+        name for name, value in body.values.items() if not _waits(name) or is_available(name, value)
+    ]
     channels += [name for name in chosen if name.startswith("branch:") and name not in channels]
     if not is_state_graph:
         # A DeltaChannel between snapshots is not stored, and it can trigger a node only in a graph
@@ -84,15 +95,15 @@ def find_ready(
     for channel in channels:
         if channel == SENDS:
             continue
-        nodes = set(own.get(channel, ()))
+        nodes = own.get(channel, ())
         if not is_state_graph:
-            nodes.update(learned_thread().get(channel, ()))
+            nodes = {*nodes, *learned_thread().get(channel, ())}
         elif not nodes and channel == START and has_branches(body):
             nodes = {START}
         if not nodes and channel in body.versions and may_be_read(channel):
             ready.unread.append(channel)
-        for node in nodes - NOT_NODES:
-            if is_new(body, channel, node):
+        for node in nodes:
+            if node not in NOT_NODES and is_new(body, channel, node):
                 ready.fired.setdefault(node, set()).add(channel)
     return ready
 
@@ -108,6 +119,12 @@ def named_node(channel: str) -> str | None:
     if kind in ("branch", "join") and ":" in rest and not channel.endswith("::then"):
         return rest.rpartition(":")[2] or None
     return None
+
+
+@lru_cache(1024)
+def _waits(channel: str) -> bool:
+    """Return whether it depends on its value if a channel is available."""
+    return channel.startswith(("branch:", "join:")) or channel.endswith("::then")
 
 
 def is_available(channel: str, value: Value) -> bool:

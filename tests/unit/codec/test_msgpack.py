@@ -23,6 +23,7 @@ from pydantic import BaseModel
 
 from ckpt_backends.codec import DELTA_SNAPSHOT, Cut, Opaque, Tagged, Value, decode
 from ckpt_backends.codec.msgpack.cursor import depth_bound, skip
+from ckpt_backends.codec.msgpack.decode import levels_of
 from ckpt_backends.model import TypedBytes
 from tests.unit.codec.strategies import packable
 
@@ -217,6 +218,38 @@ def test_a_scan_ends_where_the_value_ends(value: Any) -> None:
     assert span.end == len(data)
     assert span.depth == depth_of(value) <= depth_bound(data)
     assert span.nodes == nodes_of(value)
+
+
+@given(packable)
+def test_the_levels_of_a_decoded_value_are_its_depth(value: Any) -> None:
+    assert levels_of(value) == depth_of(value)
+
+
+@pytest.mark.parametrize("object_depth", [0, 3])
+def test_many_small_maps_are_not_scanned(
+    object_depth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part: Any = "x"
+    for _ in range(object_depth):
+        part = Ext(0, packb(["m", "C", part]))
+    facts = {f"fact {n}": {"tags": [n], "part": part} for n in range(300)}
+    expected = read(packb(facts))
+    scanned: list[int] = []
+    scan = "ckpt_backends.codec.msgpack.decode.skip"
+    monkeypatch.setattr(scan, lambda data, *_: scanned.append(len(data)))
+    assert read(packb(facts)) == expected
+    assert isinstance(expected, dict)
+    assert len(expected) == 300
+    assert not scanned
+
+
+@pytest.mark.parametrize("depth", [200, 201])
+def test_wide_and_deep(depth: int) -> None:
+    deep: Any = [1]
+    for _ in range(depth - 2):
+        deep = [deep, {}]
+    found = read(packb({"a": deep, "b": [[]] * 300}))
+    assert isinstance(found, Cut if depth > 200 else dict)
 
 
 @given(st.binary(max_size=200))
