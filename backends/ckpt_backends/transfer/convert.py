@@ -23,7 +23,7 @@ from ckpt_backends.transfer.sealing import (
     sealed_metadata,
     sealed_together,
 )
-from ckpt_backends.transfer.seen_thread import EMPTY, SeenThread, checkpoint_words
+from ckpt_backends.transfer.seen_thread import EMPTY, LastValues, SeenThread, checkpoint_words
 from ckpt_backends.transfer.spelling import respelled
 from ckpt_backends.transfer.values import apart_type, as_type, converted_value, is_snapshot
 from ckpt_backends.transfer.versions import convert_versions, converted_version
@@ -156,7 +156,7 @@ class Conversion:
         if self._target.values is Place.BODY:
             closed = self._joined(found, where)
         else:
-            for value in self._parted(part, found, thread, where):
+            for value in self._parted(part, found, thread, known, where):
                 sealed = self._sealed(value.value, value, where, was_encrypted=was_encrypted)
                 yield value if sealed is value.value else replace(value, value=sealed)
             closed = self._closed(found, self._target.body_types[0], where)
@@ -263,16 +263,21 @@ class Conversion:
         return self._closed(found, tag, where)
 
     def _parted(
-        self, part: CheckpointPart, found: OpenBody, thread: SeenThread, where: str
+        self,
+        part: CheckpointPart,
+        found: OpenBody,
+        thread: SeenThread,
+        known: LastValues,
+        where: str,
     ) -> Iterator[ValuePart]:
         """The values of a body that are stored apart in the target, each version once.
 
-        What stays in the body remains in `found`.
+        What stays in the body remains in `found`. `known` has the last values of the namespace.
         """
         stays: dict[str, TypedBytes] = {}
         versions = found.versions
         source, target = self._source, self._target
-        known = thread.values_of(part.key.checkpoint_ns)
+        here, there = source.serializer, target.serializer
         for channel, stored in found.values.items():
             if known.is_same(channel, stored, versions.get(channel)):
                 if (stayed := known.stays[channel]) is not None:
@@ -287,7 +292,7 @@ class Conversion:
                     thread.is_new(place, plain, named, is_apart=False)
                     known.note(channel, stored, versions[channel], plain)
                 continue
-            if channel not in versions and source.serializer is Serializer.JAVASCRIPT:
+            if channel not in versions and here is Serializer.JAVASCRIPT:
                 # The first value of a channel, which no step has set. LangGraph.js makes it anew,
                 # and its own savers that store values apart leave it out.
                 continue
@@ -296,10 +301,9 @@ class Conversion:
             if channel not in versions:
                 raise CannotHold(f"{named} has a value, but no version")
             was_plain = from_plain_json(stored) if source.values is Place.APART_BUT_PLAIN else None
-            alone = apart_type(was_plain or stored)
-            value = apart_type(
-                converted_value(alone, source.serializer, target.serializer, named, in_body=True)
-            )
+            value = apart_type(was_plain or stored)
+            if here is not there:
+                value = apart_type(converted_value(value, here, there, named, in_body=True))
             if thread.is_new(place, value, named):
                 yield ValuePart(
                     part.key.thread_id,

@@ -17,7 +17,7 @@ _MOST = 32
 """Names of an object whose order is remembered."""
 _SHORT = 128
 """The longest text that is remembered: the metadata of many checkpoints is the same."""
-_CONTAINERS = (dict, list)
+_CONTAINERS = frozenset({dict, list})
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
@@ -49,6 +49,8 @@ def in_order(value: Any) -> Any:
             names = sorted(value, key=by_length)
         elif len(value) >= _FEW:
             names = _names_in_order(tuple(value))
+        if _CONTAINERS.isdisjoint(map(type, value.values())):
+            return {name: value[name] for name in names}
         return {
             name: in_order(one) if (one := value[name]).__class__ in _CONTAINERS and one else one
             for name in names
