@@ -44,6 +44,12 @@ class Conversion:
             and not sealing.changes()
         )
         self._loses_order = source.keeps_write_order and target.has_task_paths
+        self._respells_metadata = (
+            target.metadata_type == "json"
+            and not (target.encrypts_metadata or target.encrypts_together)
+            and (target.parses_json and not source.parses_json)
+        )
+        """Whether metadata in JSON is a JSON text there, too, with its names in order."""
         self._keeps_bodies = (
             source.serializer is target.serializer
             and source.values is target.values
@@ -210,6 +216,8 @@ class Conversion:
 
     def _metadata(self, part: CheckpointPart, where: str) -> TypedBytes:
         source, target = self._source, self._target
+        if self._respells_metadata and part.metadata.type == "json":
+            return TypedBytes("json", respelled(part.metadata.data))
         fits = source.metadata_type == target.metadata_type and target.encrypts_metadata
         fits &= source.encrypts_together is target.encrypts_together
         if fits and source.encrypts_metadata and not self._sealing.changes():

@@ -50,12 +50,12 @@ def in_order(value: Any) -> Any:
         elif len(value) >= _FEW:
             names = _names_in_order(tuple(value))
         if _CONTAINERS.isdisjoint(map(type, value.values())):
-            return {name: value[name] for name in names}
+            return value if names is value else {name: value[name] for name in names}
         return {
             name: in_order(one) if (one := value[name]).__class__ in _CONTAINERS and one else one
             for name in names
         }
-    if value.__class__ is list:
+    if value.__class__ is list and not _CONTAINERS.isdisjoint(map(type, value)):
         return [in_order(one) if one.__class__ in _CONTAINERS else one for one in value]
     return value
 
