@@ -30,7 +30,7 @@ _ORDER = (
 _TYPE, _SENDS = "type", "pending_sends"
 _MARK = os.urandom(16).hex()
 """In place of the values while the fields around them are written. No store can hold this text."""
-_SPELLED_MARK = f'"{_MARK}"'.encode()
+_SPELLED_MARK, _PACKED_MARK = f'"{_MARK}"'.encode(), b"\xd9\x20" + _MARK.encode()
 
 
 @dataclass(slots=True)
@@ -198,20 +198,14 @@ def close_body(
 
 
 def _close_msgpack(found: OpenBody, names: list[str]) -> bytes:
-    at = names.index(CHANNELS) if CHANNELS in names else len(names)
-    out = [write_header(MAP, len(names)), _packed(found, names[:at])]
-    if at < len(names):
-        out += [_packed_name(CHANNELS), write_header(MAP, len(found.values))]
+    fields = {name: _MARK if name == CHANNELS else found.fields[name] for name in names}
+    before, *after = pack_lossless(fields).split(_PACKED_MARK)
+    out = [before]
+    if after:
+        out.append(write_header(MAP, len(found.values)))
         for channel, value in found.values.items():
             out += [_packed_name(channel), value.data]
-        out.append(_packed(found, names[at + 1 :]))
-    return b"".join(out)
-
-
-def _packed(found: OpenBody, names: list[str]) -> bytes:
-    """Some fields of a body, without the header of a map."""
-    packed = pack_lossless({name: found.fields[name] for name in names})
-    return packed[len(write_header(MAP, len(names))) :]
+    return b"".join(out + after)
 
 
 @lru_cache(maxsize=4096)

@@ -44,12 +44,11 @@ class Conversion:
             and not sealing.changes()
         )
         self._loses_order = source.keeps_write_order and target.has_task_paths
-        self._respells_metadata = (
-            target.metadata_type == "json"
-            and not (target.encrypts_metadata or target.encrypts_together)
-            and (target.parses_json and not source.parses_json)
+        self._keeps_json = target.metadata_type == "json" and not (
+            target.encrypts_metadata or target.encrypts_together
         )
-        """Whether metadata in JSON is a JSON text there, too, with its names in order."""
+        """Whether metadata in JSON is JSON in the target, too, and not encrypted."""
+        self._respells_json = target.parses_json and not source.parses_json
         self._keeps_bodies = (
             source.serializer is target.serializer
             and source.values is target.values
@@ -109,7 +108,8 @@ class Conversion:
         self, value: TypedBytes, part: Part, where: str, *, was_encrypted: bool
     ) -> TypedBytes:
         """A value of a part, encrypted if it is to be."""
-        if value.type == EMPTY:
+        is_plain = not (was_encrypted or value.encrypted or self._sealing.changes())
+        if value.type == EMPTY or is_plain:
             return value
         sealed = self._sealing.sealed(value, place_of(part), was_encrypted=was_encrypted)
         if is_encrypted(sealed) and self._target.serializer is not Serializer.TYPED:
@@ -203,7 +203,8 @@ class Conversion:
             return self._sealed(value, part, where, was_encrypted=was_encrypted)
 
         if not self._target.encrypts_together:
-            return replace(part, body=sealed(part.body))
+            body = sealed(part.body)
+            return part if body is part.body else replace(part, body=body)
         body, metadata = sealed_together(part.body, part.metadata, sealed)
         return replace(part, body=body, metadata=metadata)
 
@@ -216,8 +217,8 @@ class Conversion:
 
     def _metadata(self, part: CheckpointPart, where: str) -> TypedBytes:
         source, target = self._source, self._target
-        if self._respells_metadata and part.metadata.type == "json":
-            return TypedBytes("json", respelled(part.metadata.data))
+        if self._keeps_json and part.metadata.type == "json":
+            return self._spelled(part.metadata)
         fits = source.metadata_type == target.metadata_type and target.encrypts_metadata
         fits &= source.encrypts_together is target.encrypts_together
         if fits and source.encrypts_metadata and not self._sealing.changes():
@@ -225,14 +226,18 @@ class Conversion:
         named = f"the metadata of {where}"
         stored = opened_metadata(part.metadata, lambda one: self._sealing.opened(one, named))
         converted = converted_metadata(stored, target, where)
-        if target.parses_json and not source.parses_json and converted.type == "json":
-            converted = TypedBytes("json", respelled(converted.data))
+        if converted.type == "json":
+            converted = self._spelled(converted)
         if not target.encrypts_metadata or target.encrypts_together:
             return converted
         was = stored.encrypted or is_encrypted(part.body)
         return sealed_metadata(
             converted, lambda one: self._sealed(one, part, named, was_encrypted=was)
         )
+
+    def _spelled(self, metadata: TypedBytes) -> TypedBytes:
+        """Metadata in JSON as the target spells it."""
+        return TypedBytes("json", respelled(metadata.data)) if self._respells_json else metadata
 
     def _gather(self, part: CheckpointPart, found: OpenBody, thread: SeenThread) -> bool:
         """Add the values that are stored apart to an open body, if the target has them in bodies.

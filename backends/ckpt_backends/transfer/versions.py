@@ -30,7 +30,7 @@ def convert_versions(found: OpenBody, target: Form, where: str, *, by_value: boo
     """
     if target.language is not Language.PYTHON:
         return
-    now, seen = (found.fields.get(name) for name in ("channel_versions", "versions_seen"))
+    now, seen = found.fields.get("channel_versions"), found.fields.get("versions_seen")
     if not isinstance(now, dict):
         return
     maps = [now, *seen.values()] if isinstance(seen, dict) else [now]
