@@ -52,9 +52,8 @@ class Store(Closing, Protocol):
     keys_expire: bool
     """Whether checkpoints may have a time to live; otherwise `expiries` is empty."""
     lists_by_scan: bool
-    """Whether `threads` and `usage` without a thread must read a whole table. Each does so at most
-    once until `refresh`, and tells the observer. Completions, hints and screen refreshes must not
-    call them."""
+    """Whether `threads` and `usage` without a thread must read a whole table, at most once until
+    `refresh`, and tell the observer. Completions, hints and refreshes must not call them."""
 
     @abstractmethod
     def describe(self) -> StoreInfo:
@@ -218,10 +217,7 @@ class Store(Closing, Protocol):
     def expiries(
         self, thread_id: str, checkpoint_ns: str, checkpoint_ids: Collection[str]
     ) -> Iterator[Expiry]:
-        """The expiry of each of these checkpoints, without missing ones.
-
-        Reading it does not extend a time to live.
-        """
+        """The expiry of each of these checkpoints that exist. Reading extends no time to live."""
         ...
 
     def expiry_times(self, keys: Sequence[CheckpointKey]) -> dict[CheckpointKey, datetime]:
@@ -244,6 +240,10 @@ class Store(Closing, Protocol):
 
         One thread may be of any size; several may be in memory at once, and their parts mixed.
         """
+        ...
+
+    def cells_of(self, thread_ids: Sequence[str]) -> Iterator[Sequence[object]]:
+        """`transfer.digests.stored_cells` of the parts of small threads; all may be in memory."""
         ...
 
     def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:

@@ -129,6 +129,9 @@ class WrappedStore(Closing):
     def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Part]:
         return self.inner.parts_of(thread_ids)
 
+    def cells_of(self, thread_ids: Sequence[str]) -> Iterator[Sequence[object]]:
+        return self.inner.cells_of(thread_ids)
+
     def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
         return self.inner.threads_with_rows(thread_ids)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from ckpt_backends.errors import CkptError, PartlyDone, Refused, Unsupported, UsageError
 from ckpt_backends.protocol import Store
@@ -21,13 +21,15 @@ from ckpt_cli.core.copying.outcomes import CopyReport
 from ckpt_cli.diagnostics import ByteBar, progress, shows_progress
 from ckpt_cli.ending import Ended
 from ckpt_cli.options import DryRun, Jobs, Match, Where, Yes, argument, flag, option, takes
-from ckpt_cli.plans.plan_review import PlanReview
 from ckpt_cli.queries.language import language_of
 from ckpt_cli.render.copy import copy_lines, copy_record
 from ckpt_cli.render.terminal.table import plain_columns
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 from ckpt_cli.threads.opening import Opening
+
+if TYPE_CHECKING:
+    from ckpt_cli.plans.plan_review import PlanReview
 
 _SIZES_AT_ONCE = 500
 

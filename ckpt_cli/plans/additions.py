@@ -12,7 +12,6 @@ from ckpt_backends.model import BlobKey, CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.copying.part_counts import PartCounts
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval
-from ckpt_cli.plans.purge import plan_named, pruned
 
 _REASON = "ckpt added it"
 
@@ -56,6 +55,8 @@ def removal_of_added(store: Store, thread_id: str, before: ThreadContents) -> Pl
     None if that is not possible: rows are gone, or writes were added to a checkpoint that was
     there.
     """
+    from ckpt_cli.plans.purge import plan_named, pruned  # most copies only make new threads
+
     if before.is_empty:
         (whole,) = plan_named(store, {thread_id: _REASON})
         return whole if whole.action == "remove" else None

@@ -98,14 +98,13 @@ class CopySides:
 
         `sent` has the parts by thread. JSON in another spelling counts as another part, too.
         """
-        found: set[tuple[object, ...]] = set()
-        numbers: Counter[str] = Counter()
-        for part in () if self.target is None else self.target.parts_of(list(sent)):
-            cells = stored_cells(part)
-            found.add(cells)
-            numbers[str(cells[0])] += 1
+        cells = [] if self.target is None else list(self.target.cells_of(list(sent)))
+        found = set(cells)
         wanted = {stored_cells(part) for parts in sent.values() for part in parts}
-        return {str(cells[0]) for cells in found ^ wanted} | {
+        if found == wanted and len(cells) == len(found) == sum(map(len, sent.values())):
+            return set()
+        numbers = Counter(str(one[0]) for one in cells)
+        return {str(one[0]) for one in found ^ wanted} | {
             thread_id for thread_id, parts in sent.items() if len(parts) != numbers[thread_id]
         }
 

@@ -68,7 +68,7 @@ class Loading:
             for name in tables.namespace("")
             if name not in _KEY and name in tables.checkpoints.columns
         ]
-        self._hash = _hashes(tables) if hashed else lambda _: ()
+        self._hash = _hashes(tables) if hashed else None
         typed = () if tables.blobs else ("type",)
         body = ("parent_checkpoint_id", *typed, "checkpoint", "metadata")
         self._has_body_type = bool(typed)
@@ -95,7 +95,7 @@ class Loading:
             else:
                 data = None if part.value.type == "empty" else part.value.data
                 place = part.thread_id, part.checkpoint_ns, part.channel, part.version
-                row = *place, part.value.type, data, *self._hash(part.checkpoint_ns)
+                row = self._hashed((*place, part.value.type, data), part.checkpoint_ns)
                 assert self._blobs is not None  # noqa: S101 - the form has values apart
                 self._blobs.add(row, len(part.value.data))
 
@@ -109,10 +109,8 @@ class Loading:
         key, body, metadata = part.key, part.body, part.metadata
         ns = key.checkpoint_ns
         typed = (body.type,) if self._has_body_type else ()
-        row = (
-            *(key.thread_id, ns, key.checkpoint_id, part.parent),
-            *(*typed, body.data, metadata.data, *self._hash(ns)),
-        )
+        place = key.thread_id, ns, key.checkpoint_id, part.parent
+        row = self._hashed((*place, *typed, body.data, metadata.data), ns)
         self.added[key.thread_id, ns] += 1
         self._checkpoints.add(row, len(body.data) + len(metadata.data))
 
@@ -127,11 +125,12 @@ class Loading:
             )
         else:
             path = ()
-        row = (
-            *(key.thread_id, key.checkpoint_ns, key.checkpoint_id, part.task_id, part.idx),
-            *(part.channel, value.type, value.data, *path, *self._hash(key.checkpoint_ns)),
-        )
-        self._writes.add(row, len(value.data))
+        row = (*key, part.task_id, part.idx, part.channel, value.type, value.data, *path)
+        self._writes.add(self._hashed(row, key.checkpoint_ns), len(value.data))
+
+    def _hashed(self, row: Loaded, checkpoint_ns: str) -> Loaded:
+        """A row with the hash of its namespace, if the table has one."""
+        return row if self._hash is None else (*row, *self._hash(checkpoint_ns))
 
 
 def _hashes(tables: SqlTables) -> Callable[[str], tuple[object, ...]]:

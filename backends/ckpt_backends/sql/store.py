@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ckpt_backends.changes.rows import Row
     from ckpt_backends.model import Capability, Checkpoint
     from ckpt_backends.sql.queries import RowQuery, SqlTable, SqlTables
+    from ckpt_backends.sql.stored_parts import PartTables
     from ckpt_backends.thread_bounds import ThreadBounds
     from ckpt_backends.transfer.parts import Part
 
@@ -339,10 +340,16 @@ class SqlStore(BaseStore):
                 yield Row(table.name, dict(zip(table.columns, row, strict=True)))
 
     def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Part]:
+        return self._part_tables.parts_of(thread_ids, together=self.batches_parts)
+
+    def cells_of(self, thread_ids: Sequence[str]) -> Iterator[Sequence[object]]:
+        return self._part_tables.cells_of(thread_ids)
+
+    @property
+    def _part_tables(self) -> PartTables:
         from ckpt_backends.sql.stored_parts import PartTables
 
-        tables = PartTables(self._database, self._tables, self._url, self._stored_rows)
-        return tables.parts_of(thread_ids, together=self.batches_parts)
+        return PartTables(self._database, self._tables, self._url, self._stored_rows)
 
     def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
         from ckpt_backends.sql.stored_rows import threads_with_rows

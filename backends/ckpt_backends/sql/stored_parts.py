@@ -18,6 +18,7 @@ from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.parts import parts_of
 from ckpt_backends.sql.queries import SqlTable, SqlTables
 from ckpt_backends.sql.stored_rows import THREADS_PER_QUERY
+from ckpt_backends.transfer.digests import stored_cells
 from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, WritePart
 from ckpt_backends.url import StoreUrl
 
@@ -28,8 +29,8 @@ _None = type(None)
 _CELLS = (str, bytes, int, float, _None)
 """The types that a cell of a row may have."""
 _KEY = ("thread_id", "checkpoint_ns", "checkpoint_id")
-_WRITE = (*_KEY, "task_id", "task_path", "idx", "channel", "type")
-_WRITE_TYPES = {(str, str, str, str, str, int, str, str, bytes)}
+_WRITE = (*_KEY, "task_id", "idx", "task_path", "channel", "type")
+_WRITE_TYPES = {(str, str, str, str, int, str, str, str, bytes)}
 _CHECKPOINT = (*_KEY, "parent_checkpoint_id", "type", "checkpoint", "metadata")
 _CHECKPOINT_TYPES = {
     (str, str, str, parent, *body, metadata)
@@ -39,6 +40,8 @@ _CHECKPOINT_TYPES = {
 }
 _VALUE = ("thread_id", "checkpoint_ns", "channel", "version", "type", "blob")
 _VALUE_TYPES = {(str, str, str, str, str, bytes)}
+_STORED_CELLS = _WRITE_TYPES | _VALUE_TYPES
+"""The types of rows that are the `stored_cells` of their part: the columns have the same order."""
 
 
 class PartTables:
@@ -77,6 +80,25 @@ class PartTables:
             else:
                 for one in asked:
                     yield from self._parts(partial(self._rows_of_one, one))
+
+    def cells_of(self, thread_ids: Sequence[str]) -> Iterator[Cells]:
+        """The `stored_cells` of the parts of some small threads, which are in memory at once."""
+        if self._tables.shallow:
+            yield from map(stored_cells, self.parts_of(thread_ids, together=False))
+            return
+        with understood(self._url):
+            asked = filter(self._database.storable, thread_ids)
+            for some in in_chunks(asked, THREADS_PER_QUERY):
+                for table, read in self._readers:
+                    rows, unusual = self._rows_of(some, table), partial(self._unusual, table)
+                    if read is _checkpoints:
+                        yield from map(stored_cells, read(rows, unusual))
+                        continue
+                    for cells in rows:
+                        if tuple(map(type, cells)) in _STORED_CELLS:
+                            yield cells
+                        else:
+                            yield from map(stored_cells, unusual(cells))
 
     def _parts(self, rows: Callable[[SqlTable], Iterable[Cells]]) -> Iterator[Part]:
         for table, read in self._readers:
@@ -117,7 +139,7 @@ def _writes(rows: Iterable[Cells], unusual: _Unusual) -> Iterator[Part]:
         if tuple(map(type, cells)) not in _WRITE_TYPES:
             yield from unusual(cells)
             continue
-        thread_id, ns, checkpoint_id, task_id, task_path, idx, channel, tag, value = cells
+        thread_id, ns, checkpoint_id, task_id, idx, task_path, channel, tag, value = cells
         if (
             checkpoint_id != key.checkpoint_id
             or thread_id != key.thread_id

@@ -8,6 +8,7 @@ type of its serializer, which no reader needs, and an empty `pending_sends`.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,6 +28,9 @@ _ORDER = (
     *("pending_sends", "updated_channels"),
 )
 _TYPE, _SENDS = "type", "pending_sends"
+_MARK = os.urandom(16).hex()
+"""In place of the values while the fields around them are written. No store can hold this text."""
+_SPELLED_MARK, _PACKED_MARK = f'"{_MARK}"'.encode(), b"\xd9\x20" + _MARK.encode()
 
 
 @dataclass(slots=True)
@@ -175,16 +179,16 @@ def close_body(
     of engines that parse it; see `transfer.spelling`. Raises `CannotHold` if a field has no
     such form.
     """
-    names = [name for name in _ORDER if name in found.fields or (name == CHANNELS and has_values)]
-    names += [name for name in found.fields if name not in _ORDER]
     for channel, value in found.values.items():
         if value.type != tag:
             raise CannotHold(f"channel '{channel}' of {where} has the type '{value.type}'")
     try:
+        if in_order and tag != "msgpack":
+            return TypedBytes(tag, _close_in_order(found, has_values=has_values))
+        names = [one for one in _ORDER if one in found.fields or (one == CHANNELS and has_values)]
+        names += [name for name in found.fields if name not in _ORDER]
         if tag == "msgpack":
             return TypedBytes(tag, _close_msgpack(found, names))
-        if in_order:
-            return TypedBytes(tag, _close_in_order(found, names))
         if tag == REDIS_JSON:
             found = OpenBody({_TYPE: "json", _SENDS: []} | found.fields, found.values)
             names = [_TYPE, *(name for name in names if name not in {_TYPE, _SENDS}), _SENDS]
@@ -194,20 +198,14 @@ def close_body(
 
 
 def _close_msgpack(found: OpenBody, names: list[str]) -> bytes:
-    at = names.index(CHANNELS) if CHANNELS in names else len(names)
-    out = [write_header(MAP, len(names)), _packed(found, names[:at])]
-    if at < len(names):
-        out += [_packed_name(CHANNELS), write_header(MAP, len(found.values))]
+    fields = {name: _MARK if name == CHANNELS else found.fields[name] for name in names}
+    before, *after = pack_lossless(fields).split(_PACKED_MARK)
+    out = [before]
+    if after:
+        out.append(write_header(MAP, len(found.values)))
         for channel, value in found.values.items():
             out += [_packed_name(channel), value.data]
-        out.append(_packed(found, names[at + 1 :]))
-    return b"".join(out)
-
-
-def _packed(found: OpenBody, names: list[str]) -> bytes:
-    """Some fields of a body, without the header of a map."""
-    packed = pack_lossless({name: found.fields[name] for name in names})
-    return packed[len(write_header(MAP, len(names))) :]
+    return b"".join(out + after)
 
 
 @lru_cache(maxsize=4096)
@@ -228,18 +226,15 @@ def _close_json(found: OpenBody, names: list[str]) -> bytes:
     return b"{" + b", ".join(out) + b"}"
 
 
-def _close_in_order(found: OpenBody, names: list[str]) -> bytes:
-    names = sorted(names, key=by_length)
-    at = names.index(CHANNELS) if CHANNELS in names else len(names)
-    out = [spelled({name: found.fields[name] for name in names[:at]})[1:-1]]
-    if at < len(names):
-        values = found.values
-        inner = b", ".join(
-            [spelled_name(one) + values[one].data for one in sorted(values, key=by_length)]
-        )
-        out.append(spelled_name(CHANNELS) + b"{" + inner + b"}")
-        out.append(spelled({name: found.fields[name] for name in names[at + 1 :]})[1:-1])
-    return b"{" + b", ".join(filter(None, out)) + b"}"
+def _close_in_order(found: OpenBody, *, has_values: bool) -> bytes:
+    if not has_values:
+        return spelled({name: one for name, one in found.fields.items() if name != CHANNELS})
+    values = found.values
+    inner = b", ".join(
+        [spelled_name(one) + values[one].data for one in sorted(values, key=by_length)]
+    )
+    before, after = spelled({**found.fields, CHANNELS: _MARK}).split(_SPELLED_MARK)
+    return before + b"{" + inner + b"}" + after
 
 
 def _json(value: Any) -> bytes:

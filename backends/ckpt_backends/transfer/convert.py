@@ -23,7 +23,7 @@ from ckpt_backends.transfer.sealing import (
     sealed_metadata,
     sealed_together,
 )
-from ckpt_backends.transfer.seen_thread import EMPTY, SeenThread, checkpoint_words
+from ckpt_backends.transfer.seen_thread import EMPTY, LastValues, SeenThread, checkpoint_words
 from ckpt_backends.transfer.spelling import respelled
 from ckpt_backends.transfer.values import apart_type, as_type, converted_value, is_snapshot
 from ckpt_backends.transfer.versions import convert_versions, converted_version
@@ -44,6 +44,11 @@ class Conversion:
             and not sealing.changes()
         )
         self._loses_order = source.keeps_write_order and target.has_task_paths
+        self._keeps_json = target.metadata_type == "json" and not (
+            target.encrypts_metadata or target.encrypts_together
+        )
+        """Whether metadata in JSON is JSON in the target, too, and not encrypted."""
+        self._respells_json = target.parses_json and not source.parses_json
         self._keeps_bodies = (
             source.serializer is target.serializer
             and source.values is target.values
@@ -103,7 +108,8 @@ class Conversion:
         self, value: TypedBytes, part: Part, where: str, *, was_encrypted: bool
     ) -> TypedBytes:
         """A value of a part, encrypted if it is to be."""
-        if value.type == EMPTY:
+        is_plain = not (was_encrypted or value.encrypted or self._sealing.changes())
+        if value.type == EMPTY or is_plain:
             return value
         sealed = self._sealing.sealed(value, place_of(part), was_encrypted=was_encrypted)
         if is_encrypted(sealed) and self._target.serializer is not Serializer.TYPED:
@@ -156,7 +162,7 @@ class Conversion:
         if self._target.values is Place.BODY:
             closed = self._joined(found, where)
         else:
-            for value in self._parted(part, found, thread, where):
+            for value in self._parted(part, found, thread, known, where):
                 sealed = self._sealed(value.value, value, where, was_encrypted=was_encrypted)
                 yield value if sealed is value.value else replace(value, value=sealed)
             closed = self._closed(found, self._target.body_types[0], where)
@@ -197,7 +203,8 @@ class Conversion:
             return self._sealed(value, part, where, was_encrypted=was_encrypted)
 
         if not self._target.encrypts_together:
-            return replace(part, body=sealed(part.body))
+            body = sealed(part.body)
+            return part if body is part.body else replace(part, body=body)
         body, metadata = sealed_together(part.body, part.metadata, sealed)
         return replace(part, body=body, metadata=metadata)
 
@@ -210,6 +217,8 @@ class Conversion:
 
     def _metadata(self, part: CheckpointPart, where: str) -> TypedBytes:
         source, target = self._source, self._target
+        if self._keeps_json and part.metadata.type == "json":
+            return self._spelled(part.metadata)
         fits = source.metadata_type == target.metadata_type and target.encrypts_metadata
         fits &= source.encrypts_together is target.encrypts_together
         if fits and source.encrypts_metadata and not self._sealing.changes():
@@ -217,14 +226,18 @@ class Conversion:
         named = f"the metadata of {where}"
         stored = opened_metadata(part.metadata, lambda one: self._sealing.opened(one, named))
         converted = converted_metadata(stored, target, where)
-        if target.parses_json and not source.parses_json and converted.type == "json":
-            converted = TypedBytes("json", respelled(converted.data))
+        if converted.type == "json":
+            converted = self._spelled(converted)
         if not target.encrypts_metadata or target.encrypts_together:
             return converted
         was = stored.encrypted or is_encrypted(part.body)
         return sealed_metadata(
             converted, lambda one: self._sealed(one, part, named, was_encrypted=was)
         )
+
+    def _spelled(self, metadata: TypedBytes) -> TypedBytes:
+        """Metadata in JSON as the target spells it."""
+        return TypedBytes("json", respelled(metadata.data)) if self._respells_json else metadata
 
     def _gather(self, part: CheckpointPart, found: OpenBody, thread: SeenThread) -> bool:
         """Add the values that are stored apart to an open body, if the target has them in bodies.
@@ -263,16 +276,21 @@ class Conversion:
         return self._closed(found, tag, where)
 
     def _parted(
-        self, part: CheckpointPart, found: OpenBody, thread: SeenThread, where: str
+        self,
+        part: CheckpointPart,
+        found: OpenBody,
+        thread: SeenThread,
+        known: LastValues,
+        where: str,
     ) -> Iterator[ValuePart]:
         """The values of a body that are stored apart in the target, each version once.
 
-        What stays in the body remains in `found`.
+        What stays in the body remains in `found`. `known` has the last values of the namespace.
         """
         stays: dict[str, TypedBytes] = {}
         versions = found.versions
         source, target = self._source, self._target
-        known = thread.values_of(part.key.checkpoint_ns)
+        here, there = source.serializer, target.serializer
         for channel, stored in found.values.items():
             if known.is_same(channel, stored, versions.get(channel)):
                 if (stayed := known.stays[channel]) is not None:
@@ -287,7 +305,7 @@ class Conversion:
                     thread.is_new(place, plain, named, is_apart=False)
                     known.note(channel, stored, versions[channel], plain)
                 continue
-            if channel not in versions and source.serializer is Serializer.JAVASCRIPT:
+            if channel not in versions and here is Serializer.JAVASCRIPT:
                 # The first value of a channel, which no step has set. LangGraph.js makes it anew,
                 # and its own savers that store values apart leave it out.
                 continue
@@ -296,10 +314,9 @@ class Conversion:
             if channel not in versions:
                 raise CannotHold(f"{named} has a value, but no version")
             was_plain = from_plain_json(stored) if source.values is Place.APART_BUT_PLAIN else None
-            alone = apart_type(was_plain or stored)
-            value = apart_type(
-                converted_value(alone, source.serializer, target.serializer, named, in_body=True)
-            )
+            value = apart_type(was_plain or stored)
+            if here is not there:
+                value = apart_type(converted_value(value, here, there, named, in_body=True))
             if thread.is_new(place, value, named):
                 yield ValuePart(
                     part.key.thread_id,

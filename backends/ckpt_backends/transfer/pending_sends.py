@@ -7,7 +7,6 @@ are the value of a channel.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -81,8 +80,8 @@ def _is_old(found: OpenBody) -> bool:
 
 
 def _place(ns: str, checkpoint_id: str, order: _Order) -> tuple[str, str, str]:
-    """Where a send is kept. No channel has this name, and no version is a JSON list."""
-    return ns, TASKS, json.dumps([checkpoint_id, *order])
+    """Where a send is kept. No channel has this name, and no version is a tuple."""
+    return ns, TASKS, repr((checkpoint_id, *order))
 
 
 def _decoded(value: TypedBytes) -> Any:

@@ -20,6 +20,7 @@ _INTEGERS = range(-(1 << 63), 1 << 64)
 """MySQL stores larger integers as floats."""
 _DIGITS = 15
 """MySQL may read floats with more digits as their neighbour."""
+_ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 _LONGEST = 16 << 20
 """Bytes. PostgreSQL allows 256 MiB in a JSON document, and all values of a body share them."""
 
@@ -49,7 +50,7 @@ def plain_json(value: TypedBytes) -> TypedBytes | None:
         return None
     if not _is_kept(found):
         return None
-    return TypedBytes("json", json.dumps(found, ensure_ascii=False).encode())
+    return TypedBytes("json", _ENCODE(found).encode())
 
 
 def _is_kept(value: object) -> bool:

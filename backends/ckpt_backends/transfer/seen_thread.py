@@ -25,6 +25,8 @@ EMPTY = "empty"
 """The type of a mark for a channel without a value."""
 _APART = b""
 """In place of the digest of a value that the source stores apart."""
+_ROOM = 8 << 20
+"""Bytes of the values that are kept to compare them. Most are parts that are kept anyway."""
 
 
 class LastValues:
@@ -57,8 +59,9 @@ class SeenThread:
         self.sends = PendingSends(kept, sealing.opened)
         self._last: dict[str, LastValues] = {}
         self.order = ArrivalOrder()
-        self._seen: dict[ValuePlace, bytes] = {}
-        """By namespace, channel and version, the digest of the value."""
+        self._seen: dict[ValuePlace, TypedBytes | bytes] = {}
+        """By namespace, channel and version, the value; of those without room, the digest."""
+        self._room = _ROOM
         self._valued: set[ValuePlace] = set()
         """Versions whose value is stored apart, and so belongs to each checkpoint that names them.
         This is right for the snapshots of DeltaChannels, which are not among them."""
@@ -71,7 +74,9 @@ class SeenThread:
 
     def values_of(self, checkpoint_ns: str) -> LastValues:
         """The last values of a namespace."""
-        return self._last.setdefault(checkpoint_ns, LastValues())
+        if (last := self._last.get(checkpoint_ns)) is None:
+            last = self._last[checkpoint_ns] = LastValues()
+        return last
 
     def is_new(
         self, place: ValuePlace, value: TypedBytes, named: str, *, is_apart: bool = True
@@ -79,10 +84,10 @@ class SeenThread:
         """Whether a value is new. Raises `CannotHold` if its version has another value, or has none
         elsewhere and the target stores it apart.
         """
-        data = value.type.encode("utf-8", "surrogatepass") + b"\0" + without_order(value)
-        digest = blake2b(data, digest_size=8).digest()
-        known = self._seen.setdefault(place, digest)
-        if known is digest:
+        known = self._seen.get(place)
+        if known is None:
+            self._room -= len(value.data)
+            self._seen[place] = value if self._room > 0 else _digest(value)
             if is_apart and not _is_delta(value):
                 if place in self._absent:
                     raise CannotHold(
@@ -90,7 +95,7 @@ class SeenThread:
                     )
                 self._valued.add(place)
             return True
-        if known not in (digest, _APART):
+        if known not in (value, _APART) and _digest(known) != _digest(value):
             raise CannotHold(f"{named} has another value than version '{place[2]}' elsewhere")
         return False
 
@@ -102,9 +107,9 @@ class SeenThread:
         all checkpoints, such a channel gets a version of its own. Branches of LangGraph.js may use
         the same numbers; they are refused.
         """
-        for channel, version in list(found.versions.items()):
-            if channel in found.values:
-                continue
+        versions, values = found.versions, found.values
+        for channel in [one for one in versions if one not in values]:
+            version = versions[channel]
             place = key.checkpoint_ns, channel, version
             if place in self._valued:
                 own = None if self._is_javascript else absent_version(version)
@@ -132,6 +137,14 @@ class SeenThread:
 def checkpoint_words(key: CheckpointKey) -> str:
     """A checkpoint in a message."""
     return f"checkpoint '{key.checkpoint_id}'"
+
+
+def _digest(value: TypedBytes | bytes) -> bytes:
+    """The digest of a value without regard to the order of sets; a digest as it is."""
+    if isinstance(value, bytes):
+        return value
+    data = value.type.encode("utf-8", "surrogatepass") + b"\0" + without_order(value)
+    return blake2b(data, digest_size=8).digest()
 
 
 def _is_delta(value: TypedBytes) -> bool:

@@ -17,7 +17,7 @@ _MOST = 32
 """Names of an object whose order is remembered."""
 _SHORT = 128
 """The longest text that is remembered: the metadata of many checkpoints is the same."""
-_CONTAINERS = (dict, list)
+_CONTAINERS = frozenset({dict, list})
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
@@ -49,11 +49,13 @@ def in_order(value: Any) -> Any:
             names = sorted(value, key=by_length)
         elif len(value) >= _FEW:
             names = _names_in_order(tuple(value))
+        if _CONTAINERS.isdisjoint(map(type, value.values())):
+            return value if names is value else {name: value[name] for name in names}
         return {
             name: in_order(one) if (one := value[name]).__class__ in _CONTAINERS and one else one
             for name in names
         }
-    if value.__class__ is list:
+    if value.__class__ is list and not _CONTAINERS.isdisjoint(map(type, value)):
         return [in_order(one) if one.__class__ in _CONTAINERS else one for one in value]
     return value
 

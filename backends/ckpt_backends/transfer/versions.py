@@ -9,6 +9,7 @@ the others. So a thread can only go on if all its versions have the form of its 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any
 
@@ -29,11 +30,11 @@ def convert_versions(found: OpenBody, target: Form, where: str, *, by_value: boo
     """
     if target.language is not Language.PYTHON:
         return
-    now, seen = (found.fields.get(name) for name in ("channel_versions", "versions_seen"))
+    now, seen = found.fields.get("channel_versions"), found.fields.get("versions_seen")
     if not isinstance(now, dict):
         return
-    are_seen = isinstance(seen, dict) and all(map(_are_texts, seen.values()))
-    if are_seen and _are_texts(now) and not target.counts_with_integers:
+    maps = [now, *seen.values()] if isinstance(seen, dict) else [now]
+    if not target.counts_with_integers and _are_texts(maps):
         return
     made = {
         channel: converted_version(
@@ -55,11 +56,17 @@ def convert_versions(found: OpenBody, target: Form, where: str, *, by_value: boo
         }
 
 
-def _are_texts(versions: object) -> bool:
-    """Whether all of some versions have the form of savers that count with texts."""
-    if not isinstance(versions, dict):
-        return False
-    for one in versions.values():  # noqa: SIM110 - `all` takes three times as long
+def _are_texts(maps: Iterable[object]) -> bool:
+    """Whether all versions in some maps have the form of savers that count with texts."""
+    found: set[object] = set()
+    for versions in maps:
+        if not isinstance(versions, dict):
+            return False
+        try:
+            found.update(versions.values())
+        except TypeError:  # a list, in a damaged store
+            return False
+    for one in found:  # noqa: SIM110 - `all` takes three times as long
         if one.__class__ is not str or "." not in one:
             return False
     return True

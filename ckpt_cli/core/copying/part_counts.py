@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ckpt_backends.transfer.parts import CheckpointPart, Part, ValuePart, part_size
+from ckpt_backends.transfer.parts import Part, ValuePart, WritePart, part_size
 
 
 @dataclass(slots=True)
@@ -20,14 +20,14 @@ class PartCounts:
 
     def add(self, part: Part) -> None:
         """Count one part."""
-        if isinstance(part, CheckpointPart):
-            self.checkpoints += 1
-            self.newest = max(self.newest, part.key.checkpoint_id)
+        self.bytes += part_size(part)
+        if isinstance(part, WritePart):
+            self.writes += 1
         elif isinstance(part, ValuePart):
             self.values += 1
         else:
-            self.writes += 1
-        self.bytes += part_size(part)
+            self.checkpoints += 1
+            self.newest = max(self.newest, part.key.checkpoint_id)
 
     def add_all(self, other: PartCounts) -> None:
         """Add the numbers of others."""

@@ -1,7 +1,8 @@
 """Copying a store to another engine, beside programs that read the same rows and load them in bulk.
 
-Those read the rows of the source, convert nothing, load prepared rows, and do not look at the
-result.
+Those consist of libraries only. They convert bodies and values as the saver of the target stores
+them, and read all rows back to compare them. They know one form of each row, and neither go on
+after an error nor record what they did.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ def _copy(store: str, what: str, beside: Beside, *words: str) -> Measurement:
     )
 
 
-_COPY = Beside("read + COPY", python(raw_copy.TO_POSTGRES, "{prepared}", "{ready}"), _MOST)
-_INSERT = Beside("read + executemany", python(raw_copy.TO_SQLITE, "{prepared}", "{ready}"), _MOST)
+_COPY = Beside("raw copy", python(raw_copy.TO_POSTGRES, "{prepared}"), _MOST)
+_INSERT = Beside("raw copy", python(raw_copy.TO_SQLITE, "{prepared}"), _MOST)
 SUBJECT = Subject(
     "copy",
     "copy between engines",
