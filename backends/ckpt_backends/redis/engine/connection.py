@@ -140,10 +140,13 @@ class RedisConnection:
             with explained(self._url):
                 answers = self._run_all(some)
             for command, answer in zip(some, answers, strict=True):
-                if isinstance(answer, exceptions.NoPermissionError | exceptions.MovedError):
-                    raise unavailable(self._url, answer)
-                is_error = isinstance(answer, exceptions.ResponseError)
-                yield None if is_error else self.checked(command, answer)
+                if isinstance(answer, Exception):
+                    if isinstance(answer, exceptions.NoPermissionError | exceptions.MovedError):
+                        raise unavailable(self._url, answer)
+                    if isinstance(answer, exceptions.ResponseError):
+                        yield None
+                        continue
+                yield self.checked(command, answer)
 
     def number_of(self, names: Sequence[bytes]) -> int:
         """The number of these keys that exist."""

@@ -28,15 +28,14 @@ def answers_of(driver: Any, commands: Sequence[Words]) -> list[Any]:
         found = _read(connection, len(commands))
     finally:
         pool.release(connection)
-    forms = driver.response_callbacks
+    known = driver.response_callbacks
+    forms = {name: known[name] for name in {one[0] for one in commands} if name in known}
+    if not forms:
+        return found
     return [
-        forms[command[0]](one) if command[0] in forms and not _is_error(one) else one
+        one if isinstance(one, Exception) or command[0] not in forms else forms[command[0]](one)
         for command, one in zip(commands, found, strict=True)
     ]
-
-
-def _is_error(answer: object) -> bool:
-    return isinstance(answer, Exception)
 
 
 def _read(connection: Any, number: int) -> list[Any]:
@@ -59,15 +58,19 @@ def _packed(commands: Iterable[Words]) -> bytes:
     """Commands as the protocol sends them."""
     pieces: list[bytes] = []
     for name, *rest in commands:
-        # `MEMORY USAGE` is two words.
-        names = str(name).split()
-        pieces.append(b"*%d\r\n" % (len(names) + len(rest)))
-        pieces += map(_usual, names)
+        pieces.append(_beginning(name, len(rest)))
         pieces += [
             b"$%d\r\n%b\r\n" % (len(one), one) if isinstance(one, bytes) else _usual(one)
             for one in rest
         ]
     return b"".join(pieces)
+
+
+@lru_cache(1024)
+def _beginning(name: bytes | str | int, arguments: int) -> bytes:
+    """The name of a command and the number of its arguments. `MEMORY USAGE` is two words."""
+    names = str(name).split()
+    return b"*%d\r\n" % (len(names) + arguments) + b"".join(map(_usual, names))
 
 
 @lru_cache(1024)
