@@ -268,14 +268,17 @@ class JsonDocuments(RedisLayout):
             for one, size in zip(closer, sizes, strict=True)
             if size and int(size[0]) > MOST_BYTES
         }
-        answers = self.connection.ask_all(
-            ("JSON.GET", *one) for one in wanted if one not in too_large
-        )
+        answers: dict[tuple[bytes, str], bytes | None] = {}
+        for path in paths:
+            # One command for all is read in much less time than one for each.
+            names = [place.name for place, _ in some if (place.name, path) not in too_large]
+            found = self.connection.ask("JSON.MGET", *names, path) if names else []
+            answers |= {(name, path): one for name, one in zip(names, found, strict=True)}
         for one in wanted:
             if one in too_large:
                 yield unread(self.dialect, too_large[one])
             else:
-                answer = next(answers)
+                answer = answers[one]
                 yield None if answer is None else TypedBytes(self.dialect, member(answer))
 
     def owners_of(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, bool]]:
