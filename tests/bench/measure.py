@@ -16,6 +16,7 @@ from time import monotonic
 from typing import Protocol
 
 _LAUNCHER = Path(__file__).with_name("launch.py")
+_TRACEBACK = b"Traceback (most recent call last)"
 Command = Sequence[str | Path]
 
 
@@ -73,13 +74,17 @@ class Prepares(Protocol):
 def run(
     command: Command, *, limit: int = 600, out: Path | None = None, codes: Collection[int] = (0,)
 ) -> Run:
-    """Run a command once, for `limit` seconds at most. Raises `AssertionError` if it fails."""
+    """Run a command once, for `limit` seconds at most. Raises `AssertionError` if it fails.
+
+    A program that ends with a traceback has failed with every code.
+    """
     with tempfile.NamedTemporaryFile() as scratch:
         words = [sys.executable, "-I", "-S", _LAUNCHER, out or scratch.name, str(limit), *command]
         found = subprocess.run([str(word) for word in words], check=True, capture_output=True)
     answer = json.loads(found.stdout)
     result = Run(answer["seconds"], answer["cpu"], answer["kib"] / 1024, answer["code"])
-    if result.code not in codes and not result.stopped:
+    has_failed = result.code not in codes or _TRACEBACK in found.stderr
+    if has_failed and not result.stopped:
         raise AssertionError(f"{' '.join(map(str, command))}: {found.stderr.decode()[-2000:]}")
     return result
 

@@ -1,4 +1,4 @@
-"""Answers of a Redis server are read alike, in whatever pieces they come."""
+"""Answers of a Redis server are read alike in any pieces; commands are packed as by the driver."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import redis
 from redis import exceptions
 
 from ckpt_backends.redis.engine import answers
+from ckpt_backends.redis.engine.together import PackingConnection, PackingTlsConnection
 
 TEXTS: list[Any] = [b"name %d" % n for n in range(400)]
 ODD: list[Any] = [b"", b"\r\n", b"$3\r\nabc\r\n", None, 7, b"$1", [b"a\r\n", None], b"x" * 70_000]
@@ -59,3 +61,26 @@ def test_a_text_that_is_longer_than_its_length_is_refused(monkeypatch: pytest.Mo
     wrong = sent(TEXTS).replace(b"$8\r\nname 200", b"$5\r\nname 200")
     with pytest.raises(exceptions.InvalidResponse, match="longer than its length 5"):
         read(wrong, 1 << 16, monkeypatch)
+
+
+COMMANDS: list[tuple[Any, ...]] = [
+    ("PING",),
+    ("MEMORY USAGE", b"\r\nname\x00\xff"),
+    (b"GET", "n\u00e4me"),
+    ("JSON.SET", b"name", "$", '"\u00e4"' * 500, "NX"),
+    ("PEXPIRE", "name", -7),
+    ("UNLINK", *TEXTS),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "driver_kind"),
+    [(PackingConnection, redis.Connection), (PackingTlsConnection, redis.SSLConnection)],
+)
+def test_commands_are_packed_as_by_the_driver(kind: type[Any], driver_kind: type[Any]) -> None:
+    own, driver = kind(), driver_kind()
+    for command in COMMANDS:
+        expected = b"".join(driver.pack_command(*command))
+        # The second time, its words are remembered.
+        assert [*own.pack_command(*command), *own.pack_command(*command)] == [expected] * 2
+    assert own.pack_commands(COMMANDS) == [b"".join(driver.pack_commands(COMMANDS))]

@@ -11,6 +11,7 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
+from io import DEFAULT_BUFFER_SIZE
 from time import monotonic
 from typing import Any
 
@@ -170,6 +171,10 @@ class GuardedPyMySQL(_Driver):  # type: ignore[misc]
         missing = num_bytes
         while missing:
             try:
+                if missing <= DEFAULT_BUFFER_SIZE:
+                    # Fills the buffer with what is there. `read1` alone receives only what it is
+                    # asked for: a call of the system for each part of each row.
+                    self._rfile.peek(1)
                 data = self._rfile.read1(missing)
             except OSError as error:
                 self._force_close()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import NoneType
 from typing import Any
 
 
 def has_form(name: object, answer: Any) -> bool:
     """Whether an answer to a command has the form of Redis's answers."""
-    form = _FORMS.get(str(name))
+    form = _FORMS.get(name)
     return form is None or form(answer)
 
 
@@ -21,7 +22,7 @@ def _is_number(answer: Any) -> bool:
 
 
 def _are_texts(answer: Any) -> bool:
-    return isinstance(answer, list) and all(map(_is_text, answer))
+    return isinstance(answer, list) and set(map(type, answer)) <= {bytes, NoneType}
 
 
 def _are_names(answer: Any) -> bool:
@@ -41,7 +42,7 @@ def _turn_of(form: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return fits
 
 
-_FORMS: Mapping[str, Callable[[Any], bool]] = {
+_FORMS: Mapping[object, Callable[[Any], bool]] = {
     **dict.fromkeys(("GET", "GETRANGE", "HGET", "JSON.GET", "LINDEX", "TYPE"), _is_text),
     **dict.fromkeys(("EXISTS", "HSTRLEN", "LPOS", "MEMORY USAGE", "STRLEN"), _is_number),
     **dict.fromkeys(("PEXPIRETIME", "PTTL"), _is_number),

@@ -32,7 +32,7 @@ _SHORT = 1 << 12
 _MANY = 32
 """Texts that are read together, at least."""
 _NUMBER = re.compile(rb"-?[0-9]{1,19}")
-_TEXT = re.compile(rb"\$([0-9]{1,19})\r\n")
+_START = re.compile(rb"([$:*])(-?[0-9]{1,19})\r\n")
 _NOTHING_YET = (BlockingIOError, TimeoutError, ssl.SSLWantReadError)
 
 
@@ -94,33 +94,37 @@ class Answers(BaseParser):
         return found
 
     def _answer(self, depth: int) -> Any:
-        start = _TEXT.match(self._data, self._at)
-        if start is not None:  # most answers, and all that is long
+        start = _START.match(self._data, self._at)
+        if start is not None:  # most answers
             self._at = start.end()
-            return self._bytes(int(start[1]))
+            return self._announced(start[1], int(start[2]), depth)
         line = self._line()
-        kind = line[:1]
-        if kind == b"$":
-            size = _length(line[1:])
-            return None if size is None else self._bytes(size)
-        if kind == b":":
-            return _number(line[1:])
+        kind, rest = line[:1], line[1:]
+        if kind in {b"$", b":", b"*"}:
+            return self._announced(kind, _number(rest), depth)
         if kind == b"+":
-            return line[1:]
-        if kind == b"*":
-            length = _length(line[1:])
-            if length is None:
-                return None
-            if depth == _DEEPEST:
-                raise exceptions.InvalidResponse(f"more than {_DEEPEST} nested arrays")
-            self._count(length * _EACH)
-            return self._items(length, depth + 1)
+            return rest
         if kind == b"-":
-            error: Any = self.parse_error(line[1:].decode("utf-8", "replace"))  # type: ignore[no-untyped-call]
+            error: Any = self.parse_error(rest.decode("utf-8", "replace"))  # type: ignore[no-untyped-call]
             if isinstance(error, exceptions.ConnectionError):
                 raise error
             return error
         raise exceptions.InvalidResponse(f"unknown type {kind!r}")
+
+    def _announced(self, kind: bytes, number: int, depth: int) -> Any:
+        """What begins with a number: the number itself, or a text or array of this length."""
+        if kind == b":":
+            return number
+        if number < 0:
+            if number == -1:
+                return None
+            raise exceptions.InvalidResponse(f"length {number}")
+        if kind == b"$":
+            return self._bytes(number)
+        if depth == _DEEPEST:
+            raise exceptions.InvalidResponse(f"more than {_DEEPEST} nested arrays")
+        self._count(number * _EACH)
+        return self._items(number, depth + 1)
 
     def _items(self, length: int, depth: int) -> list[Any]:
         """The elements of an array."""
@@ -209,10 +213,3 @@ def _number(text: bytes) -> int:
     if _NUMBER.fullmatch(text) is None:
         raise exceptions.InvalidResponse(f"{text[:20]!r} is not a number")
     return int(text)
-
-
-def _length(text: bytes) -> int | None:
-    found = _number(text)
-    if found < -1:
-        raise exceptions.InvalidResponse(f"length {found}")
-    return None if found == -1 else found

@@ -19,7 +19,11 @@ from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.redis.engine.answer_forms import has_form
 from ckpt_backends.redis.engine.answers import Answers
 from ckpt_backends.redis.engine.driver_errors import explained, unavailable
-from ckpt_backends.redis.engine.together import answers_of
+from ckpt_backends.redis.engine.together import (
+    PackingConnection,
+    PackingTlsConnection,
+    answers_of,
+)
 from ckpt_backends.servers.answer_errors import unexpected
 from ckpt_backends.servers.insecure_connection import is_local, warn_unencrypted
 from ckpt_backends.url import StoreUrl
@@ -140,10 +144,13 @@ class RedisConnection:
             with explained(self._url):
                 answers = self._run_all(some)
             for command, answer in zip(some, answers, strict=True):
-                if isinstance(answer, exceptions.NoPermissionError | exceptions.MovedError):
-                    raise unavailable(self._url, answer)
-                is_error = isinstance(answer, exceptions.ResponseError)
-                yield None if is_error else self.checked(command, answer)
+                if isinstance(answer, Exception):
+                    if isinstance(answer, exceptions.NoPermissionError | exceptions.MovedError):
+                        raise unavailable(self._url, answer)
+                    if isinstance(answer, exceptions.ResponseError):
+                        yield None
+                        continue
+                yield self.checked(command, answer)
 
     def number_of(self, names: Sequence[bytes]) -> int:
         """The number of these keys that exist."""
@@ -226,7 +233,7 @@ def client(settings: Mapping[str, Any]) -> Any:
     is_encrypted = given.pop("ssl", False)
     if given["password"] and not is_encrypted and not is_local(given["host"]):
         warn_unencrypted(given["host"], "use rediss:// if the server has TLS")
-    kind = redis.SSLConnection if is_encrypted else redis.Connection
+    kind = PackingTlsConnection if is_encrypted else PackingConnection
     pool = redis.ConnectionPool(connection_class=kind, parser_class=Answers, **given)
     return redis.Redis.from_pool(pool)
 

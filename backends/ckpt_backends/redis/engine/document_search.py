@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
 from ckpt_backends.redis.engine.connection import RedisConnection, in_parts
@@ -84,23 +84,18 @@ class DocumentSearch:
     def _by_thread(self, thread_ids: Sequence[str], found: Iterable[Iterable[bytes]]) -> Names:
         """Those of some keys that may be of each thread."""
         starts = {
-            raw(f"{kind}:{self._stored(thread_id)}:"): thread_id
+            raw(f"{kind}:{self._stored(thread_id)}"): thread_id
             for thread_id in thread_ids
             for kind in self._kinds
         }
+        # A key may belong to one of several threads, such as `a` and `a:b`.
+        lengths = sorted({start.count(b":") + 1 for start in starts})
         names: Names = {one: set() for one in thread_ids}
         for some in found:
             for name in some:
-                # A key may belong to one of several threads, such as `a` and `a:b`.
-                for end in _ends(name):
-                    thread_id = starts.get(name[:end])
-                    if thread_id is not None:
+                parts = name.split(b":", lengths[-1])
+                for length in lengths:
+                    thread_id = starts.get(b":".join(parts[:length]))
+                    if thread_id is not None and length < len(parts):
                         names[thread_id].add(name)
         return names
-
-
-def _ends(name: bytes) -> Iterator[int]:
-    """The ends of possible prefixes with a thread id: after each colon except the first."""
-    end = name.find(b":") + 1
-    while end := name.find(b":", end) + 1:
-        yield end

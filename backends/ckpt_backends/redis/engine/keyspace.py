@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 from os.path import commonprefix
-from typing import Any
+from typing import Any, NamedTuple
 
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.model import BlobKey, CheckpointKey
@@ -62,8 +62,7 @@ def quoted(name: bytes) -> str:
     return f'"{shown}"'
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointEntry:
+class CheckpointEntry(NamedTuple):
     """A stored checkpoint."""
 
     key: CheckpointKey
@@ -87,8 +86,7 @@ class ListedNamespace:
     """The checkpoint that the saver loads, if it may differ from the newest; otherwise None."""
 
 
-@dataclass(frozen=True, slots=True)
-class WriteEntry:
+class WriteEntry(NamedTuple):
     """A stored write, known by its key only."""
 
     name: bytes

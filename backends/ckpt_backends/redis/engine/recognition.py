@@ -125,9 +125,10 @@ class KeyDatabase:
         if prefix == USUAL.checkpoint:
             marks = sorted({mark for one in self.recognisers for mark in one.separators})
         pattern = literally(prefix) + f"[{''.join(one[0] for one in marks)}]*".encode()
+        starts = [raw(prefix + mark) for mark in marks]
         for turn, names in enumerate(self.connection.scan(pattern)):
-            for mark in marks:
-                some = [one for one in names if one.startswith(raw(prefix + mark))]
+            for start in starts:
+                some = [one for one in names if one.startswith(start)]
                 sample = self._read(prefix, some[:: len(some) // _SAMPLED + 1])
                 for recogniser in self.recognisers:
                     for name, layout in recogniser.recognise(sample):

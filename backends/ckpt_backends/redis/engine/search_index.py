@@ -19,7 +19,7 @@ from ckpt_backends.redis.engine.keyspace import raw, text
 _PLAIN = re.compile(r"[!-+\--~](?:[ -+\--~]*[!-+\--~])?")
 """Matches ids that the index does not change: ASCII without commas and without outer spaces."""
 _MARK = re.compile(r"([^A-Za-z0-9_])")
-_AT_ONCE, _QUERIES_AT_ONCE = 1000, 20
+_AT_ONCE, _QUERIES_AT_ONCE = 10_000, 20
 """Keys in one answer, and number of queries that are sent together."""
 
 
@@ -74,20 +74,28 @@ class SearchIndex:
         remaining = iter(queries)
         while some := list(islice(remaining, _QUERIES_AT_ONCE)):
             asked = [one for one in some if one is not None]
-            after = ("LOAD", 1, "@__key", "TIMEOUT", 0, "WITHCURSOR", "COUNT", _AT_ONCE)
+            after = ("NOCONTENT", "LIMIT", 0, _AT_ONCE, "TIMEOUT", 0)
             answers = self._connection.find_all(
-                [("FT.AGGREGATE", self._name, query, *after) for query in asked]
+                [("FT.SEARCH", self._name, query, *after) for query in asked]
             )
-            found = list(map(self._all_names, answers))
-            counts = self._connection.find_all(
-                [("FT.SEARCH", self._name, query, "LIMIT", 0, 0) for query in asked]
-            )
-            # The server may limit the number of results, so compare with the count.
-            whole = (
-                names if names is not None and count and count[0] == len(names) else None
-                for names, count in zip(found, counts, strict=True)
-            )
-            yield from (None if query is None else next(whole) for query in some)
+            found = (self._whole(*one) for one in zip(asked, answers, strict=True))
+            yield from (None if query is None else next(found) for query in some)
+
+    def _whole(self, query: bytes, answer: Any) -> list[bytes] | None:
+        """The keys that a query finds, given its first answer; None if they may be incomplete."""
+        if not isinstance(answer, list) or not answer:
+            return None
+        number, *names = answer
+        if number != len(names):
+            # More than one answer may have; the server may limit the number of results, too.
+            names = self._by_cursor(query) or []
+        is_whole = number == len(names) and set(map(type, names)) <= {bytes}
+        return names if is_whole else None
+
+    def _by_cursor(self, query: bytes) -> list[bytes] | None:
+        """The keys that a query finds, from several answers; None if one is missing."""
+        after = ("LOAD", 1, "@__key", "TIMEOUT", 0, "WITHCURSOR", "COUNT", _AT_ONCE)
+        return self._all_names(self._connection.find("FT.AGGREGATE", self._name, query, *after))
 
     def _all_names(self, answer: Any) -> list[bytes] | None:
         """The keys in an answer and in those that its cursor gives; None if one is missing."""

@@ -75,6 +75,7 @@ class Hashes(RedisLayout):
         self.name = "redis-hash" if separator == DOLLAR else "redis-hash-colon"
         self.saver = f"a plain saver in the form of LangGraph's guide, keys joined by '{separator}'"
         self.tables = (f"{CHECKPOINT}{separator}*", f"{WRITES}{separator}*")
+        self._starts = {kind: raw(kind + separator) for kind in (CHECKPOINT, WRITES)}
 
     def open(self, url: StoreUrl) -> Store:
         return RedisStore(self, url)
@@ -99,7 +100,7 @@ class Hashes(RedisLayout):
         return namespaces_by_name(names, self.entries, raw(self.separator))
 
     def find(self, thread_ids: Collection[str]) -> dict[str, ThreadKeys]:
-        start, of_checkpoint = literally(self.separator), self._start(CHECKPOINT)
+        start, of_checkpoint = literally(self.separator), self._starts[CHECKPOINT]
         rest = start + b"*" if len(thread_ids) == 1 else b"*"
         pattern = b"*" + start + beginning(thread_ids) + rest
         checkpoints: dict[str, set[bytes]] = {one: set() for one in thread_ids}
@@ -124,13 +125,13 @@ class Hashes(RedisLayout):
 
     def key_of(self, kind: str, name: bytes) -> CheckpointKey | None:
         """The checkpoint of a key of this kind; None for other keys."""
-        return self._key_of(name) if name.startswith(self._start(kind)) else None
+        return self._key_of(name) if name.startswith(self._starts[kind]) else None
 
     def _key_of(self, name: bytes) -> CheckpointKey | None:
         """The checkpoint of a key of a checkpoint or write; None for other keys."""
-        if name.startswith(self._start(CHECKPOINT)):
+        if name.startswith(self._starts[CHECKPOINT]):
             return self._parse(name)
-        parsed = self._parse_write(name) if name.startswith(self._start(WRITES)) else None
+        parsed = self._parse_write(name) if name.startswith(self._starts[WRITES]) else None
         return None if parsed is None else parsed[0]
 
     def writes_at(self, keys: Collection[CheckpointKey]) -> list[WriteEntry]:
@@ -153,9 +154,6 @@ class Hashes(RedisLayout):
             yield ThreadKeys(mixed=list(self.entries(names)))
         for names in self.connection.scan_once(self._pattern(WRITES), HASH):
             yield ThreadKeys(writes=[WriteEntry(one, "") for one in names])
-
-    def _start(self, kind: str) -> bytes:
-        return raw(kind + self.separator)
 
     def _pattern(self, kind: str, thread_ids: Collection[str] = ()) -> bytes:
         return literally(kind + self.separator) + beginning(thread_ids) + b"*"

@@ -82,7 +82,7 @@ class Documents(JsonDocuments):
         return DocumentReception(self, arrival)
 
     def is_own(self, flags: Sequence[object]) -> bool:
-        return not any(isinstance(one, str) for one in flags)
+        return str not in map(type, flags)
 
     def is_own_write(self, paths: Sequence[object]) -> bool:
         return bool(paths)

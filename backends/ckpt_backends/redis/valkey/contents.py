@@ -196,12 +196,12 @@ class ValkeyContents(RedisLayout):
             ("LPOS", name, raw(one.key.checkpoint_id)) for name, one in alone.items()
         )
         for one, place in zip(alone.values(), found, strict=True):
-            yield replace(one, rank=_UNLISTED if place is None else _FIRST - place)
+            yield one._replace(rank=_UNLISTED if place is None else _FIRST - place)
         many = [name for name in by_list if name not in alone]
         for name, ids in zip(many, self.ids(many), strict=True):
             ranks = {own: _FIRST - place for place, own in reversed(list(enumerate(ids)))}
             for one in by_list[name]:
-                yield replace(one, rank=ranks.get(raw(one.key.checkpoint_id), _UNLISTED))
+                yield one._replace(rank=ranks.get(raw(one.key.checkpoint_id), _UNLISTED))
 
     def ids(self, names: Iterable[bytes]) -> Iterator[list[bytes]]:
         """The ids in each of these lists; empty if there is no such list."""
