@@ -7,11 +7,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 
 from redis import exceptions
 
 from ckpt_backends.changes.change import Change, NewBlob
 from ckpt_backends.changes.removal import Inside
+from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_backends.redis.engine.command_plan import expiring
@@ -31,6 +33,9 @@ from ckpt_backends.redis.javascript.stored_values import (
     write_document,
 )
 from ckpt_backends.transfer.parts import CheckpointPart, WritePart
+
+_STORING = timedelta(seconds=2)
+"""The saver stores a checkpoint at once after its values. `gc --grace` keeps younger ones, too."""
 
 
 class JavaScriptPlan(JsonPlan):
@@ -151,10 +156,10 @@ class JavaScriptRemoval(KeyRemoval):
 
         Two branches may use the same version of a channel, and a saver stores values before the
         checkpoint that names them. So the checkpoint id in each value is checked: a value of a
-        newer checkpoint is kept.
+        newer checkpoint is kept. Without any checkpoint, a value of the last 2 seconds is kept.
         """
         known = self._keys.blobs
-        newest = max((one.key.checkpoint_id for one in self._keys.checkpoints), default="")
+        newest = max((one.key.checkpoint_id for one in self._keys.checkpoints), default=None)
         planned = [known[key] for key in (inside.blobs if inside else ()) if key in known]
         for start in range(0, len(planned), KEYS_AT_ONCE):
             names = planned[start : start + KEYS_AT_ONCE]
@@ -173,5 +178,9 @@ class JavaScriptRemoval(KeyRemoval):
                     run(pipe, [unlink(APART, old)], rows)
 
 
-def _is_old(ids: Sequence[object], newest: str) -> bool:
-    return all(isinstance(one, str) and one <= newest for one in ids)
+def _is_old(ids: Sequence[object], newest: str | None) -> bool:
+    if newest is not None:
+        return all(isinstance(one, str) and one <= newest for one in ids)
+    limit = datetime.now(UTC) - _STORING
+    times = [time_of(one) if isinstance(one, str) else None for one in ids]
+    return all(one is not None and one < limit for one in times)
