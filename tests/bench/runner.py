@@ -34,6 +34,9 @@ def measured(one: Measurement, made: Made, *, seconds: float) -> Iterator[Row]:
         makers[other.name] = other.command
         if other.start is not None:
             makers[f"start of {other.name}"] = other.start
+    if not one.changes:
+        for maker in makers.values():
+            maker(made)  # makes the environment of the peer, which takes no time of the rounds
     telling = {other.name for other in one.beside if other.tells}
     commands = {name: _prepared(one, made, maker) for name, maker in makers.items()}
     runs = interleaved(commands, one.rounds, seconds=seconds, limit=one.limit, telling=telling)
