@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from ckpt_backends.errors import PartlyDone, StoreUnavailable
 from ckpt_cli.color import has_color
+from ckpt_cli.core.compact_json import json_line
 from ckpt_cli.ending import ReaderGone
 from ckpt_cli.render.terminal.safe_text import safe_json, safe_text
 from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
@@ -47,25 +48,6 @@ _ANSI: Mapping[Style, str] = {
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=2)
 """Created once, because `json.dumps` creates one for each record."""
-
-
-def _line_encoder() -> Callable[[Any], str]:
-    """Return the function that makes a line of JSON.
-
-    `JSONEncoder.encode` makes a new encoder in C for each record, which takes longer than most
-    records. A Python without this encoder, or with another one, makes do with `encode`.
-    """
-    encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    make = getattr(json.encoder, "c_make_encoder", None)
-    quoted = json.encoder.encode_basestring
-    try:
-        parts = make(None, encoder.default, quoted, None, ":", ",", False, False, False)  # type: ignore[misc]
-    except TypeError:
-        return encoder.encode
-    return lambda record: "".join(parts(record, 0))
-
-
-_encode_line = _line_encoder()
 
 
 class Output:
@@ -354,7 +336,7 @@ def _wait(pager: Popen[str]) -> None:
 
 
 def _json_line(record: Any) -> str:
-    return safe_json(_encode_line(record))
+    return safe_json(json_line(record))
 
 
 def _json_array(rows: Iterable[Record]) -> Iterator[str]:
