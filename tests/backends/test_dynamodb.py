@@ -108,6 +108,7 @@ def change(place: DynamoDbHarness, key: dict[str, Any], **attributes: Any) -> No
     place.client.put_item(TableName=place.table, Item=kept)
 
 
+@pytest.mark.slow
 def test_a_lost_payload_of_the_head_is_named(place: DynamoDbHarness) -> None:
     head, before, *_ = ids(place)
     place.client.delete_item(TableName=place.table, Key=chunk(head))
@@ -224,6 +225,7 @@ def test_a_hostile_item_is_shown_as_what_it_is(place: DynamoDbHarness, bad: Any)
         assert done.code == 0, (words, done.err)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "payload",
     [{"B": b""}, {"B": b"\x82\xa1"}, {"B": b"\x93\x01\x02\x03"}, {"S": "text"}, None],
@@ -249,6 +251,7 @@ def test_a_payload_of_another_thread_is_not_removed(place: DynamoDbHarness) -> N
     assert not place.rows("evil").get("CHECKPOINT")
 
 
+@pytest.mark.slow
 def test_a_gzip_bomb_is_not_unpacked(place: DynamoDbHarness) -> None:
     bomb = gzip.compress(bytes(MOST_BYTES + 1), 9)
     assert len(bomb) < 300_000
@@ -285,6 +288,7 @@ def test_a_payload_that_is_encrypted_is_decrypted_before_it_is_split(
         assert graph(saver).invoke(None, config)["items"] == ["secret", "first", "second"]
 
 
+@pytest.mark.slow
 def test_a_hash_sign_in_ids_mixes_no_threads(place: DynamoDbHarness) -> None:
     saver = place.kept_saver
     names = ["a", "a#", "a#b", "#a", "a##"]
@@ -365,6 +369,7 @@ def test_a_list_says_what_its_scan_costs(place: DynamoDbHarness, called: Counter
     assert "note: scanned" not in ckpt("-q", "-s", place.url, "threads", "list").err
 
 
+@pytest.mark.slow
 def test_pages_of_a_scan_and_of_a_query_are_joined(place: DynamoDbHarness) -> None:
     # A page has at most 1 MB.
     for number in range(6):
@@ -586,6 +591,7 @@ def large(place: DynamoDbHarness) -> dict[str, str]:
     return place.objects()
 
 
+@pytest.mark.slow
 def test_a_purge_that_fails_keeps_the_payloads_in_s3(
     place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -596,6 +602,7 @@ def test_a_purge_that_fails_keeps_the_payloads_in_s3(
     assert (place.objects(), kept_items(place)) == (before, items)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["threads", "delete", "large"], ["undo", "large"]], ids=" ".join)
 def test_payloads_that_stay_in_s3_are_named(
     place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch, words: list[str]

@@ -405,7 +405,7 @@ def test_a_number_as_a_thread_id(place: Place) -> None:
     assert ckpt("-s", place.url, "rollback", "7", "~1", "--yes").code == 0
 
 
-@pytest.mark.engines
+@pytest.mark.slow
 def test_hostile_documents_do_not_end_a_listing(place: Place) -> None:
     place.fill("trip", "other")
     checkpoints = place.database["checkpoints"]
@@ -512,7 +512,7 @@ def test_a_server_that_does_not_answer() -> None:
     assert SECRET not in answer.err
 
 
-@pytest.mark.engines
+@pytest.mark.slow
 def test_a_wrong_password_and_a_user_that_may_only_read() -> None:
     server = start_guarded_mongodb("root", SECRET)
     try:

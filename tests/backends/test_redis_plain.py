@@ -92,6 +92,7 @@ def test_a_prefix_of_its_own_is_named_in_the_url(redis_url: str) -> None:
 # Ids that a split would take for one another
 
 
+@pytest.mark.slow
 def test_threads_never_leak_into_one_another(redis_url: str) -> None:
     odd = [*ODD, 'o"b', "a\nb", "100%", "a:"]
     fill(redis_url, *odd)
@@ -397,6 +398,7 @@ def test_a_thread_that_goes_on_in_the_last_moment_stays(
     assert items(redis_url, "trip") == ["in trip", "from a", "from b"] * 2
 
 
+@pytest.mark.slow
 def test_an_agent_at_work_loses_no_checkpoint(redis_url: str) -> None:
     fill(redis_url, "busy", *(f"old-{number}" for number in range(10)))
     stop, wrong = threading.Event(), []

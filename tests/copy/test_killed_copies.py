@@ -151,6 +151,7 @@ def test_a_killed_copy_is_finished_by_the_next_run(source: SqliteHarness, places
 # One with transactions and one without; the slow test kills copies to each. MongoDB may keep the
 # transaction of a killed client for a minute. If MySQL's tables are there without their migrations,
 # the saver's `setup` fails on an index that is there, until the next run of ckpt.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", later("postgres", "redis"))
 def test_a_killed_copy_to_an_engine_is_finished(
     name: str, source: SqliteHarness, places: Places

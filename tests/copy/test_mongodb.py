@@ -199,7 +199,7 @@ def test_the_same_thread_becomes_the_same_documents(
     second.client.close()
 
 
-@pytest.mark.engines
+@pytest.mark.slow
 def test_threads_of_langgraph_js(place: Place, mongodb_url: str) -> None:
     restore_javascript_documents(JS, place.url)
     create(mongodb_url, Language.JAVASCRIPT)

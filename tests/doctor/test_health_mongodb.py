@@ -124,7 +124,7 @@ def test_documents_that_expire_beside_others_are_named(place: Place) -> None:
     assert writes.index_information()["created_at_1"]["expireAfterSeconds"] == HOUR
 
 
-@pytest.mark.engines
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [None, HOUR])
 def test_nothing_is_wrong_after_what_ckpt_does(
     place: Place, seconds: int | None, tmp_path: Path
@@ -190,7 +190,7 @@ def test_a_document_near_the_limit_is_named(place: Place, field: str) -> None:
     assert "13.0 MiB" in fault.detail
 
 
-@pytest.mark.engines
+@pytest.mark.slow
 def test_the_first_release_created_no_indexes(place: Place) -> None:
     restore_documents(FIXTURES / "mongodb" / "lg-0.2.70" / "store.bson.gz", place.url)
     assert place.database["checkpoints"].index_information().keys() == {"_id_"}
@@ -201,7 +201,7 @@ def test_the_first_release_created_no_indexes(place: Place) -> None:
     assert [one.code for one in found(place)] == ["index-missing"]
 
 
-@pytest.mark.engines
+@pytest.mark.slow
 def test_an_index_of_langgraph_js_is_missing_only_beside_another(place: Place) -> None:
     restore_javascript_documents(FIXTURES / "js-1.7.3" / "mongodb.bson.gz", place.url)
     assert found(place) == []

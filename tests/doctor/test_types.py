@@ -78,7 +78,7 @@ def test_the_printed_list_is_what_strict_mode_needs(zoo: Path) -> None:
     check_against_the_saver(zoo)
 
 
-@pytest.mark.engines
+@pytest.mark.slow
 def test_it_is_also_what_strict_mode_needs_on_postgresql(zoo: Path, postgres_url: str) -> None:
     copied = subprocess.run(
         [sys.executable, "-m", "tests.doctor.copying", str(zoo), postgres_url],

@@ -25,8 +25,9 @@ DISTINCT = frozenset({"sqlite", "postgres-shallow"})
 VALUED = frozenset({"postgres", "mysql", "redis"})
 """The layouts whose savers store the types of values in different ways."""
 VALUES = FEW_SCENARIOS | PLAIN | {"delta-often", "durability-exit", "error", "fork-chat"}
-"""The scenarios that fill these with `-m engines`: each type of value, odd ids, and threads that
-are stored in another form. All scenarios fill SQLite by default, and the others with `-m slow`."""
+"""The scenarios that fill these, PostgreSQL with `-m engines` and the others with `-m slow`: each
+type of value, odd ids, and threads that are stored in another form. All scenarios fill SQLite by
+default, and the others with `-m slow`."""
 FEWEST = {"dynamodb": FEW_SCENARIOS - {"delta-rarely", "two\nlines"}}
 """By layout, fewer scenarios for the default run: the test server of DynamoDB takes 10 ms of CPU
 time for each request. Its tests of changes run with `-m engines`."""
@@ -55,15 +56,17 @@ which no engine changes, and locks, for which `tests/backends` has tests of thes
 
 PROVED_ON_SQLITE = frozenset(
     {
+        "test_each_command_does_what_its_cell_says",
         "test_plan_and_report_equal_what_the_engine_counts",
         "test_cells_of_other_types_end_with_a_clear_error",
         "test_an_erasure_tells_what_was_done_and_what_remains",
     }
 )
-"""The tests of changes that take seconds on each engine. By default, they run on SQLite only."""
+"""The tests that take seconds on each engine. By default, they run on SQLite only."""
 LATER = {
     "dynamodb": {
-        "test_each_command_does_what_its_cell_says",
+        "test_every_step_is_explained_by_its_writes",
+        "test_a_timeline_has_the_states_of_every_checkpoint",
         "test_checkpoints_and_writes_of_many_threads_are_those_of_each",
         "test_a_filter_chooses_the_threads_for_which_it_holds",
         "test_tables_have_the_rows_of_the_other_answers",
@@ -127,7 +130,7 @@ def _tiers(kind: type[Harness], *, distinct: bool) -> Iterator[tuple[frozenset[s
         few = FEWEST.get(kind.name, FEW_SCENARIOS) & (kind.only_scenarios or FEW_SCENARIOS)
         yield few, "fast" if kind.name in FAST else "engines"
         if kind.name in VALUED:
-            yield VALUES, "engines"
+            yield VALUES, "engines" if kind.name == "postgres" else "slow"
         yield None, "slow"
 
 
@@ -181,9 +184,10 @@ def waits_for_engines(item: pytest.Item) -> bool:
     params = given.params if given is not None else {}
     name = getattr(item, "originalname", item.name)
     filled, empty = params.get("filled"), params.get("empty_store")
-    if filled is not None:
-        return name in LATER.get(filled.kind.name, ())
-    return empty is not None and empty.name != "sqlite" and name in PROVED_ON_SQLITE
+    kind = empty if filled is None else filled.kind
+    if kind is None or kind.name == "sqlite":
+        return False
+    return name in PROVED_ON_SQLITE or (filled is not None and name in LATER.get(kind.name, ()))
 
 
 def travels(kinds: Iterable[type[Harness]], names: Sequence[str], *, every: bool) -> list[Any]:

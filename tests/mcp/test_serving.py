@@ -51,7 +51,7 @@ def received(process: subprocess.Popen[str]) -> Any:
     return json.loads(process.stdout.readline())
 
 
-@pytest.mark.engines
+@pytest.mark.slow
 def test_two_hundred_calls_at_once_are_all_answered() -> None:
     async def ask(client: Client) -> None:
         one = await call(client, "history", thread=THREAD)
@@ -71,7 +71,7 @@ def test_a_cancelled_call_ends_and_the_server_goes_on(tmp_path: Path) -> None:
     talk(SAMPLE, ask)
 
 
-@pytest.mark.engines
+@pytest.mark.slow
 def test_a_call_that_takes_too_long_is_stopped(large_store: Path) -> None:
     async def ask(client: Client) -> None:
         late = await call(client, "doctor", deep=True)

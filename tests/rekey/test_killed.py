@@ -83,7 +83,7 @@ def check_rounds(filled: Path, folder: Path, old_key: Path, new_key: Path, numbe
     assert middles
 
 
-@pytest.mark.engines
+@pytest.mark.slow
 def test_a_killed_run_is_finished_by_the_next(
     filled: Path, tmp_path: Path, old_key: Path, new_key: Path
 ) -> None:

@@ -272,7 +272,7 @@ def test_a_signal_ends_it_between_two_batches(tmp_path: Path, number: signal.Sig
     )
 
 
-@pytest.mark.engines
+@pytest.mark.slow
 def test_an_agent_at_work_loses_no_checkpoint(postgres_server: Server) -> None:
     """It writes on while its thread is purged over and over: what it reads is always whole."""
     with postgres_database(postgres_server) as url:

@@ -24,6 +24,7 @@ TELLING = {"lg-0.2.14": POLICIES[0], "lg-0.2.70": POLICIES[1], "lg-0.6.11": POLI
 """The formats that lean most on parents, each with one policy; the others are slow."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("era", "policy"),
     [

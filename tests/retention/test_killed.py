@@ -155,7 +155,7 @@ def rounds(full: Full, folder: Path, number: int) -> Iterator[str]:
         shutil.rmtree(place)
 
 
-@pytest.mark.engines
+@pytest.mark.slow
 def test_some_kills_on_sqlite(on_sqlite: Full, tmp_path: Path) -> None:
     assert set(rounds(on_sqlite, tmp_path, 6)) & {"killed", "in the middle"}
 

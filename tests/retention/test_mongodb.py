@@ -242,6 +242,7 @@ def test_a_lock_of_others_is_waited_for_and_then_left(
     assert place.documents() == {}
 
 
+@pytest.mark.slow
 def test_an_agent_at_work_loses_no_checkpoint(place: Place) -> None:
     """It writes on while its thread is purged over and over: what it reads is always whole."""
     place.fill("busy", *(f"old-{number}" for number in range(10)))

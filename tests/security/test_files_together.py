@@ -94,7 +94,7 @@ def check_edits(memory: Path) -> None:
     assert any(f'"{text}"' in found.out for text in done), both
 
 
-@pytest.mark.engines
+@pytest.mark.slow
 @pytest.mark.parametrize("times", TIMES)
 @pytest.mark.parametrize("make", [memory_file, memory_table])
 def test_items_are_deleted_and_restored(

@@ -338,6 +338,7 @@ def test_the_rest_of_an_endless_answer_is_not_read_at_the_end() -> None:
         assert next(store.threads()).thread_id == "t"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "stage",
     [

@@ -238,6 +238,7 @@ def test_messages_without_end_at_the_start_are_given_up() -> None:
     assert ask(script).code == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "stage",
     [

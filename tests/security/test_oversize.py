@@ -107,7 +107,7 @@ def test_it_is_shown_with_its_size_and_why(store: Path) -> None:
     assert "not read" in write["value"]["$opaque"]["reason"]
 
 
-@pytest.mark.engines
+@pytest.mark.slow
 def test_a_value_that_is_kept_apart(postgres_url: str) -> None:
     from langgraph.checkpoint.postgres import PostgresSaver
 

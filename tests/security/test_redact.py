@@ -288,7 +288,7 @@ def test_no_command_shows_a_value_in_one_form(store: Path, words: list[str]) -> 
     hides(store, words, FORMS[CASES.index(words) % len(FORMS)])
 
 
-@pytest.mark.engines
+@pytest.mark.slow
 @pytest.mark.parametrize("words", CASES, ids=" ".join)
 def test_no_command_shows_a_value(store: Path, words: list[str]) -> None:
     hides(store, words, *FORMS)

@@ -27,7 +27,7 @@ def test_postgres_stores_of_javascript(era: str, postgres_url: str) -> None:
     check_there_and_back(postgres_url, root_history(era, "postgres.truth.json"))
 
 
-@pytest.mark.engines
+@pytest.mark.slow
 def test_redis_stores_of_javascript(redis_stack_url: str) -> None:
     restore_javascript_keys(FIXTURES / "js-1.7.3/redis.jsonl.gz", redis_stack_url)
     before = dump(redis_stack_url)

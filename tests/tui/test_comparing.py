@@ -17,7 +17,7 @@ from ckpt_cli.tui.screens.diff import SidesRows
 from tests.support import ckpt
 from tests.tui.test_large_values import stored
 
-pytestmark = pytest.mark.engines
+pytestmark = pytest.mark.slow
 
 _STEP = re.compile(r"step (-?\d+)")
 

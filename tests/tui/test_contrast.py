@@ -15,7 +15,7 @@ from ckpt_cli.tui.contrast import LEAST, contrast, is_text, readable
 from ckpt_cli.tui.panes.styles import STYLES
 from ckpt_cli.tui.writing import WritingApp
 
-pytestmark = pytest.mark.engines
+pytestmark = pytest.mark.slow
 
 _THEMES = [
     name

@@ -18,7 +18,7 @@ from ckpt_cli.tui.editor import edit, editor_of
 from ckpt_cli.tui.writing import WritingApp
 from tests.tui.test_terminal import Terminal, start, terminal  # noqa: F401
 
-pytestmark = pytest.mark.engines
+pytestmark = pytest.mark.slow
 
 
 def script(folder: Path, text: str) -> str:

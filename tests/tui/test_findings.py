@@ -27,7 +27,7 @@ from ckpt_cli.tui.writing import WritingApp
 from tests.repair.test_writes import CONFIG, Two, asked
 from tests.support import ckpt
 
-pytestmark = pytest.mark.engines
+pytestmark = pytest.mark.slow
 
 KYOTO = "trip-to-kyoto"
 

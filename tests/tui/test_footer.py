@@ -10,7 +10,7 @@ from textual.widgets._footer import FooterKey
 
 from ckpt_backends.testing.screen import Seat, sit
 
-pytestmark = pytest.mark.engines
+pytestmark = pytest.mark.slow
 
 
 def test_the_keys_are_those_of_the_pane_and_none_is_kept(sample: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.tui.screens.text import HelpScreen
 
-pytestmark = pytest.mark.engines
+pytestmark = pytest.mark.slow
 
 
 async def opened(seat: Seat, key: str) -> None:

@@ -71,7 +71,7 @@ def test_steps_lead_back_and_forward_inside_folds_from_any_pane(long: LongThread
     sit(long.store, look)
 
 
-@pytest.mark.engines
+@pytest.mark.slow
 def test_a_step_reads_a_few_checkpoints_and_no_list_of_them(
     long: LongThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,7 +104,7 @@ def test_the_step_that_made_a_value_wrong_is_found_with_six_keys(long: LongThrea
     sit(long.store, look)
 
 
-@pytest.mark.engines
+@pytest.mark.slow
 def test_changes_are_found_in_both_directions_and_read_once(
     long: LongThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,7 @@ from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.tui.content.checkpoint import Clock, KeptReader
 from ckpt_cli.tui.content.tree import GrowingTree, draw_tree
 
-pytestmark = pytest.mark.engines
+pytestmark = pytest.mark.slow
 
 _TURNS = 200
 

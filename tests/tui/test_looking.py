@@ -22,7 +22,7 @@ from ckpt_cli.tui.keys import READING_GROUPS, keys_of
 from tests.support import ROOT, ckpt
 from tests.threetable import connected, maker
 
-pytestmark = pytest.mark.engines
+pytestmark = pytest.mark.slow
 
 KYOTO = "trip-to-kyoto"
 
@@ -178,7 +178,6 @@ def test_a_filter_of_the_language_is_told_from_a_part_of_an_id(
     assert ("" if found is None else format_filter(found)) == written
 
 
-@pytest.mark.engines
 def test_threads_are_sorted_and_the_cursor_stays_on_its_own(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("j", "j")
@@ -320,7 +319,6 @@ def test_a_search_in_a_thread_and_in_all(sample: Path) -> None:
     sit(sample, look)
 
 
-@pytest.mark.engines
 def test_a_terminal_that_shrinks_keeps_the_cursor_in_view(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         rows = seat.main.rows
@@ -348,7 +346,6 @@ def test_from_a_message_to_the_step_that_wrote_it(sample: Path) -> None:
     sit(sample, look)
 
 
-@pytest.mark.engines
 def test_what_is_copied_is_what_the_commands_and_graphs_take(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("enter", "k", "y")
@@ -367,7 +364,6 @@ def test_what_is_copied_is_what_the_commands_and_graphs_take(sample: Path) -> No
     sit(sample, look)
 
 
-@pytest.mark.engines
 def test_each_command_line_runs_and_shows_what_the_screen_does(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("slash")
@@ -392,7 +388,6 @@ def test_each_command_line_runs_and_shows_what_the_screen_does(sample: Path) -> 
     sit(sample, look)
 
 
-@pytest.mark.engines
 def test_one_pane_alone_and_all_again(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         main = seat.main
@@ -444,7 +439,6 @@ def test_the_palette_does_what_keys_do_and_goes_to_a_typed_ref(sample: Path) -> 
     sit(sample, look)
 
 
-@pytest.mark.engines
 def test_a_search_in_a_pane_goes_from_hit_to_hit(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("enter", "z", "slash")
@@ -482,7 +476,6 @@ def test_without_textual_it_says_how_to_install_it(sample: Path) -> None:
     assert "pip install 'langgraph-ckpt[tui]'" in found.stdout
 
 
-@pytest.mark.engines
 def test_nothing_fits_and_what_fits_again(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("slash")
@@ -499,7 +492,6 @@ def test_nothing_fits_and_what_fits_again(sample: Path) -> None:
     sit(sample, look)
 
 
-@pytest.mark.engines
 def test_a_mark_is_seen_wherever_one_goes(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("enter", "m", "escape", "j", "2")
@@ -510,7 +502,6 @@ def test_a_mark_is_seen_wherever_one_goes(sample: Path) -> None:
     sit(sample, look)
 
 
-@pytest.mark.engines
 def test_escape_leads_out_of_one_thing_after_the_other(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         main = seat.main
@@ -554,7 +545,6 @@ def test_a_narrow_screen_shows_one_pane_after_the_other(sample: Path) -> None:
     sit(sample, look, size=(40, 12))
 
 
-@pytest.mark.engines
 def test_brackets_in_a_filter_are_those_of_ids(tmp_path: Path) -> None:
     from langgraph.checkpoint.sqlite import SqliteSaver
 

@@ -12,7 +12,7 @@ from ckpt_cli.tui.keys import READING_GROUPS
 from ckpt_cli.tui.palette import keys_by_use
 from ckpt_cli.tui.writing import WRITING_GROUPS
 
-pytestmark = pytest.mark.engines
+pytestmark = pytest.mark.slow
 
 
 def test_what_was_run_last_is_first_and_then_what_is_used_most() -> None:

@@ -9,7 +9,7 @@ import pytest
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.tui.panes.sizes import ChosenShares, PaneSizes, changed_shares, pane_sizes
 
-pytestmark = pytest.mark.engines
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(

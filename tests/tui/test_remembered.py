@@ -16,7 +16,7 @@ from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.remembered import RememberedLook, read_look, write_look
 from ckpt_cli.tui.writing import WritingApp
 
-pytestmark = pytest.mark.engines
+pytestmark = pytest.mark.slow
 
 
 def test_theme_sort_tab_fold_and_zoom_come_back(sample: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.browser import Browser
 from tests.tui.test_serving import children, serving
 
-pytestmark = pytest.mark.engines
+pytestmark = pytest.mark.slow
 
 _PATIENCE = 20.0
 _FIND_TERMINAL = """

@@ -18,7 +18,7 @@ from ckpt_cli.threads.opening import Opening
 from ckpt_cli.tui.panes.inspector import Inspector
 from ckpt_cli.tui.writing import WritingApp
 
-pytestmark = pytest.mark.engines
+pytestmark = pytest.mark.slow
 
 
 class OnlyInspector(App[None]):

@@ -12,7 +12,7 @@ from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.core.tree.rows import Key
 from ckpt_cli.tui.panes.scrubber import ScrubberLine
 
-pytestmark = pytest.mark.engines
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("before", [(), ("slash",), ("question_mark",)])

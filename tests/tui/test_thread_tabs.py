@@ -16,7 +16,7 @@ from ckpt_cli.tui.screens.main import MainScreen
 from tests.incidents import agents
 from tests.support import ckpt
 
-pytestmark = pytest.mark.engines
+pytestmark = pytest.mark.slow
 
 CONFIG = {"configurable": {"thread_id": "trip"}}
 

@@ -21,7 +21,7 @@ from ckpt_cli.tui.screens import thread_reading
 from ckpt_cli.tui.writing import WritingApp
 from tests.support import ckpt
 
-pytestmark = pytest.mark.engines
+pytestmark = pytest.mark.slow
 
 UUID = "3f2c9a4e-7b1d-4c55-9a10-5e0f6d2b8c11"
 

@@ -27,7 +27,7 @@ from ckpt_cli.tui.screens.plan import PlanScreen
 from ckpt_cli.tui.writing import WritingApp
 from tests.support import first_now
 
-pytestmark = pytest.mark.engines
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("theme", first_now(["textual-dark", "textual-light"]))
@@ -137,7 +137,6 @@ def test_every_thread_on_the_screen_has_its_sign(tmp_path: Path, height: int) ->
     sit(store, look, size=(100, height))
 
 
-@pytest.mark.engines
 def test_a_higher_terminal_shows_the_signs_of_all_its_threads(tmp_path: Path) -> None:
     store = tmp_path / "many.db"
     copies(store, 400)
@@ -214,7 +213,6 @@ path.write_text("[1,")
 """
 
 
-@pytest.mark.engines
 def test_an_editor_that_always_breaks_the_text_is_not_started_for_ever(
     sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,7 +248,6 @@ if "garbage" not in before:
 """
 
 
-@pytest.mark.engines
 def test_the_line_that_is_not_json_is_counted_as_the_editor_counts(
     sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ from ckpt_cli.tui.screens import values as copying
 from tests.support import ckpt
 from tests.tui.test_large_values import stored
 
-pytestmark = pytest.mark.engines
+pytestmark = pytest.mark.slow
 
 
 def at_path(seat: Seat, path: str) -> ValueRows:
