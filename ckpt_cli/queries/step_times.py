@@ -256,7 +256,7 @@ def _bodies(reader: ThreadReader, ns: str, ids: Collection[str]) -> dict[str, Mo
     """Return checkpoints without their values, which may be large."""
     return {
         one.key.checkpoint_id: replace(one, body=one.body._replace(values={}), writes=())
-        for one in reader.moments(ns, ids)
+        for one in reader.moments(ns, ids, skim=True)
     }
 
 

@@ -15,6 +15,7 @@ from ckpt_backends.channel_names import is_control
 from ckpt_backends.codec import decode_checkpoint
 from ckpt_backends.codec.limits import DEFAULT_LIMITS, PastLimit
 from ckpt_backends.codec.msgpack.cursor import ARRAY, MAP, Cursor, end_of, read_header, write_header
+from ckpt_backends.codec.msgpack.marks import MARKS, MORE_REST, STORED_MARKS
 from ckpt_backends.codec.values import CHANNELS, Cut, Value
 from ckpt_backends.model import TypedBytes
 
@@ -33,7 +34,7 @@ class _Seen:
     content: int = 0
     """Where the items of a list begin."""
     ends: list[int] | None = None
-    """Where each item of a list ends, once that was needed; None for other values."""
+    """Where each item of a list ends, counted from there; None for other values."""
 
 
 class BodySkimmer:
@@ -44,6 +45,10 @@ class BodySkimmer:
 
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}
+        self._long: list[tuple[str, bytes]] = []
+        """The large values of the last body that was walked: name and stored key, in order."""
+        self._most_rest = 0
+        """Bytes of a body without these; where there are more, another value may be large."""
         self._pause = 0
         self._fresh_bodies = 0
         self._fresh_bytes = 0
@@ -60,15 +65,60 @@ class BodySkimmer:
         if self._pause:
             self._pause -= 1
             return decode_checkpoint(body)
-        self._fresh_bytes = 0
         try:
-            found = self._body(body.data)
+            found = self._spliced(body.data) or self._walked(body.data)
         except (ValueError, IndexError, PastLimit):
             return decode_checkpoint(body)
         self._watch(size)
         return found
 
-    def _body(self, data: bytes) -> dict[Value, Value]:
+    def _spliced(self, data: bytes) -> dict[Value, Value] | None:
+        """Decode a body by the places of the large values before; None if they stand elsewhere."""
+        self._fresh_bytes = 0
+        try:
+            body, found = self._marked(data)
+        except (ValueError, IndexError, PastLimit):
+            return None
+        channels = body.get(CHANNELS) if isinstance(body, dict) else None
+        if not found or not isinstance(body, dict) or not isinstance(channels, dict):
+            return None
+        for text, (name, now) in zip(MARKS, found.items(), strict=False):
+            if channels.get(name) != text or len(now.data) <= _SMALL:
+                return None
+            channels[name] = _unread(len(now.data))
+        self._seen |= found
+        return body
+
+    def _marked(self, data: bytes) -> tuple[Value, dict[str, _Seen]]:
+        """Decode a body with marks in the places of large values, which are returned too.
+
+        Nothing is returned if it cannot be told.
+        """
+        found: dict[str, _Seen] = {}
+        pieces: list[bytes] = []
+        pos = 0
+        if len(self._long) > len(MARKS):
+            return None, found
+        for mark, (name, key) in zip(STORED_MARKS, self._long, strict=False):
+            at = data.find(key, pos) + len(key)
+            now = self._seen[name]
+            if at < len(key):
+                return None, {}
+            if not data.startswith(now.data, at):
+                kind, content, count = read_header(data, at)
+                if kind != ARRAY:
+                    return None, {}
+                now = self._list(data, at, content, count, now)
+            found[name] = now
+            pieces += data[pos:at], mark
+            pos = at + len(now.data)
+        rest = b"".join([*pieces, data[pos:]])
+        return (_decoded(rest), found) if len(rest) <= self._most_rest else (None, {})
+
+    def _walked(self, data: bytes) -> dict[Value, Value]:
+        """Decode a body entry by entry."""
+        self._fresh_bytes = 0
+        self._long, self._most_rest = [], len(data) + MORE_REST
         cursor = Cursor(data)
         body: dict[Value, Value] = {}
         entries = cursor.enter(MAP)
@@ -77,8 +127,13 @@ class BodySkimmer:
             if key == CHANNELS and cursor.kind() == MAP:
                 channels: dict[Value, Value] = {}
                 for _ in range(cursor.enter(MAP)):
+                    start = cursor.pos
                     name = cursor.text()
-                    channels[name] = self._value(cursor, name)
+                    stored_key = data[start : cursor.pos]
+                    channels[name] = value = self._value(cursor, name)
+                    if type(value) is Cut:
+                        self._long.append((name, stored_key))
+                        self._most_rest -= value.size
                 # What follows is small, and one call decodes it all.
                 rest = _decoded(write_header(MAP, entries - number - 1) + data[cursor.pos :])
                 assert isinstance(rest, dict)  # noqa: S101 - its header is that of a map
@@ -112,18 +167,18 @@ class BodySkimmer:
     def _list(self, data: bytes, start: int, content: int, count: int, seen: _Seen | None) -> _Seen:
         """Find the end of a list, and decode the items that are not at the beginning of `seen`."""
         ends: list[int] = []
-        pos, shift = content, content - start
+        pos = content
         if seen is not None and seen.ends is not None:
-            same = _same_items(data, content, count, seen)
-            ends = [one - seen.content + shift for one in seen.ends[:same]]
-            pos = start + ends[-1] if ends else content
+            ends = seen.ends[: _same_items(data, content, count, seen)]
+            pos = content + ends[-1] if ends else content
         first, left = pos, count - len(ends)
         for _ in range(left):
             pos = end_of(data, pos)
-            ends.append(pos - start)
-        _decoded(write_header(ARRAY, left) + data[first:pos])
+            ends.append(pos - content)
+        if left:
+            _decoded(write_header(ARRAY, left) + data[first:pos])
         self._fresh_bytes += pos - first
-        return _Seen(data[start:pos], shift, ends)
+        return _Seen(data[start:pos], content - start, ends)
 
     def _watch(self, size: int) -> None:
         """Pause if skimming did not pay: where each body has other lists and maps, `end_of` takes
@@ -143,8 +198,11 @@ def _same_items(data: bytes, content: int, count: int, seen: _Seen) -> int:
     most = min(count, len(ends))
 
     def differs(number: int) -> bool:
-        return not data.startswith(seen.data[seen.content : ends[number]], content)
+        return not data.startswith(seen.data[seen.content : seen.content + ends[number]], content)
 
+    # Most lists only grow or, from the newest on, lose their last items.
+    if most and not differs(most - 1):
+        return most
     return bisect_left(range(most), True, key=differs)
 
 

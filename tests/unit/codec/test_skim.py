@@ -91,6 +91,29 @@ def test_damage_is_found_as_in_a_body_that_is_decoded(values: Any, data: st.Data
             assert without_values(found) == without_values(whole)
 
 
+def test_a_large_value_is_found_only_where_its_channel_has_it() -> None:
+    stored = ormsgpack.packb("large") + ormsgpack.packb(LARGE)
+    trap = {"before": stored, "also": {"large": LARGE}, "large": "other " * 2000}
+    skimmer, order = BodySkimmer(), ["v", "channel_values", "channel_versions"]
+    many = {f"n{number}": LARGE for number in range(40)}
+    for values in (
+        {"large": LARGE},
+        trap,
+        {"large": LARGE},
+        {"also": {"large": LARGE}},
+        many,
+        many,
+    ):
+        body = TypedBytes("msgpack", body_of(values, order))
+        skimmed, whole = skimmer.decode(body), decode_checkpoint(body)
+        assert isinstance(skimmed, dict)
+        assert without_values(skimmed) == without_values(whole)
+        found = skimmed["channel_values"]
+        assert isinstance(found, dict)
+        size = len(ormsgpack.packb(values.get("large")))
+        assert found.get("large") == (Cut(None, size, "not read") if "large" in values else None)
+
+
 def test_what_did_not_change_is_not_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[int] = []
     unpack = ormsgpack.unpackb

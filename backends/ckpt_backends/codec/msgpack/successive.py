@@ -9,13 +9,13 @@ channels did the long values stand there.
 from __future__ import annotations
 
 import re
-from os import urandom
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckpt_backends.codec.limits import PastLimit, past_bytes
 from ckpt_backends.codec.msgpack.alike import KnownValue, decode_at, grown
 from ckpt_backends.codec.msgpack.cursor import MAP, Cursor, skip
 from ckpt_backends.codec.msgpack.decode import decode_msgpack
+from ckpt_backends.codec.msgpack.marks import MARKS, MORE_REST, STORED_MARKS
 from ckpt_backends.codec.values import CHANNELS, Value
 
 if TYPE_CHECKING:
@@ -27,15 +27,10 @@ _MOST_BYTES = 32 << 20
 """Maximum stored bytes of the values of channels that are kept; past it, they are forgotten."""
 _LONG = 512
 """Values of channels with fewer bytes are decoded with the rest of a body."""
-_MORE = 4 << 10
-"""Bytes by which the rest of a body may grow before its long values are looked for again."""
 _ARRAY = re.compile(rb"(?:[\xd4-\xd8]|\xc7.|\xc8..|\xc9....)\x06", re.DOTALL)
 """What the header of a numpy array looks like."""
 _AROUND = 2
 """Levels of a body around the value of a channel."""
-_MARKS = [urandom(16).hex() for _ in range(32)]
-"""Texts that nobody can have stored."""
-_STORED_MARKS = [b"\xd9\x20" + mark.encode() for mark in _MARKS]
 
 
 class _LongValue(NamedTuple):
@@ -109,7 +104,7 @@ class SuccessiveValues:
         found: dict[str, KnownValue] = {}
         pieces: list[bytes] = []
         pos = 0
-        for mark, (name, key, after) in zip(_STORED_MARKS, self._long, strict=False):
+        for mark, (name, key, after) in zip(STORED_MARKS, self._long, strict=False):
             at = data.find(key, pos) + len(key)
             if at < len(key):
                 return None
@@ -126,7 +121,7 @@ class SuccessiveValues:
         channels = body.get(CHANNELS) if isinstance(body, dict) else None
         if not isinstance(channels, dict):
             return None
-        for text, (name, known) in zip(_MARKS, found.items(), strict=False):
+        for text, (name, known) in zip(MARKS, found.items(), strict=False):
             if channels.get(name) != text:
                 return None
             channels[name] = known.value
@@ -167,9 +162,9 @@ class SuccessiveValues:
             _LongValue(name, walk.keys[place - 1], b"".join(walk.keys[place : place + 1]))
             for name, place in sorted(places.items(), key=lambda pair: pair[1])
             if len(channels[name].data) >= _LONG
-        ][: len(_MARKS)]
+        ][: len(MARKS)]
         long = sum(len(channels[one.name].data) for one in self._long)
-        self._most_rest = len(data) - long + _MORE
+        self._most_rest = len(data) - long + MORE_REST
         self.gathered = frozenset[Any]().union(*(one.gathered or () for one in parts))
         return body
 
