@@ -143,7 +143,8 @@ class Outline(NamedTuple):
     """
 
     checkpoint: Checkpoint
-    """Its `blobs` may have only names, no types and sizes."""
+    """Its `blobs` may have only names, no types and sizes, and only of channels that a node has
+    seen or that are named like LangGraph's."""
     alike: Sequence[CheckpointKey]
     """The checkpoints that it stands for, itself included."""
 

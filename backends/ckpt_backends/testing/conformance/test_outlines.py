@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from ckpt_backends.channel_names import is_reserved
 from ckpt_backends.codec import decode, decode_checkpoint
-from ckpt_backends.model import Blob, Checkpoint
+from ckpt_backends.model import Checkpoint
 from ckpt_backends.protocol import Store
 from ckpt_backends.testing.filling import FilledStore
 
@@ -19,14 +20,24 @@ def test_outlines_tell_which_channels_have_a_value(store: Store, filled: FilledS
     assert Counter(key for _, alike in found for key in alike) == Counter(whole.keys())
     for outline, alike in found:
         assert _outline(outline) == _outline(whole[outline.key])
+        assert _triggers(outline) == _triggers(whole[outline.key])
         assert outline.key in alike
         assert {_shape(whole[key]) for key in alike} == {_shape(outline)}
     assert not [*store.outlines_at([])]
 
 
 def _outline(one: Checkpoint) -> Checkpoint:
-    blobs = None if one.blobs is None else {name: Blob("", 0) for name in one.blobs}
-    return one._replace(blobs=blobs, missing=frozenset())
+    return one._replace(blobs=None, missing=frozenset())
+
+
+def _triggers(one: Checkpoint) -> set[str] | None:
+    """The channels with a blob that LangGraph controls itself by, or that a node has seen."""
+    body: Any = decode_checkpoint(one.body) if one.body else None
+    seen = body.get("versions_seen", {}) if isinstance(body, dict) else {}
+    read = {channel for channels in seen.values() for channel in channels}
+    if one.blobs is None:
+        return None
+    return {name for name in one.blobs if name in read or is_reserved(name)}
 
 
 def _shape(one: Checkpoint) -> str:
@@ -38,7 +49,7 @@ def _shape(one: Checkpoint) -> str:
     parts = (
         body.get("v"),
         metadata.get("source"),
-        {*values, *(one.blobs or ())},
+        {*values, *(_triggers(one) or ())},
         {channel: type(version) for channel, version in versions.items()},
         {node: {*seen} for node, seen in body.get("versions_seen", {}).items()},
         values.get("__pregel_tasks"),
