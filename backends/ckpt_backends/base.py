@@ -24,6 +24,7 @@ from ckpt_backends.model import (
     CheckpointKey,
     Expiry,
     Fault,
+    Outline,
     Thread,
     ThreadSize,
     TypedBytes,
@@ -210,8 +211,9 @@ class BaseStore(Store):
                 values=values,
             )
 
-    def outlines_at(self, keys: Sequence[CheckpointKey]) -> Iterator[Checkpoint]:
-        return self.checkpoints_at(keys, body=True, metadata=True)
+    def outlines_at(self, keys: Sequence[CheckpointKey]) -> Iterator[Outline]:
+        for one in self.checkpoints_at(keys, body=True, metadata=True):
+            yield Outline(one, (one.key,))
 
     def writes_at(
         self,

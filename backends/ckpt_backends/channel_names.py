@@ -22,7 +22,12 @@ def is_read(channel: str, values: bool | Collection[str]) -> bool:
 
 def is_control(channel: str) -> bool:
     """Whether LangGraph uses a channel for its own control flow, such as `branch:to:NODE`."""
-    return _CONTROL.match(channel) is not None and channel not in USERS
+    return is_reserved(channel) and channel not in USERS
+
+
+def is_reserved(channel: str) -> bool:
+    """Whether a channel is named like LangGraph's channels, also one of `USERS`."""
+    return _CONTROL.match(channel) is not None
 
 
 _MARGIN = 6

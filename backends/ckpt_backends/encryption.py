@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from ckpt_backends.errors import MissingDependency, StoreUnavailable, UsageError
 from ckpt_backends.files.regular_file import read_regular
-from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
+from ckpt_backends.model import Checkpoint, CheckpointKey, Outline, TypedBytes, Write
 from ckpt_backends.protocol import Store
 from ckpt_backends.wrapper import WrappedStore
 
@@ -153,8 +153,9 @@ class DecryptingStore(WrappedStore):
         found = self.inner.checkpoints_at(keys, body=body, metadata=metadata, values=values)
         return map(self._checkpoint, found) if body or metadata else found
 
-    def outlines_at(self, keys: Sequence[CheckpointKey]) -> Iterator[Checkpoint]:
-        return map(self._checkpoint, self.inner.outlines_at(keys))
+    def outlines_at(self, keys: Sequence[CheckpointKey]) -> Iterator[Outline]:
+        for one in self.inner.outlines_at(keys):
+            yield one._replace(checkpoint=self._checkpoint(one.checkpoint))
 
     def writes_at(
         self,

@@ -6,7 +6,7 @@ docstring says otherwise.
 """
 
 # Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Flag, StrEnum, auto
 from typing import NamedTuple
@@ -133,6 +133,20 @@ class Checkpoint(NamedTuple):
 
     Either is missing, or the saver failed on the checkpoint before. Empty if the body was not read,
     and in layouts that store no such mark."""
+
+
+class Outline(NamedTuple):
+    """A checkpoint with body and metadata that stands for all that are like it.
+
+    They have the same format, source, channels with a value, channels that each node has seen,
+    types of versions, and `__pregel_tasks` in the body. All else may differ.
+    """
+
+    checkpoint: Checkpoint
+    """Its `blobs` may have only names, no types and sizes, and only of channels that a node has
+    seen or that are named like LangGraph's."""
+    alike: Sequence[CheckpointKey]
+    """The checkpoints that it stands for, itself included."""
 
 
 class Expiry(NamedTuple):

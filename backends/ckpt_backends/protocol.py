@@ -2,9 +2,8 @@
 
 A `Store` is read-only: it has no method that changes anything, and it tells the engine to refuse
 writes. Commands that change a thread open a `WritableStore` in addition.
-Results are iterators; no method loads a whole store into memory.
-No method imports or calls anything that a store names. Values are decoded only if that is needed to
-find out how the store saves them.
+Results are iterators; no method loads a whole store into memory. None imports or calls anything
+that a store names. Values are decoded only if that is needed to find out how the store saves them.
 An adapter never raises an exception of its driver, only those of `ckpt_backends.errors`.
 """
 
@@ -24,6 +23,7 @@ from ckpt_backends.model import (
     CheckpointKey,
     Expiry,
     Fault,
+    Outline,
     StoreInfo,
     Thread,
     ThreadSize,
@@ -188,8 +188,8 @@ class Store(Closing, Protocol):
         """
         ...
 
-    def outlines_at(self, keys: Sequence[CheckpointKey]) -> Iterator[Checkpoint]:
-        """The same with body and metadata; `blobs` may have only names, no types and sizes."""
+    def outlines_at(self, keys: Sequence[CheckpointKey]) -> Iterator[Outline]:
+        """Outlines of the checkpoints with these keys; each key is in one of them."""
         ...
 
     def writes_at(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         CheckpointKey,
         Expiry,
         Fault,
+        Outline,
         StoreInfo,
         Thread,
         ThreadSize,
@@ -100,7 +101,7 @@ class WrappedStore(Closing):
     ) -> Iterator[Checkpoint]:
         return self.inner.checkpoints_at(keys, body=body, metadata=metadata, values=values)
 
-    def outlines_at(self, keys: Sequence[CheckpointKey]) -> Iterator[Checkpoint]:
+    def outlines_at(self, keys: Sequence[CheckpointKey]) -> Iterator[Outline]:
         return self.inner.outlines_at(keys)
 
     def writes_at(

@@ -8,21 +8,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ckpt_backends.changes.bundle import bundle_name, write_bundle
 from ckpt_backends.changes.removal import RemovalBatch
-from ckpt_backends.changes.signatures import SigningKey
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import StoreInfo
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.apply.archives import archive_header
 from ckpt_cli.apply.recording import Recording
 from ckpt_cli.apply.stopping import collected_signals
 from ckpt_cli.apply.writable import writable_store
 from ckpt_cli.core.retention.purge_plan import PlannedRemoval, PurgeReport
 from ckpt_cli.operations.steps import OperationStep, RowsRemoved, RowsRestored
-from ckpt_cli.queries.language import language_of
+
+if TYPE_CHECKING:
+    from ckpt_backends.changes.signatures import SigningKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,11 @@ class Archive:
 
     def keep(self, thread_ids: Iterable[str]) -> Mapping[str, RowsRestored]:
         """Write a bundle of each thread; return how to restore it. Raises `StoreUnavailable`."""
+        # Late: most runs make no archive.
+        from ckpt_backends.changes.bundle import bundle_name, write_bundle
+        from ckpt_cli.apply.archives import archive_header
+        from ckpt_cli.queries.language import language_of
+
         kept: dict[str, RowsRestored] = {}
         for thread_id in thread_ids:
             language = language_of(self.rows, thread_id)

@@ -9,10 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ckpt_backends.changes.bundle import make_folder
-from ckpt_backends.changes.signatures import SigningKey
 from ckpt_backends.errors import PartlyDone
 from ckpt_cli import __version__
 from ckpt_cli.api.memories import memories_from
@@ -41,6 +39,9 @@ from ckpt_cli.render.terminal.units import iso
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 
+if TYPE_CHECKING:
+    from ckpt_backends.changes.signatures import SigningKey
+
 
 @dataclass(frozen=True, slots=True)
 class RemovalTerms:
@@ -67,6 +68,8 @@ def check_terms(session: Session, terms: RemovalTerms) -> None:
     if not terms.dry_run:
         refuse_copy(session.names.store_url)
     if terms.archive is not None and not terms.dry_run:
+        from ckpt_backends.changes.bundle import make_folder
+
         make_folder(terms.archive)
 
 

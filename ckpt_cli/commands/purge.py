@@ -77,7 +77,7 @@ class PurgeOptions:
     ] = None
     batch: Annotated[
         int | None,
-        option("N", "Threads per transaction (default: 100; more if keys are scanned).", min=1),
+        option("N", "Threads per transaction (default: 200; more if keys are scanned).", min=1),
     ] = None
     sleep: Annotated[float, option("SECONDS", "Pause between transactions.", min=0)] = 0.0
     vacuum: Annotated[bool, flag("Reclaim disk space afterwards (VACUUM).")] = False

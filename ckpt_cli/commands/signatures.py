@@ -6,21 +6,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from ckpt_backends.changes.bundle import Bundle, Check, check_bundle
-from ckpt_backends.changes.pickles_in_rows import Pickles
-from ckpt_backends.changes.signatures import (
-    PublicKey,
-    SigningKey,
-    read_signing_key,
-    read_trusted_keys,
-)
 from ckpt_backends.errors import Refused, UsageError
 from ckpt_cli import diagnostics
 from ckpt_cli.options import flag, option
 from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
+
+if TYPE_CHECKING:
+    from ckpt_backends.changes.bundle import Bundle, Check
+    from ckpt_backends.changes.signatures import PublicKey, SigningKey
 
 SignKey = Annotated[
     Path | None, option("FILE", "Sign archives with this Ed25519 private key.", "--sign-key")
@@ -40,6 +36,8 @@ def signing_key(path: Path | None, archive: Path | None) -> SigningKey | None:
         return None
     if archive is None:
         raise UsageError("--sign-key signs archives", hint="add --archive DIR")
+    # Late, as in `Trust`: few runs sign or check an archive.
+    from ckpt_backends.changes.signatures import read_signing_key
 
     def passphrase() -> bytes:
         found = diagnostics.ask_secret(f"Passphrase of '{path}': ")
@@ -64,6 +62,8 @@ class Trust:
     @classmethod
     def of(cls, files: Sequence[Path] | None, *, allow_pickle: bool) -> Trust:
         """From the options. Raises `UsageError`."""
+        from ckpt_backends.changes.signatures import read_trusted_keys
+
         return cls(read_trusted_keys(files) if files else None, allow_pickle)
 
     def checked(self, path: Path, check: Check) -> Bundle:
@@ -71,6 +71,9 @@ class Trust:
 
         Raises `Refused` if it is not accepted, and what `check_bundle` raises.
         """
+        from ckpt_backends.changes.bundle import check_bundle
+        from ckpt_backends.changes.pickles_in_rows import Pickles
+
         pickles = Pickles(path)
         bundle = check_bundle(path, lambda header, rows: check(header, pickles.seen(rows)))
         if self.keys is not None and bundle.signer is None:

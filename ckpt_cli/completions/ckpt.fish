@@ -532,7 +532,7 @@ complete -c ckpt -n '__ckpt_in "purge"' -l sign-key -r -F -d 'Sign archives with
 complete -c ckpt -n '__ckpt_in "purge"' -l plan-out -r -F -d 'Save the plan in FILE for `ckpt apply`; write nothing else.'
 complete -c ckpt -n '__ckpt_in "purge"' -l plan -r -F -d 'Carry out the plan in FILE.'
 complete -c ckpt -n '__ckpt_in "purge"' -l max-duration -x -d 'Start no batch after TIME, such as 30m.'
-complete -c ckpt -n '__ckpt_in "purge"' -l batch -x -d 'Threads per transaction (default: 100; more if keys are scanned).'
+complete -c ckpt -n '__ckpt_in "purge"' -l batch -x -d 'Threads per transaction (default: 200; more if keys are scanned).'
 complete -c ckpt -n '__ckpt_in "purge"' -l sleep -x -d 'Pause between transactions.'
 complete -c ckpt -n '__ckpt_in "purge"' -l vacuum -d 'Reclaim disk space afterwards (VACUUM).'
 complete -c ckpt -n '__ckpt_in "purge"' -l memory -r -a '(__ckpt_ask store)' -F -d 'Long-term memory of these threads. [default: from the profile or DeerFlow]'

@@ -115,12 +115,12 @@ def conditions_of_heads(
 
     to_read = [key for key in keys if key in writes]
     if quiet := [key for key in keys if key not in writes]:
-        for outline in store.outlines_at(quiet):
+        for outline, alike in store.outlines_at(quiet):
             if is_surely_done(outline):
-                yield outline.key.thread_id, (Status.DONE,)
-            elif outline.blobs is None:
+                yield from ((key.thread_id, (Status.DONE,)) for key in alike)
+            elif outline.blobs is None and len(alike) == 1:
                 yield met(outline)
             else:
-                to_read.append(outline.key)
+                to_read += alike
     if to_read:
         yield from map(met, store.checkpoints_at(to_read, body=True, metadata=True))

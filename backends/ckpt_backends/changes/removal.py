@@ -48,7 +48,7 @@ class Removal(NamedTuple):
 class RemovalBatch(NamedTuple):
     """How much is removed in one batch, unless asked otherwise."""
 
-    threads: int = 100
+    threads: int = 200
     rows: int = 5000
     """A batch ends early after this number of checkpoints and writes."""
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from ckpt_backends.codec.limits import MOST_BYTES, typed, unread
-from ckpt_backends.model import Checkpoint, CheckpointKey, Fault, Thread, Write
+from ckpt_backends.model import Checkpoint, CheckpointKey, Fault, Outline, Thread, Write
 from ckpt_backends.mysql import sql
 from ckpt_backends.mysql.connect import MySQLConnection
 from ckpt_backends.mysql.database import MySQLDatabase
@@ -157,10 +157,12 @@ class MySQLStore(SqlStore):
         asked = CheckpointQuery(body=body, metadata=metadata, values=values)
         yield from self._read_checkpoints(self._listed_at(keys, asked), asked)
 
-    def outlines_at(self, keys: Sequence[CheckpointKey]) -> Iterator[Checkpoint]:
+    def outlines_at(self, keys: Sequence[CheckpointKey]) -> Iterator[Outline]:
         asked = CheckpointQuery(body=True, metadata=True)
         for some in in_chunks(self._listed_at(keys, asked), AT_ONCE):
-            yield from name_blobs(self._fetcher, self._layout, list(self._with_bodies(some, asked)))
+            read = list(self._with_bodies(some, asked))
+            for one in name_blobs(self._fetcher, self._layout, read):
+                yield Outline(one, (one.key,))
 
     def _listed_at(self, keys: Sequence[CheckpointKey], asked: CheckpointQuery) -> Keyed:
         """The checkpoints with these keys, for `_with_bodies`."""

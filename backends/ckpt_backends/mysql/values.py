@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ckpt_backends.channel_names import is_wanted
+from ckpt_backends.channel_names import is_reserved, is_wanted
 from ckpt_backends.codec.limits import MOST_BYTES, typed
 from ckpt_backends.model import Blob, Checkpoint, TypedBytes
 from ckpt_backends.mysql.fetch import Fetcher
@@ -30,6 +30,16 @@ class _Named:
     is_marked: bool = False
     """Whether its saver stores a mark for channels without a value, as until 2.0.16 and in the
     shallow layout. Later savers store small values in the body instead."""
+    seen: object = None
+    """The body's `versions_seen`."""
+
+    def triggers(self) -> Iterator[tuple[str, Place]]:
+        """The channels that may make a node run, with the keys of their values."""
+        seen = self.seen if isinstance(self.seen, dict) else {}
+        read = {name for one in seen.values() if isinstance(one, dict) for name in one}
+        for channel, place in self.places.items():
+            if channel in read or is_reserved(channel):
+                yield channel, place
 
 
 def read_blobs(
@@ -81,10 +91,10 @@ def read_blobs(
 def name_blobs(
     fetcher: Fetcher, layout: MySQLLayout, checkpoints: Sequence[Checkpoint]
 ) -> Iterator[Checkpoint]:
-    """The checkpoints with the names of the blobs that they name; see `Store.outlines_at`."""
-    named = [_named(one, layout) for one in checkpoints]
+    """The checkpoints with the names of the blobs that an `Outline` needs."""
+    named = [dict(_named(one, layout).triggers()) for one in checkpoints]
     key = _key(layout)
-    places = {place: None for one in named for place in one.places.values()}
+    places = {place: None for one in named for place in one.values()}
     columns = [*(f"c.{name}" for name in key), "c.type"]
     found = {
         tuple(row)
@@ -92,7 +102,7 @@ def name_blobs(
         if tag != "empty"
     }
     for checkpoint, one in zip(checkpoints, named, strict=True):
-        blobs = {channel: STORED for channel, place in one.places.items() if place in found}
+        blobs = {channel: STORED for channel, place in one.items() if place in found}
         yield checkpoint._replace(blobs=blobs)
 
 
@@ -126,7 +136,8 @@ def _named(checkpoint: Checkpoint, layout: MySQLLayout) -> _Named:
         channel: (key.thread_id, ns, channel, *([] if layout.shallow else [str(version)]))
         for channel, version in _storable(versions.items())
     }
-    return _Named(places, is_old=body.get("v") in {1, 2, 3}, is_marked="channel_values" not in body)
+    is_old, is_marked = body.get("v") in {1, 2, 3}, "channel_values" not in body
+    return _Named(places, is_old, is_marked, body.get("versions_seen"))
 
 
 def _storable(items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:

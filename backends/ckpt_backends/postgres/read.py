@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from ckpt_backends.codec.limits import MOST_BYTES, typed
-from ckpt_backends.model import USERS, Blob, Checkpoint, CheckpointKey, Fault, ThreadSize
+from ckpt_backends.model import USERS, Blob, Checkpoint, CheckpointKey, Fault, Outline, ThreadSize
 from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.postgres.database import PostgresDatabase
@@ -162,7 +162,20 @@ class PostgresStore(SqlStore):
             "same_version": "" if self._layout.shallow else "AND b.version = v.version",
         }
 
-    def outlines_at(self, keys: Sequence[CheckpointKey]) -> Iterator[Checkpoint]:
+    def outlines_at(self, keys: Sequence[CheckpointKey]) -> Iterator[Outline]:
+        shapes = sql.SHAPES.format(**self._blob_terms)
+        text = (
+            f"SELECT array_agg(n) FROM {sql.KEYS} {self._tables.checkpoints.source} c"
+            f" ON {sql.AT_KEY} {shapes}"
+        )
+        for some in in_chunks(self._storable(keys), KEYS_AT_ONCE):
+            found = self._database.rows(text, _bound(some))
+            alike = [[some[n - 1] for n in numbers] for (numbers,) in found]
+            groups = {group[0]: group for group in alike}
+            for one in self._outlines(list(groups)):
+                yield Outline(one, groups[one.key])
+
+    def _outlines(self, keys: Sequence[CheckpointKey]) -> Iterator[Checkpoint]:
         query = RowQuery(
             table=self._tables.checkpoints,
             columns="c.parent_checkpoint_id, c.checkpoint::text, c.metadata::text, kept.channels",
@@ -176,19 +189,21 @@ class PostgresStore(SqlStore):
             yield Checkpoint(key, parent, json_bytes(text), json_bytes(meta), blobs)
 
     def _at(self, query: RowQuery, keys: Sequence[CheckpointKey]) -> Keyed:
-        asked = [key for key in keys if self._database.storable("".join(_parts(key)))]
         text = (
             f"SELECT n, {query.columns} FROM {sql.KEYS} {query.table.source} c ON {sql.AT_KEY}"
             f" {query.join} {query.rest}"
         )
-        for some in in_chunks(asked, BODIES_AT_ONCE):
-            threads, spaces, ids = map(list, zip(*map(_parts, some), strict=True))
-            values = {**query.values, "threads": threads, "spaces": spaces, "ids": ids}
+        for some in in_chunks(self._storable(keys), BODIES_AT_ONCE):
+            values = {**query.values, **_bound(some)}
             # Values may be large: a cursor reads fewer of them at a time.
             is_state = query.at_once == STATES_AT_ONCE
             read = self._database.stream if is_state else self._database.rows
             for n, *row in read(text, values):
                 yield some[n - 1], row
+
+    def _storable(self, keys: Sequence[CheckpointKey]) -> list[CheckpointKey]:
+        """Those of the keys that the server can store."""
+        return [key for key in keys if self._database.storable("".join(_parts(key)))]
 
     def _fetch(
         self, query: str, values: Mapping[str, object], at_once: int, number: int | None
@@ -246,6 +261,12 @@ def tables_of(layout: PostgresLayout, database: PostgresDatabase) -> SqlTables:
         can_add=not layout.shallow and not layout.unknown,
         own_id="(checkpoint ->> 'id')" if layout.shallow else "checkpoint_id",
     )
+
+
+def _bound(keys: Sequence[CheckpointKey]) -> dict[str, object]:
+    """The parameters of `sql.KEYS`."""
+    threads, spaces, ids = map(list, zip(*map(_parts, keys), strict=True))
+    return {"threads": threads, "spaces": spaces, "ids": ids}
 
 
 def _blobs(

@@ -192,6 +192,45 @@ FILLED_CHANNELS = """
     ) kept ON true
 """
 """The names of the same blobs alone, in half the time."""
+SHAPES = """
+    CROSS JOIN LATERAL (
+        SELECT array_agg(v.channel) AS named, array_agg(b.filled) AS filled,
+               array_agg(jsonb_typeof(c.checkpoint -> 'channel_versions' -> v.channel)) AS types
+        FROM jsonb_each_text(
+            CASE jsonb_typeof(c.checkpoint -> 'channel_versions')
+                 WHEN 'object' THEN c.checkpoint -> 'channel_versions' END
+        ) v(channel, version) LEFT JOIN LATERAL (
+            SELECT {filled} AS filled FROM {blobs} b
+            WHERE b.thread_id = c.thread_id AND b.checkpoint_ns = c.checkpoint_ns
+                  AND b.channel = v.channel {same_version}
+            OFFSET 0
+        ) b ON true
+    ) versions
+    CROSS JOIN LATERAL (
+        SELECT array_agg(s.node) AS nodes, array_agg(r.channel) AS read
+        FROM jsonb_each(
+            CASE jsonb_typeof(c.checkpoint -> 'versions_seen')
+                 WHEN 'object' THEN c.checkpoint -> 'versions_seen' END
+        ) s(node, channels) LEFT JOIN LATERAL jsonb_object_keys(
+            CASE jsonb_typeof(s.channels) WHEN 'object' THEN s.channels END
+        ) r(channel) ON true
+    ) seen
+    CROSS JOIN LATERAL (
+        SELECT array_agg(i.channel) AS channels
+        FROM jsonb_object_keys(
+            CASE jsonb_typeof(c.checkpoint -> 'channel_values')
+                 WHEN 'object' THEN c.checkpoint -> 'channel_values' END
+        ) i(channel)
+    ) inside
+    GROUP BY versions.named, versions.filled, versions.types, seen.nodes, seen.read,
+             inside.channels, jsonb_typeof(c.checkpoint -> 'channel_versions'),
+             jsonb_typeof(c.checkpoint -> 'versions_seen'),
+             jsonb_typeof(c.checkpoint -> 'channel_values'), (c.checkpoint -> 'v')::text,
+             (c.checkpoint -> 'channel_values' -> '__pregel_tasks')::text,
+             (c.metadata -> 'source')::text
+"""
+"""Groups checkpoints that an outline cannot tell apart; see `Store.outlines_at`. The keys of an
+object come in an order of its own, which only depends on the keys."""
 FILLED = "b.channel IS NOT NULL AND b.type IS DISTINCT FROM 'empty'"
 """The condition for a stored value. The type `empty` marks a channel without a value."""
 MARKED = "NOT c.checkpoint ? 'channel_values'"
