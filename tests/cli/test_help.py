@@ -38,6 +38,7 @@ def test_the_table_says_what_the_command_says(name: str, ref: CommandRef) -> Non
 
 UNASKED = {
     *("rich", "psycopg", "Crypto", "pickletools", "hashlib", "tempfile", "asyncio"),
+    *("difflib", "locale"),
     *("ckpt_backends.postgres.connect", "ckpt_cli.config.profiles"),
     *(
         "ckpt_cli.core.tree",
