@@ -57,8 +57,7 @@ def moment(found: Moment) -> Moment:
     """Return a checkpoint without its values."""
     body = found.body
     problem = None if body.problem is None else redact_opaque(body.problem)
-    return replace(
-        found,
+    return Moment(
         checkpoint=found.checkpoint._replace(body=None, metadata=None),
         body=body._replace(
             values=redact_values(body.values),
