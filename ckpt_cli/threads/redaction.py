@@ -8,7 +8,6 @@ it.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import UsageError
@@ -55,6 +54,8 @@ def no_raw() -> UsageError:
 
 def moment(found: Moment) -> Moment:
     """Return a checkpoint without its values."""
+    from ckpt_cli.threads.checkpoint import Moment
+
     body = found.body
     problem = None if body.problem is None else redact_opaque(body.problem)
     return Moment(
@@ -85,6 +86,8 @@ def selected(found: Selected, asked: Path) -> Selected:
     """Return a place with type and size in place of its value; keys that were not asked for are
     hidden.
     """
+    from dataclasses import replace  # late, as below: most answers are not redacted
+
     path = tuple(
         step if n == 0 or isinstance(step, int) or step in asked else "*"
         for n, step in enumerate(found.path)
@@ -94,6 +97,8 @@ def selected(found: Selected, asked: Path) -> Selected:
 
 def plan(found: CheckpointPlan) -> CheckpointPlan:
     """Return a plan for display, with types and sizes in place of values, questions and errors."""
+    from dataclasses import replace
+
     changes = {name: redact_change(change) for name, change in found.changes.items()}
     return replace(
         found, changes=changes, now=None if found.now is None else redact_step(found.now)
