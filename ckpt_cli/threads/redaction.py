@@ -86,18 +86,16 @@ def selected(found: Selected, asked: Path) -> Selected:
     """Return a place with type and size in place of its value; keys that were not asked for are
     hidden.
     """
-    from dataclasses import replace  # late, as below: most answers are not redacted
-
     path = tuple(
         step if n == 0 or isinstance(step, int) or step in asked else "*"
         for n, step in enumerate(found.path)
     )
-    return replace(found, path=path, value=redact(found.value))
+    return found._replace(path=path, value=redact(found.value))
 
 
 def plan(found: CheckpointPlan) -> CheckpointPlan:
     """Return a plan for display, with types and sizes in place of values, questions and errors."""
-    from dataclasses import replace
+    from dataclasses import replace  # late: most answers are not redacted
 
     changes = {name: redact_change(change) for name, change in found.changes.items()}
     return replace(

@@ -1,11 +1,10 @@
 """What the operand of a condition means for the kind of its field."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Status
@@ -24,8 +23,7 @@ _UNITS: Mapping[str, int] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(NamedTuple):
     """The values that an operand is equal to; a word without quotes may have several readings."""
 
     text: str | None = None
