@@ -3,8 +3,7 @@
 `takes`, `argument`, `option` and `flag` in `ckpt_cli.options` make the annotations.
 """
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Callable, Iterator
 from inspect import Parameter, signature
 from pathlib import Path

@@ -1,7 +1,6 @@
 """Read the values of a checkpoint's channels as the agent sees them."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,6 @@
 """A filter as a tree, and the text that is parsed to the same tree."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -46,7 +45,7 @@ class Condition(NamedTuple):
 class And(NamedTuple):
     """All parts hold."""
 
-    parts: tuple[Filter, ...]
+    parts: tuple["Filter", ...]
     """At least two."""
     word: Literal["and"] = "and"
     """It tells an `And` from an `Or`: tuples are equal if their fields are."""
@@ -55,7 +54,7 @@ class And(NamedTuple):
 class Or(NamedTuple):
     """At least one part holds."""
 
-    parts: tuple[Filter, ...]
+    parts: tuple["Filter", ...]
     """At least two."""
     word: Literal["or"] = "or"
 
@@ -63,7 +62,7 @@ class Or(NamedTuple):
 class Not(NamedTuple):
     """The part does not hold."""
 
-    part: Filter
+    part: "Filter"
 
 
 Filter: TypeAlias = Condition | And | Or | Not

@@ -6,8 +6,7 @@ or the hash in the task id (`task_ids`) tells which writes belong to which task.
 enough, the answer is "unknown".
 """
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
