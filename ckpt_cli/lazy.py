@@ -3,8 +3,7 @@
 Help and completion need only the table of `CommandRef`s.
 """
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from itertools import groupby
@@ -144,7 +143,7 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(self.refs)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> "Command | None":  # noqa: ARG002
         ref = self.refs.get(cmd_name)
         return None if ref is None else load_command(cmd_name, ref, self._options)
 
