@@ -3,9 +3,8 @@
 Help and completion need only the table of `CommandRef`s.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Mapping
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias
@@ -35,8 +34,56 @@ class GlobalOption(click.Option):
     """An option of every command; the help lists these options under their own heading."""
 
 
+def _show_help(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: ARG001
+    if value and not ctx.resilient_parsing:
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+_HELP = click.Option(
+    ["-h", "--help"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_help,
+    help="Show this message and exit.",
+)
+"""As the parser would make it, but without looking for a translation, which loads `locale`."""
+
+
+def spelled_out(
+    words: Sequence[str], params: Iterable[click.Parameter], *, interspersed: bool
+) -> list[str]:
+    """Return the words of a command line with `--store` in place of `-s`, and so on.
+
+    The parser takes each short name for a mistyped long one, and looks for similar names, which
+    takes 3 ms. Words stay as they are from the first one that begins with `-` and is not just the
+    name of an option, or that is no option and not `interspersed` among them.
+    """
+    named = {name: one for one in params if isinstance(one, click.Option) for name in one.opts}
+    found, at = [*words], 0
+    while at < len(found):
+        option = named.get(found[at])
+        if option is None:
+            if found[at].startswith("-") or not interspersed:
+                break
+            at += 1
+        elif option.is_flag or at + 1 < len(found):
+            found[at] = max(option.opts, key=len)
+            at += 1 if option.is_flag else 2
+        else:
+            break
+    return found
+
+
 class SectionedCommand(click.Command):
     """A command with a help that lists its own options before the global ones."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, spelled_out(args, self.params, interspersed=True))
+
+    def get_help_option(self, ctx: click.Context) -> click.Option:  # noqa: ARG002
+        return _HELP
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         write_help(self, ctx, formatter)
@@ -88,12 +135,15 @@ class LazyGroup(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args:
             raise NothingGiven(ctx.get_help(), ctx)
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, spelled_out(args, self.params, interspersed=False))
+
+    def get_help_option(self, ctx: click.Context) -> click.Option:  # noqa: ARG002
+        return _HELP
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(self.refs)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> "Command | None":  # noqa: ARG002
         ref = self.refs.get(cmd_name)
         return None if ref is None else load_command(cmd_name, ref, self._options)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
 from functools import wraps
-from inspect import Parameter, Signature
-from typing import Annotated, Any, TypeVar, dataclass_transform, get_type_hints
+from inspect import Parameter, Signature, get_annotations
+from typing import Annotated, Any, TypeVar, dataclass_transform
 
 import click
 
@@ -72,24 +71,31 @@ def option(metavar: str, text: str, *names: str, **more: Any) -> ParameterHelp:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def command_options(options: type[OptionsT]) -> type[OptionsT]:
-    """Make a dataclass of the options of a command.
+    """Let the options of a command be made from their values by name.
 
-    The type checker takes it for a frozen one. Nothing compares or prints it: methods for that
-    would take more than half of the time, at each start.
+    The type checker takes the class for a frozen dataclass. A dataclass would compile its methods
+    at each start, which takes a millisecond.
     """
-    return dataclass(slots=True, kw_only=True, eq=False, repr=False)(options)
+    options.__init__ = _keep_values  # type: ignore[assignment]
+    return options
+
+
+def _keep_values(options: object, **values: Any) -> None:
+    for name, value in values.items():
+        setattr(options, name, value)
 
 
 def takes(
     options: type[OptionsT],
 ) -> Callable[[Callable[[Session, OptionsT], None]], Callable[..., None]]:
-    """Return a decorator for a command that takes a dataclass: each field is an option of it."""
-    hints = get_type_hints(options, include_extras=True)
+    """Return a decorator for a command that takes `command_options`: each attribute with a type is
+    an option of it.
+    """
     params = [Parameter("session", Parameter.POSITIONAL_ONLY)]
-    for one in fields(options):  # type: ignore[arg-type]
-        default = Parameter.empty if one.default is MISSING else one.default
-        kind, hint = Parameter.KEYWORD_ONLY, hints[one.name]
-        params.append(Parameter(one.name, kind, default=default, annotation=hint))
+    for one in reversed(options.__mro__):
+        for name, hint in get_annotations(one, eval_str=True).items():
+            default = getattr(options, name, Parameter.empty)
+            params.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=hint))
 
     def decorate(command: Callable[[Session, OptionsT], None]) -> Callable[..., None]:
         @wraps(command)
@@ -97,7 +103,6 @@ def takes(
             command(session, options(**values))
 
         run.__signature__ = Signature(params)  # type: ignore[attr-defined]
-        run.__annotations__ = hints
         return run
 
     return decorate

@@ -3,13 +3,12 @@
 `takes`, `argument`, `option` and `flag` in `ckpt_cli.options` make the annotations.
 """
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Callable, Iterator
 from inspect import Parameter, signature
 from pathlib import Path
 from types import NoneType
-from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, get_args, get_origin
 
 import click
 
@@ -64,10 +63,9 @@ class Number(click.FloatRange):
 
 def parameters(command: Callable[..., None]) -> Iterator[click.Parameter]:
     """Yield the parser's parameters for all parameters of a command but the first, the session."""
-    hints = get_type_hints(command, include_extras=True)
-    _, *own = signature(command).parameters.values()
+    _, *own = signature(command, eval_str=True).parameters.values()
     for one in own:
-        kind, shown = get_args(hints[one.name])
+        kind, shown = get_args(one.annotation)
         yield _parameter(one.name, kind, shown, one.default)
 
 

@@ -113,17 +113,16 @@ def _places(backend: Backend) -> Iterator[tuple[str, str]]:
 
 
 def _wrong_types(backend: Backend) -> Iterator[str]:
-    for name, kind in written_types().items():
+    for name, kind in field_types().items():
         value = getattr(backend, name)
         expected, is_right = TYPES[kind]
         if not is_right(value):
             yield f"{name} must be {expected}, not {value!r:.60}"
 
 
-def written_types() -> dict[str, str]:
-    """The type of each field of a declaration, as it is written there."""
-    # A NamedTuple wraps types that `from __future__ import annotations` left as text.
-    return {name: kind.__forward_arg__ for name, kind in Backend.__annotations__.items()}
+def field_types() -> dict[str, object]:
+    """The type of each field of a declaration."""
+    return dict(Backend.__annotations__)
 
 
 def _is_text(value: object) -> bool:
@@ -148,25 +147,25 @@ def _may_be_called(value: object) -> bool:
     return value is None or callable(value)
 
 
-TYPES: Mapping[str, tuple[str, Callable[[object], bool]]] = {
-    "str": ("a text", _is_text),
-    "bool": ("True or False", lambda value: isinstance(value, bool)),
-    "tuple[str, ...]": ("a tuple of texts, such as ('toy',)", _are_texts),
-    "Mapping[str, Capability]": (
+TYPES: Mapping[object, tuple[str, Callable[[object], bool]]] = {
+    str: ("a text", _is_text),
+    bool: ("True or False", lambda value: isinstance(value, bool)),
+    tuple[str, ...]: ("a tuple of texts, such as ('toy',)", _are_texts),
+    Mapping[str, Capability]: (
         "a dict of names to Capability values",
         lambda value: _is_map(value, Capability),
     ),
-    "Mapping[str, tuple[Form, ...]]": (
+    Mapping[str, tuple[Form, ...]]: (
         "a dict of layouts to tuples of Form values",
         lambda value: _is_map(value, tuple) and all(_are_forms(one) for one in value.values()),  # type: ignore[attr-defined]
     ),
-    "Mapping[Language, str]": (
+    Mapping[Language, str]: (
         "a dict of Language values to texts",
         lambda value: _is_map(value, str) and all(isinstance(one, Language) for one in value),  # type: ignore[attr-defined]
     ),
-    "Mapping[str, str]": ("a dict of texts", lambda value: _is_map(value, str)),
-    "Callable[[str], bool] | None": ("a function or None", _may_be_called),
-    "Callable[[str], str | None] | None": ("a function or None", _may_be_called),
+    Mapping[str, str]: ("a dict of texts", lambda value: _is_map(value, str)),
+    Callable[[str], bool] | None: ("a function or None", _may_be_called),
+    Callable[[str], str | None] | None: ("a function or None", _may_be_called),
 }
 """For each type of a field, its name for people and its test."""
 

@@ -5,8 +5,7 @@ bundled packages by their folders, and installed ones by the entry point group `
 entry point names the object, as in `toy = "ckpt_toy.declaration:BACKEND"`.
 """
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 

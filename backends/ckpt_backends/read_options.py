@@ -1,7 +1,6 @@
 """What `Store.checkpoints` and `Store.writes` are asked for, as one value."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Collection
 from typing import NamedTuple, TypedDict
 

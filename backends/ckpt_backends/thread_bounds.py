@@ -1,7 +1,6 @@
 """Which threads a question can be about, as far as keys and indexes show."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 import sys
 from datetime import datetime
 from typing import NamedTuple

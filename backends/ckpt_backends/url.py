@@ -1,23 +1,21 @@
 """Parses store URLs, and prints them without passwords and other secrets."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple, Self
 from urllib.parse import quote, unquote
 
 from ckpt_backends.declaration import NAME
 from ckpt_backends.discovery import backend_at, backend_of
 from ckpt_backends.errors import UsageError
 
-_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
+_SCHEME = r"[a-zA-Z][a-zA-Z0-9+.-]*://"
 _NAME = r"(?a)\w+"
 _HOSTS = r"(?a)(\[[^\]@]*\]|[^:@\[\]]*)(:(\d|\$\{\w+\})*)?"
 """One host of a URL, with an optional port, which may be a variable of a profile."""
-_CONNECTION = re.compile(
-    r"\s*(host|hostaddr|port|dbname|user|password|passfile|service)\s*=|.*\bpassword\s*=",
-    re.IGNORECASE | re.DOTALL,
+_CONNECTION = (
+    r"(?is)\s*(host|hostaddr|port|dbname|user|password|passfile|service)\s*=|.*\bpassword\s*="
 )
 """Matches the parameters of a connection, such as `host=... password=...`."""
 MASK = "***"
@@ -25,21 +23,61 @@ VARIABLE = re.compile(r"\$\{(\w+)\}")
 """A variable of the environment in the URL of a profile."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class StoreUrl:
-    """A parsed store URL. `str()` and `repr()` never show a password."""
+    """A parsed store URL. `str()` and `repr()` never show a password.
 
-    scheme: str
-    path: str
-    """The file of a file store, or the database of a server."""
-    params: Mapping[str, str] = field(default_factory=dict)
-    """Options of the store, such as `layout`."""
-    raw: str = ""
-    """The URL as given. It may contain secrets, so pass it to a driver only."""
-    written: str = ""
-    """The URL as in its profile, if that has variables: with `${NAME}` instead of the values."""
-    variables: Mapping[str, str] = field(default_factory=dict)
-    """The values that a profile took from the environment. No message may show them."""
+    It is no tuple, which would be printed in whole, and no dataclass, which takes a millisecond to
+    declare.
+    """
+
+    __slots__ = ("params", "path", "raw", "scheme", "variables", "written")
+
+    def __init__(
+        self,
+        scheme: str,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        raw: str = "",
+        written: str = "",
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        self.scheme: Final = scheme
+        self.path: Final = path
+        """The file of a file store, or the database of a server."""
+        self.params: Final[Mapping[str, str]] = params or {}
+        """Options of the store, such as `layout`."""
+        self.raw: Final = raw
+        """The URL as given. It may contain secrets, so pass it to a driver only."""
+        self.written: Final = written
+        """The URL as in its profile, if that has variables: with `${NAME}` instead of the values.
+        """
+        self.variables: Final[Mapping[str, str]] = variables or {}
+        """The values that a profile took from the environment. No message may show them."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StoreUrl) and all(
+            getattr(self, name) == getattr(other, name) for name in self.__slots__
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def replaced(
+        self,
+        params: Mapping[str, str],
+        *,
+        raw: str | None = None,
+        written: str | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> Self:
+        """The same URL with other parts; None leaves a part as it is."""
+        return type(self)(
+            self.scheme,
+            self.path,
+            params,
+            self.raw if raw is None else raw,
+            self.written if written is None else written,
+            self.variables if variables is None else variables,
+        )
 
     def __str__(self) -> str:
         if self.written:
@@ -49,11 +87,10 @@ class StoreUrl:
     def __repr__(self) -> str:
         return f"StoreUrl({str(self)!r})"
 
-    def with_params(self, params: Mapping[str, str], *, without: Collection[str] = ()) -> StoreUrl:
+    def with_params(self, params: Mapping[str, str], *, without: Collection[str] = ()) -> Self:
         """The same URL with `params` added or replaced, and the parameters `without` removed."""
-        return replace(
-            self,
-            params={k: v for k, v in self.params.items() if k not in without} | dict(params),
+        return self.replaced(
+            {k: v for k, v in self.params.items() if k not in without} | dict(params),
             raw=_with_query(self.raw, params, without),
             written=self.written and _with_query(self.written, params, without),
         )
@@ -70,8 +107,7 @@ def _with_query(text: str, params: Mapping[str, str], without: Collection[str]) 
     return start + (f"?{'&'.join(named)}" if named else "")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class UrlParts:
+class UrlParts(NamedTuple):
     """The parts of a URL, not percent-decoded. They may contain secrets."""
 
     scheme: str
@@ -82,6 +118,9 @@ class UrlParts:
     path: str
     """With its leading slash."""
     query: tuple[tuple[str, str], ...]
+
+    def __repr__(self) -> str:
+        return "UrlParts(...)"
 
     @property
     def is_clear(self) -> bool:
@@ -153,7 +192,7 @@ def parse_url(text: str) -> StoreUrl:
             "not a store URL",
             hint="write SCHEME://USER@HOST:PORT/DATABASE, or ./NAME for a file",
         )
-    is_path = _SCHEME.match(text) is None
+    is_path = not _has_scheme(text)
     if "\0" in (text if is_path else unquote(text)):
         raise UsageError("the store name contains a NUL character")
     if is_path:
@@ -174,13 +213,17 @@ def parse_url(text: str) -> StoreUrl:
 
 def is_almost_url(text: str) -> bool:
     """Whether a text is the address of a server, perhaps with a password, but not a URL."""
-    if _SCHEME.match(text) is not None:
+    if _has_scheme(text):
         return False
     before, colon, _ = text.partition(":")
-    if _CONNECTION.match(text) is not None:
+    if "=" in text and re.match(_CONNECTION, text):
         return True
     scheme = f"{before.strip().casefold()}://"
-    return bool(colon and _SCHEME.fullmatch(scheme) and backend_of(scheme[:-3]))
+    return bool(colon and re.fullmatch(_SCHEME, scheme) and backend_of(scheme[:-3]))
+
+
+def _has_scheme(text: str) -> bool:
+    return "://" in text and re.match(_SCHEME, text) is not None
 
 
 def printable(text: str) -> str:
@@ -189,7 +232,7 @@ def printable(text: str) -> str:
     Query parameters are masked unless they are known to be harmless. A password may contain
     `/`, `?`, `#` and `@`, so everything up to the last `@` counts as user and password.
     """
-    if _SCHEME.match(text) is None:
+    if not _has_scheme(text):
         return MASK if is_almost_url(text) else text
     parts = split_url(text)
     if not parts.is_clear:
@@ -233,8 +276,8 @@ def printable_written(text: str, raw: str = "") -> str:
     `raw` is the URL with the values, if they are known. If variables hide which part of the URL is
     the password, only the variables are shown.
     """
-    if _SCHEME.match(text) is None and VARIABLE.search(text):
-        if _SCHEME.match(raw) is not None or any(one in text for one in "@?:="):
+    if not _has_scheme(text) and VARIABLE.search(text):
+        if _has_scheme(raw) or any(one in text for one in "@?:="):
             parts = re.split(r"(\$\{\w+\})", text)
             return "".join(one if VARIABLE.fullmatch(one) else MASK for one in parts if one)
         return text

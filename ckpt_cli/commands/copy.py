@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from ckpt_backends.errors import CkptError, PartlyDone, Refused, Unsupported, UsageError
@@ -20,7 +19,18 @@ from ckpt_cli.commands.threads_to_change import threads_to_change
 from ckpt_cli.core.copying.outcomes import CopyReport
 from ckpt_cli.diagnostics import ByteBar, progress, shows_progress
 from ckpt_cli.ending import Ended
-from ckpt_cli.options import DryRun, Jobs, Match, Where, Yes, argument, flag, option, takes
+from ckpt_cli.options import (
+    DryRun,
+    Jobs,
+    Match,
+    Where,
+    Yes,
+    argument,
+    command_options,
+    flag,
+    option,
+    takes,
+)
 from ckpt_cli.queries.language import language_of
 from ckpt_cli.render.copy import copy_lines, copy_record
 from ckpt_cli.render.terminal.table import plain_columns
@@ -34,7 +44,7 @@ if TYPE_CHECKING:
 _SIZES_AT_ONCE = 500
 
 
-@dataclass(frozen=True, slots=True)
+@command_options
 class CopyOptions:
     """What `ckpt copy` is asked for."""
 

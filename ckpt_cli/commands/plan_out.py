@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ckpt_backends import shell
 from ckpt_backends.errors import PartlyDone, UsageError
@@ -73,13 +73,13 @@ def plannable(
     terms = PlanTerms(action, frozenset(again), writes=writes, only_with=only_with)
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        hints = get_type_hints(command, include_extras=True) | {"plan_out": PlanOut}
-        session, *own = signature(command).parameters.values()
+        taken = signature(command, eval_str=True)
+        session, *own = taken.parameters.values()
         params = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in own]
         names = [one.name for one in params]
         place = names.index("dry_run") if "dry_run" in names else len(names)
-        params.insert(place, Parameter("plan_out", Parameter.KEYWORD_ONLY, default=None))
-        typed = [one.replace(annotation=hints[one.name]) for one in params]
+        added = Parameter("plan_out", Parameter.KEYWORD_ONLY, default=None, annotation=PlanOut)
+        params.insert(place, added)
 
         @wraps(command)
         def run(session: Session, *, plan_out: Path | None = None, **values: Any) -> None:
@@ -91,10 +91,9 @@ def plannable(
                 defaults = {one.name: one.default for one in own}
                 _save(session, plan_out, terms, command, values, defaults)
 
-        run.__signature__ = signature(command).replace(  # type: ignore[attr-defined]
-            parameters=[session.replace(kind=Parameter.POSITIONAL_ONLY), *typed]
+        run.__signature__ = taken.replace(  # type: ignore[attr-defined]
+            parameters=[session.replace(kind=Parameter.POSITIONAL_ONLY), *params]
         )
-        run.__annotations__ = hints
         setattr(run, TERMS, terms)
         return run
 

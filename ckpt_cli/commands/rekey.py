@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 from ckpt_backends.errors import CkptError, PartlyDone, StoreChanged, UsageError
@@ -18,7 +17,16 @@ from ckpt_cli.commands.threads_to_change import threads_to_change
 from ckpt_cli.core.rekeying import RekeyReport
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.ending import Ended
-from ckpt_cli.options import DryRun, Match, Where, Yes, argument, flag, takes
+from ckpt_cli.options import (
+    DryRun,
+    Match,
+    Where,
+    Yes,
+    argument,
+    command_options,
+    flag,
+    takes,
+)
 from ckpt_cli.plans.rekey import RekeySide, check_keys, planned_rekey, rekey_side
 from ckpt_cli.queries.language import language_of
 from ckpt_cli.render.rekey import rekey_columns, rekey_lines, rekey_record, rekey_rows
@@ -28,7 +36,7 @@ from ckpt_cli.session import Session
 _CANNOT_UNDO = "rekey again with the former key"
 
 
-@dataclass(frozen=True, slots=True)
+@command_options
 class RekeyOptions:
     """What `ckpt rekey` is asked for."""
 

@@ -32,7 +32,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -209,9 +209,8 @@ def store_of(
         if names:
             error.message = f"cannot parse the URL '{printable_written(written, place)}'"
         raise
-    return replace(
-        url,
-        params={**url.params, **{key: expand(text, os.environ) for key, text in params.items()}},
+    return url.replaced(
+        {**url.params, **{key: expand(text, os.environ) for key, text in params.items()}},
         written=written if names else "",
         variables={name: os.environ[name] for name in names},
     )

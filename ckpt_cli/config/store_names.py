@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -173,6 +172,8 @@ class StoreNames:
         profile = self.profile
         if profile is None or profile.erase_rules is None:
             return None
+        from dataclasses import replace
+
         from ckpt_cli.config.profiles import beside, refusal
 
         if self.profiles.distrust is not None:
@@ -322,7 +323,7 @@ class StoreNames:
         backend = backend_of(url.scheme)
         if backend is None or COPY not in backend.params:
             return url
-        return replace(url, params={**url.params, COPY: "1"})
+        return url.replaced({**url.params, COPY: "1"})
 
     def meant(self) -> str | None:
         """Return a hint if the store's name looks like a mistyped profile."""

@@ -7,7 +7,6 @@ channels, nodes, classes and metadata keys, versions, times and sizes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
@@ -54,7 +53,7 @@ def redact_opaque(value: Opaque) -> Opaque:
     """Hide the reason and hash of an unreadable value: the reason may quote it, and short values
     can be guessed from a hash.
     """
-    return replace(value, sha256="", reason=REASON)
+    return Opaque(value.type, value.size, "", REASON)
 
 
 def redact_step(step: Step) -> Step:
@@ -64,6 +63,8 @@ def redact_step(step: Step) -> Step:
 
 def redact_change(change: ChannelChange) -> ChannelChange:
     """Keep only the fact that a channel changed, and the types and sizes."""
+    from dataclasses import replace  # late, as below: most answers are not redacted
+
     from ckpt_cli.core.diff.value_diff import Op
 
     if change.change == "added":
@@ -78,12 +79,16 @@ def redact_change(change: ChannelChange) -> ChannelChange:
 
 def redact_match(match: Match) -> Match:
     """Hide the text of a matching line and the keys of its path."""
+    from dataclasses import replace
+
     path = tuple("*" if isinstance(step, str) else step for step in match.path)
     return replace(match, path=path, place=(), line=redact_text(match.line), start=0, end=0)
 
 
 def redact_turn(turn: Turn) -> Turn:
     """Keep only the role, the size, the number of tool calls and the tokens of a message."""
+    from dataclasses import replace
+
     from ckpt_cli.core.conversation.messages import ROLES, Message, ToolCall
     from ckpt_cli.core.conversation.transcript import Call
 

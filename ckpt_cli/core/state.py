@@ -1,7 +1,6 @@
 """Read a checkpoint's body and metadata as plain values; tolerates any stored content."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from binascii import a2b_base64
 from collections.abc import Callable, Mapping
 from itertools import chain

@@ -1,7 +1,6 @@
 """Tell in short what a step changed in the state."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,6 @@
 """Which commands work on which storage layout: the support matrix of docs/stores.md."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Mapping
 from typing import NamedTuple
 

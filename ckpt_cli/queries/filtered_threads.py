@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -24,17 +23,19 @@ if TYPE_CHECKING:
     from ckpt_cli.threads.checkpoint import DecodedCheckpoint, Moment
 
 
-@dataclass(slots=True)
 class _Candidate:
     """A thread and what was read of it so far. As a function, it is the `Facts` of a filter."""
 
-    thread: Thread
-    now: datetime
-    details: Details | None = None
-    head: Moment | None = None
-    bytes: int | None = None
-    state: Mapping[str, Value] | Opaque | None = None
-    """`Opaque` if it cannot be read; None if it was not read yet."""
+    __slots__ = ("bytes", "details", "head", "now", "state", "thread")
+
+    def __init__(self, thread: Thread, now: datetime) -> None:
+        self.thread = thread
+        self.now = now
+        self.details: Details | None = None
+        self.head: Moment | None = None
+        self.bytes: int | None = None
+        self.state: Mapping[str, Value] | Opaque | None = None
+        """`Opaque` if it cannot be read; None if it was not read yet."""
 
     def __call__(self, field: Field) -> Sequence[Value] | None:
         match field.name:

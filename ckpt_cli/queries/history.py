@@ -1,7 +1,6 @@
 """List the checkpoints of a thread."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,14 +28,14 @@ class Entry(NamedTuple):
     """The nodes that ran to make it, one entry per task; None if its parent is not stored."""
     plaintext: bool = False
     """True if it is stored unencrypted in a thread with encrypted checkpoints."""
-    operation: ListedOperation | None = None
+    operation: "ListedOperation | None" = None
     """The recorded operation of `ckpt` that added it."""
 
 
 def history_entries(
     reader: ThreadReader,
     checkpoint_ns: str | None,
-    operations: ThreadOperations,
+    operations: "ThreadOperations",
     *,
     all_ns: bool,
     limit: int | None,
@@ -49,7 +48,7 @@ def history_entries(
 
 
 def history_entry(
-    reader: ThreadReader, checkpoint_ns: str, checkpoint_id: str, operations: ThreadOperations
+    reader: ThreadReader, checkpoint_ns: str, checkpoint_id: str, operations: "ThreadOperations"
 ) -> Entry:
     """Return one checkpoint as `history_entries` lists it. Raises `NotFound`."""
     moment = reader.moment(checkpoint_ns, checkpoint_id)
@@ -67,7 +66,7 @@ def history_entry(
 def namespace_entries(
     reader: ThreadReader,
     checkpoint_ns: str,
-    operations: ThreadOperations,
+    operations: "ThreadOperations",
     checkpoint_ids: Collection[str] | None = None,
 ) -> Iterator[Entry]:
     """Yield the checkpoints of a namespace, or those with these ids, newest first."""

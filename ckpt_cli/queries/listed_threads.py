@@ -3,8 +3,7 @@
 Lists without such facts import nothing of what reads heads; see `head_details`.
 """
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,7 +21,7 @@ class Head(NamedTuple):
     step: int | None
     source: str | None
     parent: str | None
-    metadata: Mapping[str, Value]
+    metadata: Mapping[str, "Value"]
 
 
 class Details(NamedTuple):
@@ -39,9 +38,9 @@ class Details(NamedTuple):
     """The nodes that run next; None if not known."""
     error: str | None = None
     """The error of the first task that failed, and was neither retried nor handled."""
-    question: Question | None = None
+    question: "Question | None" = None
     """The first question that waits for an answer."""
-    title: str | Cut | None = None
+    title: "str | Cut | None" = None
     """The first thing that a person said; a `Cut` if the messages were not read."""
 
     @property

@@ -1,7 +1,6 @@
 """Read one checkpoint as a whole, for `show`."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -29,7 +28,7 @@ class CheckpointView(NamedTuple):
     writes: Sequence[TaskWrite]
     children: Sequence[str]
     is_head: bool
-    lifetime: Lifetime | None = None
+    lifetime: "Lifetime | None" = None
     """When it expires; None if nothing of it does."""
     plaintext: bool = False
     """It is stored unencrypted, in a thread with encrypted checkpoints."""
@@ -81,7 +80,7 @@ def views(reader: ThreadReader) -> Iterator[CheckpointView]:
             yield view(Target(reader, ns, one.key.checkpoint_id, chosen=False), None, writes=True)
 
 
-def _lifetime(reader: ThreadReader, key: CheckpointKey) -> Lifetime | None:
+def _lifetime(reader: ThreadReader, key: CheckpointKey) -> "Lifetime | None":
     if not reader.store.keys_expire:
         return None
     from ckpt_cli.threads.expiry import lifetime
@@ -104,7 +103,7 @@ def _redacted(found: CheckpointView) -> CheckpointView:
     )
 
 
-def picked(target: Target, path: str) -> list[Selected]:
+def picked(target: Target, path: str) -> "list[Selected]":
     """Return the parts of the state that a path such as `messages[-1].content` selects.
 
     Raises `NotFound` with the existing keys, `Unreadable`, or `UsageError`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 
@@ -255,7 +255,9 @@ def _made_by(one: TimedCheckpoint, before: Moment, seen: Moment | None) -> Timed
 def _bodies(reader: ThreadReader, ns: str, ids: Collection[str]) -> dict[str, Moment]:
     """Return checkpoints without their values, which may be large."""
     return {
-        one.key.checkpoint_id: replace(one, body=one.body._replace(values={}), writes=())
+        one.key.checkpoint_id: Moment(
+            one.checkpoint, one.body._replace(values={}), one.metadata, (), one.step
+        )
         for one in reader.moments(ns, ids, skim=True)
     }
 

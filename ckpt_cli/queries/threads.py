@@ -1,7 +1,6 @@
 """List threads: filter, sort and page them, and read their heads."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -47,12 +46,12 @@ class Selection(NamedTuple):
     """The thread must be in one of these conditions; any if empty."""
     user: str | None = None
     """The owner of the thread, in layouts that store one."""
-    where: Filter | None = None
+    where: "Filter | None" = None
     head_channels: frozenset[str] | None = None
     """A write on one of these channels must be stored with the thread's root head."""
 
     @property
-    def filter(self) -> Filter | None:
+    def filter(self) -> "Filter | None":
         """The status and `where` as one filter."""
         if not self.status:
             return self.where
@@ -152,7 +151,7 @@ def described_threads(
 
 def _chooser(
     store: Store, wanted: Selection, inference: TriggerInference, now: datetime
-) -> ThreadChooser | None:
+) -> "ThreadChooser | None":
     condition = wanted.filter
     if condition is None:
         return None
@@ -177,7 +176,7 @@ def first_message(store: Store, thread: Thread) -> str | None:
     return next((_as_text(one.content) for one in said if one.role == "human"), None)
 
 
-def _as_text(content: Value) -> str | None:
+def _as_text(content: "Value") -> str | None:
     """Return the content of a message: text unchanged, the rest as JSON."""
     import json
 
@@ -243,16 +242,16 @@ class Summary(NamedTuple):
     """One thread as a whole."""
 
     row: ListedThread
-    head: Moment | None
+    head: "Moment | None"
     size: ThreadSize
-    in_namespaces: tuple[NamespaceSummary, ...]
-    lifetime: Lifetime | None = None
+    in_namespaces: tuple["NamespaceSummary", ...]
+    lifetime: "Lifetime | None" = None
     """How long the head remains usable; None if nothing of it expires."""
     plaintext: bool = False
     """The head is stored unencrypted, in a thread with encrypted checkpoints."""
     rolls_back: bool = False
     """Whether `ckpt rollback` works on the layout."""
-    operations: Sequence[ListedOperation] = ()
+    operations: Sequence["ListedOperation"] = ()
     """The newest recorded operations of `ckpt` on the thread, newest first."""
 
 
@@ -266,7 +265,7 @@ class NamespaceSummary(NamedTuple):
     head: str | None
 
 
-def summarize(reader: ThreadReader, operations: ThreadOperations) -> Summary:
+def summarize(reader: "ThreadReader", operations: "ThreadOperations") -> Summary:
     """Return everything that the index and the head show about a thread."""
     # Imported late: lists do not need them.
     from ckpt_cli.core.support_matrix import limit
@@ -290,7 +289,7 @@ def summarize(reader: ThreadReader, operations: ThreadOperations) -> Summary:
     )
 
 
-def _namespace(reader: ThreadReader, checkpoint_ns: str) -> NamespaceSummary:
+def _namespace(reader: "ThreadReader", checkpoint_ns: str) -> NamespaceSummary:
     from ckpt_cli.core.refs import tips
 
     index = reader.index(checkpoint_ns)

@@ -3,8 +3,7 @@
 States are not compared: the writes of a step are small, and its state may be large.
 """
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 

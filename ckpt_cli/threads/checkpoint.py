@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Final
 
 from ckpt_backends.checkpoint_ids import step_of, time_of
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.encryption import CLOSED
 from ckpt_backends.errors import Unreadable
 from ckpt_backends.model import Checkpoint, CheckpointKey, Status, Write
-from ckpt_backends.statically_frozen import statically_frozen
 from ckpt_cli.core.channels import LOST_DELTA, NOT_STORED
 from ckpt_cli.core.state import Body, source_from, step_from
 from ckpt_cli.core.tasks.status import conditions_of, status_of
@@ -19,14 +19,22 @@ from ckpt_cli.core.tasks.tasks import Step
 _FIRST_YEAR, _LAST_YEAR = 1, 9999
 
 
-@statically_frozen
 class DecodedCheckpoint:
-    """A decoded checkpoint."""
+    """A decoded checkpoint. It is no tuple, since a `Moment` has one more field."""
 
-    checkpoint: Checkpoint
-    body: Body
-    metadata: Mapping[str, Value]
-    writes: Sequence[Write]
+    __slots__ = ("body", "checkpoint", "metadata", "writes")
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        body: Body,
+        metadata: Mapping[str, Value],
+        writes: Sequence[Write],
+    ) -> None:
+        self.checkpoint: Final = checkpoint
+        self.body: Final = body
+        self.metadata: Final = metadata
+        self.writes: Final = writes
 
     @property
     def key(self) -> CheckpointKey:
@@ -51,11 +59,25 @@ class DecodedCheckpoint:
         return self.checkpoint.at or moment_time(self.key.checkpoint_id, self.body)
 
 
-@statically_frozen
 class Moment(DecodedCheckpoint):
     """A checkpoint with the tasks of its next step."""
 
-    step: Step
+    __slots__ = ("step",)
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        body: Body,
+        metadata: Mapping[str, Value],
+        writes: Sequence[Write],
+        step: Step,
+    ) -> None:
+        super().__init__(checkpoint, body, metadata, writes)
+        self.step: Final = step
+
+    def with_step(self, step: Step) -> Moment:
+        """Return the same checkpoint with other tasks."""
+        return Moment(self.checkpoint, self.body, self.metadata, self.writes, step)
 
     @property
     def status(self) -> Status:

@@ -7,7 +7,6 @@ to the node of the root graph that called it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ckpt_backends.model import CheckpointKey
@@ -30,7 +29,7 @@ def locate(reader: ThreadReader, moment: Moment) -> Moment:
         return moment
     tasks = tuple(_located(reader, moment.key, task) for task in step.tasks)
     others = tuple(_located(reader, moment.key, task) for task in step.others)
-    return replace(moment, step=step._replace(tasks=tasks, others=others))
+    return moment.with_step(step._replace(tasks=tasks, others=others))
 
 
 def called(

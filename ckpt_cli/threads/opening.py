@@ -1,7 +1,6 @@
 """How the store of a run is opened for reading, in this process and in `--jobs` processes."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,7 +22,7 @@ class Opening(NamedTuple):
     redact: bool = False
 
     def open(
-        self, note: Callable[[str], None], observer: Callable[[], ScanObserver] | None = None
+        self, note: Callable[[str], None], observer: "Callable[[], ScanObserver] | None" = None
     ) -> Store:
         """Open the store; calls `note` if values cannot be decrypted.
 

@@ -8,7 +8,6 @@ it.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import UsageError
@@ -55,10 +54,11 @@ def no_raw() -> UsageError:
 
 def moment(found: Moment) -> Moment:
     """Return a checkpoint without its values."""
+    from ckpt_cli.threads.checkpoint import Moment
+
     body = found.body
     problem = None if body.problem is None else redact_opaque(body.problem)
-    return replace(
-        found,
+    return Moment(
         checkpoint=found.checkpoint._replace(body=None, metadata=None),
         body=body._replace(
             values=redact_values(body.values),
@@ -90,11 +90,13 @@ def selected(found: Selected, asked: Path) -> Selected:
         step if n == 0 or isinstance(step, int) or step in asked else "*"
         for n, step in enumerate(found.path)
     )
-    return replace(found, path=path, value=redact(found.value))
+    return found._replace(path=path, value=redact(found.value))
 
 
 def plan(found: CheckpointPlan) -> CheckpointPlan:
     """Return a plan for display, with types and sizes in place of values, questions and errors."""
+    from dataclasses import replace  # late: most answers are not redacted
+
     changes = {name: redact_change(change) for name, change in found.changes.items()}
     return replace(
         found, changes=changes, now=None if found.now is None else redact_step(found.now)

@@ -1,9 +1,7 @@
 """Read the values of a checkpoint's channels as the agent sees them."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ckpt_backends.codec import decode
@@ -131,14 +129,16 @@ def _unstored(
     return unset & (found | reader.delta_channels(moment.key.checkpoint_ns))
 
 
-@dataclass(slots=True)
 class DeltaParts:
     """What the value of a DeltaChannel is rebuilt from."""
 
-    batches: list[list[TypedBytes]]
-    """The writes of ancestors, those of the nearest first."""
-    seed: tuple[Checkpoint, Body] | None = None
-    """The ancestor that stores the value; None if there is none."""
+    __slots__ = ("batches", "seed")
+
+    def __init__(self) -> None:
+        self.batches: list[list[TypedBytes]] = []
+        """The writes of ancestors, those of the nearest first."""
+        self.seed: tuple[Checkpoint, Body] | None = None
+        """The ancestor that stores the value; None if there is none."""
 
 
 def delta_parts(
@@ -151,7 +151,7 @@ def delta_parts(
     """
     if not names:  # Its ancestors need not be listed.
         return {}
-    found = {name: DeltaParts([]) for name in names}
+    found = {name: DeltaParts() for name in names}
     open_names = set(names)
     for ancestor in _ancestors(reader, checkpoint, open_names):
         if not open_names:

@@ -1,7 +1,6 @@
 """Find the thread and the checkpoint that a command line names."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Callable
 from datetime import datetime, tzinfo
 from typing import NamedTuple

@@ -38,6 +38,7 @@ def test_the_table_says_what_the_command_says(name: str, ref: CommandRef) -> Non
 
 UNASKED = {
     *("rich", "psycopg", "Crypto", "pickletools", "hashlib", "tempfile", "asyncio"),
+    *("difflib", "locale"),
     *("ckpt_backends.postgres.connect", "ckpt_cli.config.profiles"),
     *(
         "ckpt_cli.core.tree",
@@ -177,3 +178,30 @@ def test_lists_of_the_index_load_nothing_of_heads() -> None:
     loaded = loaded_by("-s", str(SAMPLE), "threads", "list", "--all", "-o", "json")
     assert "ckpt_cli.queries.threads" in loaded
     assert not (ONLY_OF_HEADS | ONLY_OF_OTHERS) & loaded
+
+
+EVERYDAY = ["show trip-to-kyoto", "threads list", "interrupts", "history trip-to-kyoto"]
+
+
+def test_everyday_commands_compile_no_types_of_named_tuples() -> None:
+    """`NamedTuple` compiles each type that `from __future__ import annotations` leaves as text."""
+    program = (
+        "import sys, __future__; from ckpt_cli.run import run\n"
+        "for words in sys.argv[2:]:\n"
+        "    assert run(['-s', sys.argv[1], *words.split()]) == 0\n"
+        "for name, module in [*sys.modules.items()]:\n"
+        "    if getattr(module, 'annotations', None) is __future__.annotations:\n"
+        "        own = [one for one in vars(module).values() if isinstance(one, type)\n"
+        "               and issubclass(one, tuple) and one.__module__ == name]\n"
+        "        if own and name[:5] == 'ckpt_': print(own, file=sys.stderr)\n"
+    )
+    words = [sys.executable, "-c", program, str(SAMPLE), *EVERYDAY]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("where", [[], ["--where", "thread like 'a%'"]])
+def test_lists_of_the_index_load_no_dataclasses(where: list[str]) -> None:
+    loaded = loaded_by("-s", str(SAMPLE), "threads", "list", "--all", "-o", "json", *where)
+    assert "ckpt_cli.queries.threads" in loaded
+    assert "dataclasses" not in loaded

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
+import click
 import pytest
 
 from ckpt_cli import __version__
+from ckpt_cli.lazy import spelled_out
 from tests.support import ckpt
 
 WRONG = {
@@ -49,3 +53,36 @@ def test_a_group_alone_prints_its_help(group: str) -> None:
     answer = ckpt(*group.split())
     assert (answer.code, answer.out) == (2, "")
     assert answer.err == ckpt(*group.split(), "--help").out
+
+
+PARAMS = [
+    click.Option(["-s", "--store"]),
+    click.Option(["-q", "--quiet"], is_flag=True),
+    click.Option(["--all"], is_flag=True),
+    click.Option(["--at"]),
+    click.Argument(["words"], nargs=-1),
+]
+WORDS = ["-s", "-q", "--store", "--all", "--at", "--store=-s", "-qs", "-sx", "--", "-", "-x", "w"]
+
+
+def _parsed(words: list[str], *, interspersed: bool) -> object:
+    settings = {"allow_interspersed_args": interspersed}
+    command = click.Command("all", params=PARAMS, context_settings=settings)
+    try:
+        found = command.make_context("all", words)
+    except click.UsageError as error:
+        return error.format_message()
+    return found.params
+
+
+@pytest.mark.parametrize("interspersed", [True, False])
+@pytest.mark.parametrize("count", range(4))
+def test_names_that_are_spelled_out_mean_the_same(count: int, interspersed: bool) -> None:
+    changed = 0
+    for words in map(list, itertools.product(WORDS, repeat=count)):
+        written = spelled_out(words, PARAMS, interspersed=interspersed)
+        if written != words:
+            changed += 1
+            expected = _parsed([*words], interspersed=interspersed)
+            assert _parsed(written, interspersed=interspersed) == expected, words
+    assert changed or count == 0

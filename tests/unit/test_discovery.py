@@ -13,8 +13,8 @@ from ckpt_backends import discovery
 from ckpt_backends.check_declaration import (
     TYPES,
     check_declaration,
+    field_types,
     missing_functions,
-    written_types,
 )
 from ckpt_backends.declaration import NAME, Backend
 from ckpt_backends.errors import MissingDependency, UnknownLayout, Unsupported, UsageError
@@ -190,7 +190,7 @@ def test_a_wrong_field_is_named(field: str, value: object, problem: str) -> None
 
 
 def test_every_type_of_field_is_checked() -> None:
-    assert set(written_types().values()) == TYPES.keys()
+    assert set(field_types().values()) == TYPES.keys()
     assert check_declaration({"title": "Toy"}) == ["it is of type dict, not Backend"]
 
 

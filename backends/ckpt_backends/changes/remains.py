@@ -1,7 +1,6 @@
 """What is left of removed data after an erasure, as data for a receipt."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from typing import NamedTuple
 
 

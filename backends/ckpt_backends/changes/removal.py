@@ -4,8 +4,7 @@ A removal records the state of the thread when it was planned; a thread that has
 skipped.
 """
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple

@@ -1,7 +1,6 @@
 """Limits on how much of one value is read and decoded."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from typing import NamedTuple
 
 from ckpt_backends.model import TypedBytes

@@ -1,13 +1,14 @@
 """The inert values that decoding returns: plain Python values and three kinds of node.
 
 A class that a store names is never imported; it is represented by its name.
+
+The nodes are plain classes: a tuple would be taken for a value of the store, and a dataclass takes
+half a millisecond to declare, at each start.
 """
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
-
-from ckpt_backends.statically_frozen import statically_frozen
+from typing import Final, Literal, TypeAlias
 
 Value: TypeAlias = (
     "bool | int | float | str | bytes | list[Value] | dict[Value, Value]"
@@ -15,7 +16,6 @@ Value: TypeAlias = (
 )
 
 
-@statically_frozen
 class Tagged:
     """An object, with the name of its class.
 
@@ -24,39 +24,91 @@ class Tagged:
     `Tagged` too.
     """
 
-    type: str
-    """`module.Class`."""
-    payload: Value
+    __slots__ = ("payload", "type")
+    __match_args__ = ("type", "payload")
+
+    def __init__(self, type: str, payload: Value) -> None:  # noqa: A002
+        self.type: Final = type
+        """`module.Class`."""
+        self.payload: Final = payload
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tagged) or other.__class__ is not self.__class__:
+            return NotImplemented
+        return (self.type, self.payload) == (other.type, other.payload)
 
     def __hash__(self) -> int:
         return hash(self.type)
 
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__}(type={self.type!r}, payload={self.payload!r})"
 
-@statically_frozen
+
 class Opaque:
     """A value that could not be read or has an unknown type."""
 
-    type: str
-    """The type tag of the stored value."""
-    size: int
-    """Stored bytes."""
-    sha256: str
-    """SHA-256 of the stored bytes in hex; empty if they were not read or must not be shown."""
-    reason: str
+    __slots__ = ("reason", "sha256", "size", "type")
+    __match_args__ = ("type", "size", "sha256", "reason")
+
+    def __init__(self, type: str, size: int, sha256: str, reason: str) -> None:  # noqa: A002
+        self.type: Final = type
+        """The type tag of the stored value."""
+        self.size: Final = size
+        """Stored bytes."""
+        self.sha256: Final = sha256
+        """SHA-256 of the stored bytes in hex; empty if they were not read or must not be shown."""
+        self.reason: Final = reason
+
+    def __eq__(self, other: object) -> bool:
+        return self._fields() == other._fields() if isinstance(other, Opaque) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def __repr__(self) -> str:
+        return (
+            f"Opaque(type={self.type!r}, size={self.size!r}, sha256={self.sha256!r},"
+            f" reason={self.reason!r})"
+        )
+
+    def _fields(self) -> tuple[str, int, str, str]:
+        return self.type, self.size, self.sha256, self.reason
 
 
-@statically_frozen
+Unit: TypeAlias = Literal["byte", "character", "item", "key"]
+
+
 class Cut:
     """The beginning of a value that exceeds a limit."""
 
-    kept: Value
-    size: int
-    """Size of the whole value in `unit`; stored bytes, if a store was read only in part."""
-    reason: str
-    unit: Literal["byte", "character", "item", "key"] = "byte"
+    __slots__ = ("kept", "reason", "size", "unit")
+    __match_args__ = ("kept", "size", "reason", "unit")
+
+    def __init__(self, kept: Value, size: int, reason: str, unit: Unit = "byte") -> None:
+        self.kept: Final = kept
+        self.size: Final = size
+        """Size of the whole value in `unit`; stored bytes, if a store was read only in part."""
+        self.reason: Final = reason
+        self.unit: Final[Unit] = unit
+
+    def with_kept(self, kept: Value) -> Cut:
+        """Return the same with another value in place of the one that was kept."""
+        return Cut(kept, self.size, self.reason, self.unit)
+
+    def __eq__(self, other: object) -> bool:
+        return self._fields() == other._fields() if isinstance(other, Cut) else NotImplemented
 
     def __hash__(self) -> int:
         return hash((self.size, self.reason))
+
+    def __repr__(self) -> str:
+        return (
+            f"Cut(kept={self.kept!r}, size={self.size!r}, reason={self.reason!r},"
+            f" unit={self.unit!r})"
+        )
+
+    def _fields(self) -> tuple[Value, int, str, str]:
+        return self.kept, self.size, self.reason, self.unit
 
 
 TUPLE = "builtins.tuple"

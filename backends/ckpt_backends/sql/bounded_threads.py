@@ -1,7 +1,6 @@
 """Queries for some threads of a store: those within bounds, and ids that begin with a text."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 import sys
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -47,7 +46,7 @@ def query_within(
     database: Database,
     grouped: Callable[[str], GroupedThreads],
     with_writes: Query | None,
-    bounds: ThreadBounds,
+    bounds: "ThreadBounds",
 ) -> Query | None:
     """The query for the threads within bounds, newest first; None if there can be none.
 
@@ -108,7 +107,7 @@ def ids_query(database: Database, tables: SqlTables, prefix: str, after: str) ->
     return f"SELECT DISTINCT {thread} AS thread FROM {source} c WHERE {where} ORDER BY 1", values
 
 
-def _keys_within(database: Database, bounds: ThreadBounds) -> Query | None:
+def _keys_within(database: Database, bounds: "ThreadBounds") -> Query | None:
     """The condition for checkpoints by the ids of their threads; None if there can be none."""
     if bounds.ids is not None and len(bounds.ids) <= _IDS:
         ids = sorted(filter(database.storable, bounds.ids))

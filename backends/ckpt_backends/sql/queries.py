@@ -1,7 +1,6 @@
 """The tables of LangGraph's savers as queries see them. A query for rows names its table `c`."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -83,7 +82,7 @@ class SqlTables(NamedTuple):
 
 def tables_with_blobs(
     database: Database,
-    layout: BlobLayout[Any],
+    layout: "BlobLayout[Any]",
     /,
     *,
     size: str,

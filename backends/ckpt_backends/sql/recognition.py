@@ -5,8 +5,7 @@ each table to its columns. It returns a `TableSaver`, or None if the tables are 
 engine asks before it looks for the tables of LangGraph's own saver.
 """
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Mapping, Set
 from typing import NamedTuple
 

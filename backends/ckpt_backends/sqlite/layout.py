@@ -5,8 +5,7 @@ tables `checkpoints` and `writes`; 3.1.2 added `writes.task_path`, which is the 
 older files. No saver sets `user_version` or `application_id`.
 """
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 import sqlite3
 from collections.abc import KeysView, Mapping, Set
 from typing import NamedTuple

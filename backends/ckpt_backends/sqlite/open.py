@@ -6,8 +6,7 @@ That would miss rows in a write-ahead log and show rows of an unfinished transac
 only if there is no log and no journal.
 """
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 import os
 import sqlite3
 from collections.abc import Callable, Iterator

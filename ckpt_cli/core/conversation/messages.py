@@ -1,7 +1,6 @@
 """Read chat messages: LangChain objects of any version, and plain dicts."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Mapping
 from typing import NamedTuple
 

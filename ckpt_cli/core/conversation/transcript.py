@@ -1,7 +1,6 @@
 """Turn messages into a conversation: roles, tool calls with their results, and tokens."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,12 +1,10 @@
 """A filter as a tree, and the text that is parsed to the same tree."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from ckpt_cli.core.filters.fields import FIELDS, Operator, ReadFrom
 from ckpt_cli.core.values.paths import All, Path
@@ -20,16 +18,14 @@ WORD = rf"(?!(?i:{'|'.join(RESERVED)}){WORD_END})[^{_SPECIAL}][^\s()'\",]*"
 """Regular expression of a value without quotes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """What a condition asks about: a name of `FIELDS`, and a path if this field has one."""
 
     name: str
     path: Path = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(NamedTuple):
     """What a field is compared with, as it was typed."""
 
     text: str
@@ -37,8 +33,7 @@ class Operand:
     """Whether it can only mean a text, and not a number, true, false or null."""
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(NamedTuple):
     """A comparison of one field."""
 
     field: Field
@@ -47,27 +42,27 @@ class Condition:
     """One, or for `in` at least one."""
 
 
-@dataclass(frozen=True, slots=True)
-class And:
+class And(NamedTuple):
     """All parts hold."""
 
-    parts: tuple[Filter, ...]
+    parts: tuple["Filter", ...]
     """At least two."""
+    word: Literal["and"] = "and"
+    """It tells an `And` from an `Or`: tuples are equal if their fields are."""
 
 
-@dataclass(frozen=True, slots=True)
-class Or:
+class Or(NamedTuple):
     """At least one part holds."""
 
-    parts: tuple[Filter, ...]
+    parts: tuple["Filter", ...]
     """At least two."""
+    word: Literal["or"] = "or"
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
+class Not(NamedTuple):
     """The part does not hold."""
 
-    part: Filter
+    part: "Filter"
 
 
 Filter: TypeAlias = Condition | And | Or | Not

@@ -1,11 +1,10 @@
 """What the operand of a condition means for the kind of its field."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Status
@@ -14,8 +13,8 @@ from ckpt_cli.core.filters.fields import FieldKind
 from ckpt_cli.core.times import parse_duration
 
 EPOCH, SECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(seconds=1)
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?P<rest>\.\d+)?(?P<power>[eE][+-]?\d{1,3})?", re.ASCII)
-_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([a-z]*)", re.ASCII | re.IGNORECASE)
+_NUMBER = r"(?a)-?(?:0|[1-9]\d*)(?P<rest>\.\d+)?(?P<power>[eE][+-]?\d{1,3})?"
+_SIZE = r"(?ai)(\d+(?:\.\d+)?) ?([a-z]*)"
 _UNITS: Mapping[str, int] = {
     "": 1,
     "b": 1,
@@ -24,8 +23,7 @@ _UNITS: Mapping[str, int] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(NamedTuple):
     """The values that an operand is equal to; a word without quotes may have several readings."""
 
     text: str | None = None
@@ -61,7 +59,7 @@ def _only_number(operand: Operand) -> Wanted:
 
 
 def _size(operand: Operand) -> Wanted:
-    found = _SIZE.fullmatch(operand.text)
+    found = re.fullmatch(_SIZE, operand.text)
     unit = _UNITS.get(found[2].lower()) if found else None
     if found is None or unit is None:
         raise UsageError(f"'{operand.text}' is not a size", hint="use 512, 100KiB, 10MiB or 1.5GiB")
@@ -97,7 +95,7 @@ _READERS: Mapping[FieldKind, Callable[[Operand], Wanted]] = {
 
 
 def _number(text: str) -> int | float | None:
-    found = _NUMBER.fullmatch(text)
+    found = re.fullmatch(_NUMBER, text)
     if found is None:
         return None
     return float(text) if found["rest"] or found["power"] else int(text)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
 from datetime import UTC
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ckpt_backends.errors import ParseError, UsageError
 from ckpt_cli.core.filters.comparison import value_test
@@ -80,16 +79,17 @@ def shorthand_key(text: str) -> str | None:
     return None if found is None or found["key"].split(".")[0] in FIELDS else found["key"]
 
 
-@dataclass(slots=True)
 class _Room:
     """How much a filter may still hold, with all aliases replaced."""
 
-    levels: int = _DEEPEST
-    conditions: int = _MOST
+    __slots__ = ("conditions", "levels")
+
+    def __init__(self) -> None:
+        self.levels = _DEEPEST
+        self.conditions = _MOST
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
+class _Reader(NamedTuple):
     """Reads one text: a filter, or an alias in it."""
 
     text: str

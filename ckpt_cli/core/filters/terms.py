@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
+from typing import Final, NamedTuple
 
 from ckpt_backends.errors import UsageError
 
@@ -13,8 +13,7 @@ ALIAS_NAME = r"\w[\w-]*"
 """Regular expression of the name of an alias, which follows the `@`."""
 
 
-@dataclass(frozen=True, slots=True)
-class FilterAlias:
+class FilterAlias(NamedTuple):
     """A filter with a name."""
 
     text: str
@@ -28,15 +27,24 @@ def no_alias(name: str) -> FilterAlias:
     raise UsageError(f"no filter '@{name}'", hint=hint)
 
 
-@dataclass(frozen=True, slots=True)
 class FilterTerms:
     """How the words of a filter are read."""
 
-    alias: Callable[[str], FilterAlias] = no_alias
-    """Returns an alias by its name. Raises `UsageError` for one that is unknown or not allowed."""
-    now: datetime = field(default_factory=lambda: datetime.now(UTC))
-    zone: tzinfo = UTC
-    """The time zone of times without one."""
+    __slots__ = ("alias", "now", "zone")
+
+    def __init__(
+        self,
+        alias: Callable[[str], FilterAlias] = no_alias,
+        now: datetime | None = None,
+        zone: tzinfo = UTC,
+    ) -> None:
+        self.alias: Final = alias
+        """Returns an alias by its name. Raises `UsageError` for one that is unknown or not
+        allowed.
+        """
+        self.now: Final = now or datetime.now(UTC)
+        self.zone: Final = zone
+        """The time zone of times without one."""
 
 
 def is_alias_name(text: str) -> bool:

@@ -13,7 +13,6 @@ from operator import attrgetter, methodcaller
 from typing import Any
 
 from ckpt_backends.codec.values import Tagged, Value
-from ckpt_backends.statically_frozen import statically_frozen
 from ckpt_cli.core.conversation.messages import Message, as_message
 from ckpt_cli.core.values.equality import same
 from ckpt_cli.core.values.unwrap import fields_of
@@ -30,7 +29,6 @@ _TYPE, _PAYLOAD = attrgetter("type"), attrgetter("payload")
 _HAS_CONTENT, _GET_ID = methodcaller("__contains__", "content"), methodcaller("get", "id")
 
 
-@statically_frozen
 class Pending(Tagged):
     """A message that gets its id or its class when it is merged.
 
@@ -38,7 +36,7 @@ class Pending(Tagged):
     a text.
     """
 
-    __hash__ = Tagged.__hash__
+    __slots__ = ()
 
 
 def merge(left: Value, right: Value) -> list[Value] | None:

@@ -6,8 +6,7 @@ checkpoint tells which of them it applied. Sources: `_first` and `after_tick` in
 `langgraph/pregel/_algo.py` (1.2.22), and the same functions of 0.2.14 to 1.0.10.
 """
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime

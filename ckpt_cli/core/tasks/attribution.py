@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice, product
 from operator import attrgetter
@@ -37,17 +36,26 @@ Nodes = Mapping[str, Collection[str]]
 """Maps a node to the channels that triggered it."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Run:
     """A task and its writes, while writes are assigned to tasks."""
 
-    node: str | None
-    path: str
-    index: int | None = None
-    """Index among the pending Sends; None for a task that is not a Send."""
-    fired: frozenset[str] = frozenset()
-    """The channels that triggered the node."""
-    writes: list[Write] = field(default_factory=list)
+    __slots__ = ("fired", "index", "node", "path", "writes")
+
+    def __init__(
+        self,
+        node: str | None,
+        path: str,
+        index: int | None = None,
+        fired: frozenset[str] = frozenset(),
+        writes: list[Write] | None = None,
+    ) -> None:
+        self.node = node
+        self.path = path
+        self.index = index
+        """Index among the pending Sends; None for a task that is not a Send."""
+        self.fired = fired
+        """The channels that triggered the node."""
+        self.writes = [] if writes is None else writes
 
 
 def subgraph_calls(namespaces: Iterable[str]) -> dict[str, dict[str, str]]:

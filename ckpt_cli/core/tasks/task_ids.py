@@ -5,8 +5,7 @@ Sources: `langgraph/pregel/_algo.py` (1.2.22, 0.6.11), `langgraph/pregel/algo.py
 `@langchain/langgraph/dist/pregel/algo.js` (1.7.3).
 """
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence

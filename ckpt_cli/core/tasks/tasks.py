@@ -6,10 +6,8 @@ or the hash in the task id (`task_ids`) tells which writes belong to which task.
 enough, the answer is "unknown".
 """
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from ckpt_backends.codec import decode
@@ -334,7 +332,7 @@ def _questions(
             interrupt_id=_interrupt_id(fields),
             task_id=write.task_id,
             node=node,
-            value=asked if cut is None else replace(cut, kept=asked),
+            value=asked if cut is None else cut.with_kept(asked),
             answered=answered,
         )
 

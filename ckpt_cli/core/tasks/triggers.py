@@ -9,7 +9,6 @@ The subscriptions are part of the graph; they show in channel names (`branch:to:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value, items_of
@@ -24,14 +23,16 @@ Readers = Mapping[str, Collection[str]]
 """Maps a channel to the nodes that subscribe to it."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Ready:
     """The nodes that are ready, and the channels with a value but without a known reader."""
 
-    fired: dict[str, set[str]] = field(default_factory=dict)
-    """For each ready node, the channels that triggered it."""
-    unread: list[str] = field(default_factory=list)
-    """Only channels that a node may read."""
+    __slots__ = ("fired", "unread")
+
+    def __init__(self) -> None:
+        self.fired: dict[str, set[str]] = {}
+        """For each ready node, the channels that triggered it."""
+        self.unread: list[str] = []
+        """Only channels that a node may read."""
 
 
 def learn(bodies: Iterable[Body]) -> dict[str, set[str]]:

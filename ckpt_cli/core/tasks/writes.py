@@ -1,7 +1,6 @@
 """A checkpoint's writes, with the task of each."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import NamedTuple

@@ -5,8 +5,7 @@ store does not record when an answer or a retry came: the step then has one time
 for the run after it.
 """
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple

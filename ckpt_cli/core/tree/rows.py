@@ -1,7 +1,6 @@
 """The rows of a drawn tree, and what is known about the checkpoints in it."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Literal, NamedTuple

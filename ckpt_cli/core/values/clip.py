@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 from ckpt_backends.codec.values import Cut, Tagged, Value
@@ -42,7 +41,7 @@ def _clip(value: Value, left: list[int]) -> Value:
             fields[key] = _clip(item, left)
         return fields
     if isinstance(value, Tagged):
-        return replace(value, payload=_clip(value.payload, left))
+        return Tagged(value.type, _clip(value.payload, left))
     if isinstance(value, Cut):
-        return replace(value, kept=_clip(value.kept, left))
+        return value.with_kept(_clip(value.kept, left))
     return value

@@ -2,14 +2,12 @@
 `a.b[0]["odd.key"]`.
 """
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ckpt_backends import shell
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
@@ -46,8 +44,7 @@ _STEP = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Selected:
+class Selected(NamedTuple):
     """One place that a path selects."""
 
     path: Path

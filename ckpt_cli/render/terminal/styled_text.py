@@ -1,7 +1,6 @@
 """Lines of text with styles that describe meaning; one writer turns the styles into colours."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from typing import Literal, NamedTuple, TypeAlias
 
 Style: TypeAlias = Literal[

@@ -3,8 +3,7 @@
 Tables do not use rich, which keeps every row in memory and cuts ids in a narrow terminal.
 """
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice

@@ -1,7 +1,6 @@
 """Print differences between states in the style of git."""
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import unified_diff
 from itertools import groupby

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ckpt_backends.encryption import KEY_VARIABLE
@@ -71,7 +71,7 @@ def _with_variables(value: str, url: StoreUrl) -> str:
 
 def _has_secret(url: StoreUrl, text: str, params: Mapping[str, str]) -> bool:
     """Return whether what is sent has a secret besides variables, or the value of one."""
-    plain = replace(url, raw=VARIABLE.sub("", text), params={}, written="", variables={})
+    plain = url.replaced({}, raw=VARIABLE.sub("", text), written="", variables={})
     hidden = {
         VARIABLE.sub("", value)
         for name, value in params.items()
