@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.checkpoint_ids import step_of
+from ckpt_cli.core.compact_json import json_line, quoted
 from ckpt_cli.render.terminal.units import iso_of, optional_iso
 
 if TYPE_CHECKING:
@@ -50,6 +51,21 @@ def thread_record(row: ListedThread) -> dict[str, Any]:
         record["parent"] = head.parent
         record["metadata"] = {name: to_json(value) for name, value in head.metadata.items()}
     return record
+
+
+def thread_line(row: ListedThread) -> str:
+    """Return `thread_record` as a line of JSON; if only the index was read, in half the time."""
+    thread_id, head, first, last, checkpoints, namespaces, user = row.thread
+    if row.details is not None or row.first_message is not None or user is not None:
+        return json_line(thread_record(row))
+    step, first_at, last_at = _step(head, checkpoints), _time(first), _time(last)
+    return (
+        f'{{"thread_id":{quoted(thread_id)},"head":{"null" if head is None else quoted(head)}'
+        f',"step":{"null" if step is None else step}'
+        f',"first_at":{"null" if first_at is None else quoted(first_at)}'
+        f',"last_at":{"null" if last_at is None else quoted(last_at)}'
+        f',"checkpoints":{checkpoints},"namespaces":{namespaces}}}'
+    )
 
 
 def _from_index(thread: Thread) -> dict[str, Any]:
