@@ -119,13 +119,11 @@ class Output:
         """Print a list, and return its length. `rest`, if given, returns a line below the table
         about what it leaves out.
         """
+        if self.machine:
+            return self.json_lines(map(json_line, rows))
         number = count()
         rows = (row for row, _ in zip(rows, number, strict=False))
-        if self._chosen == "json":
-            self._print(_json_array(rows))
-        elif self._chosen == "ndjson":
-            self._print(map(_json_line, rows))
-        elif self._chosen == "tsv" or (self._chosen == "auto" and not self.terminal):
+        if self._chosen == "tsv" or (self._chosen == "auto" and not self.terminal):
             self._print(_tsv_lines(rows, columns))
         else:
             from ckpt_cli.render.terminal.folding import folded
@@ -134,6 +132,13 @@ class Output:
             self._page(
                 chain(table_lines(rows, columns, self.width), folded(_below(rest), self.width))
             )
+        return next(number)
+
+    def json_lines(self, records: Iterable[str]) -> int:
+        """Print a list of records that are lines of JSON already, and return its length."""
+        number = count()
+        lines = (safe_json(line) for line, _ in zip(records, number, strict=False))
+        self._print(_json_array(lines) if self.array else lines)
         return next(number)
 
     def live(
@@ -209,7 +214,8 @@ class Output:
         """
         from ckpt_backends.files.atomic_write import writing
 
-        texts = _json_array(rows) if self.array and not lines else map(_json_line, rows)
+        records = map(_json_line, rows)
+        texts = _json_array(records) if self.array and not lines else records
         try:
             with writing(path) as file:
                 file.writelines(f"{text}\n".encode() for text in texts)
@@ -339,12 +345,12 @@ def _json_line(record: Any) -> str:
     return safe_json(json_line(record))
 
 
-def _json_array(rows: Iterable[Record]) -> Iterator[str]:
+def _json_array(records: Iterable[str]) -> Iterator[str]:
     """Yield a JSON array with one record per line, so that it can be streamed and compared."""
     line, empty = "[", True
-    for row in rows:
+    for record in records:
         yield line if empty else line + ","
-        line, empty = _json_line(row), False
+        line, empty = record, False
     if empty:
         yield "[]"
     else:

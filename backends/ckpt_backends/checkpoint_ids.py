@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-_UUID6 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-6[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
-_GREGORIAN = 0x01B21DD213814000
+_UUID6 = re.compile(
+    r"([0-9a-f]{8})-([0-9a-f]{4})-6([0-9a-f]{3})-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII
+)
+TICKS_TO_1970 = 0x01B21DD213814000
 """100 ns ticks between 1582-10-15, where UUID time begins, and 1970-01-01."""
 _MOST = 1 << 60
 """Ticks that do not fit into an id."""
@@ -21,9 +23,8 @@ _find = _UUID6.fullmatch
 
 def ticks_of(checkpoint_id: str) -> int | None:
     """The id's time in 100 ns ticks since 1582-10-15, or None if it is not a UUIDv6."""
-    if _find(checkpoint_id) is None:
-        return None
-    return int(checkpoint_id[:8] + checkpoint_id[9:13] + checkpoint_id[15:18], 16)
+    found = _find(checkpoint_id)
+    return None if found is None else int("".join(found.groups()), 16)
 
 
 def time_of(checkpoint_id: str) -> datetime | None:
@@ -31,13 +32,13 @@ def time_of(checkpoint_id: str) -> datetime | None:
     ticks = ticks_of(checkpoint_id)
     if ticks is None:
         return None
-    # By position, which takes half the time; each row of a list needs two times.
-    return _EPOCH + timedelta(0, 0, (ticks - _GREGORIAN) // 10)
+    # By position, which takes half the time.
+    return _EPOCH + timedelta(0, 0, (ticks - TICKS_TO_1970) // 10)
 
 
 def ticks_at(moment: datetime) -> int:
     """A moment in 100 ns ticks since 1582-10-15."""
-    return (moment - _EPOCH) // timedelta(microseconds=1) * 10 + _GREGORIAN
+    return (moment - _EPOCH) // timedelta(microseconds=1) * 10 + TICKS_TO_1970
 
 
 def make_id(ticks: int, step: int, node: int) -> str:

@@ -1,4 +1,4 @@
-"""The common model of all checkpoint stores: frozen records without methods.
+"""The common model of all checkpoint stores: frozen records.
 
 A store returns bytes together with their type tag (`TypedBytes`); `ckpt_backends.codec` decodes
 them when a value is needed. `None` in an optional field means *not read*, unless the field's
@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Flag, StrEnum, auto
 from typing import NamedTuple
+
+from ckpt_backends.checkpoint_ids import time_of
 
 NULL_TASK_ID = "00000000-0000-0000-0000-000000000000"
 """Task id of writes that the caller made (`Command(update=..., goto=..., resume=...)`)."""
@@ -70,14 +72,25 @@ class Thread(NamedTuple):
     thread_id: str
     head: str | None
     """Id of the checkpoint that a saver would load in the root namespace; None if it is empty."""
-    first_at: datetime | None
-    """Time of the oldest checkpoint in all namespaces, UTC; None if ids contain no time."""
-    last_at: datetime | None
-    """Time of the newest checkpoint in all namespaces, UTC; None if ids contain no time."""
+    first: str | datetime | None
+    """The oldest checkpoint in all namespaces: its id, which may contain its time, or its time in
+    UTC if the layout stores it."""
+    last: str | datetime | None
+    """The same for the newest checkpoint."""
     checkpoints: int
     namespaces: int
     user: str | None = None
     """The thread's user, in layouts that store one."""
+
+    @property
+    def first_at(self) -> datetime | None:
+        """Time of the oldest checkpoint in all namespaces, UTC; None if ids contain no time."""
+        return time_of(self.first) if isinstance(self.first, str) else self.first
+
+    @property
+    def last_at(self) -> datetime | None:
+        """Time of the newest checkpoint in all namespaces, UTC; None if ids contain no time."""
+        return time_of(self.last) if isinstance(self.last, str) else self.last
 
 
 class ThreadSize(NamedTuple):

@@ -29,6 +29,7 @@ from ckpt_cli.options import (
 )
 from ckpt_cli.queries.threads import SORTS
 from ckpt_cli.render.terminal.styled_text import StyledLine
+from ckpt_cli.render.thread_records import thread_line
 from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
@@ -135,7 +136,10 @@ def list_(session: Session, options: ThreadListOptions) -> None:
         found = list(rows)
         rows, more = iter(found[: options.limit]), len(found) > options.limit
     columns = _columns(session, options)
-    counted = session.output.records((row.to_dict() for row in rows), columns)
+    if session.output.machine:
+        counted = session.output.json_lines(thread_line(row.found) for row in rows)
+    else:
+        counted = session.output.records((row.to_dict() for row in rows), columns)
     if not counted:
         if options.page == 1:
             explain_short_forms(session, options.where)

@@ -24,6 +24,8 @@ def _line_encoder(*, ascii_only: bool, allow_nan: bool) -> Callable[[Any], str]:
     return lambda record: "".join(parts(record, 0))
 
 
+quoted: Callable[[str], str] = encoder.encode_basestring
+"""Writes a text with all characters as they are."""
 compact_json = _line_encoder(ascii_only=True, allow_nan=True)
 """Writes a record in ASCII."""
 json_line = _line_encoder(ascii_only=False, allow_nan=False)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.checkpoint_ids import step_of
-from ckpt_cli.render.terminal.units import optional_iso
+from ckpt_cli.core.compact_json import json_line, quoted
+from ckpt_cli.render.terminal.units import iso_of, optional_iso
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from ckpt_backends.model import Thread
     from ckpt_cli.queries.listed_threads import ListedThread
 
@@ -50,23 +53,42 @@ def thread_record(row: ListedThread) -> dict[str, Any]:
     return record
 
 
+def thread_line(row: ListedThread) -> str:
+    """Return `thread_record` as a line of JSON; if only the index was read, in half the time."""
+    thread_id, head, first, last, checkpoints, namespaces, user = row.thread
+    if row.details is not None or row.first_message is not None or user is not None:
+        return json_line(thread_record(row))
+    step, first_at, last_at = _step(head, checkpoints), _time(first), _time(last)
+    return (
+        f'{{"thread_id":{quoted(thread_id)},"head":{"null" if head is None else quoted(head)}'
+        f',"step":{"null" if step is None else step}'
+        f',"first_at":{"null" if first_at is None else quoted(first_at)}'
+        f',"last_at":{"null" if last_at is None else quoted(last_at)}'
+        f',"checkpoints":{checkpoints},"namespaces":{namespaces}}}'
+    )
+
+
 def _from_index(thread: Thread) -> dict[str, Any]:
+    thread_id, head, first, last, checkpoints, namespaces, user = thread
     record = {
-        "thread_id": thread.thread_id,
-        "head": thread.head,
-        "step": _step_from_index(thread),
-        "first_at": optional_iso(thread.first_at),
-        "last_at": optional_iso(thread.last_at),
-        "checkpoints": thread.checkpoints,
-        "namespaces": thread.namespaces,
+        "thread_id": thread_id,
+        "head": head,
+        "step": _step(head, checkpoints),
+        "first_at": _time(first),
+        "last_at": _time(last),
+        "checkpoints": checkpoints,
+        "namespaces": namespaces,
     }
-    if thread.user is not None:
-        record["user"] = thread.user
+    if user is not None:
+        record["user"] = user
     return record
 
 
-def _step_from_index(thread: Thread) -> int | None:
+def _step(head: str | None, checkpoints: int) -> int | None:
     """Return the step in the head's id, unless the thread may have more steps than fit there."""
-    if thread.head is None or thread.checkpoints > _STEPS_IN_ID:
-        return None
-    return step_of(thread.head)
+    return None if head is None or checkpoints > _STEPS_IN_ID else step_of(head)
+
+
+def _time(checkpoint: str | datetime | None) -> str | None:
+    """Return the time of a checkpoint; it may be in its id."""
+    return iso_of(checkpoint) if isinstance(checkpoint, str) else optional_iso(checkpoint)

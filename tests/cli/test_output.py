@@ -12,6 +12,8 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ckpt_cli.render.terminal.table import Column, Record, table_lines, tsv_lines
 from tests.support import ckpt
@@ -172,6 +174,15 @@ def test_a_later_row_that_is_too_wide_is_a_block_among_the_others() -> None:
     lines = [line.text for line in table_lines(rows, columns, 36)]
     assert lines[:2] == ["ID     NODE", "short  plan"]
     assert lines[201:] == ["id: " + "a" * 30, "node: writer"] * 2
+
+
+@given(st.lists(st.none() | st.booleans() | st.integers() | st.text(), min_size=1, max_size=4))
+def test_each_cell_of_tsv_is_escaped_as_if_it_were_alone(cells: list[object]) -> None:
+    keys = [str(n) for n in range(len(cells))]
+    columns = [Column(key, key) for key in keys]
+    _, together = tsv_lines([dict(zip(keys, cells, strict=True))], columns)
+    alone = [list(tsv_lines([{"0": one}], columns[:1]))[1] for one in cells]
+    assert together.split("\t") == alone
 
 
 def test_tsv_escapes_what_would_break_a_line() -> None:

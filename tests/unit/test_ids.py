@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from langgraph.checkpoint.base.id import uuid6
 
 from ckpt_backends.checkpoint_ids import step_of, time_of
+from ckpt_backends.model import Thread
 
 
 @given(st.integers(-2, 8191))
@@ -38,3 +39,13 @@ def test_langgraph_js_marks_its_first_step_otherwise() -> None:
 def test_any_text_has_an_answer(text: str) -> None:
     time_of(text)
     step_of(text)
+
+
+def test_a_thread_tells_times_by_ids_or_as_stored() -> None:
+    first, last = str(uuid6(clock_seq=-1)), str(uuid6(clock_seq=2))
+    by_ids = Thread("a", last, first, last, 4, 1)
+    assert (by_ids.first_at, by_ids.last_at) == (time_of(first), time_of(last))
+    stored = Thread("a", "4", by_ids.first_at, by_ids.last_at, 4, 1)
+    assert (stored.first_at, stored.last_at) == (by_ids.first_at, by_ids.last_at)
+    untold = Thread("a", "4", "1", None, 4, 1)
+    assert (untold.first_at, untold.last_at) == (None, None)

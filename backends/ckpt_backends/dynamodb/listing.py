@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.dynamodb.connect import DynamoConnection
 from ckpt_backends.dynamodb.items import (
     CHECKPOINT,
@@ -51,8 +50,8 @@ class _Sum:
         return Thread(
             thread_id,
             self.head,
-            time_of(self.oldest),
-            time_of(self.newest),
+            self.oldest,
+            self.newest,
             self.checkpoints,
             len(self.namespaces),
         )

@@ -12,7 +12,6 @@ from typing import Unpack
 from ckpt_backends.base import BaseStore
 from ckpt_backends.changes.rows import Row, own_rows
 from ckpt_backends.channel_names import is_wanted
-from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.langgraph_dev import rows, server
 from ckpt_backends.langgraph_dev.declaration import BACKEND, CHECKPOINTS
@@ -109,8 +108,8 @@ class DevStore(BaseStore):
         return Thread(
             thread_id,
             max(filled[""]) if "" in filled else None,
-            time_of(min(ids)),
-            time_of(max(ids)),
+            min(ids),
+            max(ids),
             len(ids),
             len(filled),
         )

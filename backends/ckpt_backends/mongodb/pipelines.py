@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.model import Thread
 from ckpt_backends.mongodb.engine.fields import text
 from ckpt_backends.mongodb.engine.pipelines import Stage, length, of_threads
@@ -46,8 +45,8 @@ def thread_of(row: Any) -> Thread:
     return Thread(
         text(row["_id"]),
         None if head is None else text(head),
-        time_of(text(row["oldest"])),
-        time_of(text(row["newest"])),
+        text(row["oldest"]),
+        text(row["newest"]),
         int(row["number"]),
         int(row["namespaces"]),
     )

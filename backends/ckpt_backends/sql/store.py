@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from ckpt_backends.base import BaseStore
-from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec.limits import MOST_BYTES, typed
 from ckpt_backends.model import BlobKey, CheckpointKey, StoreInfo, Thread, ThreadSize, Usage, Write
 from ckpt_backends.read_options import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
@@ -126,12 +125,12 @@ class SqlStore(BaseStore):
         return self._database.limited(self._tables.capabilities)
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
-        yield from map(self._thread, self._newest(limit))
+        yield from self._threads(self._newest(limit))
 
     def threads_within(self, bounds: ThreadBounds) -> Iterator[Thread]:
         written = self._with_writes(bounds.head_channels) if bounds.head_channels else None
         if found := bounded_threads.query_within(self._database, self._grouped, written, bounds):
-            yield from filter(bounds.admits, map(self._thread, self._stream(*found)))
+            yield from filter(bounds.admits, self._threads(self._stream(*found)))
 
     def _with_writes(self, channels: Collection[str]) -> bounded_threads.Query:
         """The query for the ids of threads with a write on one of these channels at their head."""
@@ -154,18 +153,21 @@ class SqlStore(BaseStore):
             return None
         listed = self._grouped(self._thread_is)
         values = listed.values | self._of(thread_id)
-        return next(map(self._thread, self._database.rows(listed.rows, values)), None)
+        return next(self._threads(self._database.rows(listed.rows, values)), None)
 
-    def _thread(self, row: Sequence[Any]) -> Thread:
-        thread_id, head, first_id, last_id, checkpoints, namespaces = row
-        return Thread(
-            self._text(thread_id),
-            None if head is None else self._text(head),
-            time_of(self._text(first_id)),
-            time_of(self._text(last_id)),
-            self._number(checkpoints),
-            self._number(namespaces),
-        )
+    def _threads(self, rows: Iterable[Sequence[Any]]) -> Iterator[Thread]:
+        """The threads of these rows: id, head, least and greatest id, and two numbers."""
+        text, number = self._text, self._number
+        for thread_id, head, first, last, checkpoints, namespaces in rows:
+            # Almost all cells are text and numbers, and a call for each takes longer than the rest.
+            yield Thread(
+                thread_id if type(thread_id) is str else text(thread_id),
+                head if head is None or type(head) is str else text(head),
+                first if type(first) is str else text(first),
+                last if type(last) is str else text(last),
+                checkpoints if type(checkpoints) is int else number(checkpoints),
+                namespaces if type(namespaces) is int else number(namespaces),
+            )
 
     def size(self, thread_id: str) -> ThreadSize:
         return self.sizes([thread_id])[0]

@@ -64,22 +64,33 @@ def plain_columns(*keys: str) -> list[Column]:
 def tsv_lines(rows: Iterable[Record], columns: Sequence[Column]) -> Iterator[str]:
     """Yield a header line and one line per row; tab, newline and backslash are escaped."""
     keys = [column.key for column in columns if column.combine is None]
-    lines = ("\t".join([_tsv_cell(row.get(key)) for key in keys]) for row in rows)
+    lines = (_tsv_line(map(row.get, keys)) for row in rows)
     # If the first row raises an error, no header is printed.
     first = list(islice(lines, 1))
     yield "\t".join(keys)
     yield from chain(first, lines)
 
 
-def _tsv_cell(value: Any) -> str:
+def _tsv_line(values: Iterable[Any]) -> str:
+    cells = [value if type(value) is str else _tsv_text(value) for value in values]
+    # Almost all lines are plain, which one look at all cells together shows.
+    return "\t".join(cells if _is_plain("".join(cells)) else map(_escaped, cells))
+
+
+def _tsv_text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, (bool, dict, list)):
-        value = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    text = str(value)
-    if "\\" not in text and text.isascii() and text.isprintable():
-        return text
-    return safe_text(text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n"))
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return str(value)
+
+
+def _is_plain(text: str) -> bool:
+    return "\\" not in text and text.isascii() and text.isprintable()
+
+
+def _escaped(cell: str) -> str:
+    return safe_text(cell.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n"))
 
 
 def table_lines(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from functools import lru_cache
+
+from ckpt_backends.checkpoint_ids import TICKS_TO_1970, ticks_of
 
 _AGES = ((365 * 86400, "y"), (30 * 86400, "mo"), (7 * 86400, "w"), (86400, "d"), (3600, "h"))
 
@@ -102,6 +105,32 @@ def iso(moment: datetime) -> str:
 def optional_iso(moment: datetime | None) -> str | None:
     """Return the same; None for an unknown time."""
     return None if moment is None else iso(moment)
+
+
+def iso_of(checkpoint_id: str) -> str | None:
+    """Return the time in a checkpoint's id in the same form, or None if it contains none.
+
+    Each row of a list has two times: without a `datetime`, they take half the time.
+    """
+    ticks = ticks_of(checkpoint_id)
+    if ticks is None:
+        return None
+    minutes, ticks = divmod(ticks - TICKS_TO_1970, 600_000_000)
+    days, minutes = divmod(minutes, 24 * 60)
+    digits = str(1_000_000_000 + ticks)  # after the first, two of seconds and seven of a fraction
+    return f"{_day(days)}T{_minute(minutes)}:{digits[1:3]}.{digits[3:9]}Z"
+
+
+@lru_cache(1000)
+def _day(days: int) -> str:
+    """Return a day by its number since 1970, as ISO 8601."""
+    return (date(1970, 1, 1) + timedelta(days)).isoformat()
+
+
+@lru_cache(24 * 60)
+def _minute(minutes: int) -> str:
+    """Return a minute of a day, such as `09:05`."""
+    return f"{minutes // 60:02}:{minutes % 60:02}"
 
 
 def _span(seconds: int) -> str:

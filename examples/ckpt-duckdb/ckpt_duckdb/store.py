@@ -9,7 +9,6 @@ from typing import Any, Unpack
 import duckdb
 from ckpt_backends.base import BaseStore
 from ckpt_backends.changes.rows import Row
-from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout
 from ckpt_backends.model import Checkpoint, CheckpointKey, StoreInfo, Thread, TypedBytes, Write
 from ckpt_backends.read_options import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
@@ -100,7 +99,7 @@ class DuckDBStore(BaseStore):
 
     def threads(self, *, limit: int | None = None, only: str | None = None) -> Iterator[Thread]:
         for name, head, first, last, *counts in self.select(THREADS, only=only, limit=limit):
-            yield Thread(name, head, time_of(first), time_of(last), *counts)
+            yield Thread(name, head, first, last, *counts)
 
     def thread(self, thread_id: str) -> Thread | None:
         return next(self.threads(only=thread_id), None)

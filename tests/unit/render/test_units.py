@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.render.terminal.units import age, iso, size, when
+from ckpt_backends.checkpoint_ids import make_id, time_of
+from ckpt_cli.render.terminal.units import age, iso, iso_of, size, when
 
 NOW = datetime(2026, 11, 21, 22, 8, 31, tzinfo=UTC)
 
@@ -84,3 +85,16 @@ def test_json_times_are_utc_with_microseconds() -> None:
 @given(st.datetimes(timezones=st.just(UTC)))
 def test_json_times_are_those_of_isoformat(moment: datetime) -> None:
     assert iso(moment) == moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+@given(st.integers(0, 2**60 - 1))
+def test_the_time_of_an_id_is_written_as_any_other(ticks: int) -> None:
+    checkpoint_id = make_id(ticks, 3, 7)
+    at = time_of(checkpoint_id)
+    assert at is not None
+    assert iso_of(checkpoint_id) == iso(at)
+
+
+@given(st.text())
+def test_an_id_without_a_time_has_no_text_for_it(checkpoint_id: str) -> None:
+    assert iso_of(checkpoint_id) is None

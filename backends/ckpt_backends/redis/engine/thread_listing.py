@@ -11,7 +11,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.redis.engine.keyspace import CheckpointEntry, ListedNamespace, raw, text
 
@@ -114,8 +113,8 @@ class ThreadEntry:
         return Thread(
             self.thread_id,
             self.head,
-            time_of(self.oldest),
-            time_of(self.newest),
+            self.oldest,
+            self.newest,
             self.checkpoints,
             self.namespaces,
         )
