@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -212,7 +212,7 @@ def _carry_out(
 
 def _command(session: Session) -> str:
     """Return the command line with the names of options only: the rest names the person."""
-    known = {f"--{one.name.replace('_', '-')}" for one in fields(EraseOptions)}
+    known = {f"--{name.replace('_', '-')}" for name in EraseOptions.__annotations__}
     names = dict.fromkeys(word.partition("=")[0] for word in session.argv)
     return " ".join(["ckpt erase", *(one for one in names if one in known)])
 
