@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 # The time of an example depends on the load of the machine, not on the code.
 settings.register_profile(
-    "ckpt", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=30
+    "ckpt", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=20
 )
 settings.register_profile("thorough", settings.get_profile("ckpt"), max_examples=100)
 

@@ -411,6 +411,7 @@ def tailing(store: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
+@pytest.mark.slow
 def test_it_follows_another_process_until_ctrl_c(live: Path) -> None:
     root = str(Path(__file__).parents[2])
     with tailing(live, "-n", "1", "-o", "ndjson") as process:

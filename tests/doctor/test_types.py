@@ -129,6 +129,7 @@ def test_the_table_ends_with_python_code_that_runs(zoo: Path) -> None:
     assert ("zoo_types", "Order") in listed
 
 
+@pytest.mark.slow
 def test_blocked_types_are_reported_only_in_strict_mode(
     zoo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,6 +38,7 @@ def test_a_worker_that_is_killed_loses_and_doubles_nothing(run: Run, tmp_path: P
         assert mark.exists()
 
 
+@pytest.mark.slow
 def test_a_thread_that_kills_its_workers_is_left_out(run: Run) -> None:
     whole, _ = run(works.lengths)
     answers, lost = run(partial(works.dying, "fork-update"), jobs=2)

@@ -38,7 +38,7 @@ class Clock:
         print(f"{what:<60} {time.perf_counter() - start:8.2f} s")
 
 
-@pytest.mark.parametrize("number", [500, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [200, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_an_incident(tmp_path: Path, number: int) -> None:
     clock, path = Clock(), tmp_path / "agent.db"
     kinds = threads(FAILED, WAITING)

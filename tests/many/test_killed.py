@@ -99,6 +99,7 @@ def test_a_hundred_kills(killer: Runner, place: Place, name: str) -> None:
     assert kills(killer, place, name, 100) >= {"nothing", "some", "all"}
 
 
+@pytest.mark.slow
 def test_a_resume_list_is_whole_after_a_kill(killer: Runner, place: Place) -> None:
     words = [*LAST_GOOD, "--yes", "-o", "ndjson"]
     points = killer.points(["-s", str(place.renewed()), *words], place.environment)

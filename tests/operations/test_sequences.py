@@ -166,6 +166,7 @@ def _few() -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_random_sequences() -> None:
     bounded = settings(settings.default, max_examples=8, stateful_step_count=8, deadline=None)
     run_state_machine_as_test(Changes, settings=bounded)

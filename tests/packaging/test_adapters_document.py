@@ -17,6 +17,7 @@ DOCUMENT = ROOT / "docs" / "adapters.md"
 FILES = re.compile(r"```python\n(# (\S+\.py)\n.*?)```", re.DOTALL)
 ADDED = ('changes="ckpt_acme.changes:', 'forms={"acme"', 'parts="ckpt_acme.parts')
 """How the lines begin that the document adds to the declaration."""
+_QUICK = "not test_screen and not test_matrix and not test_sql"
 IMPORTED = "from ckpt_backends.transfer.form import Form\n"
 
 
@@ -69,7 +70,7 @@ def run(package: Path, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param(["--ckpt-few"], id="few", marks=pytest.mark.engines),
+        pytest.param(["--ckpt-few", "-k", _QUICK], id="few", marks=pytest.mark.engines),
         pytest.param([], id="all", marks=pytest.mark.slow),
     ],
 )

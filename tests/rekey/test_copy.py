@@ -62,6 +62,7 @@ def check(target: Harness, source: Source, key: bytes | None, *, exact: bool = T
             assert what_follows(target, name, name, source.inputs[name]) == source.resumed[name]
 
 
+@pytest.mark.slow
 def test_encrypted_values_keep_their_key(source: Source, places: Places, old_key: Path) -> None:
     harness = places(PostgresHarness)
     first = copied(source.harness.url, harness, "--aes-key-file", old_key)

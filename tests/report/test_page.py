@@ -191,6 +191,7 @@ def test_large_values_are_cut_and_say_so(tmp_path: Path) -> None:
     assert len(page) < LARGEST_CHANNEL
 
 
+@pytest.mark.slow
 def test_long_errors_and_metadata_are_cut(tmp_path: Path) -> None:
     class Said(TypedDict):
         a: int

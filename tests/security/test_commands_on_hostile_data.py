@@ -130,7 +130,7 @@ def by_weight(lines: list[list[str]]) -> list[Any]:
 def by_place(lines: list[list[str]]) -> list[Any]:
     """Return command lines as parameters; every third is tested by default."""
     return [
-        pytest.param(words, marks=pytest.mark.engines if place % 3 else ())
+        pytest.param(words, marks=pytest.mark.slow if place % 3 else ())
         for place, words in enumerate(lines)
     ]
 
@@ -224,7 +224,7 @@ def test_a_tenth_of_the_rows_is_shown_or_named(hostile: Hostile, words: list[str
 @pytest.mark.parametrize(
     "place",
     [
-        pytest.param(at, id=" ".join(words), marks=() if at % 3 == 0 else pytest.mark.engines)
+        pytest.param(at, id=" ".join(words), marks=() if at % 3 == 0 else pytest.mark.slow)
         for at, words in enumerate(OTHERS)
     ],
 )

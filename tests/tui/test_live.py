@@ -99,6 +99,7 @@ def test_a_store_that_goes_away_is_waited_for(sample: Path) -> None:
     sit(sample, look, pause=0.3)
 
 
+@pytest.mark.slow
 def test_an_empty_store_has_nothing_to_show(tmp_path: Path) -> None:
     store = tmp_path / "agent.db"
     with SqliteSaver.from_conn_string(str(store)) as saver:

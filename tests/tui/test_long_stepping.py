@@ -94,6 +94,7 @@ def test_a_step_reads_a_few_checkpoints_and_no_list_of_them(
     sit(long.store, look)
 
 
+@pytest.mark.slow
 def test_the_step_that_made_a_value_wrong_is_found_with_six_keys(long: LongThread) -> None:
     async def look(seat: Seat) -> None:
         await seat.press(*_BUDGET, "left_square_bracket")
