@@ -106,7 +106,7 @@ def _item(kind: Any) -> tuple[Any, bool]:
     return _item(kinds[0]) if kinds else (kind, False)
 
 
-def _type(single: Any, shown: ParameterHelp) -> click.ParamType[Any]:
+def _type(single: Any, shown: ParameterHelp) -> "click.ParamType[Any]":
     if single is int:
         return WholeNumber(shown.min, shown.max)
     if single is float:

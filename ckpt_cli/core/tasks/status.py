@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from ckpt_backends.codec import decode_checkpoint
+from ckpt_backends.codec import decode, decode_checkpoint
 from ckpt_backends.codec.values import CHANNELS, Value
 from ckpt_backends.model import Checkpoint, Status
-from ckpt_cli.core.state import read_metadata, source_from
 from ckpt_cli.core.tasks.task_ids import is_call, is_handler
 from ckpt_cli.core.tasks.tasks import Step, Task
 from ckpt_cli.core.tasks.triggers import NOT_NODES, SENDS, START, named_node
@@ -60,7 +59,7 @@ def is_surely_done(checkpoint: Checkpoint) -> bool:
     """
     # `read_body` would copy all of it to check each part, of every head of a store.
     body = None if checkpoint.body is None else decode_checkpoint(checkpoint.body)
-    if not isinstance(body, dict) or _format(body) < 4 or _is_input(checkpoint):
+    if not isinstance(body, dict) or _format(body) < 4 or _may_be_input(checkpoint):
         return False
     values, versions, seen = (body.get(name, {}) for name in _MAPS)
     if not (isinstance(values, dict) and isinstance(versions, dict) and isinstance(seen, dict)):
@@ -77,9 +76,9 @@ def is_surely_done(checkpoint: Checkpoint) -> bool:
     if any(one in values for one in named):
         return False
     return all(
-        values.keys().isdisjoint(channels)
+        isinstance(channels, dict) and values.keys().isdisjoint(channels)
         for node, channels in seen.items()
-        if node not in NOT_NODES and isinstance(channels, dict)
+        if node not in NOT_NODES
     )
 
 
@@ -88,15 +87,16 @@ def _format(body: Mapping[Value, Value]) -> int:
     return v if isinstance(v, int) else 0
 
 
-def _is_input(checkpoint: Checkpoint) -> bool:
-    """Return whether a checkpoint has the source `input`."""
+def _may_be_input(checkpoint: Checkpoint) -> bool:
+    """Return whether a checkpoint has the source `input`, or metadata of which one cannot tell."""
     metadata = checkpoint.metadata
     if metadata is None:
         return False
     if metadata.type == "json" and b'"input"' not in metadata.data and b"\\" not in metadata.data:
         # Without an escape, the text would contain it.
         return False
-    return source_from(read_metadata(checkpoint)) == "input"
+    found = decode(metadata)
+    return not isinstance(found, dict) or found.get("source") == "input"
 
 
 @lru_cache(4096)

@@ -87,6 +87,26 @@ def test_a_source_may_be_written_with_escapes() -> None:
 
 
 @pytest.mark.parametrize(
+    "metadata",
+    [
+        {"source": "input", "lc": 1, "type": "constructor", "id": ["a"], "kwargs": {}},
+        {"source": "input", "deep": json.loads("[" * 300 + "]" * 300)},
+    ],
+)
+def test_nothing_is_sure_where_metadata_is_no_map(metadata: Any) -> None:
+    body = {"v": 4, "channel_versions": {"__start__": 2}, "versions_seen": {}}
+    assert not is_surely_done(stored_as(body, metadata))
+
+
+def test_nothing_is_sure_where_what_a_node_has_seen_is_no_map() -> None:
+    body = {"v": 4, "channel_versions": {"__start__": 2}, "channel_values": {"items": 1}}
+    for seen in (None, 1, {"items": 1, "lc": 1, "type": "constructor", "id": ["x"]}):
+        assert not is_surely_done(
+            stored_as({**body, "versions_seen": {"a": seen}}, {"source": "loop"})
+        )
+
+
+@pytest.mark.parametrize(
     ("values", "source", "is_done"),
     [
         ({"items": 1}, "loop", True),
