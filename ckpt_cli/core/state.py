@@ -38,6 +38,8 @@ class Body(NamedTuple):
     """Inline Sends of bodies with `v` < 4; None if they are stored among the parent's writes."""
     problem: Opaque | None = None
     """Set if the body could not be read at all."""
+    updated: frozenset[str] = frozenset()
+    """The channels that the last step wrote to; empty if the library stored none."""
 
     @property
     def is_javascript(self) -> bool:
@@ -86,6 +88,7 @@ def read_body(
         _seen(fields.get("versions_seen")),
         sends,
         problem,
+        _names(fields.get("updated_channels")),
     )
 
 
@@ -127,6 +130,12 @@ def _inline_sends(sends: Value) -> Value:
             except ValueError:
                 return sends
     return sends or None
+
+
+def _names(value: Value) -> frozenset[str]:
+    if not isinstance(value, list):
+        return frozenset()
+    return frozenset(name for name in value if isinstance(name, str))
 
 
 def _text_keys(value: Value) -> dict[str, Value]:

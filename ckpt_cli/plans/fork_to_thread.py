@@ -24,6 +24,7 @@ from ckpt_cli.plans.root_branch import (
     finished_nodes,
     is_stateful,
     named,
+    repeated_nodes,
     target_and_head,
 )
 from ckpt_cli.plans.thread_copy import check_free
@@ -76,7 +77,8 @@ def plan_fork_to_thread(
         head=key,
         why=f"{len(copies)} checkpoints and {writes} writes",
         next=_next(target, edges, is_head),
-        again=() if is_head or edges is not None else finished_nodes(target),
+        saved=finished_nodes(target) if is_head and edges is None else (),
+        again=() if is_head or edges is not None else repeated_nodes(target),
         asked=() if is_head or edges is not None else asking_nodes(target),
         changes=diff_channels(read_state(reader, head).values, preview),
         configurable=at,
@@ -104,7 +106,7 @@ def open_questions(head: Moment) -> tuple[str | None, ...] | None:
         question.interrupt_id if head.body.v >= NEWEST_FORMAT or head.body.is_javascript else None
         for task in head.step.tasks
         for question in task.questions
-        if not question.answered
+        if question.is_open
     )
     return tuple(open_questions) or None
 

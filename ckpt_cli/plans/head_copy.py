@@ -67,6 +67,7 @@ def plan_head_copy(
         change=change,
         configurable=at,
         next=None if head.step.next is None else _nodes(to_run),
+        saved=_nodes(kept),
         again=_nodes([one for one in to_run if one.finished]),
         notes=(
             *(f"the result of {node} is kept" for node in dict.fromkeys(_nodes(kept))),

@@ -17,7 +17,13 @@ from ckpt_cli.core.forking.thread_change import ChangeOutcome, ResumePoint, Thre
 from ckpt_cli.plans.fork_to_thread import open_questions, plan_fork_to_thread
 from ckpt_cli.plans.rollback import plan_rollback
 from ckpt_cli.plans.rollback_target import TargetOptions, chosen_from, has_failed_step
-from ckpt_cli.plans.root_branch import RollbackOptions, configurable, heads_of, is_busy
+from ckpt_cli.plans.root_branch import (
+    RollbackOptions,
+    configurable,
+    finished_nodes,
+    heads_of,
+    is_busy,
+)
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.target import NamedThread
 from ckpt_cli.threads.thread import ThreadReader
@@ -115,7 +121,14 @@ def _cut_short(head: Moment, *, is_busy: bool) -> ChangeOutcome | None:
 def _ready(
     head: Moment, at: dict[str, str], reason: str, thread_id: str | None = None
 ) -> ChangeOutcome:
-    point = ResumePoint(head.key, head.number, head.step.waiting, at, open_questions(head))
+    point = ResumePoint(
+        head.key,
+        head.number,
+        head.step.waiting,
+        at,
+        open_questions(head),
+        () if "checkpoint_id" in at else finished_nodes(head),
+    )
     return ChangeOutcome(thread_id or head.key.thread_id, "ready", reason=reason, resume=point)
 
 

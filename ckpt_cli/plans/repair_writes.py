@@ -43,7 +43,7 @@ def plan_write_repair(
             hint="the application asks again when it resumes",
         )
     head = readable_head(reader, checkpoint_id, "the writes", state=False)
-    asked = [one for task in head.step.tasks for one in task.questions if not one.answered]
+    asked = [one for task in head.step.tasks for one in task.questions if one.is_open]
     stale = [one.detail for one in stale_resumes(head.key, head.step, head.writes)]
     if not stale and _is_used_inside(reader, head):
         whom = ", ".join(dict.fromkeys(path_text(asked_by(one)) for one in asked))
@@ -66,7 +66,7 @@ def _is_used_inside(reader: ThreadReader, head: Moment) -> bool:
     answer = callers_answer(head.writes)
     if answer is None:
         return False
-    asking = [one for one in head.step.tasks if any(not q.answered for q in one.questions)]
+    asking = [one for one in head.step.tasks if any(q.is_open for q in one.questions)]
     calls = {f"{task.node}:{task.id}" for task in asking}
     return any(is_used(answer, writes) for writes in _inner_writes(reader, calls))
 

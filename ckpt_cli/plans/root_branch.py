@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from ckpt_backends.errors import StoreChanged, Unsupported
-from ckpt_backends.model import Capability, CheckpointKey, Status
+from ckpt_backends.model import NULL_TASK_ID, Capability, CheckpointKey, Status
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.forking.edit_state import ChannelEdit
 from ckpt_cli.core.forking.plan import ShownCheckpoint
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.core.support_matrix import NO_HISTORY, ONE_STATE
+from ckpt_cli.core.tasks.resume import is_candidate
 from ckpt_cli.core.tasks.step_nodes import NodePath, asked_by
+from ckpt_cli.core.tasks.task_ids import is_handler
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.thread import ThreadReader
 
@@ -99,6 +101,26 @@ def is_stateful(checkpoint_ns: str) -> bool:
 def finished_nodes(moment: Moment) -> tuple[str, ...]:
     """Return the nodes of the next step that have already finished."""
     return tuple(task.node or "?" for task in moment.step.tasks if task.finished)
+
+
+def repeated_nodes(target: Moment) -> tuple[str, ...]:
+    """Return the nodes and error handlers that ran after a checkpoint and run again if a copy of it
+    is resumed.
+    """
+    handlers = (one.node for one in target.step.others if is_handler(one.path))
+    return (*finished_nodes(target), *(node for node in handlers if node is not None))
+
+
+def nodes_of_copy(target: Moment) -> tuple[str, ...] | None:
+    """Return the nodes that run if a copy of a checkpoint is resumed; None if not known."""
+    if target.step.next is None:
+        return None
+    kept = [one for one in target.writes if one.task_id == NULL_TASK_ID]
+    return tuple(
+        task.node
+        for task in target.step.tasks
+        if task.node is not None and is_candidate(task, target.body, kept)
+    )
 
 
 def asking_nodes(moment: Moment) -> tuple[NodePath, ...]:

@@ -19,7 +19,13 @@ from ckpt_cli.core.forking.marks import BY, CHECKPOINTS, FROM, NAME, THREAD, WIT
 from ckpt_cli.core.forking.plan import CheckpointPlan, TouchedCheckpoint
 from ckpt_cli.core.state import read_body, read_metadata
 from ckpt_cli.plans.rollback import plan_rollback
-from ckpt_cli.plans.root_branch import RollbackOptions, check_store, heads_of, named
+from ckpt_cli.plans.root_branch import (
+    RollbackOptions,
+    check_store,
+    finished_nodes,
+    heads_of,
+    named,
+)
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
 
@@ -51,6 +57,7 @@ def plan_undo(reader: ThreadReader, rows: Store, now: datetime, *, force: bool) 
         head=earlier.key,
         why="ckpt added it, and nothing followed",
         next=earlier.step.waiting,
+        saved=finished_nodes(earlier),
         changes=diff_channels(read_state(reader, head).values, read_state(reader, earlier).values),
         also=tuple(touched[1:]),
         change=Change(

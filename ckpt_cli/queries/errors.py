@@ -132,14 +132,21 @@ def _stored(reader: ThreadReader, ids: dict[str, set[str]]) -> Iterator[Failure]
     if head is not None and head in ids.get("", ()):
         open_ = _open(reader, reader.moment("", head))
         waiting = {(one.key, one.task_id, one.path) for one in open_}
+    inner: list[Failure] = []
+    # The error handler of a node that calls a subgraph takes the failures in it.
+    handled: set[tuple[NodePath, str]] = set()
     for ns, wanted in ids.items():
         for moment in reader.moments(ns, wanted):
             for task in failures(moment.step):
                 found = _failure(moment, task, blocks=False)
-                is_repeated = bool(task.failed_in)
-                if not is_repeated:
-                    place = (found.key, found.task_id, found.path)
-                    yield found._replace(blocks=place in waiting)
+                if not task.failed_in:
+                    inner.append(found)
+                elif found.handled:
+                    handled.add((node_path(ns, task.failed_in), found.error))
+    for found in inner:
+        is_handled = found.handled or (found.path, found.error) in handled
+        place = (found.key, found.task_id, found.path)
+        yield found._replace(handled=is_handled, blocks=place in waiting)
 
 
 def _failure(moment: Moment, task: Task, *, blocks: bool) -> Failure:

@@ -74,7 +74,7 @@ def _in_head(details: Details, field: Field) -> Sequence[Value]:
         case "status":
             return details.conditions
         case "next":
-            return details.next or ()
+            return details.runs or details.next or ()
         case "error":
             return (details.error,)
         case "question":
@@ -163,11 +163,13 @@ class ThreadChooser:
 
     def _read_heads(self, candidates: Sequence[_Candidate]) -> None:
         from ckpt_cli.queries.head_details import details_of, heads_of
+        from ckpt_cli.threads.thread import ThreadReader
 
         heads = heads_of(self._store, [one.thread for one in candidates], self._inference)
         for one in candidates:
             one.head = heads.get(one.thread.thread_id)
-            one.details = details_of(one.thread, one.head)
+            reader = ThreadReader(self._store, one.thread, self._inference)
+            one.details = details_of(reader, one.head)
 
     def _read_sizes(self, candidates: Sequence[_Candidate]) -> None:
         from ckpt_cli.queries.head_details import sizes_of

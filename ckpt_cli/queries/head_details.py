@@ -9,10 +9,14 @@ from ckpt_backends.codec.values import Cut
 from ckpt_backends.model import CheckpointKey, Status, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.conversation.title import MESSAGES, says_nothing, title_of
+from ckpt_cli.core.tasks.resume import Resume
 from ckpt_cli.core.tasks.status import blocking_error
+from ckpt_cli.core.tasks.step_nodes import path_text
 from ckpt_cli.queries.listed_threads import Details, Head, ListedThread
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.heads import expiry_times, read_heads, some_at_once
+from ckpt_cli.threads.nested_nodes import resume_of
+from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
 _LARGE = 256 * 1024
@@ -34,7 +38,7 @@ def with_details(
                 yield row
                 continue
             head = heads.get(row.thread.thread_id)
-            details = details_of(row.thread, head)
+            details = details_of(ThreadReader(store, row.thread, inference), head)
             if head is not None and head.key in times:
                 details = details._replace(expires_at=times[head.key])
             yield row._replace(details=details)
@@ -68,23 +72,37 @@ def sizes_of(store: Store, thread_ids: Sequence[str]) -> dict[str, int]:
     return {name: size.bytes for name, size in zip(thread_ids, found, strict=True)}
 
 
-def details_of(thread: Thread, head: Moment | None) -> Details:
+def status_of_head(thread: Thread, head: Moment | None) -> Status:
+    """Return the status of a thread from its root head; None if that was not found."""
+    if head is not None:
+        return head.status
+    # An id that is not text can only be listed.
+    return Status.EMPTY if thread.head is None else Status.UNKNOWN
+
+
+def details_of(reader: ThreadReader, head: Moment | None) -> Details:
     """Return the details from a head, without its expiry and the size of its thread."""
     if head is None:
-        # An id that is not text can only be listed.
-        without = Status.EMPTY if thread.head is None else Status.UNKNOWN
-        return Details((without,), None, None)
+        return Details((status_of_head(reader.thread, None),), None, None)
     runs = (*head.step.tasks, *head.step.others)
-    questions = (one for run in runs for one in run.questions if not one.answered)
+    questions = (one for run in runs for one in run.questions if one.is_open)
+    resume = resume_of(reader, head, inside=False) if head.step.next else None
     return Details(
         head.conditions,
         Head(head.number, head.source, head.checkpoint.parent_checkpoint_id, head.metadata),
         None,
-        next=head.step.next,
+        next=head.step.waiting,
+        runs=head.step.next if resume is None else _nodes(resume),
         error=blocking_error(head.step),
         question=next(questions, None),
         title=title_of(head.body.values),
     )
+
+
+def _nodes(found: Resume) -> tuple[str, ...] | None:
+    if found.runs is None:
+        return None
+    return tuple(path_text(path) for path in (*found.runs, *found.handlers))
 
 
 def with_titles(

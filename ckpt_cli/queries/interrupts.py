@@ -89,7 +89,7 @@ def _by_writes(thread: Thread, key: CheckpointKey, writes: Sequence[Write]) -> l
     questions = questions_by_path(writes)
     if questions is None:
         return None
-    return [Waiting(key, one, at) for one in questions if not one.answered]
+    return [Waiting(key, one, at) for one in questions if one.is_open]
 
 
 def _shown(store: Store, found: Waiting) -> Waiting:
@@ -104,7 +104,7 @@ def _leaves(reader: ThreadReader, moment: Moment) -> Iterator[Waiting]:
     The same Interrupt is stored at every level, from the node that asked up to the root.
     """
     for task in (*moment.step.tasks, *moment.step.others):
-        own = [question for question in task.questions if not question.answered]
+        own = [question for question in task.questions if question.is_open]
         if not own:
             continue
         has_calls = reader.thread.namespaces > 1

@@ -35,7 +35,9 @@ class Details(NamedTuple):
     expires_at: datetime | None = None
     """When the head expires; None if it does not."""
     next: tuple[str, ...] | None = None
-    """The nodes that run next; None if not known."""
+    """The nodes of the tasks that wait, as `get_state` gives them; None if not known."""
+    runs: tuple[str, ...] | None = None
+    """The nodes and error handlers that run first in a resume; None if not known."""
     error: str | None = None
     """The error of the first task that failed, and was neither retried nor handled."""
     question: "Question | None" = None

@@ -12,7 +12,7 @@ from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.support_matrix import limit
 from ckpt_cli.queries.errors import failures_of_threads
-from ckpt_cli.queries.head_details import details_of, heads_of
+from ckpt_cli.queries.head_details import heads_of, status_of_head
 from ckpt_cli.queries.interrupts import of_threads
 from ckpt_cli.threads.heads import some_at_once
 from ckpt_cli.threads.trigger_inference import TriggerInference
@@ -64,7 +64,7 @@ def measure(
         _add_index(found, some)
         if found.statuses is not None:
             read = heads_of(store, some, inference)
-            found.statuses.update(details_of(one, read.get(one.thread_id)).status for one in some)
+            found.statuses.update(status_of_head(one, read.get(one.thread_id)) for one in some)
         if has_tasks:
             _add_tasks(found, store, some, since)
     found.seconds = monotonic() - started

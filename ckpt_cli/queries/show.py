@@ -11,11 +11,13 @@ from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.tasks.writes import TaskWrite, task_writes
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.nested_nodes import resume_of
 from ckpt_cli.threads.states import State, read_state
 from ckpt_cli.threads.target import Target
 from ckpt_cli.threads.thread import ThreadReader
 
 if TYPE_CHECKING:
+    from ckpt_cli.core.tasks.resume import Resume
     from ckpt_cli.core.values.paths import Selected
     from ckpt_cli.threads.expiry import Lifetime
 
@@ -32,6 +34,8 @@ class CheckpointView(NamedTuple):
     """When it expires; None if nothing of it does."""
     plaintext: bool = False
     """It is stored unencrypted, in a thread with encrypted checkpoints."""
+    resume: "Resume | None" = None
+    """What a resume does, if it is the head of the root graph."""
     unstored: Sequence[str] = ()
     """Channels that were written but have no stored value.
 
@@ -56,12 +60,14 @@ def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> C
     if channels is not None:
         moment.check_readable()
         state = State(_chosen(moment, state, channels), state.rebuilt)
+    is_head = target.checkpoint_id == reader.head(target.checkpoint_ns)
     found = CheckpointView(
         moment,
         state,
         task_writes(moment.writes, moment.step),
         reader.children(moment.key),
-        is_head=target.checkpoint_id == reader.head(target.checkpoint_ns),
+        is_head=is_head,
+        resume=resume_of(reader, moment) if is_head and not target.checkpoint_ns else None,
         lifetime=_lifetime(reader, moment.key),
         plaintext=reader.is_plaintext(moment),
         unstored=(

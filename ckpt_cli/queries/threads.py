@@ -21,6 +21,7 @@ from ckpt_cli.threads.trigger_inference import TriggerInference
 if TYPE_CHECKING:
     from ckpt_backends.codec.values import Value
     from ckpt_cli.core.filters.expressions import Filter
+    from ckpt_cli.core.tasks.resume import Resume
     from ckpt_cli.queries.filtered_threads import ThreadChooser
     from ckpt_cli.queries.operations import ListedOperation
     from ckpt_cli.queries.thread_operations import ThreadOperations
@@ -253,6 +254,8 @@ class Summary(NamedTuple):
     """Whether `ckpt rollback` works on the layout."""
     operations: Sequence["ListedOperation"] = ()
     """The newest recorded operations of `ckpt` on the thread, newest first."""
+    resume: "Resume | None" = None
+    """What a resume from the head does; None if there is no head."""
 
 
 class NamespaceSummary(NamedTuple):
@@ -272,6 +275,7 @@ def summarize(reader: "ThreadReader", operations: "ThreadOperations") -> Summary
     from ckpt_cli.queries.head_details import with_details, with_sizes
     from ckpt_cli.queries.thread_operations import NEWEST
     from ckpt_cli.threads.expiry import lifetime
+    from ckpt_cli.threads.nested_nodes import resume_of
 
     store = reader.store
     head = None if reader.thread.head is None else reader.moment("", reader.thread.head)
@@ -280,6 +284,7 @@ def summarize(reader: "ThreadReader", operations: "ThreadOperations") -> Summary
     return Summary(
         row=_hidden(row) if redaction.is_redacted(store) else row,
         head=redaction.moment(head) if head and redaction.is_redacted(store) else head,
+        resume=None if head is None else resume_of(reader, head),
         size=store.size(reader.thread_id),
         in_namespaces=tuple(_namespace(reader, ns) for ns in reader.namespaces),
         lifetime=None if head is None else lifetime(reader, head.key),

@@ -323,7 +323,7 @@ def _node(moment: Moment, say: Callable[[Value], str], change: str) -> StepDetai
         questions=tuple(
             f"{path_text(node_path(ns, asked_by(one)))}: {say(one.value)}"
             for one in questions
-            if not one.answered
+            if one.is_open
         ),
         answered=sum(question.answered for question in questions),
         errors=tuple(

@@ -138,7 +138,7 @@ def _way_on(one: ChangeOutcome) -> Literal["go on", "answer", "new input"] | Non
         return None
     if at.waits is not None:
         return "answer"
-    return "new input" if at.next == () else "go on"
+    return "new input" if at.is_over else "go on"
 
 
 def _waits(one: ChangeOutcome) -> tuple[str | None, ...] | None:

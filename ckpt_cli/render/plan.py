@@ -55,6 +55,7 @@ def plan_record(plan: CheckpointPlan, undo: str, *, dry_run: bool, rows: bool) -
         "head": None if plan.head is None else plan.head.checkpoint_id,
         "step": _step(plan),
         "next": None if plan.next is None else list(plan.next),
+        "saved": list(plan.saved),
         "again": list(plan.again),
         "asked": list(dict.fromkeys(path[0] for path in plan.asked)),
         "later": list(plan.later),
@@ -115,6 +116,9 @@ def plan_lines(
         yield from field(verb, what, width)
     if plan.head is not None:
         yield from field("next", node_names(plan.next), width, "node")
+    if plan.saved:
+        text = f"the result of {node_names(plan.saved)}: a resume uses it without running the node"
+        yield from field("saved", text, width)
     if again := [node for node in plan.again if node != INPUT]:
         text = f"{node_names(again)} already ran; side effects will repeat"
         yield from field("repeats", text, width, "warn")
@@ -173,7 +177,7 @@ def resume_line(plan: CheckpointPlan) -> str:
         given = f"Command(resume={answer})"
         if plan.is_javascript:
             given = f"new Command({{resume: {answer}}})"
-    elif plan.next == ():
+    elif plan.is_over:
         given, remark = "{...}", "with a new input: nothing is next"
     if plan.is_javascript:
         return f"await graph.invoke({given}, {config})" + (f"  // {remark}" if remark else "")
@@ -220,7 +224,7 @@ def _trouble(plan: CheckpointPlan, width: int) -> Iterator[StyledLine]:
         yield from field("error", f"{path_text(failed_at(task))}: {task.error}", width, "error")
     for task in tasks:
         for one in task.questions:
-            if not one.answered:
+            if one.is_open:
                 text = f"{path_text(asked_by(one))}: {summary(one.value, _QUESTION)}"
                 yield from field("question", text, width, "question")
 
@@ -279,7 +283,7 @@ def _state(plan: CheckpointPlan) -> str:
             path_text(asked_by(question))
             for one in tasks
             for question in one.questions
-            if not question.answered
+            if question.is_open
         ],
     }
     waiting = plan.now.waiting or ()
@@ -294,7 +298,7 @@ def _left_with(plan: CheckpointPlan) -> str:
     if plan.now is None:
         return ""
     tasks = (*plan.now.tasks, *plan.now.others)
-    asked = any(not one.answered for task in tasks for one in task.questions)
+    asked = any(one.is_open for task in tasks for one in task.questions)
     parts = {"error": any(map(has_failed, tasks)), "question": asked}
     found = " and ".join(f"its {name}" for name, holds in parts.items() if holds)
     return f" with {found}" if found else ""

@@ -147,6 +147,10 @@ def show_record(found: CheckpointView) -> dict[str, Any]:
     record["writes"] = [write_record(placed) for placed in found.writes]
     if found.unstored:
         record["unstored"] = list(found.unstored)
+    if found.resume is not None:
+        from ckpt_cli.render.resume import resume_record
+
+        record["resume"] = resume_record(found.moment, found.resume)
     return record | _lifetime(found.lifetime) | _plaintext(found.plaintext)
 
 
@@ -189,7 +193,8 @@ def summary_record(found: Summary) -> dict[str, Any]:
             for key, value in moment_record(found.head, []).items()
             if key in {"next", "next_paths", "waiting", "interrupts", "tasks"}
         }
-        record["resume"] = resume_record(found.head)
+        if found.resume is not None:
+            record["resume"] = resume_record(found.head, found.resume)
     record["writes"] = found.size.writes
     record["in_namespaces"] = [ns._asdict() for ns in found.in_namespaces]
     if found.operations:
@@ -279,6 +284,7 @@ def question_record(question: Question) -> dict[str, Any]:
         "interrupt_id": question.interrupt_id,
         "value": to_json(question.value),
         "answered": question.answered,
+        **({"failed_answer": True} if question.failed_answer else {}),
     }
 
 

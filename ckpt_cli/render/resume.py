@@ -1,21 +1,26 @@
-"""Print the call with which an application resumes a thread."""
+"""Print the call with which an application resumes a thread, and what it does."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.model import Status
-from ckpt_cli.core.tasks.status import has_failed
+from ckpt_cli.core.tasks.step_nodes import path_text
 from ckpt_cli.render.status import counted_names
 from ckpt_cli.render.terminal.fields import field
+from ckpt_cli.render.terminal.safe_text import safe_text
 
 if TYPE_CHECKING:
+    from ckpt_cli.core.tasks.resume import Resume
+    from ckpt_cli.core.tasks.step_nodes import NodePath
     from ckpt_cli.core.tasks.tasks import Question
     from ckpt_cli.render.terminal.styled_text import StyledLine
     from ckpt_cli.threads.checkpoint import Moment
+
+_OWN_HANDLER, _DEFAULT_HANDLER = "__error_handler__", "__default_error_handler__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,63 +31,125 @@ class ResumeCall:
     """What `config` stands for in the call."""
     call: str
     """With `...` for each answer to a question, or for a new input."""
-    does: str
+    does: Sequence[str]
+    """What it does: a few sentences without a subject."""
 
 
-def resume_call(head: Moment) -> ResumeCall | None:
-    """Return the call that resumes a thread; None if it is not known what would run."""
-    step = head.step
+def resume_call(head: Moment, found: Resume) -> ResumeCall:
+    """Return the call that resumes a thread, and what it does."""
     is_javascript = head.body.is_javascript
-    runs = (*step.tasks, *step.others)
-    asked = [one for run in runs for one in run.questions if not one.answered]
-    retried = [run.node for run in runs if has_failed(run)]
-    failed = "the failed task"
-    if None not in retried:
-        failed = counted_names([node for node in retried if node is not None])
     given = "null" if is_javascript else "None"
-    if Status.INTERRUPTED in head.conditions:
+    asked = [
+        one for run in (*head.step.tasks, *head.step.others) for one in run.questions if one.is_open
+    ]
+    if asked and found.stored_answer != "next":
         given = _answer(asked, is_javascript=is_javascript)
-        does = "answers " + ("the question" if len(asked) == 1 else f"the {len(asked)} questions")
-        does += f" and runs {failed} again" if retried else ""
-    elif Status.ERROR in head.conditions:
-        does = f"runs {failed} again"
-    elif step.next == ():
-        given, does = "{...}", "starts a new run with a new input"
-    elif step.next is None:
-        return None
-    else:
-        nodes = counted_names(step.waiting or step.next)
-        does = f"runs {nodes}; first make sure that no run is in progress"
+    elif found.runs == () and not (found.applies or found.handlers):
+        given = "{...}"
     call = f"graph.invoke({given}, config)"
     return ResumeCall(
         _config(head.key.thread_id, is_javascript=is_javascript),
         f"await {call}" if is_javascript else call,
-        does,
+        tuple(_sentences(head, found, asked)),
     )
 
 
-def resume_lines(head: Moment, width: int) -> Iterator[StyledLine]:
+def _sentences(head: Moment, found: Resume, asked: Sequence[Question]) -> Iterator[str]:
+    if asked and found.stored_answer == "next":
+        yield "gives the answer that is stored already to the first question"
+    elif asked:
+        yield "answers the question" if len(asked) == 1 else f"answers the {len(asked)} questions"
+    if found.applies:
+        results, them = ("results", "them") if len(found.applies) > 1 else ("result", "it")
+        yield f"uses the saved {results} of {_names(found.applies)} without running {them}"
+    yield from _runs(head, found)
+    if found.answered:
+        yield (
+            f"gives {_names(found.answered)} the same answer again: it is stored, and comes before"
+            " any other"
+        )
+    if found.stored_answer == "again":
+        yield "without an answer, the last one is used again"
+    elif found.stored_answer == "unused":
+        yield "the answer that was given last is stored, too, but no question gets it"
+    if head.conditions == (Status.PENDING,):
+        yield "first make sure that no run is in progress"
+
+
+def _runs(head: Moment, found: Resume) -> Iterator[str]:
+    """Yield which nodes and error handlers run."""
+    if found.runs is None and Status.ERROR in head.conditions:
+        yield "runs the failed task again; the store does not say whether others run"
+        return
+    if found.runs is None:
+        yield "goes on, but the store does not say which node runs"
+        return
+    again = [path for path in found.runs if path in set(found.repeats)]
+    fresh = [path for path in found.runs if path not in set(found.repeats)]
+    parts = []
+    if again:
+        parts.append(f"{_names(again)} again")
+    if fresh:
+        parts.append(_names(fresh))
+    for path in found.handlers:
+        parts.append(handler_words(path) + (" again" if path in set(found.repeats) else ""))
+    if parts:
+        yield "runs " + ", and ".join(parts)
+    elif found.applies:
+        yield "ends there: no node is left to run"
+    else:
+        yield "starts a new run with a new input"
+    if found.assumed:
+        yield "one of these runs later if it is a deferred node"
+
+
+def handler_words(path: NodePath) -> str:
+    """Return the name of an error handler for people: `the error handler of charge`."""
+    name = path[-1]
+    if name == _DEFAULT_HANDLER:
+        words = "the default error handler"
+    else:
+        words = f"the error handler of {safe_text(name.removeprefix(_OWN_HANDLER))}"
+    return words if len(path) == 1 else f"{words} in {_names([path[:-1]])}"
+
+
+def resume_lines(head: Moment, found: Resume, width: int) -> Iterator[StyledLine]:
     """Yield the call that resumes a thread from its head, and what it does."""
-    found = resume_call(head)
-    if found is not None:
-        yield from field("resume", found.call, width)
-        yield from field("", found.does, width, "dim")
+    call = resume_call(head, found)
+    yield from field("resume", call.call, width)
+    for sentence in call.does:
+        yield from field("", sentence, width, "dim")
 
 
-def config_lines(head: Moment, width: int) -> Iterator[StyledLine]:
+def config_lines(head: Moment, found: Resume, width: int) -> Iterator[StyledLine]:
     """Yield what `config` stands for in that call."""
-    found = resume_call(head)
-    if found is not None:
-        yield from field("config", found.config, width)
+    yield from field("config", resume_call(head, found).config, width)
 
 
-def resume_record(head: Moment) -> dict[str, Any] | None:
-    """Return the same for JSON."""
-    found = resume_call(head)
-    if found is None:
-        return None
-    configurable = {"thread_id": head.key.thread_id}
-    return {"configurable": configurable, "call": found.call, "does": found.does}
+def resume_record(head: Moment, found: Resume) -> dict[str, Any]:
+    """Return the same for JSON; `runs` is null if it cannot be told."""
+    call = resume_call(head, found)
+    return {
+        "configurable": {"thread_id": head.key.thread_id},
+        "call": call.call,
+        "does": "; ".join(call.does),
+        "runs": None if found.runs is None else _texts(found.runs),
+        "applies": _texts(found.applies),
+        "asks": _texts(found.asks),
+        "handlers": _texts(found.handlers),
+        "repeats": _texts(found.repeats),
+        **({"assumed": True} if found.assumed else {}),
+        **({"answered": _texts(found.answered)} if found.answered else {}),
+        **({"stored_answer": found.stored_answer} if found.stored_answer else {}),
+    }
+
+
+def _names(paths: Collection[NodePath]) -> str:
+    return counted_names(_texts(paths))
+
+
+def _texts(paths: Collection[NodePath]) -> list[str]:
+    return [path_text(path) for path in paths]
 
 
 def _config(thread_id: str, *, is_javascript: bool) -> str:

@@ -92,7 +92,7 @@ def standing_lines(
             yield from field(name, text, width, style)
     if found.is_head:
         yield from status_lines(moment.conditions, width)
-    yield from step_lines(moment, width, live=found.is_head)
+    yield from step_lines(moment, width, live=found.is_head, resume=found.resume)
 
 
 def value_lines(name: str, value: Value, width: int, remark: str | None) -> Iterator[StyledLine]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ckpt_backends import shell
 from ckpt_backends.model import Status
 from ckpt_cli.core.tasks.error_kinds import error_start
+from ckpt_cli.core.tasks.resume import handler_of
 from ckpt_cli.core.tasks.step_nodes import (
     HANDLED,
     RETRIED,
@@ -16,8 +17,9 @@ from ckpt_cli.core.tasks.step_nodes import (
     failed_at,
     next_paths,
     path_text,
+    waiting_paths,
 )
-from ckpt_cli.render.status import STATUS_STYLES, next_node_names, node_names
+from ckpt_cli.render.status import STATUS_STYLES, counted_names, next_node_names
 from ckpt_cli.render.terminal.fields import command_field, field
 from ckpt_cli.render.terminal.safe_text import short_ns
 from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
@@ -26,6 +28,8 @@ from ckpt_cli.render.terminal.units import age, size, step_number, when
 from ckpt_cli.render.values.one_line import counted, summary
 
 if TYPE_CHECKING:
+    from ckpt_cli.core.tasks.resume import Resume
+    from ckpt_cli.core.tasks.tasks import Step, Task
     from ckpt_cli.queries.threads import Summary
     from ckpt_cli.threads.checkpoint import Moment
     from ckpt_cli.threads.expiry import Lifetime
@@ -67,8 +71,9 @@ def summary_lines(
     if details is not None:
         yield from status_lines(details.conditions, width)
     if found.head is not None:
-        yield from head_lines(found.head, width)
-        yield from config_lines(found.head, width)
+        yield from head_lines(found.head, found.resume, width)
+        if found.resume is not None:
+            yield from config_lines(found.head, found.resume, width)
         yield from _rollback_lines(found, words, width)
     yield from lifetime_lines(found.lifetime, now, zone, width)
     if found.plaintext:
@@ -140,45 +145,56 @@ def lifetime_lines(
         yield from field("note", remark, width, "dim")
 
 
-def head_lines(head: Moment, width: int) -> Iterator[StyledLine]:
+def head_lines(head: Moment, resume: Resume | None, width: int) -> Iterator[StyledLine]:
     """Yield what follows a head: next nodes, errors and questions, and how to resume."""
     text = f"{head.key.checkpoint_id}  step {step_number(head.number)}"
     yield from field("head", text, width, "id")
-    yield from step_lines(head, width, live=True)
+    yield from step_lines(head, width, live=True, resume=resume)
 
 
-def step_lines(moment: Moment, width: int, *, live: bool) -> Iterator[StyledLine]:
+def step_lines(
+    moment: Moment, width: int, *, live: bool, resume: Resume | None
+) -> Iterator[StyledLine]:
     """Yield what is next after a checkpoint, with the errors and questions of its tasks.
 
-    `live`: it is the head, so tasks may still be waiting.
+    `live`: it is the head, so only tasks without a saved result are next. `resume` is what a resume
+    from it does, if it is the head of the root graph.
     """
-    from ckpt_cli.render.resume import resume_lines
-
     step = moment.step
-    yield from field("next", _next_words(moment), width)
-    if live and step.waiting != step.next:
-        yield from field("not done", node_names(step.waiting), width)
+    yield from field("next", _next_words(moment, live=live), width)
+    if live and any(task.finished for task in step.tasks):
+        saved = [task.node for task in step.tasks if task.finished and task.node is not None]
+        results = "result" if len(saved) == 1 else "results"
+        yield from field("saved", f"the {results} of {counted_names(saved)}", width)
     runs = (*step.tasks, *step.others)
     for task in runs:
         if task.error is not None:
-            became = RETRIED if task.finished else HANDLED if task.handled else ""
+            became = RETRIED if task.finished else HANDLED if _is_over(task, step) else ""
             text = f"{path_text(failed_at(task))}: {error_start(task.error)}"
             yield from field("error", text + (f"  ({became})" if became else ""), width, "error")
     for task in runs:
         for question in task.questions:
-            mark = "answered" if question.answered else "question"
-            style: Style = "dim" if question.answered else "question"
+            mark = "question" if question.is_open else "answered"
+            style: Style = "question" if question.is_open else "dim"
             asked = f"{path_text(asked_by(question))}: {summary(question.value, _QUESTION)}"
             yield from field(mark, asked, width, style)
-    if live:
-        yield from resume_lines(moment, width)
+    if resume is not None:
+        from ckpt_cli.render.resume import resume_lines
+
+        yield from resume_lines(moment, resume, width)
 
 
-def _next_words(moment: Moment) -> str:
+def _is_over(task: Task, step: Step) -> bool:
+    """Return whether the error handler of a failed task has finished."""
+    handler = handler_of(task, step)
+    return task.handled and handler is not None and handler.finished
+
+
+def _next_words(moment: Moment, *, live: bool) -> str:
     """The nodes that are next; if they are unknown or likely only, with the reason."""
     step = moment.step
     if step.next is None:
         problem = moment.body.problem
         return f"unknown: {_NOT_STORED if problem is None else 'the checkpoint cannot be read'}"
-    text = next_node_names(next_paths(step))
+    text = next_node_names(waiting_paths(step) if live else next_paths(step))
     return f"{text}  (assumed: {_NOT_STORED})" if step.assumed else text

@@ -49,7 +49,8 @@ def thread_columns(
         columns[1:1] = [
             Column("STATUS", "status", table=False),
             Column("STATUS", "conditions", ", ".join, style=marks_style, cut=True, least=14),
-            Column("NEXT", "next", counted_names, style="node", cut=True, drop=4),
+            Column("NEXT", "next", table=False),
+            Column("NEXT", "runs", counted_names, style="node", cut=True, drop=4),
             Column("WHY", "", cut=True, least=28 if wide else 16, room=40, drop=2, combine=_why),
             Column("ERROR", "error", table=False),
             Column("QUESTION", "question", table=False),
@@ -74,8 +75,8 @@ def _why(record: Record, shown: Collection[str]) -> Span:
     from ckpt_cli.core.tasks.step_nodes import path_text
     from ckpt_cli.render.values.one_line import summary
 
-    names = set(record.get("next") or ())
-    known = names.pop() if "next" in shown and len(names) == 1 else None
+    names = set(record.get("runs") or ())
+    known = names.pop() if "runs" in shown and len(names) == 1 else None
     error = record.get("error")
     if error is not None:
         text = error_start(error)

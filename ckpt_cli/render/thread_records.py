@@ -34,6 +34,7 @@ def thread_record(row: ListedThread) -> dict[str, Any]:
     record["status"] = row.details.status.value
     record["conditions"] = [one.value for one in row.details.conditions]
     record["next"] = None if row.details.next is None else list(row.details.next)
+    record["runs"] = None if row.details.runs is None else list(row.details.runs)
     if row.details.error is not None:
         record["error"] = row.details.error
     if row.details.question is not None:

@@ -12,6 +12,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.tasks.status import is_surely_done
 from ckpt_cli.core.tasks.tasks import CONTROL
 from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.nested_nodes import locate
 from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.threads.trigger_inference import TriggerInference
 
@@ -83,7 +84,10 @@ def heads_with(
     for checkpoint in store.checkpoints_at([*writes], body=True, metadata=True, values=state):
         key = checkpoint.key
         reader = ThreadReader(store, listed[key.thread_id], inference)
-        yield reader.with_step(checkpoint, writes[key])
+        head = reader.with_step(checkpoint, writes[key])
+        # Only a subgraph tells whether its question is the one that was answered before the error.
+        is_mixed = any(task.error is not None and task.questions for task in head.step.tasks)
+        yield locate(reader, head) if is_mixed and reader.thread.namespaces > 1 else head
 
 
 def expiry_times(store: Store, keys: Sequence[CheckpointKey]) -> Mapping[CheckpointKey, datetime]:

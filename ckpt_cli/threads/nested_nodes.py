@@ -1,18 +1,35 @@
-"""Find the node in a subgraph that asked a question or failed.
+"""Look into the subgraphs of a step: which node asked or failed there, and where a resume goes on.
 
 LangGraph stores a question or an error at every level, from the node in the innermost subgraph up
-to the node of the root graph that called it.
+to the node of the root graph that called it. A resumed subgraph goes on from its own head.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from ckpt_backends.model import CheckpointKey
+from ckpt_backends.model import CheckpointKey, Write
+from ckpt_cli.core.state import read_body, read_metadata
 from ckpt_cli.core.tasks.control_channels import ERROR, INTERRUPT
-from ckpt_cli.core.tasks.step_nodes import asked_by, failed_at
+from ckpt_cli.core.tasks.resume import (
+    Level,
+    Resume,
+    asks_of,
+    begun_call,
+    deferred_channels,
+    following,
+    goto_nodes,
+    has_begun,
+    path_of_call,
+    resume_level,
+    stored_answer,
+)
+from ckpt_cli.core.tasks.step_nodes import NodePath, asked_by, failed_at
+from ckpt_cli.core.tasks.task_ids import is_call
 from ckpt_cli.core.tasks.tasks import Question, Task
+from ckpt_cli.core.tasks.triggers import START
 
 if TYPE_CHECKING:
     from ckpt_cli.threads.checkpoint import Moment
@@ -46,6 +63,134 @@ def called(
     while (again := f"{call}|{number}") in known:
         yield again
         number += 1
+
+
+def resume_of(reader: ThreadReader, moment: Moment, *, inside: bool = True) -> Resume:
+    """Return what a resume from a head does; if not `inside`, without looking into subgraphs."""
+    step, body = moment.step, moment.body
+    sends = partial(reader.sends_on, moment.key)
+    goes_to = goto_nodes(body, moment.writes, sends)
+    level = resume_level(body, moment.writes, step, goes_to)
+    own = _runs_of(reader, moment, level, inside)
+    answer = stored_answer(moment.writes, step, partial(_writes_inside, reader, moment, inside))
+    is_answered = answer in ("next", "again") and len(own.asks) == 1
+    found = own._replace(stored_answer=answer, asks=() if is_answered else own.asks)
+    if step.next is None:
+        return found._replace(runs=None)
+    if found.runs or found.handlers or level.runs:
+        return found
+    after = following(
+        body,
+        (task for task in level.applies if not is_call(task.path)),
+        sends=sends,
+        learned=lambda: reader.learned_readers,
+        deferred=lambda: _deferred(reader, moment.key.checkpoint_ns),
+    )
+    runs = None if after.nodes is None else tuple((node,) for node in after.nodes)
+    return found._replace(runs=runs, assumed=after.assumed)
+
+
+def _runs_of(reader: ThreadReader, moment: Moment, level: Level, inside: bool) -> Resume:
+    """Return what runs, with the subgraphs of the tasks that run."""
+    runs: list[NodePath] | None = [(node,) for node in level.started]
+    idle: tuple[NodePath, ...] | None = ()
+    """What runs if nothing does here: it cannot be told if a subgraph has finished."""
+    applies = [
+        path_of_call(task, moment.step) if is_call(task.path) else (task.node or "?",)
+        for task in level.applies
+        if task.node != START
+    ]
+    handlers: list[NodePath] = [(node,) for node, _ in level.handlers]
+    repeats: list[NodePath] = [(node,) for node, run in level.handlers if run is not None]
+    asks = [path for _, run in level.handlers if run is not None for path in asks_of(run)]
+    answered: list[NodePath] = []
+    for task in level.runs:
+        node = (task.node or "?",)
+        if task.node == START:
+            # It only hands the input to the first nodes, and what it would write is not stored.
+            runs = None
+            continue
+        inner = list(_resumed_calls(reader, moment.key, task)) if inside else []
+        going = [one for one in inner if one.runs != () or one.handlers]
+        if not going:
+            if inner:
+                # All that it called has finished, and LangGraph returns it. Where it leads is not
+                # stored: that would be in the writes of this task.
+                applies += [path for one in inner for path in _below(node, one.applies)] or [node]
+                idle = None
+                continue
+            runs = None if runs is None else [*runs, node]
+            asks += asks_of(task)
+            answered += [asked_by(one) for one in task.questions if one.failed_answer]
+            if has_begun(task) or begun_call(task, moment.step):
+                repeats.append(node)
+        for one in going:
+            runs = None if runs is None or one.runs is None else [*runs, *_below(node, one.runs)]
+            applies += _below(node, one.applies)
+            handlers += _below(node, one.handlers)
+            repeats += _below(node, one.repeats)
+            asks += _below(node, one.asks)
+            answered += _below(node, one.answered)
+    return Resume(
+        tuple(runs) if runs else idle if runs is not None else None,
+        tuple(applies),
+        tuple(asks),
+        tuple(handlers),
+        tuple(repeats),
+        tuple(answered),
+    )
+
+
+def _writes_inside(reader: ThreadReader, moment: Moment, inside: bool) -> Iterator[Sequence[Write]]:
+    """Yield the writes at the heads of the subgraphs that the unfinished tasks called."""
+    for task in moment.step.tasks if inside else ():
+        if task.finished or task.id is None:
+            continue
+        for ns in called(reader, moment.key, task.id, task.node):
+            head = reader.head(ns)
+            if head is not None:
+                found = reader.moment(ns, head)
+                yield found.writes
+                yield from _writes_inside(reader, found, inside)
+
+
+def _below(node: NodePath, paths: tuple[NodePath, ...]) -> list[NodePath]:
+    return [(*node, *path) for path in paths]
+
+
+def _resumed_calls(reader: ThreadReader, key: CheckpointKey, task: Task) -> Iterator[Resume]:
+    """Yield what a resume does in each subgraph that an unfinished task called."""
+    for ns in called(reader, key, task.id or _call_id(reader, key, task), task.node):
+        head = reader.head(ns)
+        if head is not None:
+            yield resume_of(reader, reader.moment(ns, head))
+
+
+def _call_id(reader: ThreadReader, key: CheckpointKey, task: Task) -> str | None:
+    """Return the id of a task that has stored nothing itself, but called a subgraph that has.
+
+    The metadata of a subgraph's checkpoint names the checkpoint of its parent: `parents`.
+    """
+    outer = f"{key.checkpoint_ns}|" if key.checkpoint_ns else ""
+    begin = f"{outer}{task.node}:"
+    for ns in reader.namespaces:
+        if not ns.startswith(begin) or "|" in ns.removeprefix(begin):
+            continue
+        head = reader.head(ns)
+        if head is None or head < key.checkpoint_id:
+            continue
+        for one in reader.store.checkpoints(
+            reader.thread_id, checkpoint_ns=ns, checkpoint_ids=[head], metadata=True
+        ):
+            parents = read_metadata(one).get("parents")
+            if isinstance(parents, dict) and parents.get(key.checkpoint_ns) == key.checkpoint_id:
+                return ns.removeprefix(begin)
+    return None
+
+
+def _deferred(reader: ThreadReader, checkpoint_ns: str) -> Mapping[str, bool]:
+    bodies = reader.store.checkpoints(reader.thread_id, checkpoint_ns=checkpoint_ns, body=True)
+    return deferred_channels(map(read_body, bodies))
 
 
 def _located(reader: ThreadReader, key: CheckpointKey, task: Task) -> Task:
@@ -85,4 +230,8 @@ def _asked(node: str, question: Question, inner: list[Task]) -> Question:
         alike = [one for one in alike if one.value == question.value]
     if not alike:
         return question
-    return question._replace(node=alike[0].node, path=(node, *asked_by(alike[0])))
+    return question._replace(
+        node=alike[0].node,
+        path=(node, *asked_by(alike[0])),
+        failed_answer=alike[0].failed_answer and not question.answered,
+    )

@@ -302,22 +302,16 @@ class ThreadReader:
     ) -> Moment:
         """Add the tasks of the next step to a checkpoint that was read with body and metadata."""
         body, metadata = read_body(checkpoint, decode_body), read_metadata(checkpoint)
-        parent = checkpoint.parent_checkpoint_id
-
-        def sends_on(checkpoint_id: str | None) -> list[Write]:
-            if checkpoint_id is None:
-                return []
-            found = self._writes_of(checkpoint.key.checkpoint_ns, [checkpoint_id], [SENDS])
-            return found[checkpoint_id]
-
+        parent_id = checkpoint.parent_checkpoint_id
+        parent = None if parent_id is None else checkpoint.key._replace(checkpoint_id=parent_id)
         step = plan_step(
             checkpoint.key,
             body,
             metadata,
             writes,
-            parent_sends=lambda: sends_on(parent),
-            own_sends=lambda: sends_on(checkpoint.key.checkpoint_id),
-            learned_thread=lambda: self._learned_thread,
+            parent_sends=lambda: [] if parent is None else self.sends_on(parent),
+            own_sends=lambda: self.sends_on(checkpoint.key),
+            learned_thread=lambda: self.learned_readers,
             learned_store=lambda: self._inference.readers,
             calls=lambda: self._calls.get(checkpoint.key.checkpoint_ns, {}),
             delta_channels=delta_channels(metadata),
@@ -343,8 +337,12 @@ class ThreadReader:
         own = self._own_functions[checkpoint_ns]
         return own if body.v >= 4 else [*own, *self._inference.functions]
 
+    def sends_on(self, key: CheckpointKey) -> list[Write]:
+        """Return the Sends that are stored with a checkpoint of the thread, with their values."""
+        return self._writes_of(key.checkpoint_ns, [key.checkpoint_id], [SENDS])[key.checkpoint_id]
+
     @cached_property
-    def _learned_thread(self) -> Mapping[str, Collection[str]]:
+    def learned_readers(self) -> Mapping[str, Collection[str]]:
         """The nodes that each channel triggers, from all bodies of this thread."""
         skimmed = _skimming()
         found = self.store.checkpoints(self.thread_id, body=True)

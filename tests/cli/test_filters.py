@@ -31,7 +31,7 @@ WAITING = {"refund-4711", "anna@example.com"}
         (["status in (interrupted, pending)"], WAITING),
         (["not status = done and not status = error"], WAITING),
         (["next = send_mail"], {"anna@example.com"}),
-        (["next = extract_lines and next = match_supplier"], {"invoice-import"}),
+        (["next = match_supplier and not next = extract_lines"], {"invoice-import"}),
         (["next ~ '^(ask|send)_'"], WAITING),
         (["next != null"], WAITING | {"invoice-import"}),
         (["source = update"], {"anna@example.com"}),

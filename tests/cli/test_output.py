@@ -24,7 +24,7 @@ SHOW = {
     *("versions", "writes", "interrupts", "children", "conditions", "next_paths"),
 }
 THREAD = {"thread_id", "head", "step", "first_at", "last_at", "checkpoints", "namespaces"}
-DETAILS = {"status", "conditions", "next", "source", "parent", "metadata", "bytes"}
+DETAILS = {"status", "conditions", "next", "runs", "source", "parent", "metadata", "bytes"}
 INTERRUPT = {
     *("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "node", "interrupt_id"),
     *("path", "value", "since"),
@@ -36,7 +36,7 @@ def test_the_keys_of_json_answers(sample: Path) -> None:
         found = ckpt("-s", sample, *words, "-o", "json").json
         return set(found[0] if isinstance(found, list) else found)
 
-    assert keys("show", "trip-to-kyoto") == SHOW
+    assert keys("show", "trip-to-kyoto") == SHOW | {"resume"}
     assert keys("threads", "list") == THREAD | DETAILS
     assert keys("threads", "list", "--all") == THREAD
     assert keys("threads", "list", "--all", "--long") == THREAD | DETAILS | {"title"}

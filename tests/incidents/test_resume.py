@@ -37,11 +37,11 @@ def _resumed(graph: Any, printed: dict[str, str]) -> dict[str, Any]:
         (agents.question, 1, "answers the question", ["yes"]),
         (agents.two_questions, 2, "answers the 2 questions", ["yes", "yes"]),
         (agents.inner_question, 1, "answers the question", ["yes"]),
-        (agents.inner_crash, 1, "runs research again", ["crash"]),
+        (agents.inner_crash, 1, "runs research > inner > crash again", ["crash"]),
         (
             agents.error_and_question,
             2,
-            "answers the question and runs crash again",
+            "runs ask, crash again",
             ["yes", "crash"],
         ),
     ],
@@ -91,4 +91,9 @@ def test_json_has_the_same_call(tmp_path: Path) -> None:
         "configurable": {"thread_id": THREAD},
         "call": "graph.invoke(None, config)",
         "does": "runs crash again",
+        "runs": ["crash"],
+        "applies": [],
+        "asks": [],
+        "handlers": [],
+        "repeats": ["crash"],
     }

@@ -106,11 +106,11 @@ def test_an_error_and_a_question_get_room_before_counts_and_sizes() -> None:
     }
     one |= {"step": 12, "checkpoints": 13, "namespaces": 1, "bytes": 4711}
     one |= {
-        "next": ["ask_for_approval_of_the_refund"],
+        "runs": ["ask_for_approval_of_the_refund"],
         "asked_by": ["ask_for_approval_of_the_refund"],
     }
     one |= {"question": {"question": said, "amount": 89}}
-    two = one | {"next": ["send", "check"], "asked_by": ["check", "ask"], "question": {"n": 1}}
+    two = one | {"runs": ["send", "check"], "asked_by": ["check", "ask"], "question": {"n": 1}}
 
     def table(width: int) -> list[str]:
         columns = thread_columns(datetime.now(UTC), details=True, wide=width >= 100)

@@ -44,7 +44,7 @@ def stale_resumes(key: CheckpointKey, step: Step, writes: Sequence[Write]) -> It
     if not answers:
         return
     runs = (*step.tasks, *step.others)
-    asking = [run for run in runs if any(not one.answered for one in run.questions)]
+    asking = [run for run in runs if any(one.is_open for one in run.questions)]
     for run in asking:
         if any(same(one, answer) for one in _used(run) for answer in answers):
             node = f"'{run.node}'" if run.node is not None else "a task"

@@ -57,8 +57,10 @@ class CheckpointPlan:
     next: tuple[str, ...] | None
     """The nodes that a resume runs; None if the stored data does not tell."""
     change: Change
+    saved: tuple[str, ...] = ()
+    """The nodes whose results the new head keeps: a resume uses them without running the nodes."""
     again: tuple[str, ...] = ()
-    """Those of these nodes that had already finished: their side effects repeat."""
+    """The nodes and error handlers that ran before and will run again: side effects repeat."""
     asked: tuple[NodePath, ...] = ()
     """The nodes that will ask their questions again, down to the one in a subgraph."""
     changes: Mapping[str, ChannelChange] = field(default_factory=dict)
@@ -88,3 +90,8 @@ class CheckpointPlan:
     """Whether LangGraph.js wrote the thread."""
     mends: tuple[str, ...] = ()
     """What a repair mends, one phrase each, without values of the store."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to resume: only a new input makes the thread go on."""
+        return self.next == () and not self.saved

@@ -44,6 +44,13 @@ class ResumePoint:
     configurable: Mapping[str, str]
     waits: tuple[str | None, ...] | None = None
     """The questions that it waits for, as in `CheckpointPlan`."""
+    saved: tuple[str, ...] = ()
+    """The nodes whose results a resume uses without running them."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to resume: only a new input makes the thread go on."""
+        return self.next == () and not self.saved
 
 
 @dataclass(frozen=True, slots=True)

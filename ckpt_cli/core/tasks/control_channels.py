@@ -4,3 +4,4 @@ from __future__ import annotations
 
 ERROR = "__error__"
 INTERRUPT = "__interrupt__"
+RESUME = "__resume__"

@@ -49,6 +49,14 @@ def sent_nodes(
     return [_sent_node(packet) for packet in packets] if isinstance(packets, list) else []
 
 
+def sends_among(writes: Iterable[Write]) -> list[str | None] | None:
+    """Return the node of each Send among some writes, None for an unreadable one; None if the
+    values of the writes were not read.
+    """
+    packets = _packets(writes)
+    return None if packets is None else list(map(_sent_node, packets))
+
+
 def _packets(writes: Iterable[Write]) -> list[Value] | None:
     """Return the Sends among some writes, in order; None if one was not read."""
     sent = [write for write in writes if write.channel == SENDS]

@@ -40,7 +40,7 @@ def _met(step: Step) -> list[Status]:
     if blocking_failures(step):
         found.append(Status.ERROR)
     runs = (*step.tasks, *step.others)
-    if any(not question.answered for run in runs for question in run.questions):
+    if any(question.is_open for run in runs for question in run.questions):
         found.append(Status.INTERRUPTED)
     return found
 

@@ -51,12 +51,25 @@ def next_paths(step: Step) -> tuple[NodePath, ...] | None:
     """
     if step.next is None:
         return None
-    return tuple(_next_path(task) for task in step.tasks if task.node is not None)
+    return _paths(step.tasks)
 
 
-def _next_path(task: Task) -> NodePath:
-    asking = [question for question in task.questions if not question.answered]
-    return asked_by(asking[0]) if asking else (task.node or "?",)
+def waiting_paths(step: Step) -> tuple[NodePath, ...] | None:
+    """Return the same for the tasks without a saved result, of which `get_state` of LangGraph 1.2
+    gives the nodes as `next`.
+    """
+    if step.waiting is None:
+        return None
+    return _paths(task for task in step.tasks if not task.finished)
+
+
+def _paths(tasks: Iterable[Task]) -> tuple[NodePath, ...]:
+    return tuple(path for task in tasks if task.node is not None for path in _task_paths(task))
+
+
+def _task_paths(task: Task) -> list[NodePath]:
+    asking = [asked_by(question) for question in task.questions if question.is_open]
+    return asking or [(task.node or "?",)]
 
 
 def failures(step: Step) -> list[Task]:

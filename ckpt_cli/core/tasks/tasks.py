@@ -15,11 +15,13 @@ from ckpt_backends.codec.values import Cut, Tagged, Value, items_of
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Write
 from ckpt_cli.core.state import Body, source_from
 from ckpt_cli.core.tasks.attribution import ERROR_SOURCE, Attribution, Run, path_of
-from ckpt_cli.core.tasks.control_channels import ERROR, INTERRUPT
+from ckpt_cli.core.tasks.control_channels import ERROR, INTERRUPT, RESUME
 from ckpt_cli.core.tasks.sends import sent_nodes, written_by_caller
 from ckpt_cli.core.tasks.task_ids import (
     call_of,
+    handler_path,
     interrupt_id,
+    is_handler,
     pull_path,
     pulled_node,
     send_path,
@@ -27,7 +29,7 @@ from ckpt_cli.core.tasks.task_ids import (
 from ckpt_cli.core.tasks.triggers import SENDS, START, Readers, Ready, find_ready, learn
 from ckpt_cli.core.values.unwrap import fields_of
 
-CONTROL = frozenset({INTERRUPT, "__resume__", ERROR, ERROR_SOURCE, "__scheduled__"})
+CONTROL = frozenset({INTERRUPT, RESUME, ERROR, ERROR_SOURCE, "__scheduled__"})
 """Channels that record what happened to a task; a write on any other channel is its output."""
 _UNREAD = 100
 """Maximum number of channels without a known reader that are examined; a real body has a few."""
@@ -45,6 +47,13 @@ class Question(NamedTuple):
     """True if the task finished, which is the rule of LangGraph 1.2 (`pregel/_task_status.py`)."""
     path: tuple[str, ...] = ()
     """The path to the node that asked, if it is in a subgraph; the last entry is `node`."""
+    failed_answer: bool = False
+    """An answer is stored, and the task failed with it: LangGraph gives it this answer again."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the question waits for an answer."""
+        return not self.answered and not self.failed_answer
 
 
 class Task(NamedTuple):
@@ -58,7 +67,7 @@ class Task(NamedTuple):
     finished: bool
     error: str | None
     handled: bool
-    """An error handler was called for the error."""
+    """An error handler took the error: it has finished, or asks."""
     questions: tuple[Question, ...]
     writes: tuple[Write, ...]
     failed_in: tuple[str, ...] = ()
@@ -231,7 +240,8 @@ def questions_by_path(writes: Iterable[Write]) -> tuple[Question, ...] | None:
 def _step(runs: Attribution, *, is_known: bool, is_assumed: bool = False) -> Step:
     nodes = [run for _, run in sorted(runs.nodes.items())]
     planned = [_task(run) for run in (*runs.sends, *nodes)]
-    tasks, others = _asked_once(planned, [_task(run) for run in runs.others()])
+    found = [_task(run) for run in runs.others()]
+    tasks, others = _asked_once(_handled(planned, found), found)
     return Step(
         tasks=tasks,
         others=others,
@@ -239,6 +249,21 @@ def _step(runs: Attribution, *, is_known: bool, is_assumed: bool = False) -> Ste
         waiting=_names(task for task in tasks if not task.finished) if is_known else None,
         assumed=is_known and is_assumed,
     )
+
+
+def _handled(tasks: list[Task], others: list[Task]) -> list[Task]:
+    """Return the tasks, each told whether its error handler has finished, or asks."""
+    took = {
+        run.path
+        for run in others
+        if is_handler(run.path) and (run.finished or any(one.is_open for one in run.questions))
+    }
+    if not took:
+        return tasks
+    return [
+        task._replace(handled=task.error is not None and handler_path(task.path) in took)
+        for task in tasks
+    ]
 
 
 def _asked_once(tasks: list[Task], others: list[Task]) -> tuple[tuple[Task, ...], ...]:
@@ -253,14 +278,22 @@ def _asked_once(tasks: list[Task], others: list[Task]) -> tuple[tuple[Task, ...]
         return tuple(tasks), tuple(others)
     nodes = {run.path: run.node for run in (*tasks, *others) if run.path}
     asking: dict[str | None, tuple[str, ...]] = {}
+    failed: set[str | None] = set()
     for run in others:
         path = _call_names(run.path, nodes)
+        failed |= {one.interrupt_id for one in run.questions if one.failed_answer}
         for one in run.questions:
             if one.interrupt_id in ids and len(path) > len(asking.get(one.interrupt_id, ())):
                 asking[one.interrupt_id] = path
 
     def at_caller(task: Task) -> Task:
-        found = (one._replace(path=asking.get(one.interrupt_id, ())) for one in task.questions)
+        found = (
+            one._replace(
+                path=asking.get(one.interrupt_id, ()),
+                failed_answer=one.failed_answer or one.interrupt_id in failed,
+            )
+            for one in task.questions
+        )
         return task._replace(questions=tuple(found))
 
     def without(run: Task) -> Task:
@@ -296,7 +329,8 @@ def _names(tasks: Iterable[Task]) -> tuple[str, ...]:
 
 def _task(run: Run) -> Task:
     is_finished = _is_finished(run)
-    if CONTROL.isdisjoint([write.channel for write in run.writes]):
+    channels = {write.channel for write in run.writes}
+    if CONTROL.isdisjoint(channels):
         # Almost all tasks neither asked nor failed.
         identity = run.writes[0].task_id if run.writes else None
         return Task(identity, run.node, run.path, is_finished, None, False, (), tuple(run.writes))
@@ -307,19 +341,26 @@ def _task(run: Run) -> Task:
         path=run.path,
         finished=is_finished,
         error=None if error is None else _error_text(_value(error)),
-        handled=any(write.channel == ERROR_SOURCE for write in run.writes),
+        handled=False,
         questions=tuple(
             question
             for write in run.writes
             if write.channel == INTERRUPT
-            for question in _questions(_value(write), write, run.node, answered=is_finished)
+            for question in _questions(
+                _value(write),
+                write,
+                run.node,
+                answered=is_finished,
+                # LangGraph replaces a question by the next one, but keeps it beside an error.
+                failed_answer=not is_finished and {ERROR, RESUME} <= channels,
+            )
         ),
         writes=tuple(run.writes),
     )
 
 
 def _questions(
-    value: Value, write: Write, node: str | None, *, answered: bool
+    value: Value, write: Write, node: str | None, *, answered: bool, failed_answer: bool
 ) -> Iterator[Question]:
     """Yield the Interrupts of a write: a list of them, or a single one in LangGraph 0.2."""
     cut = value if isinstance(value, Cut) else None
@@ -334,6 +375,7 @@ def _questions(
             node=node,
             value=asked if cut is None else cut.with_kept(asked),
             answered=answered,
+            failed_answer=failed_answer,
         )
 
 

@@ -134,12 +134,12 @@ def is_available(channel: str, value: Value) -> bool:
     if items is not None and len(items) == 2:
         if channel.startswith(("branch:", "join:")) and isinstance(items[1], bool):
             # The channel of a deferred node: `[value, finished]`.
-            return items[1] and (_is_joined(channel, items[0]) or not channel.startswith("join:"))
+            return items[1] and (is_joined(channel, items[0]) or not channel.startswith("join:"))
         if channel.endswith("::then"):
             expected, seen = map(_members, items)
             return bool(expected) and expected == seen
     if channel.startswith("join:") and named_node(channel) is not None:
-        return _is_joined(channel, value)
+        return is_joined(channel, value)
     return True
 
 
@@ -166,12 +166,15 @@ def _is_state_graph(body: Body) -> bool:
     return any(name == START or named_node(name) is not None for name in body.versions)
 
 
-def _is_joined(channel: str, value: Value) -> bool:
-    """Return whether all nodes that a join waits for have arrived.
+def is_joined(channel: str, value: Value, arriving: Collection[str] = ()) -> bool:
+    """Return whether all nodes that a join waits for have arrived, with those that are `arriving`.
 
     Names may contain a plus sign, so the total length is compared instead of the names.
     """
-    members = _members(value)
+    items = items_of(value)
+    if items is not None and len(items) == 2 and isinstance(items[1], bool):
+        value = items[0]  # of a deferred node: `[arrived, finished]`
+    members = _members(value) | set(arriving)
     awaited = channel.removeprefix("join:").rpartition(":")[0]
     return bool(members) and sum(map(len, members)) + len(members) - 1 == len(awaited)
 

@@ -12,7 +12,7 @@ from ckpt_backends.model import Status, StoreInfo
 from ckpt_cli.core.conversation.messages import content_text
 from ckpt_cli.core.conversation.transcript import Call, Turn, is_error
 from ckpt_cli.core.tasks.status import has_failed
-from ckpt_cli.core.tasks.step_nodes import asked_by, failed_at, next_paths, path_text
+from ckpt_cli.core.tasks.step_nodes import asked_by, failed_at, path_text, waiting_paths
 from ckpt_cli.queries.messages import Conversation
 from ckpt_cli.queries.threads import Summary
 from ckpt_cli.render.markup import add
@@ -69,7 +69,7 @@ def add_problem(page: Element, found: Summary) -> None:
         return
     runs = (*head.step.tasks, *head.step.others)
     failed = [run for run in runs if has_failed(run)]
-    asked = [one for run in runs for one in run.questions if not one.answered]
+    asked = [one for run in runs for one in run.questions if one.is_open]
     title = "What is wrong" if failed else "What it waits for" if asked else "What is next"
     section = add_section(page, "problem", title)
     for run in failed:
@@ -79,17 +79,18 @@ def add_problem(page: Element, found: Summary) -> None:
         _trouble(section, "question", f"{path_text(asked_by(one))} asks", text)
     if not failed and not asked:
         add(section, "p", _MEANINGS.get(head.status, ""))
-    follows = next_node_names(next_paths(head.step))
+    follows = next_node_names(waiting_paths(head.step))
     add(
         section,
         "p",
         f"Head: {head.key.checkpoint_id}, step {step_number(head.number)}. Next: {follows}.",
     )
-    if (resume := resume_call(head)) is not None:
+    if found.resume is not None:
+        resume = resume_call(head, found.resume)
         add(section, "h3", "Resume")
         config = f"config = {resume.config}"
         add(add(section, "pre"), "code", f"{config}\n{resume.call}")
-        add(section, "p", f"This {resume.does}.", class_="dim")
+        add(section, "p", f"This {'; '.join(resume.does)}.", class_="dim")
 
 
 def add_errors(page: Element, failures: Sequence[FailedTask]) -> None:

@@ -121,7 +121,7 @@ def _state(target: Target, clock: Clock, width: int) -> TabContent:
 
 def _heading(found: CheckpointView, clock: Clock, width: int) -> Iterator[StyledLine]:
     """Yield next nodes, questions and problems."""
-    yield from step_lines(found.moment, width, live=found.is_head)
+    yield from step_lines(found.moment, width, live=found.is_head, resume=found.resume)
     if found.moment.body.problem is not None:
         reason = f"not readable: {found.moment.body.problem.reason}"
         yield from field_lines("problem", reason, width, "error")

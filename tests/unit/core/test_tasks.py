@@ -696,9 +696,10 @@ def handled(*handler: Write) -> Step:
 def test_an_error_that_a_handler_took_is_none() -> None:
     """As stored by LangGraph 1.2.22 with `add_node(error_handler=...)`."""
     path = task_ids.handler_path(pull("boom"))
-    assert status_of(handled()) is Status.PENDING
-    assert handled().tasks[0].handled
+    assert status_of(handled()) is Status.ERROR  # the handler has not begun, or has died
+    assert not handled().tasks[0].handled
     assert status_of(handled(write("2", path=path))) is Status.PENDING
+    assert handled(write("2", path=path)).tasks[0].handled
     assert status_of(handled(write("2", "__error__", "KeyError()", path))) is Status.ERROR
     question = [{"value": 1, "id": "q"}]
     assert status_of(handled(write("2", "__interrupt__", question, path))) is Status.INTERRUPTED

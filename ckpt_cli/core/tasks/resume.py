@@ -1,0 +1,320 @@
+"""Compute what a resume of a thread does: which nodes run, and whose saved results are used.
+
+LangGraph computes the tasks of the head's step again and gives each its saved result, if it stored
+one. What is left runs. If nothing is left, it applies the results and goes on with the nodes that
+they lead to. Source: `_first`, `tick`, `_reapply_writes_to_succeeded_nodes` and
+`_resume_error_handlers_if_applicable` in `langgraph/pregel/_loop.py`, `apply_writes` and
+`prepare_next_tasks` in `langgraph/pregel/_algo.py`, 1.2.24.
+"""
+
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from ckpt_backends.codec.values import items_of
+from ckpt_backends.model import NULL_TASK_ID, Write
+from ckpt_cli.core.state import Body
+from ckpt_cli.core.tasks.attribution import ERROR_SOURCE
+from ckpt_cli.core.tasks.control_channels import ERROR
+from ckpt_cli.core.tasks.sends import sends_among
+from ckpt_cli.core.tasks.step_nodes import NodePath, asked_by
+from ckpt_cli.core.tasks.task_ids import call_of, handler_path, is_call, sent_index
+from ckpt_cli.core.tasks.tasks import CONTROL, Step, Task
+from ckpt_cli.core.tasks.triggers import (
+    SENDS,
+    START,
+    Readers,
+    has_branches,
+    is_joined,
+    learn,
+    named_node,
+)
+from ckpt_cli.core.tasks.used_answers import callers_answer, is_used
+
+_AFTER_FINISH = 2
+"""The channel of a deferred node holds a pair: its value, and whether all others have finished."""
+
+
+StoredAnswer = Literal["next", "again", "unused"]
+"""The first question gets it; it would get it, although a task has used the answer already; or no
+question does, because each has an earlier answer, which is used first."""
+
+
+class Resume(NamedTuple):
+    """What a resume does first. Nodes in subgraphs are paths: `research > ask`."""
+
+    runs: tuple[NodePath, ...] | None
+    """The nodes of the first superstep in which anything runs, one entry a task; `()` if nothing is
+    left to run, None if it cannot be told."""
+    applies: tuple[NodePath, ...] = ()
+    """The nodes whose saved result is used without running them."""
+    asks: tuple[NodePath, ...] = ()
+    """The nodes that wait for an answer: without one, they ask again."""
+    handlers: tuple[NodePath, ...] = ()
+    """The error handlers that run, each by the name of its node."""
+    repeats: tuple[NodePath, ...] = ()
+    """Those of all these that are known to have begun before, so that they do things again."""
+    answered: tuple[NodePath, ...] = ()
+    """The nodes that ran into an error with an answer that is stored, and get it again."""
+    stored_answer: StoredAnswer | None = None
+    """What becomes of the answer that the caller gave last; None if none is stored."""
+    assumed: bool = False
+    """Some of `runs` may run later: nothing stored tells whether they are deferred."""
+
+
+class Level(NamedTuple):
+    """What a resume does in one namespace, before subgraphs are looked at."""
+
+    runs: tuple[Task, ...]
+    started: tuple[str, ...]
+    """Nodes that the caller's `goto` starts beside them."""
+    applies: tuple[Task, ...]
+    handlers: tuple[tuple[str, Task | None], ...]
+    """The error handlers that run, each with its run before; None if that stored nothing."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing runs before the saved results are applied."""
+        return not (self.runs or self.started or self.handlers)
+
+
+class Following(NamedTuple):
+    """The nodes that run after the saved results are applied."""
+
+    nodes: tuple[str, ...] | None
+    assumed: bool = False
+
+
+def resume_level(body: Body, writes: Sequence[Write], step: Step, goes_to: Sequence[str]) -> Level:
+    """Return what a resume does in the namespace of a head, given its step.
+
+    `goes_to` are the nodes to which the caller's stored `Command(goto=...)` sends, as `goto_nodes`
+    returns them.
+    """
+    replaces_sends = any(
+        write.task_id == NULL_TASK_ID and write.channel == SENDS for write in writes
+    )
+    planned = [
+        task
+        for task in step.tasks
+        if is_candidate(task, body, writes)
+        and not (replaces_sends and body.v >= 4 and sent_index(task.path) is not None)
+    ]
+    pulled = {task.node for task in planned if sent_index(task.path) is None}
+    known = {*body.seen, *(run.node for run in step.others if run.node is not None)}
+    handlers = []
+    for task in filter(is_routed, planned):
+        run = handler_of(task, step)
+        handlers.append((_handler_name(task, run, known), run))
+    calls = [run for run in step.others if is_call(run.path) and run.finished]
+    unfinished = [task for task in planned if not task.finished and not is_routed(task)]
+    return Level(
+        runs=tuple(unfinished),
+        started=tuple(node for node in goes_to if node not in pulled),
+        applies=(
+            *(task for task in planned if task.finished and not is_routed(task)),
+            *(call for call in calls if _caller(call, step) in unfinished),
+        ),
+        handlers=tuple(handlers),
+    )
+
+
+def is_candidate(task: Task, body: Body, writes: Iterable[Write]) -> bool:
+    """Return whether a resume looks at a task at all.
+
+    It looks only at nodes that read a channel which the last step, or the caller since, wrote to.
+    `get_state` looks at all, so a node whose `defer` was changed since can be next and never run.
+    """
+    if not body.updated or sent_index(task.path) is not None or not has_branches(body):
+        return True
+    named = {write.channel for write in writes if write.task_id == NULL_TASK_ID}
+    touched = body.updated | named
+    own = learn([body])
+    return task.node == START or any(task.node in own.get(one, ()) for one in touched)
+
+
+def is_routed(task: Task) -> bool:
+    """Return whether a failed task was handed to its error handler: it does not run again, and its
+    handler does, even if that has finished.
+    """
+    channels = {write.channel for write in task.writes}
+    return ERROR in channels and ERROR_SOURCE in channels
+
+
+def handler_of(task: Task, step: Step) -> Task | None:
+    """Return the run of the error handler of a failed task; None if it has stored nothing."""
+    path = handler_path(task.path)
+    return next((run for run in step.others if run.path == path), None) if task.path else None
+
+
+def has_begun(task: Task) -> bool:
+    """Return whether an unfinished task is known to have begun: it asked, failed, or was cut off
+    by the failure of another one.
+    """
+    return any(write.channel in CONTROL for write in task.writes)
+
+
+def path_of_call(call: Task, step: Step) -> NodePath:
+    """Return the path to a `@task` function: the names of those that called it, then its own."""
+    caller = _caller(call, step)
+    outer = () if caller is None else path_of_call(caller, step)
+    return (*outer, call.node or "?")
+
+
+def goto_nodes(
+    body: Body, writes: Iterable[Write], sends: Callable[[], Sequence[Write]]
+) -> list[str]:
+    """Return the nodes that the caller's `Command(goto=...)` starts, if it is stored on a head.
+
+    `sends` returns the checkpoint's writes on `__pregel_tasks` with their values.
+    """
+    if body.is_javascript:  # There, they are tasks of the step.
+        return []
+    chosen = [write.channel for write in writes if write.task_id == NULL_TASK_ID]
+    found = [node for one in chosen if (node := named_node(one)) is not None]
+    if SENDS in chosen:
+        sent = sends_among(write for write in sends() if write.task_id == NULL_TASK_ID)
+        found += [node for node in sent or () if node is not None]
+    return found
+
+
+def following(
+    body: Body,
+    tasks: Iterable[Task],
+    *,
+    sends: Callable[[], Sequence[Write]],
+    learned: Callable[[], Readers],
+    deferred: Callable[[], Mapping[str, bool]],
+) -> Following:
+    """Return the nodes that run once the saved results of all tasks of a step are applied.
+
+    `sends` returns the checkpoint's writes on `__pregel_tasks` with their values, `learned` the
+    nodes that read each channel, as seen in the thread, and `deferred` the result of
+    `deferred_channels` for the namespace.
+    """
+    done = list(tasks)
+    written: dict[str, set[str]] = {}
+    for task in done:
+        for write in task.writes:
+            if write.channel not in CONTROL:
+                written.setdefault(write.channel, set()).add(task.node or "")
+    is_named = has_branches(body) or any(map(_names_node, (*body.versions, *written)))
+    nodes: list[str] = []
+    if SENDS in written:
+        ids = {write.task_id for task in done for write in task.writes}
+        sent = sends_among(write for write in sends() if write.task_id in ids)
+        if sent is None or None in sent:
+            return Following(None)
+        nodes += [node for node in sent if node is not None]
+    ready: dict[str, None] = {}
+    late: dict[str, None] = {}
+    unsure = False
+    forms = deferred() if len(written) > 1 or any(map(_is_pair, body.values.values())) else {}
+    for channel, writers in written.items():
+        target = named_node(channel)
+        if target is None:
+            if channel == SENDS or (is_named and body.names_edges):
+                continue
+            readers = learned().get(channel, ())
+            if not readers and (channel in writers or not is_named):
+                # Before LangGraph 0.3.15, the edges after a node read a channel with its name.
+                return Following(None)
+            ready |= dict.fromkeys(sorted(readers))
+        elif not _is_complete(channel, body, writers):
+            continue
+        elif forms.get(channel):
+            late[target] = None
+        else:
+            ready[target] = None
+            unsure = unsure or (channel.startswith("branch:to:") and channel not in forms)
+    if ready or nodes:
+        return Following((*nodes, *sorted(ready)), assumed=unsure and len(ready) + len(nodes) > 1)
+    for channel, value in body.values.items():
+        target = named_node(channel)
+        if target is not None and channel not in written and _is_pair(value):
+            items = items_of(value) or []
+            if not channel.startswith("join:") or is_joined(channel, items[0], ()):
+                late[target] = None
+    return Following(tuple(sorted(late)))
+
+
+def deferred_channels(bodies: Iterable[Body]) -> dict[str, bool]:
+    """Return, for channels that trigger nodes, whether the node is deferred, as their values in
+    these bodies tell.
+    """
+    found: dict[str, bool] = {}
+    for body in bodies:
+        for channel, value in body.values.items():
+            if named_node(channel) is not None:
+                found[channel] = found.get(channel, False) or _is_pair(value)
+    return found
+
+
+def stored_answer(
+    writes: Sequence[Write], step: Step, inner: Callable[[], Iterable[Sequence[Write]]]
+) -> StoredAnswer | None:
+    """Return what becomes of the answer that the caller gave last, if a head has it.
+
+    `inner` returns the writes of each subgraph that the step called.
+    """
+    answer = callers_answer(writes)
+    if answer is None or answer.value is None:
+        return None
+    left = [
+        question
+        for run in (*step.tasks, *step.others)
+        for question in run.questions
+        if not question.answered
+    ]
+    if not left:
+        return None
+    used = any(is_used(answer, some) for some in (writes, *inner()))
+    if any(question.is_open for question in left):
+        return "again" if used else "next"
+    return None if used else "unused"
+
+
+def asks_of(task: Task) -> tuple[NodePath, ...]:
+    """Return the path of each open question of a task, relative to its namespace."""
+    return tuple(asked_by(one) for one in task.questions if one.is_open)
+
+
+def begun_call(task: Task, step: Step) -> bool:
+    """Return whether a task is known to have begun because `@task` functions that it called stored
+    something.
+    """
+    return any(is_call(run.path) and _caller(run, step) == task for run in step.others)
+
+
+def _caller(call: Task, step: Step) -> Task | None:
+    found = call_of(call.path)
+    if found is None:
+        return None
+    return next((run for run in (*step.tasks, *step.others) if run.path == found[0]), None)
+
+
+def _handler_name(failed: Task, run: Task | None, known: Collection[str]) -> str:
+    """Return the name of the node that handles a failure.
+
+    If that node has stored nothing, it is the node's own handler, unless only the one for all nodes
+    is known. Source: `add_node` and `set_node_defaults` in `langgraph/graph/state.py`, 1.2.24.
+    """
+    own, default = f"__error_handler__{failed.node}", "__default_error_handler__"
+    if run is not None and run.node is not None:
+        return run.node
+    return default if default in known and own not in known else own
+
+
+def _is_complete(channel: str, body: Body, writers: Collection[str]) -> bool:
+    """Return whether a channel triggers its node once these nodes have written to it."""
+    is_join = channel.startswith("join:")
+    return not is_join or is_joined(channel, body.values.get(channel), writers)
+
+
+def _names_node(channel: str) -> bool:
+    return named_node(channel) is not None
+
+
+def _is_pair(value: object) -> bool:
+    items = items_of(value)  # type: ignore[arg-type]
+    return items is not None and len(items) == _AFTER_FINISH and isinstance(items[1], bool)
