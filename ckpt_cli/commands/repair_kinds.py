@@ -132,11 +132,14 @@ def messages(session: Session, options: MessageRepairOptions) -> None:
 @plannable("repair writes")
 @takes(RepairOptions)
 def writes(session: Session, options: RepairOptions) -> None:
-    """Drop answers that were used already.
+    """Drop answers that were used already, or that made a task fail.
 
     LangGraph keeps the answer of Command(resume=...) after a task has used it, and invoke(None)
-    gives it to the next question of that step. Adds a copy of the head without that answer. The
-    copy has the results of the tasks that finished, and the answers that belong to questions.
+    gives it to the next question of that step. It also keeps an answer with which a task failed,
+    and uses it again before any later one. Adds a copy of the head without these answers, so that
+    the question is asked again. The copy has the results of the tasks that finished, and the
+    answers of other questions. Where many threads are repaired, answers of failed tasks are kept:
+    the failure may have another cause.
 
     \b
       ckpt -s agent.db repair writes user-42 --dry-run
@@ -145,7 +148,12 @@ def writes(session: Session, options: RepairOptions) -> None:
 
     def plan(reader: ThreadReader, checkpoint_id: str | None) -> CheckpointPlan:
         return plan_write_repair(
-            reader, session.editable, checkpoint_id, session.now, force=options.force
+            reader,
+            session.editable,
+            checkpoint_id,
+            session.now,
+            force=options.force,
+            failed=not options.targets.is_several,
         )
 
     _repair(session, options, "the answers", plan)

@@ -78,7 +78,7 @@ def plan_fork_to_thread(
         why=f"{len(copies)} checkpoints and {writes} writes",
         next=_next(target, edges, is_head),
         saved=finished_nodes(target) if is_head and edges is None else (),
-        again=() if is_head or edges is not None else repeated_nodes(target),
+        again=() if is_head or edges is not None else repeated_nodes(reader, target),
         asked=() if is_head or edges is not None else asking_nodes(target),
         changes=diff_channels(read_state(reader, head).values, preview),
         configurable=at,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -37,17 +37,24 @@ def plan_head_copy(
     mends: Sequence[str],
     values: Mapping[str, Put] | None = None,
     force: bool = False,
+    unanswered: Collection[str] = (),
 ) -> CheckpointPlan:
     """Plan to add a copy of the root's head, with other `values` of some channels.
 
     The copy has no answers of the caller. It has the results of finished tasks, and the answers
-    that other tasks have used, if the ids of these tasks can be computed for the copy; the others
-    run again. Raises everything that `plan_rollback` raises.
+    that other tasks have used, but for those of the tasks `unanswered`, if the ids of these tasks
+    can be computed for the copy; the others run again.
+
+    Raises everything that `plan_rollback` raises.
     """
     options = RollbackOptions(force=force)
     back = plan_rollback(reader, rows, head.key.checkpoint_id, now, options)
     *others, copy = back.change.checkpoints
-    carried = list(_carried(rows, head, copy.key))
+    carried = [
+        (task, write)
+        for task, write in _carried(rows, head, copy.key)
+        if write.channel != RESUME or task.id not in unanswered
+    ]
     copy = _with_values(_with_writes(copy, len(carried)), values or {})
     change = replace(
         back.change,

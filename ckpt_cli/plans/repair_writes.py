@@ -1,4 +1,5 @@
-"""Plans that drop a stored answer which LangGraph would give to another question."""
+"""Plans that drop a stored answer: LangGraph would give it to another question, or a task failed
+with it and would get it again."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from ckpt_cli.core.doctor.head_step import stale_resumes
 from ckpt_cli.core.forking.plan import CheckpointPlan
 from ckpt_cli.core.support_matrix import NO_ANSWERS
 from ckpt_cli.core.tasks.step_nodes import asked_by, path_text
+from ckpt_cli.core.tasks.tasks import failed_answers
 from ckpt_cli.core.tasks.used_answers import callers_answer, is_used
 from ckpt_cli.plans.head_copy import plan_head_copy, readable_head
 from ckpt_cli.plans.root_branch import check_store
@@ -29,8 +31,10 @@ def plan_write_repair(
     now: datetime,
     *,
     force: bool = False,
+    failed: bool = True,
 ) -> CheckpointPlan:
-    """Plan to add a copy of the head without the caller's answer that was used already.
+    """Plan to add a copy of the head without the caller's answer that was used already, and, if
+    `failed`, without the answers with which a task failed: it asks again.
 
     Raises `NotFound` if there is none, `Refused` if an agent may be about to use it, and everything
     that `plan_rollback` raises.
@@ -48,17 +52,23 @@ def plan_write_repair(
     if not stale and _is_used_inside(reader, head):
         whom = ", ".join(dict.fromkeys(path_text(asked_by(one)) for one in asked))
         stale = [f"'{whom}' has used the stored answer; invoke(None) would use it once more"]
+    answered = [one for task in head.step.tasks for one in failed_answers(task)] if failed else []
+    stale += [
+        f"'{path_text(asked_by(one))}' failed with the stored answer; without it, it asks again"
+        for one in answered
+    ]
     if not stale:
         raise NotFound(
             f"nothing to repair in thread '{reader.thread_id}': no answer is stored that was used"
-            " already"
+            " already, or that made a task fail"
         )
-    if not asked and now - (reader.thread.last_at or now) < _GRACE:
+    if not asked and not answered and now - (reader.thread.last_at or now) < _GRACE:
         raise Refused(
             "an agent may be about to use the stored answer",
             hint="run the command again when the thread has been idle for a minute",
         )
-    return plan_head_copy(reader, rows, head, now, mends=stale, force=force)
+    dropped = {one.task_id for one in answered}
+    return plan_head_copy(reader, rows, head, now, mends=stale, force=force, unanswered=dropped)
 
 
 def _is_used_inside(reader: ThreadReader, head: Moment) -> bool:

@@ -73,7 +73,7 @@ def plan_rollback(
         head=key,
         why=why,
         next=nodes_of_copy(target) if edges is None else nodes_behind(edges),
-        again=repeated_nodes(target) if edges is None else (),
+        again=repeated_nodes(reader, target) if edges is None else (),
         asked=asking_nodes(target) if edges is None else (),
         changes=diff_channels(read_state(reader, head).values, preview),
         also=also,

@@ -14,9 +14,10 @@ from ckpt_cli.core.forking.plan import ShownCheckpoint
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.core.support_matrix import NO_HISTORY, ONE_STATE
 from ckpt_cli.core.tasks.resume import is_candidate
-from ckpt_cli.core.tasks.step_nodes import NodePath, asked_by
+from ckpt_cli.core.tasks.step_nodes import NodePath, asked_by, path_text
 from ckpt_cli.core.tasks.task_ids import is_handler
 from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.nested_nodes import ran_inside
 from ckpt_cli.threads.thread import ThreadReader
 
 _BUSY = timedelta(seconds=10)
@@ -103,12 +104,15 @@ def finished_nodes(moment: Moment) -> tuple[str, ...]:
     return tuple(task.node or "?" for task in moment.step.tasks if task.finished)
 
 
-def repeated_nodes(target: Moment) -> tuple[str, ...]:
-    """Return the nodes and error handlers that ran after a checkpoint and run again if a copy of it
-    is resumed.
+def repeated_nodes(reader: ThreadReader, target: Moment) -> tuple[str, ...]:
+    """Return the nodes that ran after a checkpoint and run again if a copy of it is resumed: those
+    that finished, error handlers, and those in subgraph calls, as `sub > node`.
     """
-    handlers = (one.node for one in target.step.others if is_handler(one.path))
-    return (*finished_nodes(target), *(node for node in handlers if node is not None))
+    step = target.step
+    handlers = (one.node for one in step.others if is_handler(one.path))
+    inner = (path_text(path) for task in step.tasks for path in ran_inside(reader, target, task))
+    names = (*finished_nodes(target), *(node for node in handlers if node is not None))
+    return (*names, *dict.fromkeys(inner))
 
 
 def nodes_of_copy(target: Moment) -> tuple[str, ...] | None:

@@ -34,14 +34,14 @@ class StoredKeys:
     failed: frozenset[str] = frozenset()
     """Those that failed."""
     handled: frozenset[str] = frozenset()
-    """Those whose failure a handler took."""
+    """Those that were given to an error handler."""
     marked: bool = False
     writes: int = 0
     seal: int = 0
     """Differs if other writes are stored."""
 
     def mark(self, task_id: str, path: str, channel: str) -> None:
-        """Add that a task asked, failed, or that a handler took its failure."""
+        """Add that a task asked, failed, or that it was given to an error handler."""
         if channel == INTERRUPT:
             self.asking = {**self.asking, task_id: self.tasks[task_id]}
         elif channel == ERROR and not is_function_call(path):

@@ -28,7 +28,7 @@ def tree_steps(
                 at=one.at or time_of(checkpoint_id),
                 source=sources.get((ns, checkpoint_id)),
                 asking=own.asking,
-                failed=bool(own.failed - own.handled),
+                failed=_is_failed(own, is_tip=(ns, checkpoint_id) in keys.tips),
             )
         )
     return {
@@ -36,6 +36,11 @@ def tree_steps(
         for ns, checkpoints in by_ns.items()
         for checkpoint_id, step in timed_steps(checkpoints).items()
     }
+
+
+def _is_failed(own: StoredKeys, *, is_tip: bool) -> bool:
+    """Return whether a task failed and, if a checkpoint followed, no error handler took it."""
+    return bool(own.failed) if is_tip else bool(own.failed - own.handled)
 
 
 def timed_points(
@@ -55,7 +60,7 @@ def timed_points(
         key, own = one.key, keys.stored.get(one.key, none)
         sign = point_sign(
             source=one.source,
-            is_failed=bool(own.failed - own.handled),
+            is_failed=_is_failed(own, is_tip=key in keys.tips),
             is_asked=bool(own.asking),
             is_tip=key in keys.tips,
             is_forked=key in forks,

@@ -105,6 +105,14 @@ def _rollback_lines(found: Summary, words: Sequence[str], width: int) -> Iterato
     yield from field(
         "", "goes back to before the failed step; all of its tasks run again", width, "dim"
     )
+    if found.resume is not None and found.resume.answered:
+        yield command_field(
+            "or",
+            shell.command("ckpt", *words, "repair", "writes", ids=[found.row.thread.thread_id]),
+        )
+        yield from field(
+            "", "drops the answer that failed, so that the node asks again", width, "dim"
+        )
 
 
 def _operation_lines(

@@ -90,6 +90,25 @@ def resume_of(reader: ThreadReader, moment: Moment, *, inside: bool = True) -> R
     return found._replace(runs=runs, assumed=after.assumed)
 
 
+def ran_inside(reader: ThreadReader, moment: Moment, task: Task) -> Iterator[NodePath]:
+    """Yield the nodes that ran in the subgraphs that a task called, stateful ones left out.
+
+    A copy of the checkpoint gives the task another id, so that these subgraphs start again.
+    """
+    if task.node is None:
+        return
+    task_id = task.id or _call_id(reader, moment.key, task)
+    for ns in called(reader, moment.key, task_id, task.node):
+        if ":" not in ns.rpartition("|")[2] and not ns.rpartition("|")[2].isdecimal():
+            continue
+        for one in reversed(list(reader.moments(ns))):
+            for run in (*one.step.tasks, *one.step.others):
+                if run.finished and run.node not in (None, START) and not is_call(run.path):
+                    yield (task.node, run.node or "?")
+                else:
+                    yield from ((task.node, *path) for path in ran_inside(reader, one, run))
+
+
 def _runs_of(reader: ThreadReader, moment: Moment, level: Level, inside: bool) -> Resume:
     """Return what runs, with the subgraphs of the tasks that run."""
     runs: list[NodePath] | None = [(node,) for node in level.started]

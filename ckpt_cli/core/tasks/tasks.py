@@ -89,6 +89,11 @@ class Step(NamedTuple):
     """The answer is likely, but nothing stored proves it."""
 
 
+def failed_answers(task: Task) -> list[Question]:
+    """Return the questions of a task whose stored answers made it fail."""
+    return [one for one in task.questions if one.failed_answer]
+
+
 def plan_step(
     key: CheckpointKey,
     body: Body,

@@ -43,7 +43,10 @@ THREADS = QueryTable(
         SqlColumn("parent", "VARCHAR", "Parent of the head.", _HEAD),
         SqlColumn("status", "VARCHAR", "error, interrupted, pending, done, unknown, empty.", _HEAD),
         SqlColumn("conditions", "VARCHAR[]", "All that hold, the worst first.", _HEAD),
-        SqlColumn("next", "VARCHAR[]", "Nodes that run next; NULL if not known.", _HEAD),
+        SqlColumn("next", "VARCHAR[]", "Nodes of the tasks that wait, as get_state.", _HEAD),
+        SqlColumn(
+            "runs", "VARCHAR[]", "Nodes that run first in a resume; NULL if not known.", _HEAD
+        ),
         SqlColumn("error", "VARCHAR", "Error of a task that failed.", _HEAD),
         SqlColumn("question", "JSON", "First question that waits for an answer.", _HEAD),
         SqlColumn("asked_by", "VARCHAR[]", "Nodes from the root to the one that asks.", _HEAD),
