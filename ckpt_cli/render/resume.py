@@ -68,8 +68,10 @@ def _sentences(head: Moment, found: Resume, asked: Sequence[Question]) -> Iterat
             f"gives {_names(found.answered)} the same answer again: it is stored, and comes before"
             " any other"
         )
-    if found.stored_answer == "again":
+    if found.stored_answer == "again" and asked:
         yield "without an answer, the last one is used again"
+    elif found.stored_answer in ("again", "next") and not asked:
+        yield "if a node asks, it gets the answer that was given last"
     elif found.stored_answer == "unused":
         yield "the answer that was given last is stored, too, but no question gets it"
     if head.conditions == (Status.PENDING,):

@@ -166,3 +166,90 @@ def test_only_the_head_is_repaired(saver: SqliteSaver, path: Path) -> None:
     answer = ckpt("-s", path, "repair", "writes", "t@~1", "--yes")
     assert answer.code == 5
     assert "not the head" in answer.err
+
+
+class Form:
+    """A node that fails with the answer it gets, beside one that has finished."""
+
+    def __init__(self, saver: Any, *, is_nested: bool = False) -> None:
+        self.ran: list[str] = []
+        builder: Any = StateGraph(State)
+        inner: Any = StateGraph(State)
+        inner.add_node("age", self._age)
+        inner.add_edge(START, "age")
+        builder.add_node("age", inner.compile() if is_nested else self._age)
+        builder.add_node("pay", self._pay)
+        builder.add_edge(START, "age")
+        builder.add_edge(START, "pay")
+        self.graph = builder.compile(checkpointer=saver)
+
+    def _age(self, _: State) -> dict[str, Any]:
+        self.ran.append("age")
+        return {"log": [f"{int(interrupt('age?'))} years"]}
+
+    def _pay(self, _: State) -> dict[str, Any]:
+        self.ran.append("pay")
+        return {"log": ["paid"]}
+
+    def answer(self, text: str) -> Any:
+        try:
+            return self.graph.invoke(Command(resume=text), CONFIG)
+        except ValueError as error:
+            return str(error)
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_an_answer_that_failed_is_used_first_until_it_is_dropped(
+    saver: SqliteSaver, path: Path, *, is_nested: bool
+) -> None:
+    form = Form(saver, is_nested=is_nested)
+    form.graph.invoke({"log": []}, CONFIG)
+    assert "forty" in form.answer("forty")
+    assert "forty" in form.answer("40")  # the first answer is used again
+    node = "age > age" if is_nested else "age"
+    resume = ckpt("-s", path, "show", "t", "-o", "json").json["resume"]
+    assert (resume["runs"], resume["applies"], resume["asks"]) == ([node], ["pay"], [])
+    assert (resume["answered"], resume["stored_answer"]) == ([node], "unused")
+    assert resume["call"] == "graph.invoke(None, config)"
+    assert ckpt("-s", path, "interrupts", "-o", "json").json == []
+    (row,) = ckpt("-s", path, "threads", "list", "-o", "json").json
+    assert row["conditions"] == ["error"]
+    shown = ckpt("-s", path, "threads", "show", "t").out
+    assert f"gives {node} the same answer again" in shown
+    assert "the answer that was given last is stored, too, but no question gets it" in shown
+    assert "repair writes t" in shown
+    # Of many threads, none is asked again: the failure may have another cause.
+    assert "nothing to repair" in ckpt("-s", path, "repair", "writes", "--all", "--yes").err
+    done = ckpt("-s", path, "repair", "writes", "t", "--yes", "-o", "json")
+    assert done.code == 0, done.err
+    form.ran.clear()
+    config = {"configurable": done.json["configurable"]}
+    assert asked(form.graph.invoke(None, config)) == ["age?"]
+    assert form.ran == ["age"]  # the result of `pay` is kept
+    assert "40 years" in form.answer("40")["log"]
+
+
+def test_an_answer_beside_a_failure_of_another_kind_is_said_to_be_used_again(
+    saver: SqliteSaver, path: Path
+) -> None:
+    """The mail server was down: the same answer is right for the next try."""
+    is_down = True
+
+    def send(_: State) -> dict[str, Any]:
+        to = interrupt("to whom?")
+        if is_down:
+            raise ConnectionError("smtp down")
+        return {"log": [f"mail to {to}"]}
+
+    builder: Any = StateGraph(State)
+    builder.add_node("send", send)
+    builder.add_edge(START, "send")
+    graph = builder.compile(checkpointer=saver)
+    graph.invoke({"log": []}, CONFIG)
+    with pytest.raises(ConnectionError):
+        graph.invoke(Command(resume="anna"), CONFIG)
+    resume = ckpt("-s", path, "show", "t", "-o", "json").json["resume"]
+    assert (resume["runs"], resume["answered"]) == (["send"], ["send"])
+    assert "stored_answer" not in resume
+    is_down = False
+    assert graph.invoke(None, CONFIG)["log"] == ["mail to anna"]

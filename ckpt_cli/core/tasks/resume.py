@@ -36,8 +36,8 @@ _AFTER_FINISH = 2
 
 
 StoredAnswer = Literal["next", "again", "unused"]
-"""The first question gets it; it would get it, although a task has used the answer already; or no
-question does, because each has an earlier answer, which is used first."""
+"""The first question gets it; the first question gets it, although a task has used it already; or
+no question does, because each has an earlier answer, which is used first."""
 
 
 class Resume(NamedTuple):
@@ -266,12 +266,12 @@ def stored_answer(
         for question in run.questions
         if not question.answered
     ]
-    if not left:
-        return None
     used = any(is_used(answer, some) for some in (writes, *inner()))
-    if any(question.is_open for question in left):
-        return "again" if used else "next"
-    return None if used else "unused"
+    if left and all(question.failed_answer for question in left):
+        return None if used else "unused"
+    if all(task.finished for task in step.tasks):
+        return None
+    return "again" if used else "next"
 
 
 def asks_of(task: Task) -> tuple[NodePath, ...]:

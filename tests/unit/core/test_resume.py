@@ -1,0 +1,144 @@
+"""What a resume does, rule by rule, on bodies made by hand; `tests/resume` runs the library."""
+
+from __future__ import annotations
+
+import pytest
+
+from ckpt_backends.model import NULL_TASK_ID, Write
+from ckpt_cli.core.state import Body
+from ckpt_cli.core.tasks.resume import (
+    Following,
+    deferred_channels,
+    following,
+    goto_nodes,
+    is_candidate,
+    resume_level,
+)
+from ckpt_cli.core.tasks.task_ids import handler_path
+from ckpt_cli.core.tasks.triggers import Readers
+from tests.unit.core.test_tasks import body, plan, pull, write
+
+BOTH = {"branch:to:a": None, "branch:to:b": None}
+
+
+def after(
+    at: Body,
+    *rows: Write,
+    sent: tuple[Write, ...] = (),
+    learned: Readers | None = None,
+    deferred: dict[str, bool] | None = None,
+) -> Following:
+    return following(
+        at,
+        plan(at, rows).tasks,
+        sends=lambda: sent,
+        learned=lambda: learned or {},
+        deferred=lambda: deferred or {},
+    )
+
+
+def test_edges_name_the_nodes_that_follow() -> None:
+    at = body({"branch:to:a": None})
+    assert after(at, write("1", "branch:to:b", path=pull("a"))) == Following(("b",))
+    # Two nodes follow, and nothing stored tells whether one of them waits for the other.
+    rows = [
+        write("1", f"branch:to:{node}", path=pull("a"), idx=place)
+        for place, node in enumerate("cb")
+    ]
+    assert after(at, *rows) == Following(("b", "c"), assumed=True)
+    known = {"branch:to:b": False, "branch:to:c": True}
+    assert after(at, *rows, deferred=known) == Following(("b",))
+    assert after(at, write("1", "log", path=pull("a"))) == Following(())
+
+
+def test_a_join_follows_when_all_have_arrived() -> None:
+    both = body(BOTH)
+    arrive = [write(node, "join:a+b:total", node, pull(node)) for node in "ab"]
+    assert after(both, *arrive) == Following(("total",))
+    one = body({"branch:to:a": None, "join:a+b:total": ["b"]})
+    assert after(one, arrive[0]) == Following(("total",))
+    assert after(body({"branch:to:a": None}), arrive[0]) == Following(())
+
+
+@pytest.mark.parametrize("value", [[None, False], [["a", "b"], False]])
+def test_a_deferred_node_follows_when_nothing_else_does(value: object) -> None:
+    channel = "branch:to:late" if value == [None, False] else "join:a+b:late"
+    at = body({"branch:to:x": None, channel: value})
+    assert after(at, write("1", "log", path=pull("x"))) == Following(("late",))
+    assert after(at, write("1", "branch:to:y", path=pull("x"))) == Following(("y",))
+    half = body({"branch:to:x": None, "join:a+b:late": [["a"], False]})
+    assert after(half, write("1", "log", path=pull("x"))) == Following(())
+
+
+def test_sends_follow_in_their_order() -> None:
+    at = body({"branch:to:a": None})
+    first = write("1", "__pregel_tasks", {"node": "w", "args": 1}, pull("a"), 0)
+    second = write("1", "__pregel_tasks", {"node": "v", "args": 2}, pull("a"), 1)
+    assert after(at, first, second, sent=(first, second)) == Following(("w", "v"))
+    unread = first._replace(value=None)
+    assert after(at, first, sent=(unread,)).nodes is None
+
+
+def test_before_format_4_nodes_read_the_channel_of_the_node_before_them() -> None:
+    at = body({"start:a": "__start__"}, v=2)
+    rows = [write("1", "a", "a", pull("a")), write("1", "log", path=pull("a"), idx=1)]
+    assert after(at, *rows, learned={"a": {"b"}}) == Following(("b",))
+    assert after(at, *rows).nodes is None
+
+
+def test_the_forms_of_values_tell_deferred_nodes() -> None:
+    bodies = [
+        body({"branch:to:a": None, "branch:to:b": [None, True], "n": [1, True]}),
+        body({"branch:to:a": None, "join:a+b:c": ["a"]}),
+    ]
+    found = deferred_channels(bodies)
+    assert found == {"branch:to:a": False, "branch:to:b": True, "join:a+b:c": False}
+
+
+def test_a_node_whose_channels_the_last_step_did_not_write_does_not_run() -> None:
+    """`defer` was switched off since: `get_state` names the node, and a run passes it by."""
+    at = body(BOTH)._replace(updated=frozenset({"branch:to:a", "log"}))
+    step = plan(at)
+    assert step.waiting == ("a", "b")
+    assert [is_candidate(task, at, ()) for task in step.tasks] == [True, False]
+    assert [task.node for task in resume_level(at, (), step, ()).runs] == ["a"]
+    # The caller's `goto` wakes it up.
+    called = [write(NULL_TASK_ID, "branch:to:b")]
+    assert is_candidate(step.tasks[1], at, called)
+
+
+def test_the_callers_goto_starts_nodes_beside_those_that_wait() -> None:
+    at = body({"branch:to:a": None})
+    rows = [write(NULL_TASK_ID, "branch:to:b"), write(NULL_TASK_ID, "__resume__", "yes")]
+    assert goto_nodes(at, rows, tuple) == ["b"]
+    level = resume_level(at, rows, plan(at, rows), ["b", "a"])
+    assert ([task.node for task in level.runs], level.started) == (["a"], ("b",))
+
+
+def test_a_caller_who_sends_replaces_the_sends_that_wait() -> None:
+    old = {"node": "w", "args": 1}
+    at = body({"__pregel_tasks": [old]})
+    rows = [write(NULL_TASK_ID, "__pregel_tasks", {"node": "v", "args": 2})]
+    assert goto_nodes(at, rows, lambda: rows) == ["v"]
+    level = resume_level(at, rows, plan(at, rows), ["v"])
+    assert (level.runs, level.started) == ((), ("v",))
+
+
+def test_a_handler_runs_again_and_its_node_does_not() -> None:
+    failed = [
+        write("1", "__error__", "ValueError()", pull("a")),
+        write("1", "__error_source_node__", "a", pull("a"), 1),
+    ]
+    at = body(BOTH)
+    level = resume_level(at, failed, plan(at, failed), ())
+    assert [task.node for task in level.runs] == ["b"]
+    assert level.handlers == (("__error_handler__a", None),)
+    rows = [*failed, write("2", path=handler_path(pull("a")))]
+    ((name, run),) = resume_level(at, rows, plan(at, rows), ()).handlers
+    assert name == "__error_handler__a"
+    assert run is not None
+    assert run.finished
+    # The handler of all nodes is known from another run.
+    seen = at._replace(seen={"__default_error_handler__": {}})
+    ((name, _),) = resume_level(seen, failed, plan(seen, failed), ()).handlers
+    assert name == "__default_error_handler__"
