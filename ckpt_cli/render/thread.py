@@ -170,7 +170,7 @@ def step_lines(
     """
     step = moment.step
     yield from field("next", _next_words(moment, live=live), width)
-    if live and any(task.finished for task in step.tasks):
+    if live and resume is None and any(task.finished for task in step.tasks):
         saved = [task.node for task in step.tasks if task.finished and task.node is not None]
         results = "result" if len(saved) == 1 else "results"
         yield from field("saved", f"the {results} of {counted_names(saved)}", width)

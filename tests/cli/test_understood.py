@@ -27,7 +27,6 @@ def test_a_pending_thread_is_said_to_run_or_to_have_stopped(sample: Path) -> Non
 def test_tasks_of_a_failed_step_that_have_not_finished_are_named(sample: Path) -> None:
     lines = shown(sample, "threads", "show", "invoice-import")
     assert "next     match_supplier" in lines
-    assert "saved    the result of extract_lines" in lines
     assert "         uses the saved result of extract_lines without running it" in lines
 
 
