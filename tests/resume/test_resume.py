@@ -1,0 +1,170 @@
+"""What `ckpt` says that a resume does, against what the official library did.
+
+Each cell of the matrix stops an official graph in one way and resumes copies of the store in every
+way; each node says in a log that it began (see `graphs.py` and `matrix.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ckpt_cli
+from tests.resume.graphs import CELLS
+from tests.support import ROOT, ckpt
+
+FIRST = {
+    "bad-answer",
+    "break-inside",
+    "chain-asked-exit",
+    "chain-done",
+    "chain-input-saved",
+    "chain-second-question",
+    "chain-silent-stored",
+    "chain-stored-last",
+    "defer-asked",
+    "defer-join-off",
+    "defer-off",
+    "fork-asked-both-one-answered",
+    "fork-asked-failed-done",
+    "fork-cut-short-done",
+    "fork-writes-all",
+    "handler-asked-sibling-asked",
+    "handler-both-failed",
+    "handler-default-two",
+    "handler-died",
+    "handler-goes-stored",
+    "handler-node-asked-failed",
+    "handler-ran-sibling-failed",
+    "handler-sub-ran-sibling-failed",
+    "send-asked-two",
+    "send-beside-failed",
+    "send-plan-stored",
+    "send-stored",
+    "sub-asked-two-one-answered",
+    "sub-called-asked",
+    "sub-deep-asked",
+    "sub-inner-done",
+    "sub-inner-stored",
+    "sub-no-checkpoints-failed",
+    "sub-side-asked",
+    "sub-stateful-second-asked",
+    "tasks-asked",
+    "tasks-side-failed",
+}
+"""What the first tier looks at; the rest is slow."""
+UNKNOWN: set[str] = set()
+"""Where what runs cannot be told from the store."""
+
+
+@pytest.fixture(scope="session")
+def truth_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Any]]:
+    """Stop and resume a cell: one process imports the library once, and forks for each turn."""
+    folder = tmp_path_factory.mktemp("matrix")
+    line = [sys.executable, "-W", "ignore", "-m", "tests.resume.matrix", str(folder), "--serve"]
+    with subprocess.Popen(
+        line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        given, said = worker.stdin, worker.stdout
+
+        def truth(name: str) -> Any:
+            given.write(name + "\n")
+            given.flush()
+            assert said.readline().strip() == name
+            return {
+                **json.loads((folder / f"{name}.json").read_text("utf-8")),
+                "store": folder / f"{name}.db",
+            }
+
+        yield truth
+        given.close()
+
+
+def disagreements(claim: Any, told: Any) -> list[str]:
+    """Return where the `resume` of a summary is not what happened, one text each."""
+    ways = told["resumes"]
+    call = claim["call"]
+    if "{...}" in call:
+        # The run has ended: only a new input starts anything.
+        happened = {name: [] for name in ways["none"]}
+    elif "resume" in call:
+        happened = ways.get("ids", ways.get("scalar", ways["none"]))
+    else:
+        happened = ways["none"]
+    wrong = []
+    if claim["runs"] is not None:
+        wrong += _runs(Counter(claim["runs"]), Counter(happened["runs"]), told["namespaces"])
+    applied, remade = Counter(claim["applies"]), Counter(happened["applies"])
+    # A subgraph call that had come to its end gives its result without running a node.
+    ended = {one for one in applied - remade if one in told["namespaces"]}
+    if any(path.startswith(tuple(ended)) for path in happened["runs"]) if ended else False:
+        wrong.append(f"applies {sorted(ended)}, whose nodes ran: {happened['runs']}")
+    for one in ended:
+        del applied[one]
+    if applied != remade:
+        wrong.append(f"applies {claim['applies']}, not {happened['applies']}")
+    if Counter(claim["handlers"]) != Counter(happened["handlers"]):
+        wrong.append(f"handlers {claim['handlers']}, not {happened['handlers']}")
+    if Counter(claim["asks"]) != Counter(ways["none"]["asks"]):
+        wrong.append(f"asks {claim['asks']}, not {ways['none']['asks']}")
+    said = Counter(claim["repeats"])
+    inner = Counter(
+        path for path in said if any(one.startswith(f"{path} > ") for one in happened["repeats"])
+    )
+    if said - Counter(happened["repeats"]) - inner:
+        wrong.append(f"repeats {claim['repeats']}, not {happened['repeats']}")
+    if Counter(happened["known_repeats"]) - said:
+        wrong.append(f"repeats {claim['repeats']}, without {happened['known_repeats']}")
+    return wrong
+
+
+def _runs(claimed: Counter[str], ran: Counter[str], namespaces: list[str]) -> Iterator[str]:
+    """Compare the nodes that run; a node stands for those of its subgraph if none of its
+    checkpoints is stored, and a function that calls a subgraph runs with it.
+    """
+    for path in claimed:
+        inner = [one for one in ran if one.startswith(f"{path} > ")]
+        if path not in ran and (not inner or path in namespaces):
+            yield f"runs {path}, which did not begin: {sorted(ran)}"
+        if path in ran and claimed[path] != ran[path]:
+            yield f"runs {path} {claimed[path]} times, not {ran[path]}"
+    for path in ran.keys() - claimed.keys():
+        outer = [one for one in claimed if path.startswith(f"{one} > ")]
+        calls = [one for one in claimed if one.startswith(f"{path} > ")]
+        if not calls and not (outer and not set(outer) & set(namespaces)):
+            yield f"does not run {path}: {sorted(claimed.elements())}"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in FIRST else pytest.param(name, marks=pytest.mark.slow) for name in CELLS],
+)
+def test_a_resume_does_what_was_said(name: str, truth_of: Callable[[str], Any]) -> None:
+    told = truth_of(name)
+    with ckpt_cli.open(str(told["store"])) as store:
+        if "t" not in store:
+            assert told["resumes"]["none"]["runs"] == []
+            return
+        claim = store["t"].summary()["resume"]
+        shown = store["t"].head.to_dict()["resume"]
+    assert claim == shown
+    assert not disagreements(claim, told)
+    assert (claim["runs"] is None) == (name in UNKNOWN)
+
+
+def test_the_commands_say_the_same(truth_of: Callable[[str], Any]) -> None:
+    told = truth_of("handler-ran-sibling-asked")
+    for command in (["show", "t"], ["threads", "show", "t"]):
+        claim = ckpt("-s", told["store"], *command, "-o", "json").json["resume"]
+        assert not disagreements(claim, told)
+        assert claim["handlers"] == ["__error_handler__a"]
+        assert claim["asks"] == ["b"]
