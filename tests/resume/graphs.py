@@ -8,7 +8,7 @@ import operator
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Annotated, Any, NamedTuple
@@ -57,7 +57,7 @@ def has_ended(path: str) -> bool:
 
 
 class State(TypedDict, total=False):
-    log: Annotated[list, operator.add]
+    log: Annotated[list[Any], operator.add]
     item: str
 
 
@@ -115,7 +115,7 @@ def asks_then_number(path: str, state: Any) -> Any:
 
 
 def _third(state: Any) -> bool:
-    return sum(str(one).startswith("a") for one in state["log"]) == 2  # noqa: PLR2004
+    return sum(str(one).startswith("a") for one in state["log"]) == 2
 
 
 def fails_third(path: str, state: Any) -> Any:
@@ -218,22 +218,20 @@ def place() -> tuple[str, int]:
 # Shapes.
 
 
-def graph(edges: str, *, inside: str = "", options: Any = None, **nodes: Any) -> Any:
+def graph(edges: str, *, inside: str = "", **nodes: Any) -> Any:
     """Build a graph: `edges` is `"START a, a+b c"`; a node is an act, a compiled graph or a pair
     of an act and options of `add_node`.
     """
     made = StateGraph(State)
     for name, one in nodes.items():
-        given: dict[str, Any] = {}
-        if isinstance(one, tuple):
-            one, given = one
+        act, given = one if isinstance(one, tuple) else (one, {})
         path = f"{inside} > {name}" if inside else name
-        if not hasattr(one, "invoke"):
-            one = node(path, one, is_async=ASYNC)
-        made.add_node(name, one, **given)
+        made.add_node(name, act if hasattr(act, "invoke") else node(path, act, ASYNC), **given)
     for edge in filter(None, map(str.strip, edges.split(","))):
         source, target = edge.split()
-        sources: Any = source.split("+") if "+" in source else START if source == "START" else source
+        sources: Any = (
+            source.split("+") if "+" in source else START if source == "START" else source
+        )
         made.add_edge(sources, END if target == "END" else target)
     return made
 
@@ -244,11 +242,11 @@ ASYNC = False
 class Cell(NamedTuple):
     build: Callable[[Any], Any]
     """From a saver to a compiled graph; it may look at `TURN`."""
-    turns: list[Any] = [{"log": ["in"]}]
+    turns: Sequence[Any] = ({"log": ["in"]},)
     """The calls before the stop; a callable makes one from the questions that wait, by text."""
     kill: tuple[Any, ...] = ()
-    """`(when, ...)`: `before put`, `after put` with namespace and step; `after writes` with how many
-    calls; each in the last turn."""
+    """When the process dies in the last turn: `before put` and `after put`, with namespace and
+    step, or `after writes`, with the number of the call."""
     durability: str = "sync"
     is_async: bool = False
     since: tuple[int, ...] = (0, 2)
@@ -278,7 +276,7 @@ def go(target: str) -> Any:
     return lambda questions: Command(goto=target)
 
 
-class update(NamedTuple):  # noqa: N801
+class Update(NamedTuple):
     """The caller changes the state in the name of a node."""
 
     node: str
@@ -305,9 +303,11 @@ def loop(a: Act) -> Any:
     """A node that runs three times."""
 
     def build(saver: Any) -> Any:
-        made = graph("START a, b END", a=a, b=works)
+        made = graph("START a", a=a, b=works)
         made.add_conditional_edges(
-            "a", lambda state: "b" if len(state["log"]) > 3 else "a", ["a", "b"]  # noqa: PLR2004
+            "a",
+            lambda state: "b" if len(state["log"]) > 3 else "a",
+            ["a", "b"],
         )
         return made.compile(checkpointer=saver)
 
@@ -323,9 +323,9 @@ def chain_of_commands(b: Act = works, c: Act = works) -> Any:
         def leads(act: Act, target: str) -> Act:
             return lambda path, state: Command(update=act(path, state), goto=target)
 
-        return graph(
-            "START a", a=leads(works, "b"), b=leads(b, "c"), c=c
-        ).compile(checkpointer=saver)
+        return graph("START a", a=leads(works, "b"), b=leads(b, "c"), c=c).compile(
+            checkpointer=saver
+        )
 
     return build
 
@@ -340,7 +340,7 @@ def delta(a: Act = works, b: Act = works) -> Any:
             return [*(current or []), *(one for write in writes for one in write)]
 
         class Deltas(TypedDict, total=False):
-            log: Annotated[list, DeltaChannel(add, snapshot_frequency=5)]
+            log: Annotated[list[Any], DeltaChannel(add, snapshot_frequency=5)]
 
         made = StateGraph(Deltas)
         for name, act in {"a": a, "b": b, "c": works}.items():
@@ -356,14 +356,14 @@ def sends_to_sub(acts: dict[str, Act]) -> Any:
     """Two calls of one subgraph at the same time."""
 
     def build(saver: Any) -> Any:
-        try:
-            from langgraph.types import Send
-        except ImportError:
-            from langgraph.constants import Send
+        from langgraph.types import Send
 
         inner = StateGraph(State)
         inner.add_node("j", node("sub > j"))
-        inner.add_node("k", RunnableLambda(lambda state: node("sub > k", acts.get(state["item"], works))(state)))
+        inner.add_node(
+            "k",
+            RunnableLambda(lambda state: node("sub > k", acts.get(state["item"], works))(state)),
+        )
         inner.add_edge(START, "j")
         inner.add_edge("j", "k")
         made = graph("START plan, sub total", plan=works, sub=inner.compile(), total=works)
@@ -397,17 +397,15 @@ def sends(acts: dict[str, Act], total: Act = works, beside: Act | None = None) -
     """A node sends three items to workers; what each does goes by its item."""
 
     def build(saver: Any) -> Any:
-        try:
-            from langgraph.types import Send
-        except ImportError:
-            from langgraph.constants import Send
+        from langgraph.types import Send
 
-        more = {"beside": beside} if beside else {}
+        more: dict[str, Any] = {"beside": beside} if beside else {}
         made = graph("START plan, work total", plan=works, work=by_item(acts), total=total, **more)
         made.add_conditional_edges(
             "plan",
-            lambda state: [Send("work", {"item": one}) for one in "xyz"]
-            + (["beside"] if beside else []),
+            lambda state: (
+                [Send("work", {"item": one}) for one in "xyz"] + (["beside"] if beside else [])
+            ),
             ["work", *more],
         )
         return made.compile(checkpointer=saver)
@@ -507,7 +505,11 @@ def handled(
             made.set_node_defaults(error_handler=handler(f"{prefix}__default_error_handler__", h))
         else:
             own = {"error_handler": handler(f"{prefix}__error_handler__a", h)}
-        made.add_node("a", a(prefix) if a in (broken_call, asking_call) else node(f"{prefix}a", a, ASYNC), **own)
+        made.add_node(
+            "a",
+            a(prefix) if a in (broken_call, asking_call) else node(f"{prefix}a", a, ASYNC),
+            **own,
+        )
         made.add_edge(START, "a")
         made.add_node("c", node(f"{prefix}c", works, ASYNC))
         made.add_edge("a", "c")
@@ -520,7 +522,9 @@ def handled(
             made.add_edge("b", "c")
         if not inside:
             return made.compile(checkpointer=saver)
-        return graph("START first, first sub, sub last", first=works, sub=made.compile(), last=works).compile(checkpointer=saver)
+        return graph(
+            "START first, first sub, sub last", first=works, sub=made.compile(), last=works
+        ).compile(checkpointer=saver)
 
     return build
 
@@ -550,11 +554,11 @@ def handled_sends(acts: dict[str, Act], h: Any = works) -> Any:
     return build
 
 
-def by_item(acts: dict[str, Act]) -> Any:
+def by_item(acts: dict[str, Act], path: str = "work") -> Any:
     """A worker that does what its item says."""
 
     def work(state: Any) -> Any:
-        return node("work", acts.get(state["item"], works))(state)
+        return node(path, acts.get(state["item"], works))(state)
 
     return RunnableLambda(work)
 
@@ -730,9 +734,7 @@ CELLS: dict[str, Cell] = {
     "handler-failed": Cell(handled(h=fails), since=H),
     "handler-asked": Cell(handled(h=asks), since=H),
     "handler-died": Cell(handled(h=dies), since=H),
-    "handler-ran-sibling-failed": Cell(
-        handled(b=after("__error_handler__a", fails)), since=H
-    ),
+    "handler-ran-sibling-failed": Cell(handled(b=after("__error_handler__a", fails)), since=H),
     "handler-ran-sibling-asked": Cell(handled(b=asks), since=H),
     "handler-ran-sibling-died": Cell(handled(b=after("__error_handler__a", dies)), since=H),
     "handler-failed-sibling-done": Cell(handled(h=after("b", fails), b=works), since=H),
@@ -757,9 +759,7 @@ CELLS: dict[str, Cell] = {
     "handler-default-failed": Cell(handled(h=fails, default=True), since=H),
     "handler-default-asked": Cell(handled(h=asks, default=True), since=H),
     "handler-default-died": Cell(handled(h=dies, default=True), since=H),
-    "handler-default-two": Cell(
-        handled(h=fails, b=beside("a", fails), default=True), since=H
-    ),
+    "handler-default-two": Cell(handled(h=fails, b=beside("a", fails), default=True), since=H),
     # Deferred nodes.
     "defer-asked": Cell(deferred(True, True), since=D),
     "defer-off": Cell(deferred(True, False), since=D),
@@ -863,15 +863,11 @@ CELLS: dict[str, Cell] = {
         handled_sends({"x": fails, "y": fails}, h=after_calls("work", 3, fails)), since=H
     ),
     "handler-send-asked": Cell(handled_sends({"x": fails, "z": fails}, h=asks), since=H),
-    "handler-send-died": Cell(
-        handled_sends({"y": fails}, h=after_calls("work", 3, dies)), since=H
-    ),
+    "handler-send-died": Cell(handled_sends({"y": fails}, h=after_calls("work", 3, dies)), since=H),
     "handler-cut-short": Cell(
         handled(h=slow, b=beside("__error_handler__a", fails)), is_async=True, since=H
     ),
-    "handler-node-cut-short": Cell(
-        handled(a=slow, b=beside("a", fails)), is_async=True, since=H
-    ),
+    "handler-node-cut-short": Cell(handled(a=slow, b=beside("a", fails)), is_async=True, since=H),
     "handler-async-ran-sibling-failed": Cell(
         handled(b=after("__error_handler__a", fails)), is_async=True, since=H
     ),
@@ -885,9 +881,7 @@ CELLS: dict[str, Cell] = {
         turns=[{"log": ["one"]}, {"log": ["two"]}],
         since=H,
     ),
-    "handler-failed-twice": Cell(
-        handled(h=fails), turns=[{"log": ["one"]}, None], since=H
-    ),
+    "handler-failed-twice": Cell(handled(h=fails), turns=[{"log": ["one"]}, None], since=H),
     # A second stop after a resume.
     "chain-failed-twice": Cell(chain(b=fails), turns=[{"log": ["one"]}, None]),
     "chain-asked-none": Cell(chain(b=asks), turns=[{"log": ["one"]}, None]),
@@ -912,9 +906,7 @@ CELLS: dict[str, Cell] = {
     "bad-answer-then-none": Cell(
         chain(b=asks_number), turns=[{"log": ["in"]}, answer("forty"), None]
     ),
-    "bad-answer-in-sub": Cell(
-        sub(k=asks_number), turns=[{"log": ["in"]}, answer("forty")]
-    ),
+    "bad-answer-in-sub": Cell(sub(k=asks_number), turns=[{"log": ["in"]}, answer("forty")]),
     "bad-answer-sub-by-id": Cell(
         sub(k=asks_number), turns=[{"log": ["in"]}, answers(sub__k="forty")], since=D
     ),
@@ -924,19 +916,17 @@ CELLS: dict[str, Cell] = {
     "second-answer-bad": Cell(
         chain(b=asks_then_number), turns=[{"log": ["in"]}, answer("x"), answer("y")]
     ),
-    "send-bad-answer": Cell(
-        sends({"y": asks_number}), turns=[{"log": ["in"]}, answer("forty")]
-    ),
+    "send-bad-answer": Cell(sends({"y": asks_number}), turns=[{"log": ["in"]}, answer("forty")]),
     # A caller's command, and a state that the caller changed.
     "goto-died": Cell(chain(c=later(1, dies)), turns=[{"log": ["in"]}, go("c")]),
     "goto-failed": Cell(chain(c=later(1, fails)), turns=[{"log": ["in"]}, go("c")]),
     "goto-beside-question": Cell(
         chain(b=asks, c=later(1, fails)), turns=[{"log": ["in"]}, go("c")]
     ),
-    "updated": Cell(chain(b=fails), turns=[{"log": ["in"]}, update("a")]),
-    "updated-asked": Cell(chain(b=asks), turns=[{"log": ["in"]}, update("a")]),
-    "updated-as-asking": Cell(chain(b=asks), turns=[{"log": ["in"]}, update("b")]),
-    "updated-sub": Cell(sub(k=fails), turns=[{"log": ["in"]}, update("a")]),
+    "updated": Cell(chain(b=fails), turns=[{"log": ["in"]}, Update("a")]),
+    "updated-asked": Cell(chain(b=asks), turns=[{"log": ["in"]}, Update("a")]),
+    "updated-as-asking": Cell(chain(b=asks), turns=[{"log": ["in"]}, Update("b")]),
+    "updated-sub": Cell(sub(k=fails), turns=[{"log": ["in"]}, Update("a")]),
     # Cancelled from outside, and out of steps.
     "cancelled": Cell(chain(b=slow), is_async=True, cancels="b"),
     "cancelled-fork": Cell(fork(b=slow), is_async=True, cancels="b"),
@@ -945,14 +935,14 @@ CELLS: dict[str, Cell] = {
     "cancelled-exit": Cell(
         fork(a=works, b=slow), is_async=True, cancels="b", durability="exit", since=D
     ),
-    "cancelled-handler": Cell(handled(h=slow), is_async=True, cancels="__error_handler__a", since=H),
+    "cancelled-handler": Cell(
+        handled(h=slow), is_async=True, cancels="__error_handler__a", since=H
+    ),
     "out-of-steps": Cell(chain(), limit=2),
     "out-of-steps-sub": Cell(sub(), limit=2),
     "async-failed": Cell(fork(b=after("a", fails)), is_async=True),
     "async-asked": Cell(fork(b=asks), is_async=True),
-    "async-sub-cut-short": Cell(
-        sub(k=slow, side=beside("sub > k", fails)), is_async=True
-    ),
+    "async-sub-cut-short": Cell(sub(k=slow, side=beside("sub > k", fails)), is_async=True),
     "async-sub-called-cut-short": Cell(
         sub(k=slow, side=beside("sub > k", fails), called=1), is_async=True
     ),
@@ -962,9 +952,7 @@ CELLS: dict[str, Cell] = {
     "break-before-failed": Cell(
         fork_with(b=later(1, fails), interrupt_before=["b"]), turns=[{"log": ["in"]}, None]
     ),
-    "break-then-asked": Cell(
-        chain(b=asks, interrupt_before=["b"]), turns=[{"log": ["in"]}, None]
-    ),
+    "break-then-asked": Cell(chain(b=asks, interrupt_before=["b"]), turns=[{"log": ["in"]}, None]),
     "break-all": Cell(chain(interrupt_before="*")),
     # Joins and loops.
     "join-half": Cell(chosen({"b": fails}), turns=[{"log": ["in"]}]),
@@ -980,7 +968,10 @@ CELLS: dict[str, Cell] = {
     "delta-asked-exit": Cell(delta(b=asks), durability="exit", since=H),
     "delta-stored": Cell(delta(), kill=("before put", "", 2), since=H),
     "delta-failed-exit-second": Cell(
-        delta(b=later(1, fails)), turns=[{"log": ["one"]}, {"log": ["two"]}], durability="exit", since=H
+        delta(b=later(1, fails)),
+        turns=[{"log": ["one"]}, {"log": ["two"]}],
+        durability="exit",
+        since=H,
     ),
     # Deferred nodes beside other things.
     "defer-exit-asked": Cell(deferred(True, True), durability="exit", since=D),

@@ -28,20 +28,20 @@ from tests.resume.graphs import CELLS, RELEASE, RESUMED, Cell, note, noted
 THREAD = "t"
 CONTROL = {"__error__", "__error_source_node__", "__interrupt__", "__resume__"}
 CONFIG: Any = {"configurable": {"thread_id": THREAD}}
-KILL: tuple[Any, ...] = ()
-_WRITES = 0
+
+
+class Kill:
+    """When the saver ends the process; see `Cell.kill`."""
+
+    point: tuple[Any, ...] = ()
+    writes = 0
 
 
 def _die(when: str, *seen: Any) -> None:
-    if KILL and KILL[0] == when:
-        if when == "after writes":
-            hit = KILL[1] == seen[0]
-        else:
-            hit = KILL[1] == seen[0].split(":")[0] and KILL[2] == seen[1]
-        if hit:
-            if when == "before put":
-                all_written()
-            os.kill(os.getpid(), signal.SIGKILL)
+    if Kill.point == (when, *seen):
+        if when == "before put":
+            all_written()
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def all_written() -> None:
@@ -58,7 +58,8 @@ def all_written() -> None:
 
 
 def _about_to_put(config: Any, metadata: Any) -> tuple[str, int]:
-    found = config["configurable"].get("checkpoint_ns", ""), metadata["step"]
+    ns = config["configurable"].get("checkpoint_ns", "")
+    found = ns.partition(":")[0], metadata["step"]
     _die("before put", *found)
     return found
 
@@ -69,10 +70,9 @@ def _was_put(found: tuple[str, int]) -> None:
 
 
 def _were_written(task_id: str, writes: Any) -> None:
-    global _WRITES
     note("writes", task_id, *(channel for channel, _ in writes))
-    _WRITES += 1
-    _die("after writes", _WRITES)
+    Kill.writes += 1
+    _die("after writes", Kill.writes)
 
 
 class Saver(SqliteSaver):
@@ -152,7 +152,7 @@ def turn(cell: Cell, store: Path, given: Any) -> None:
                 graph = cell.build(Saver(connection))
                 if callable(given):
                     given = given(pending(SqliteSaver(connection)))
-                if isinstance(given, graphs.update):
+                if isinstance(given, graphs.Update):
                     graph.update_state(CONFIG, {"log": ["changed"]}, as_node=given.node)
                 else:
                     graph.invoke(given, config, **more)
@@ -250,9 +250,9 @@ def resumed(cell: Cell, store: Path, given: Any, log: Path, before: list[list[st
         outer = where.rpartition("|")[0]
         least[outer] = min(steps[where], least.get(outer, steps[where]))
     first = [one for one in first if steps[one[1]] == least[one[1].rpartition("|")[0]]]
-    asked_open = Counter(
-        (words[1], words[2]) for words in lines if words[0] == "ask"
-    ) - Counter((words[1], words[2]) for words in lines if words[0] == "answered")
+    asked_open = Counter((words[1], words[2]) for words in lines if words[0] == "ask") - Counter(
+        (words[1], words[2]) for words in lines if words[0] == "answered"
+    )
     begun_ids = {ids(where)[-1] for _, where in begins}
     before_ids = {ids(words[2])[-1] for words in before if words[0] == "begin"}
     # A function of `@task` goes by the entrypoint that calls it.
@@ -306,7 +306,7 @@ def look(cell: Cell, store: Path, folder: Path, name: str, before: list[list[str
     if questions:
         ways["scalar"] = Command(resume="1")
         if RELEASE >= (0, 6):
-            ways["ids"] = Command(resume={one: "1" for one in questions.values()})
+            ways["ids"] = Command(resume=dict.fromkeys(questions.values(), "1"))
     ways["input"] = {"log": ["new"]}
     done = {}
     for way, given in ways.items():
@@ -361,7 +361,6 @@ def pending(saver: Any) -> dict[str, str]:
 
 def cell_done(name: str, folder: Path) -> bool:
     """Stop and resume one cell."""
-    global KILL
     cell = CELLS[name]
     store, log = folder / f"{name}.db", folder / f"{name}.log"
     for path in (store, log):
@@ -370,11 +369,11 @@ def cell_done(name: str, folder: Path) -> bool:
     graphs.LOG, graphs.ASYNC = str(log), cell.is_async
     for number, given in enumerate(cell.turns):
         graphs.TURN = number
-        KILL = cell.kill if number == len(cell.turns) - 1 else ()
+        Kill.point = cell.kill if number == len(cell.turns) - 1 else ()
         code = forked(lambda: turn(cell, store, given))  # noqa: B023
         if code < 0:
             note("stopped", f"signal {-code}")
-    KILL = ()
+    Kill.point = ()
     settle(store)
     before = noted()
     log.unlink()
@@ -391,7 +390,7 @@ def settle(store: Path) -> None:
 
 def brief(words: list[str]) -> str:
     if words[0] == "checkpoint":
-        return f"checkpoint {words[1].split(':')[0]}#{words[2]}"
+        return f"checkpoint {words[1]}#{words[2]}"
     return " ".join(words[:2])
 
 
@@ -399,7 +398,9 @@ def shown(told: Any) -> str:
     """A cell's truth as lines of text."""
     before = [brief(words) for words in told["before"] if words[0] != "writes"]
     lines = [f"== {told['name']}  (langgraph {told['release']}, {told['durability']})"]
-    lines.append(f"   next {told['next']}  values {told['values']}  questions {list(told['questions'])}")
+    lines.append(
+        f"   next {told['next']}  values {told['values']}  questions {list(told['questions'])}"
+    )
     lines.append(f"   before: {'; '.join(before)}")
     for way, one in told["resumes"].items():
         lines.append(
