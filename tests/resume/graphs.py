@@ -48,6 +48,10 @@ def stored(path: str) -> int:
     return len(ids & {words[1] for words in lines if words[0] == "writes"})
 
 
+def has_saved(step: int) -> bool:
+    return ["checkpoint", "", str(step)] in noted()
+
+
 def has_begun(path: str) -> bool:
     return any(words[:2] == ["begin", path] for words in noted())
 
@@ -158,10 +162,10 @@ def after_calls(other: str, count: int, act: Act) -> Act:
 
 
 def later(turn: int, act: Act) -> Act:
-    """Work, and in one turn do something else."""
+    """Work, and do something else from a turn on."""
 
     def run(path: str, state: Any) -> Any:
-        return act(path, state) if TURN in (turn, RESUMED) else works(path, state)
+        return act(path, state) if turn <= TURN else works(path, state)
 
     return run
 
@@ -670,7 +674,9 @@ CELLS: dict[str, Cell] = {
     "chain-asked-first": Cell(chain(a=asks)),
     "chain-died": Cell(chain(b=dies)),
     "chain-died-first": Cell(chain(a=dies)),
-    "chain-died-async": Cell(chain(b=dies), durability="async", since=D),
+    "chain-died-async": Cell(
+        chain(b=Wait(lambda: has_saved(0), dies)), durability="async", since=D
+    ),
     "chain-died-exit": Cell(chain(b=dies), durability="exit", since=D),
     "chain-failed-exit": Cell(chain(b=fails), durability="exit", since=D),
     "chain-asked-exit": Cell(chain(b=asks), durability="exit", since=D),
@@ -834,6 +840,29 @@ CELLS: dict[str, Cell] = {
     "tasks-own-asked": Cell(functional(own=asks)),
     "tasks-died": Cell(functional(second=after("main > one", dies))),
     "tasks-own-died": Cell(functional(own=after("main > two", dies))),
+    # The second run knows the entrypoint's name from the first.
+    "tasks-second-failed": Cell(
+        functional(second=later(1, fails)), turns=[{"log": ["one"]}, {"log": ["two"]}]
+    ),
+    "tasks-second-asked": Cell(
+        functional(second=later(1, asks)), turns=[{"log": ["one"]}, {"log": ["two"]}]
+    ),
+    "tasks-second-own-failed": Cell(
+        functional(own=later(1, fails)), turns=[{"log": ["one"]}, {"log": ["two"]}]
+    ),
+    "tasks-second-own-asked": Cell(
+        functional(own=later(1, asks)), turns=[{"log": ["one"]}, {"log": ["two"]}]
+    ),
+    "tasks-second-died": Cell(
+        functional(second=later(1, dies)), turns=[{"log": ["one"]}, {"log": ["two"]}]
+    ),
+    "tasks-second-side-asked": Cell(
+        functional_side(first=later(1, asks)), turns=[{"log": ["one"]}, {"log": ["two"]}]
+    ),
+    "tasks-second-bad-answer": Cell(
+        functional(second=later(1, asks_number)),
+        turns=[{"log": ["one"]}, {"log": ["two"]}, answer("x")],
+    ),
     "tasks-side-failed": Cell(functional_side(second=after("main > one", fails))),
     "tasks-side-asked": Cell(functional_side(first=asks, second=works)),
     "tasks-side-died": Cell(functional_side(second=after("main > one", dies))),

@@ -187,12 +187,24 @@ def outputs(store: Path) -> set[str]:
     return {task for task, channel in rows if channel not in CONTROL}
 
 
+def calls_of(store: Path, tasks: set[str]) -> set[str]:
+    """The paths of subgraph calls of these tasks that have checkpoints, and of stateful ones."""
+    found = set()
+    for (ns,) in rows_of(store, "SELECT DISTINCT checkpoint_ns FROM checkpoints"):
+        name, _, task = ns.partition("|")[0].partition(":")
+        if name and (task in tasks or not task):
+            found.add(" > ".join(part.partition(":")[0] for part in ns.split("|")))
+    return found
+
+
 def writers(store: Path) -> set[str]:
     """Tasks that stored anything."""
     return {task for (task,) in rows_of(store, "SELECT task_id FROM writes")}
 
 
-def resumed(cell: Cell, store: Path, given: Any, log: Path, before: list[list[str]]) -> Any:
+def resumed(
+    cell: Cell, store: Path, given: Any, log: Path, before: list[list[str]], tasks: list[Any]
+) -> Any:
     """What a resume does, told by the nodes themselves and by the library's debug stream."""
     graphs.LOG, graphs.TURN = str(log), RESUMED
     log.touch()
@@ -201,7 +213,7 @@ def resumed(cell: Cell, store: Path, given: Any, log: Path, before: list[list[st
     said = "returned"
     out: Any = None
     had, wrote = outputs(store), writers(store)
-    nested: list[Any] = []
+    stored = {ns for (ns,) in rows_of(store, "SELECT DISTINCT checkpoint_ns FROM checkpoints")}
     try:
         if cell.is_async:
 
@@ -215,7 +227,6 @@ def resumed(cell: Cell, store: Path, given: Any, log: Path, before: list[list[st
         else:
             with closing(sqlite3.connect(store, check_same_thread=False)) as connection:
                 graph = cell.build(Saver(connection))
-                nested = tasks_of(graph.get_state(CONFIG, subgraphs=True))
                 for event in graph.stream(given, CONFIG, stream_mode="debug", **more):
                     events.append(event)
                 out = graph.get_state(CONFIG).values
@@ -249,25 +260,31 @@ def resumed(cell: Cell, store: Path, given: Any, log: Path, before: list[list[st
     for _, where in first:
         outer = where.rpartition("|")[0]
         least[outer] = min(steps[where], least.get(outer, steps[where]))
-    first = [one for one in first if steps[one[1]] == least[one[1].rpartition("|")[0]]]
+
+    def is_first(where: str) -> bool:
+        outer = where.rpartition("|")[0]
+        # A function that calls a second subgraph does so when the first has ended.
+        is_second = outer.rpartition("|")[2].isdigit() and outer not in stored
+        return steps[where] == least[outer] and not is_second
+
+    first = [one for one in first if is_first(one[1])]
     asked_open = Counter((words[1], words[2]) for words in lines if words[0] == "ask") - Counter(
         (words[1], words[2]) for words in lines if words[0] == "answered"
     )
-    begun_ids = {ids(where)[-1] for _, where in begins}
     before_ids = {ids(words[2])[-1] for words in before if words[0] == "begin"}
-    # A function of `@task` goes by the entrypoint that calls it.
-    applied = [
-        f"main > {name}" if name in ("one", "two") else name
+    # A subgraph call that starts anew gives its tasks other ids.
+    before_root = {(words[1], ids(words[2])[0]) for words in before if words[0] == "begin"}
+    asked_before = {words[2] for words in before if words[0] == "ask"}
+    # A function of `@task` goes by the entrypoint that calls it; `get_state` does not have it.
+    had_result = {one["id"]: one["path"] for one in tasks if one["id"] in had} | {
+        task: f"main > {name}"
         for task, (step, name) in root.items()
-        if step == first_step
-        and name != "__start__"
-        and task in had
-        and not any(task in where for _, where in begins)
-    ]
-    applied += [
-        one["path"]
-        for one in nested
-        if " > " in one["path"] and one["id"] in had and one["id"] not in begun_ids
+        if step == first_step and task in had and name in {"one", "two"}
+    }
+    applied = [
+        path
+        for task, path in had_result.items()
+        if not path.endswith("__start__") and not any(task in where for _, where in begins)
     ]
     handlers = [path for path, _ in first if "_error_handler__" in path]
     return {
@@ -278,8 +295,16 @@ def resumed(cell: Cell, store: Path, given: Any, log: Path, before: list[list[st
         "runs": sorted(path for path, _ in first if "_error_handler__" not in path),
         "handlers": sorted(handlers),
         "applies": sorted(applied),
-        "asks": sorted(path for path, where in asked_open.elements() if (path, where) in first),
-        "repeats": sorted(path for path, where in first if ids(where)[-1] in before_ids),
+        "asks": sorted(
+            path
+            for path, where in asked_open.elements()
+            if (path, where) in first and where in asked_before
+        ),
+        "repeats": sorted(
+            path
+            for path, where in first
+            if ids(where)[-1] in before_ids or (path, ids(where)[0]) in before_root
+        ),
         "known_repeats": sorted(
             path for path, where in first if ids(where)[-1] in before_ids & wrote
         ),
@@ -298,10 +323,10 @@ def look(cell: Cell, store: Path, folder: Path, name: str, before: list[list[str
         try:
             state = graph.get_state(CONFIG, subgraphs=True)
             after = list(state.next)
-            values = state.values
+            values, tasks = state.values, tasks_of(state)
             questions = pending(SqliteSaver(connection))
         except Exception as error:
-            after, values, questions = [f"raised {type(error).__name__}: {error}"], None, {}
+            after, values, questions, tasks = ["raised", repr(error)], None, {}, []
     ways: dict[str, Any] = {"none": None}
     if questions:
         ways["scalar"] = Command(resume="1")
@@ -314,7 +339,7 @@ def look(cell: Cell, store: Path, folder: Path, name: str, before: list[list[str
         shutil.copyfile(store, copy)
         log = folder / f"{name}.{way}.log"
         log.unlink(missing_ok=True)
-        done[way] = resumed(cell, copy, given, log, before)
+        done[way] = resumed(cell, copy, given, log, before, tasks)
         for suffix in ("", "-wal", "-shm"):
             Path(f"{copy}{suffix}").unlink(missing_ok=True)
         log.unlink()
@@ -325,13 +350,7 @@ def look(cell: Cell, store: Path, folder: Path, name: str, before: list[list[str
         "next": after,
         "values": values.get("log") if isinstance(values, dict) else repr(values),
         "questions": questions,
-        "namespaces": sorted(
-            {
-                " > ".join(part.partition(":")[0] for part in ns.split("|"))
-                for (ns,) in rows_of(store, "SELECT checkpoint_ns FROM checkpoints")
-                if ns
-            }
-        ),
+        "namespaces": sorted(calls_of(store, {one["id"] for one in tasks})),
         "before": before,
         "resumes": done,
     }

@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -59,7 +59,26 @@ FIRST = {
     "tasks-side-failed",
 }
 """What the first tier looks at; the rest is slow."""
-UNKNOWN: set[str] = set()
+UNKNOWN = {
+    # Only the start node has run, and the store does not tell which nodes follow it.
+    "chain-input-saved",
+    "sub-inner-input",
+    # A subgraph call has come to its end, and the store does not tell which nodes follow it.
+    "out-of-steps-sub",
+    "sub-inner-done",
+    "sub-inner-stored-last",
+    "sub-stateful-second-not-begun",
+    # The store does not tell the name of an entrypoint that has never finished.
+    "tasks-asked",
+    "tasks-died",
+    "tasks-failed",
+    "tasks-own-asked",
+    "tasks-own-died",
+    "tasks-own-failed",
+    "tasks-side-asked",
+    "tasks-side-died",
+    "tasks-side-failed",
+}
 """Where what runs cannot be told from the store."""
 
 
@@ -89,7 +108,10 @@ def truth_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str
 
 
 def disagreements(claim: Any, told: Any) -> list[str]:
-    """Return where the `resume` of a summary is not what happened, one text each."""
+    """Return where the `resume` of a summary is not what happened, one text each.
+
+    Where the store does not tell what runs, what is said must still be true.
+    """
     ways = told["resumes"]
     call = claim["call"]
     happened: dict[str, Any] = ways["none"]
@@ -98,31 +120,38 @@ def disagreements(claim: Any, told: Any) -> list[str]:
         happened = {key: [] for key in ways["none"]}
     elif "resume" in call:
         happened = ways.get("ids", ways.get("scalar", ways["none"]))
+    is_known = claim["runs"] is not None
     wrong: list[str] = []
-    if claim["runs"] is not None:
+    if is_known:
         wrong += _runs(Counter(claim["runs"]), Counter(happened["runs"]), told["namespaces"])
-    applied, remade = Counter(claim["applies"]), Counter(happened["applies"])
-    # A subgraph call that had come to its end gives its result without running a node.
-    ended = {one for one in applied - remade if one in told["namespaces"]}
-    for one in ended:
+    applied, used = Counter(claim["applies"]), Counter(happened["applies"])
+    for one in (applied - used).keys() & set(told["namespaces"]):
+        # A subgraph call that had come to its end gives its result without running a node.
         del applied[one]
         if any(path.startswith(f"{one} > ") for path in happened["runs"]):
             wrong.append(f"applies {one}, whose nodes ran: {happened['runs']}")
-    if applied != remade:
-        wrong.append(f"applies {claim['applies']}, not {happened['applies']}")
-    if Counter(claim["handlers"]) != Counter(happened["handlers"]):
-        wrong.append(f"handlers {claim['handlers']}, not {happened['handlers']}")
-    if Counter(claim["asks"]) != Counter(ways["none"]["asks"]):
-        wrong.append(f"asks {claim['asks']}, not {ways['none']['asks']}")
-    said = Counter(claim["repeats"])
-    inner = Counter(
-        path for path in said if any(one.startswith(f"{path} > ") for one in happened["repeats"])
-    )
-    if said - Counter(happened["repeats"]) - inner:
+    said = {
+        "applies": (applied, used),
+        "handlers": (Counter(claim["handlers"]), Counter(happened["handlers"])),
+        "asks": (Counter(claim["asks"]), Counter(ways["none"]["asks"])),
+    }
+    for key, (claimed, seen) in said.items():
+        if claimed - seen or (is_known and claimed != seen):
+            wrong.append(f"{key} {sorted(claimed.elements())}, not {sorted(seen.elements())}")
+    repeats, known = set(claim["repeats"]), set(happened["known_repeats"])
+    # A function that calls a subgraph repeats with its nodes.
+    if any(not _within(one, happened["repeats"]) for one in repeats):
         wrong.append(f"repeats {claim['repeats']}, not {happened['repeats']}")
-    if Counter(happened["known_repeats"]) - said:
+    # So does an entrypoint with the functions that it calls.
+    callers = tuple(f"{one} > " for one in repeats & set(happened["runs"]))
+    if is_known and any(not _within(one, repeats) and not one.startswith(callers) for one in known):
         wrong.append(f"repeats {claim['repeats']}, without {happened['known_repeats']}")
     return wrong
+
+
+def _within(path: str, paths: Iterable[str]) -> bool:
+    """Return whether a path or one beneath it is among others."""
+    return any(one == path or one.startswith(f"{path} > ") for one in paths)
 
 
 def _runs(claimed: Counter[str], ran: Counter[str], namespaces: list[str]) -> Iterator[str]:
@@ -148,6 +177,8 @@ def _runs(claimed: Counter[str], ran: Counter[str], namespaces: list[str]) -> It
 )
 def test_a_resume_does_what_was_said(name: str, truth_of: Callable[[str], Any]) -> None:
     told = truth_of(name)
+    if told["next"][:1] == ["raised"]:
+        pytest.skip("the changed graph cannot read the thread, which the store does not tell")
     with ckpt_cli.open(str(told["store"])) as store:
         if "t" not in store:
             assert told["resumes"]["none"]["runs"] == []
