@@ -1,0 +1,1044 @@
+"""Graphs whose nodes say in a log that they began and ended, and the ways in which they stop.
+
+It runs in the environments of older releases too, which have neither `ckpt` nor pytest.
+"""
+
+import asyncio
+import operator
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Annotated, Any, NamedTuple
+
+from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables.config import ensure_config
+from langgraph.graph import END, START, StateGraph
+from typing_extensions import TypedDict
+
+RELEASE = tuple(int(part) for part in version("langgraph").split(".")[:3])
+
+LOG = ""
+"""The file to which nodes and savers append lines."""
+TURN = 0
+"""Which call of the graph runs: 0 and up before the stop, `RESUMED` behind it."""
+RESUMED = 99
+
+Act = Callable[[str, Any], Any]
+
+
+def note(*words: object) -> None:
+    """Append a line to the log at once, so that a kill behind it leaves it there."""
+    file = os.open(LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(file, ("\t".join(map(str, words)) + "\n").encode())
+    os.close(file)
+
+
+def noted() -> list[list[str]]:
+    with open(LOG) as file:
+        return [line.rstrip("\n").split("\t") for line in file]
+
+
+def stored(path: str) -> int:
+    """How many tasks of a node have writes in the store."""
+    lines = noted()
+    ids = {words[2].rpartition(":")[2] for words in lines if words[:2] == ["begin", path]}
+    return len(ids & {words[1] for words in lines if words[0] == "writes"})
+
+
+def has_saved(step: int) -> bool:
+    return ["checkpoint", "", str(step)] in noted()
+
+
+def has_begun(path: str) -> bool:
+    return any(words[:2] == ["begin", path] for words in noted())
+
+
+def has_ended(path: str) -> bool:
+    return any(words[:2] == ["end", path] for words in noted())
+
+
+class State(TypedDict, total=False):
+    log: Annotated[list[Any], operator.add]
+    item: str
+
+
+# What a node does. In the resume nodes that failed or died work.
+
+
+def works(path: str, state: Any) -> Any:
+    return {"log": [path]}
+
+
+def silent(path: str, state: Any) -> Any:
+    """Finish without any output."""
+
+
+def fails(path: str, state: Any) -> Any:
+    if TURN != RESUMED:
+        raise ValueError(f"{path} is broken")
+    return works(path, state)
+
+
+def fails_always(path: str, state: Any) -> Any:
+    raise ValueError(f"{path} is broken")
+
+
+def dies(path: str, state: Any) -> Any:
+    if TURN != RESUMED:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return works(path, state)
+
+
+def ask(path: str, question: str = "") -> Any:
+    from langgraph.types import interrupt
+
+    question = question or path
+    note("ask", path, *place())
+    answer = interrupt(question)
+    note("answered", path, *place())
+    return answer
+
+
+def asks(path: str, state: Any) -> Any:
+    return {"log": [f"{path} {ask(path)}"]}
+
+
+def asks_twice(path: str, state: Any) -> Any:
+    return {"log": [f"{path} {ask(path, path + ' 1')} {ask(path, path + ' 2')}"]}
+
+
+def asks_number(path: str, state: Any) -> Any:
+    return {"log": [f"{path} {int(ask(path))}"]}
+
+
+def asks_then_number(path: str, state: Any) -> Any:
+    return {"log": [f"{path} {ask(path, path + ' 1')} {int(ask(path, path + ' 2'))}"]}
+
+
+def _third(state: Any) -> bool:
+    return sum(str(one).startswith("a") for one in state["log"]) == 2
+
+
+def fails_third(path: str, state: Any) -> Any:
+    return fails(path, state) if _third(state) else works(path, state)
+
+
+def asks_third(path: str, state: Any) -> Any:
+    return asks(path, state) if _third(state) else works(path, state)
+
+
+@dataclass
+class Wait:
+    """Do something as soon as something is the case, in the first turn."""
+
+    until: Callable[[], bool]
+    act: Act
+
+    def __call__(self, path: str, state: Any) -> Any:
+        return self.act(path, state)
+
+
+def after(other: str, act: Act) -> Act:
+    """Wait for another node's writes."""
+    return Wait(lambda: stored(other) > 0, act)
+
+
+def beside(other: str, act: Act) -> Act:
+    """Wait until another node has begun."""
+    return Wait(lambda: has_begun(other), act)
+
+
+def behind(other: str, act: Act) -> Act:
+    """Wait until another node has ended, which is all that there is to see with `exit`."""
+    return Wait(lambda: has_ended(other), act)
+
+
+def after_calls(other: str, count: int, act: Act) -> Act:
+    """Wait until so many tasks of a node are stored."""
+    return Wait(lambda: stored(other) >= count, act)
+
+
+def later(turn: int, act: Act) -> Act:
+    """Work, and do something else from a turn on."""
+
+    def run(path: str, state: Any) -> Any:
+        return act(path, state) if turn <= TURN else works(path, state)
+
+    return run
+
+
+def slow(path: str, state: Any) -> Any:
+    """Go on for longer than the others before the stop; an async run cancels it."""
+    return works(path, state)
+
+
+def pauses(act: Act) -> Any:
+    """Yield for as long as a node waits."""
+    if TURN == RESUMED:
+        return
+    if act is slow:
+        yield from [0.01] * 30
+    if isinstance(act, Wait) and TURN == 0:
+        ends = time.monotonic() + 5
+        while not act.until():
+            if time.monotonic() > ends:
+                raise TimeoutError
+            yield 0.005
+        # Others may be about to store what they wrote.
+        yield 0.01
+
+
+def node(path: str, act: Act = works, is_async: bool = False) -> Any:
+    def run(state: Any) -> Any:
+        note("begin", path, *place())
+        for pause in pauses(act):
+            time.sleep(pause)
+        done = act(path, state)
+        note("end", path, *place())
+        return done
+
+    async def arun(state: Any) -> Any:
+        note("begin", path, *place())
+        for pause in pauses(act):
+            await asyncio.sleep(pause)
+        done = act(path, state)
+        note("end", path, *place())
+        return done
+
+    return arun if is_async else run
+
+
+def place() -> tuple[str, int]:
+    """The namespace of a node's task, which ends with the task's id, and its step."""
+    found = ensure_config()
+    metadata = found.get("metadata", {})
+    said = metadata.get("langgraph_checkpoint_ns") or found["configurable"].get("checkpoint_ns")
+    return str(said), int(metadata.get("langgraph_step", 0))
+
+
+# Shapes.
+
+
+def graph(edges: str, *, inside: str = "", **nodes: Any) -> Any:
+    """Build a graph: `edges` is `"START a, a+b c"`; a node is an act, a compiled graph or a pair
+    of an act and options of `add_node`.
+    """
+    made = StateGraph(State)
+    for name, one in nodes.items():
+        act, given = one if isinstance(one, tuple) else (one, {})
+        path = f"{inside} > {name}" if inside else name
+        made.add_node(name, act if hasattr(act, "invoke") else node(path, act, ASYNC), **given)
+    for edge in filter(None, map(str.strip, edges.split(","))):
+        source, target = edge.split()
+        sources: Any = (
+            source.split("+") if "+" in source else START if source == "START" else source
+        )
+        made.add_edge(sources, END if target == "END" else target)
+    return made
+
+
+ASYNC = False
+
+
+class Cell(NamedTuple):
+    build: Callable[[Any], Any]
+    """From a saver to a compiled graph; it may look at `TURN`."""
+    turns: Sequence[Any] = ({"log": ["in"]},)
+    """The calls before the stop; a callable makes one from the questions that wait, by text."""
+    kill: tuple[Any, ...] = ()
+    """When the process dies in the last turn: `before put` and `after put`, with namespace and
+    step, or `after writes`, with the number of the call."""
+    durability: str = "sync"
+    is_async: bool = False
+    since: tuple[int, ...] = (0, 2)
+    cancels: str = ""
+    """The run is cancelled as soon as this node has begun."""
+    limit: int = 20
+    """How many steps the run may take before the stop."""
+
+
+def answer(value: Any) -> Any:
+    from langgraph.types import Command
+
+    return lambda questions: Command(resume=value)
+
+
+def answers(**by_text: Any) -> Any:
+    from langgraph.types import Command
+
+    return lambda questions: Command(
+        resume={questions[text.replace("__", " > ")]: value for text, value in by_text.items()}
+    )
+
+
+def go(target: str) -> Any:
+    from langgraph.types import Command
+
+    return lambda questions: Command(goto=target)
+
+
+class Update(NamedTuple):
+    """The caller changes the state in the name of a node."""
+
+    node: str
+
+
+def fork_with(b: Any = works, **compiled: Any) -> Any:
+    return lambda saver: graph("START a, START b, a+b c", a=works, b=b, c=works).compile(
+        checkpointer=saver, **compiled
+    )
+
+
+def chosen(acts: dict[str, Act]) -> Any:
+    """A join that waits for `a` and `b`, of which only one was chosen."""
+
+    def build(saver: Any) -> Any:
+        made = graph("a+b c, d b", a=works, b=acts.get("b", works), c=works, d=works)
+        made.add_conditional_edges(START, lambda state: ["a", "d"], ["a", "d"])
+        return made.compile(checkpointer=saver)
+
+    return build
+
+
+def loop(a: Act) -> Any:
+    """A node that runs three times."""
+
+    def build(saver: Any) -> Any:
+        made = graph("START a", a=a, b=works)
+        made.add_conditional_edges(
+            "a",
+            lambda state: "b" if len(state["log"]) > 3 else "a",
+            ["a", "b"],
+        )
+        return made.compile(checkpointer=saver)
+
+    return build
+
+
+def chain_of_commands(b: Act = works, c: Act = works) -> Any:
+    """Nodes that name the next one in a command."""
+
+    def build(saver: Any) -> Any:
+        from langgraph.types import Command
+
+        def leads(act: Act, target: str) -> Act:
+            return lambda path, state: Command(update=act(path, state), goto=target)
+
+        return graph("START a", a=leads(works, "b"), b=leads(b, "c"), c=c).compile(
+            checkpointer=saver
+        )
+
+    return build
+
+
+def delta(a: Act = works, b: Act = works) -> Any:
+    """A state whose log is a DeltaChannel."""
+
+    def build(saver: Any) -> Any:
+        from langgraph.channels.delta import DeltaChannel
+
+        def add(current: Any, writes: Any) -> Any:
+            return [*(current or []), *(one for write in writes for one in write)]
+
+        class Deltas(TypedDict, total=False):
+            log: Annotated[list[Any], DeltaChannel(add, snapshot_frequency=5)]
+
+        made = StateGraph(Deltas)
+        for name, act in {"a": a, "b": b, "c": works}.items():
+            made.add_node(name, node(name, act, ASYNC))
+        for source, target in ((START, "a"), ("a", "b"), ("b", "c")):
+            made.add_edge(source, target)
+        return made.compile(checkpointer=saver)
+
+    return build
+
+
+def sends_to_sub(acts: dict[str, Act]) -> Any:
+    """Two calls of one subgraph at the same time."""
+
+    def build(saver: Any) -> Any:
+        from langgraph.types import Send
+
+        inner = StateGraph(State)
+        inner.add_node("j", node("sub > j"))
+        inner.add_node(
+            "k",
+            RunnableLambda(lambda state: node("sub > k", acts.get(state["item"], works))(state)),
+        )
+        inner.add_edge(START, "j")
+        inner.add_edge("j", "k")
+        made = graph("START plan, sub total", plan=works, sub=inner.compile(), total=works)
+        made.add_conditional_edges(
+            "plan", lambda state: [Send("sub", {"item": one}) for one in "xy"], ["sub"]
+        )
+        return made.compile(checkpointer=saver)
+
+    return build
+
+
+def chain(a: Any = works, b: Any = works, c: Any = works, **compiled: Any) -> Any:
+    return lambda saver: graph("START a, a b, b c", a=a, b=b, c=c).compile(
+        checkpointer=saver, **compiled
+    )
+
+
+def fork(a: Any = works, b: Any = works, c: Any = works, d: Any = None, join: bool = True) -> Any:
+    """Nodes side by side, and one behind them."""
+    nodes = {"a": a, "b": b, **({"d": d} if d else {})}
+    into = "+".join(nodes) + " c" if join else ", ".join(f"{name} c" for name in nodes)
+
+    def build(saver: Any) -> Any:
+        starts = ", ".join(f"START {name}" for name in nodes)
+        return graph(f"{starts}, {into}", **nodes, c=c).compile(checkpointer=saver)
+
+    return build
+
+
+def sends(acts: dict[str, Act], total: Act = works, beside: Act | None = None) -> Any:
+    """A node sends three items to workers; what each does goes by its item."""
+
+    def build(saver: Any) -> Any:
+        from langgraph.types import Send
+
+        more: dict[str, Any] = {"beside": beside} if beside else {}
+        made = graph("START plan, work total", plan=works, work=by_item(acts), total=total, **more)
+        made.add_conditional_edges(
+            "plan",
+            lambda state: (
+                [Send("work", {"item": one}) for one in "xyz"] + (["beside"] if beside else [])
+            ),
+            ["work", *more],
+        )
+        return made.compile(checkpointer=saver)
+
+    return build
+
+
+def sub(
+    j: Any = works,
+    k: Any = works,
+    c: Any = works,
+    *,
+    side: Any = None,
+    parallel: bool = False,
+    checkpointer: Any = None,
+    called: int = 0,
+    deep: bool = False,
+    wrap: dict[str, Any] | None = None,
+    **compiled: Any,
+) -> Any:
+    """A node `sub` that is a graph of `j` and `k`, or a function `sub` that calls it."""
+
+    def build(saver: Any) -> Any:
+        inside = "sub > deep" if deep else "sub"
+        edges = "START j, START k" if parallel else "START j, j k"
+        made = graph(edges, inside=inside, j=j, k=k).compile(
+            **({"checkpointer": checkpointer} if checkpointer is not None else {}),
+            **compiled,
+        )
+        if deep:
+            made = graph("START deep", inside="sub", deep=made).compile()
+        if called:
+            inner = made
+            if ASYNC:
+
+                async def acall(state: Any) -> Any:
+                    note("begin", "sub", *place())
+                    for _ in range(called):
+                        out = await inner.ainvoke({"log": []})
+                    note("end", "sub", *place())
+                    return {"log": out["log"]}
+
+                step: Any = acall
+            else:
+
+                def call(state: Any) -> Any:
+                    note("begin", "sub", *place())
+                    for _ in range(called):
+                        out = inner.invoke({"log": []})
+                    note("end", "sub", *place())
+                    return {"log": out["log"]}
+
+                step = call
+            made = RunnableLambda(step)
+        edges = "START a, a sub, sub c"
+        nodes: dict[str, Any] = {"a": works, "sub": (made, wrap) if wrap else made, "c": c}
+        if side:
+            edges, nodes = f"{edges}, a side", {**nodes, "side": side}
+        return graph(edges, **nodes).compile(checkpointer=saver)
+
+    return build
+
+
+def handler(path: str, act: Act) -> Any:
+    """An error handler, which takes the error beside the state."""
+    from langgraph.errors import NodeError
+
+    step = node(path, act, ASYNC)
+
+    def handle(state: Any, error: NodeError) -> Any:
+        return step(state)
+
+    async def ahandle(state: Any, error: NodeError) -> Any:
+        return await step(state)
+
+    return ahandle if ASYNC else handle
+
+
+def handled(
+    a: Any = fails,
+    h: Any = works,
+    b: Any = None,
+    *,
+    default: bool = False,
+    b_handler: Any = None,
+    inside: str = "",
+) -> Any:
+    """A node `a` whose error goes to a handler, a node `b` beside it, `c` behind; in a subgraph
+    call `sub` if `inside` says so.
+    """
+
+    def build(saver: Any) -> Any:
+        prefix = f"{inside} > " if inside else ""
+        own: dict[str, Any] = {}
+        made = StateGraph(State)
+        if default:
+            made.set_node_defaults(error_handler=handler(f"{prefix}__default_error_handler__", h))
+        else:
+            own = {"error_handler": handler(f"{prefix}__error_handler__a", h)}
+        made.add_node(
+            "a",
+            a(prefix) if a in (broken_call, asking_call) else node(f"{prefix}a", a, ASYNC),
+            **own,
+        )
+        made.add_edge(START, "a")
+        made.add_node("c", node(f"{prefix}c", works, ASYNC))
+        made.add_edge("a", "c")
+        if b:
+            more = {}
+            if b_handler:
+                more = {"error_handler": handler(f"{prefix}__error_handler__b", b_handler)}
+            made.add_node("b", node(f"{prefix}b", b, ASYNC), **more)
+            made.add_edge(START, "b")
+            made.add_edge("b", "c")
+        if not inside:
+            return made.compile(checkpointer=saver)
+        return graph(
+            "START first, first sub, sub last", first=works, sub=made.compile(), last=works
+        ).compile(checkpointer=saver)
+
+    return build
+
+
+def broken_call(prefix: str = "") -> Any:
+    """A subgraph call `a` whose second node fails."""
+    return graph("START j, j k", inside=f"{prefix}a", j=works, k=fails).compile()
+
+
+def asking_call(prefix: str = "") -> Any:
+    return graph("START j, j k", inside=f"{prefix}a", j=works, k=asks_number).compile()
+
+
+def handled_sends(acts: dict[str, Act], h: Any = works) -> Any:
+    """Workers whose errors go to a handler."""
+
+    def build(saver: Any) -> Any:
+        from langgraph.types import Send
+
+        made = graph("START plan, work total", plan=works, total=works)
+        made.add_node("work", by_item(acts), error_handler=handler("__error_handler__work", h))
+        made.add_conditional_edges(
+            "plan", lambda state: [Send("work", {"item": one}) for one in "xyz"], ["work"]
+        )
+        return made.compile(checkpointer=saver)
+
+    return build
+
+
+def by_item(acts: dict[str, Act], path: str = "work") -> Any:
+    """A worker that does what its item says."""
+
+    def work(state: Any) -> Any:
+        return node(path, acts.get(state["item"], works))(state)
+
+    return RunnableLambda(work)
+
+
+def goes_to(target: str) -> Act:
+    from langgraph.types import Command
+
+    return lambda path, state: Command(update={"log": [path]}, goto=target)
+
+
+def deferred(before: bool, behind: bool, gate: Act = asks, total: Act = works) -> Any:
+    """`total` waits for all that runs; whether it is deferred may change at the resume."""
+
+    def build(saver: Any) -> Any:
+        defer = behind if TURN == RESUMED else before
+        return graph(
+            "START left, START right, right gate, left total, gate total",
+            left=works,
+            right=works,
+            gate=gate,
+            total=(total, {"defer": defer}),
+        ).compile(checkpointer=saver)
+
+    return build
+
+
+def deferred_join(before: bool, behind: bool, gate: Act = asks, total: Act = works) -> Any:
+    def build(saver: Any) -> Any:
+        defer = behind if TURN == RESUMED else before
+        return graph(
+            "START left, START right, right gate, left+gate total",
+            left=works,
+            right=works,
+            gate=gate,
+            total=(total, {"defer": defer}),
+        ).compile(checkpointer=saver)
+
+    return build
+
+
+def functional(first: Act = works, second: Act = works, own: Act = works) -> Any:
+    """An entrypoint that calls two tasks in a row, and then does something itself."""
+
+    def build(saver: Any) -> Any:
+        from langgraph.func import entrypoint, task
+
+        @task
+        def one(value: str) -> str:
+            return str(node("main > one", first)({}))
+
+        @task
+        def two(value: str) -> str:
+            return str(node("main > two", second)({}))
+
+        @entrypoint(checkpointer=saver)
+        def main(value: Any) -> str:
+            note("begin", "main", *place())
+            out = one("x").result() + two("y").result()
+            for pause in pauses(own):
+                time.sleep(pause)
+            out += str(own("main", {}))
+            note("end", "main", *place())
+            return out
+
+        return main
+
+    return build
+
+
+def functional_side(first: Act = works, second: Act = works) -> Any:
+    """An entrypoint whose two tasks run at the same time."""
+
+    def build(saver: Any) -> Any:
+        from langgraph.func import entrypoint, task
+
+        @task
+        def one(value: str) -> str:
+            return str(node("main > one", first)({}))
+
+        @task
+        def two(value: str) -> str:
+            return str(node("main > two", second)({}))
+
+        @entrypoint(checkpointer=saver)
+        def main(value: Any) -> str:
+            note("begin", "main", *place())
+            futures = [one("x"), two("y")]
+            out = "".join(future.result() for future in futures)
+            note("end", "main", *place())
+            return out
+
+        return main
+
+    return build
+
+
+H = (1, 2)
+"""Error handlers came with 1.2."""
+D = (0, 6)
+"""`durability`, and answers by id."""
+
+CELLS: dict[str, Cell] = {
+    # One node after the other.
+    "chain-done": Cell(chain()),
+    "chain-failed": Cell(chain(b=fails)),
+    "chain-asked": Cell(chain(b=asks)),
+    "chain-asked-twice": Cell(chain(b=asks_twice)),
+    "chain-second-question": Cell(chain(b=asks_twice), turns=[{"log": ["in"]}, answer("x")]),
+    "chain-asked-first": Cell(chain(a=asks)),
+    "chain-died": Cell(chain(b=dies)),
+    "chain-died-first": Cell(chain(a=dies)),
+    "chain-died-async": Cell(
+        chain(b=Wait(lambda: has_saved(0), dies)), durability="async", since=D
+    ),
+    "chain-died-exit": Cell(chain(b=dies), durability="exit", since=D),
+    "chain-failed-exit": Cell(chain(b=fails), durability="exit", since=D),
+    "chain-asked-exit": Cell(chain(b=asks), durability="exit", since=D),
+    "chain-failed-async": Cell(chain(b=fails), durability="async", since=D),
+    "chain-asked-async": Cell(chain(b=asks), durability="async", since=D),
+    "chain-silent-stored": Cell(chain(b=silent), kill=("before put", "", 2)),
+    "chain-stored": Cell(chain(), kill=("before put", "", 2)),
+    "chain-stored-first": Cell(chain(), kill=("before put", "", 1)),
+    "chain-stored-last": Cell(chain(), kill=("before put", "", 3)),
+    "chain-saved": Cell(chain(), kill=("after put", "", 1)),
+    "chain-input-saved": Cell(chain(), kill=("after put", "", -1)),
+    "chain-input-routed": Cell(chain(), kill=("after put", "", 0)),
+    "chain-nothing-saved": Cell(chain(), kill=("before put", "", -1)),
+    "chain-asked-later": Cell(chain(b=later(1, asks)), turns=[{"log": ["one"]}, {"log": ["two"]}]),
+    "chain-answered-died": Cell(
+        chain(b=lambda path, state: (ask(path), dies(path, state))[1]),
+        turns=[{"log": ["in"]}, answer("x")],
+    ),
+    "bad-answer": Cell(chain(b=asks_number), turns=[{"log": ["in"]}, answer("forty")]),
+    "bad-answer-again": Cell(
+        chain(b=asks_number), turns=[{"log": ["in"]}, answer("forty"), answer("40")]
+    ),
+    # Side by side.
+    "fork-failed": Cell(fork(b=after("a", fails))),
+    "fork-failed-first": Cell(fork(a=beside("b", fails), b=slow)),
+    "fork-failed-both": Cell(fork(a=beside("b", fails), b=beside("a", fails))),
+    "fork-asked": Cell(fork(b=asks)),
+    "fork-asked-both": Cell(fork(a=asks, b=asks)),
+    "fork-asked-both-one-answered": Cell(
+        fork(a=asks, b=asks), turns=[{"log": ["in"]}, answers(a="x")], since=D
+    ),
+    "fork-asked-failed": Cell(fork(a=asks, b=after("a", fails))),
+    "fork-asked-failed-done": Cell(fork(a=asks, b=after("d", fails), d=after("a", works))),
+    "fork-died": Cell(fork(b=after("a", dies))),
+    "fork-died-neither-stored": Cell(fork(a=slow, b=beside("a", dies))),
+    "fork-asked-died": Cell(fork(a=asks, b=after("a", dies))),
+    "fork-failed-exit": Cell(fork(b=behind("a", fails)), durability="exit", since=D),
+    "fork-asked-exit": Cell(fork(b=asks), durability="exit", since=D),
+    "fork-writes-one": Cell(fork(b=after("a", works)), kill=("after writes", 2)),
+    "fork-writes-all": Cell(fork(), kill=("before put", "", 1)),
+    "fork-no-join-failed": Cell(fork(b=after("a", fails), join=False)),
+    "fork-no-join-stored": Cell(fork(join=False), kill=("before put", "", 1)),
+    "fork-silent-failed": Cell(fork(a=silent, b=after("a", fails))),
+    "fork-cut-short": Cell(fork(a=beside("b", fails), b=slow), is_async=True),
+    "fork-cut-short-done": Cell(fork(a=beside("b", fails), b=slow, d=works), is_async=True),
+    "fork-failed-second-turn": Cell(
+        fork(b=later(1, fails)), turns=[{"log": ["one"]}, {"log": ["two"]}]
+    ),
+    # Send.
+    "send-failed": Cell(sends({"y": after_calls("work", 2, fails)})),
+    "send-asked": Cell(sends({"y": asks})),
+    "send-asked-two": Cell(sends({"x": asks, "z": asks})),
+    "send-died": Cell(sends({"y": after_calls("work", 2, dies)})),
+    "send-stored": Cell(sends({}), kill=("before put", "", 2)),
+    "send-planned": Cell(sends({}), kill=("after put", "", 1)),
+    "send-plan-stored": Cell(sends({}), kill=("before put", "", 1)),
+    "send-beside-failed": Cell(sends({}, beside=after_calls("work", 3, fails))),
+    "send-exit-failed": Cell(sends({"y": beside("work", fails)}), durability="exit", since=D),
+    # Error handlers.
+    "handler-ran": Cell(handled(), since=H),
+    "handler-failed": Cell(handled(h=fails), since=H),
+    "handler-asked": Cell(handled(h=asks), since=H),
+    "handler-died": Cell(handled(h=dies), since=H),
+    "handler-ran-sibling-failed": Cell(handled(b=after("__error_handler__a", fails)), since=H),
+    "handler-ran-sibling-asked": Cell(handled(b=asks), since=H),
+    "handler-ran-sibling-died": Cell(handled(b=after("__error_handler__a", dies)), since=H),
+    "handler-failed-sibling-done": Cell(handled(h=after("b", fails), b=works), since=H),
+    "handler-asked-sibling-asked": Cell(handled(h=asks, b=asks), since=H),
+    "handler-asked-answered-badly": Cell(
+        handled(h=asks_number), turns=[{"log": ["in"]}, answer("x")], since=H
+    ),
+    "handler-stored": Cell(handled(), kill=("before put", "", 1), since=H),
+    "handler-goes-stored": Cell(handled(h=goes_to("c")), kill=("before put", "", 1), since=H),
+    "handler-source-stored": Cell(handled(), kill=("after writes", 2), since=H),
+    "handler-node-asked": Cell(handled(a=asks), since=H),
+    "handler-node-asked-failed": Cell(
+        handled(a=asks_number, h=fails), turns=[{"log": ["in"]}, answer("x")], since=H
+    ),
+    "handler-both-failed": Cell(handled(h=after("b", fails), b=fails, b_handler=works), since=H),
+    "handler-exit-failed": Cell(handled(h=fails), durability="exit", since=H),
+    "handler-exit-sibling-failed": Cell(
+        handled(b=behind("__error_handler__a", fails)), durability="exit", since=H
+    ),
+    "handler-exit-asked": Cell(handled(h=asks), durability="exit", since=H),
+    "handler-default-ran": Cell(handled(default=True), since=H),
+    "handler-default-failed": Cell(handled(h=fails, default=True), since=H),
+    "handler-default-asked": Cell(handled(h=asks, default=True), since=H),
+    "handler-default-died": Cell(handled(h=dies, default=True), since=H),
+    "handler-default-two": Cell(handled(h=fails, b=beside("a", fails), default=True), since=H),
+    # Deferred nodes.
+    "defer-asked": Cell(deferred(True, True), since=D),
+    "defer-off": Cell(deferred(True, False), since=D),
+    "defer-on": Cell(deferred(False, True), since=D),
+    "defer-join-asked": Cell(deferred_join(True, True), since=D),
+    "defer-join-off": Cell(deferred_join(True, False), since=D),
+    "defer-join-on": Cell(deferred_join(False, True), since=D),
+    "defer-failed": Cell(deferred(True, True, gate=fails), since=D),
+    "defer-stored": Cell(deferred(True, True, gate=works), kill=("before put", "", 2), since=D),
+    "defer-saved": Cell(deferred(True, True, gate=works), kill=("after put", "", 2), since=D),
+    # Subgraphs.
+    "sub-failed": Cell(sub(k=fails)),
+    "sub-failed-first": Cell(sub(j=fails)),
+    "sub-asked": Cell(sub(k=asks)),
+    "sub-asked-first": Cell(sub(j=asks)),
+    "sub-asked-two": Cell(sub(j=asks, k=asks, parallel=True)),
+    "sub-asked-two-one-answered": Cell(
+        sub(j=asks, k=asks, parallel=True),
+        turns=[{"log": ["in"]}, answers(sub__j="x")],
+        since=D,
+    ),
+    "sub-asked-one-done": Cell(sub(k=asks, parallel=True)),
+    "sub-died": Cell(sub(k=dies)),
+    "sub-died-first": Cell(sub(j=dies)),
+    "sub-inner-stored": Cell(sub(), kill=("before put", "sub", 1)),
+    "sub-inner-stored-last": Cell(sub(), kill=("before put", "sub", 2)),
+    "sub-inner-saved": Cell(sub(), kill=("after put", "sub", 1)),
+    "sub-inner-done": Cell(sub(), kill=("after put", "sub", 2)),
+    "sub-inner-input": Cell(sub(), kill=("after put", "sub", -1)),
+    "sub-not-begun": Cell(sub(), kill=("before put", "sub", -1)),
+    "sub-stored": Cell(sub(), kill=("before put", "", 2)),
+    "sub-side-failed": Cell(sub(side=after("sub > k", fails))),
+    "sub-side-asked": Cell(sub(k=asks, side=asks)),
+    "sub-asked-side-done": Cell(sub(k=asks, side=works)),
+    "sub-asked-exit": Cell(sub(k=asks), durability="exit", since=D),
+    "sub-failed-exit": Cell(sub(k=fails), durability="exit", since=D),
+    "sub-called-failed": Cell(sub(k=fails, called=1)),
+    "sub-called-asked": Cell(sub(k=asks, called=1)),
+    "sub-called-asked-two": Cell(sub(j=asks, k=asks, parallel=True, called=1)),
+    "sub-called-died": Cell(sub(k=dies, called=1)),
+    "sub-deep-asked": Cell(sub(k=asks, deep=True)),
+    "sub-deep-failed": Cell(sub(k=fails, deep=True)),
+    "sub-deep-died": Cell(sub(k=dies, deep=True)),
+    "sub-deep-asked-two": Cell(sub(j=asks, k=asks, parallel=True, deep=True)),
+    "sub-stateful-asked": Cell(sub(k=asks, checkpointer=True)),
+    "sub-stateful-died": Cell(sub(k=dies, checkpointer=True)),
+    "sub-stateful-second-asked": Cell(
+        sub(k=later(1, asks), checkpointer=True), turns=[{"log": ["one"]}, {"log": ["two"]}]
+    ),
+    "sub-stateful-second-died": Cell(
+        sub(k=later(1, dies), checkpointer=True), turns=[{"log": ["one"]}, {"log": ["two"]}]
+    ),
+    "sub-stateful-second-not-begun": Cell(
+        sub(checkpointer=True),
+        turns=[{"log": ["one"]}, {"log": ["two"]}],
+        kill=("after put", "", 6),
+    ),
+    # With `durability="sync"`, LangGraph 1.2.24 fails on a graph without checkpoints.
+    "sub-no-checkpoints-failed": Cell(sub(k=fails, checkpointer=False), durability=""),
+    "sub-no-checkpoints-died": Cell(sub(k=dies, checkpointer=False), durability=""),
+    # Breakpoints.
+    "break-before": Cell(chain(interrupt_before=["b"])),
+    "break-after": Cell(chain(interrupt_after=["a"])),
+    "break-before-first": Cell(chain(interrupt_before=["a"])),
+    "break-after-last": Cell(chain(interrupt_after=["c"])),
+    "break-inside": Cell(sub(interrupt_before=["k"])),
+    "break-inside-after": Cell(sub(interrupt_after=["j"])),
+    # Functional API.
+    "tasks-failed": Cell(functional(second=after("main > one", fails))),
+    "tasks-own-failed": Cell(functional(own=fails)),
+    "tasks-asked": Cell(functional(second=after("main > one", asks))),
+    "tasks-own-asked": Cell(functional(own=asks)),
+    "tasks-died": Cell(functional(second=after("main > one", dies))),
+    "tasks-own-died": Cell(functional(own=after("main > two", dies))),
+    # The second run knows the entrypoint's name from the first.
+    "tasks-second-failed": Cell(
+        functional(second=later(1, fails)), turns=[{"log": ["one"]}, {"log": ["two"]}]
+    ),
+    "tasks-second-asked": Cell(
+        functional(second=later(1, asks)), turns=[{"log": ["one"]}, {"log": ["two"]}]
+    ),
+    "tasks-second-own-failed": Cell(
+        functional(own=later(1, fails)), turns=[{"log": ["one"]}, {"log": ["two"]}]
+    ),
+    "tasks-second-own-asked": Cell(
+        functional(own=later(1, asks)), turns=[{"log": ["one"]}, {"log": ["two"]}]
+    ),
+    "tasks-second-died": Cell(
+        functional(second=later(1, dies)), turns=[{"log": ["one"]}, {"log": ["two"]}]
+    ),
+    "tasks-second-side-asked": Cell(
+        functional_side(first=later(1, asks)), turns=[{"log": ["one"]}, {"log": ["two"]}]
+    ),
+    "tasks-second-bad-answer": Cell(
+        functional(second=later(1, asks_number)),
+        turns=[{"log": ["one"]}, {"log": ["two"]}, answer("x")],
+    ),
+    "tasks-side-failed": Cell(functional_side(second=after("main > one", fails))),
+    "tasks-side-asked": Cell(functional_side(first=asks, second=works)),
+    "tasks-side-died": Cell(functional_side(second=after("main > one", dies))),
+    # Handlers of subgraph calls, in subgraph calls, and of sent tasks.
+    "handler-call-ran-sibling-failed": Cell(
+        handled(a=broken_call, b=after("__error_handler__a", fails)), since=H
+    ),
+    "handler-call-failed": Cell(handled(a=broken_call, h=fails), since=H),
+    "handler-call-asked": Cell(handled(a=broken_call, h=asks), since=H),
+    "handler-call-died": Cell(handled(a=broken_call, h=dies), since=H),
+    "handler-call-node-asked": Cell(handled(a=asking_call), since=H),
+    "handler-call-answered-badly": Cell(
+        handled(a=asking_call, h=fails), turns=[{"log": ["in"]}, answer("x")], since=H
+    ),
+    "handler-call-exit-failed": Cell(handled(a=broken_call, h=fails), durability="exit", since=H),
+    "handler-sub-ran-sibling-failed": Cell(
+        handled(b=after("sub > __error_handler__a", fails), inside="sub"), since=H
+    ),
+    "handler-sub-failed": Cell(handled(h=fails, inside="sub"), since=H),
+    "handler-sub-asked": Cell(handled(h=asks, inside="sub"), since=H),
+    "handler-sub-asked-sibling-asked": Cell(handled(h=asks, b=asks, inside="sub"), since=H),
+    "handler-sub-died": Cell(handled(h=dies, inside="sub"), since=H),
+    "handler-sub-default-died": Cell(handled(h=dies, default=True, inside="sub"), since=H),
+    "handler-sub-stored": Cell(handled(inside="sub"), kill=("before put", "sub", 1), since=H),
+    "handler-send-failed": Cell(handled_sends({"y": fails}, h=fails), since=H),
+    "handler-send-ran-sibling-failed": Cell(
+        handled_sends({"x": fails, "y": fails}, h=after_calls("work", 3, fails)), since=H
+    ),
+    "handler-send-asked": Cell(handled_sends({"x": fails, "z": fails}, h=asks), since=H),
+    "handler-send-died": Cell(handled_sends({"y": fails}, h=after_calls("work", 3, dies)), since=H),
+    "handler-cut-short": Cell(
+        handled(h=slow, b=beside("__error_handler__a", fails)), is_async=True, since=H
+    ),
+    "handler-node-cut-short": Cell(handled(a=slow, b=beside("a", fails)), is_async=True, since=H),
+    "handler-async-ran-sibling-failed": Cell(
+        handled(b=after("__error_handler__a", fails)), is_async=True, since=H
+    ),
+    "handler-async-died": Cell(handled(h=dies), is_async=True, since=H),
+    "handler-async-durability": Cell(handled(h=fails), durability="async", since=H),
+    "handler-asked-twice": Cell(
+        handled(h=asks_twice), turns=[{"log": ["in"]}, answer("x")], since=H
+    ),
+    "handler-second-turn": Cell(
+        handled(a=later(1, fails), h=fails),
+        turns=[{"log": ["one"]}, {"log": ["two"]}],
+        since=H,
+    ),
+    "handler-failed-twice": Cell(handled(h=fails), turns=[{"log": ["one"]}, None], since=H),
+    # A second stop after a resume.
+    "chain-failed-twice": Cell(chain(b=fails), turns=[{"log": ["one"]}, None]),
+    "chain-asked-none": Cell(chain(b=asks), turns=[{"log": ["one"]}, None]),
+    "chain-asked-then-failed": Cell(chain(b=asks, c=fails), turns=[{"log": ["one"]}, answer("x")]),
+    "fork-answered-other-failed": Cell(
+        fork(a=asks, b=after("a", fails)), turns=[{"log": ["one"]}, answers(a="x")], since=D
+    ),
+    "fork-bad-answer": Cell(
+        fork(a=asks_number, b=asks), turns=[{"log": ["one"]}, answers(a="x", b="y")], since=D
+    ),
+    "fork-bad-answer-one": Cell(
+        fork(a=asks_number, b=asks), turns=[{"log": ["one"]}, answers(a="x")], since=D
+    ),
+    "bad-answer-by-id": Cell(
+        chain(b=asks_number), turns=[{"log": ["in"]}, answers(b="forty")], since=D
+    ),
+    "bad-answer-by-id-again": Cell(
+        chain(b=asks_number),
+        turns=[{"log": ["in"]}, answers(b="forty"), answers(b="40")],
+        since=D,
+    ),
+    "bad-answer-then-none": Cell(
+        chain(b=asks_number), turns=[{"log": ["in"]}, answer("forty"), None]
+    ),
+    "bad-answer-in-sub": Cell(sub(k=asks_number), turns=[{"log": ["in"]}, answer("forty")]),
+    "bad-answer-sub-by-id": Cell(
+        sub(k=asks_number), turns=[{"log": ["in"]}, answers(sub__k="forty")], since=D
+    ),
+    "second-answer": Cell(
+        chain(b=asks_twice), turns=[{"log": ["in"]}, answers(**{"b 1": "x"})], since=D
+    ),
+    "second-answer-bad": Cell(
+        chain(b=asks_then_number), turns=[{"log": ["in"]}, answer("x"), answer("y")]
+    ),
+    "send-bad-answer": Cell(sends({"y": asks_number}), turns=[{"log": ["in"]}, answer("forty")]),
+    # A caller's command, and a state that the caller changed.
+    "goto-died": Cell(chain(c=later(1, dies)), turns=[{"log": ["in"]}, go("c")]),
+    "goto-failed": Cell(chain(c=later(1, fails)), turns=[{"log": ["in"]}, go("c")]),
+    "goto-beside-question": Cell(
+        chain(b=asks, c=later(1, fails)), turns=[{"log": ["in"]}, go("c")]
+    ),
+    "updated": Cell(chain(b=fails), turns=[{"log": ["in"]}, Update("a")]),
+    "updated-asked": Cell(chain(b=asks), turns=[{"log": ["in"]}, Update("a")]),
+    "updated-as-asking": Cell(chain(b=asks), turns=[{"log": ["in"]}, Update("b")]),
+    "updated-sub": Cell(sub(k=fails), turns=[{"log": ["in"]}, Update("a")]),
+    # Cancelled from outside, and out of steps.
+    "cancelled": Cell(chain(b=slow), is_async=True, cancels="b"),
+    "cancelled-fork": Cell(fork(b=slow), is_async=True, cancels="b"),
+    "cancelled-fork-asked": Cell(fork(a=asks, b=slow), is_async=True, cancels="b"),
+    "cancelled-sub": Cell(sub(k=slow), is_async=True, cancels="sub > k"),
+    "cancelled-exit": Cell(
+        fork(a=works, b=slow), is_async=True, cancels="b", durability="exit", since=D
+    ),
+    "cancelled-handler": Cell(
+        handled(h=slow), is_async=True, cancels="__error_handler__a", since=H
+    ),
+    "out-of-steps": Cell(chain(), limit=2),
+    "out-of-steps-sub": Cell(sub(), limit=2),
+    "async-failed": Cell(fork(b=after("a", fails)), is_async=True),
+    "async-asked": Cell(fork(b=asks), is_async=True),
+    "async-sub-cut-short": Cell(sub(k=slow, side=beside("sub > k", fails)), is_async=True),
+    "async-sub-called-cut-short": Cell(
+        sub(k=slow, side=beside("sub > k", fails), called=1), is_async=True
+    ),
+    # Breakpoints beside other things.
+    "break-before-two": Cell(fork_with(interrupt_before=["b"])),
+    "break-after-two": Cell(fork_with(interrupt_after=["b"])),
+    "break-before-failed": Cell(
+        fork_with(b=later(1, fails), interrupt_before=["b"]), turns=[{"log": ["in"]}, None]
+    ),
+    "break-then-asked": Cell(chain(b=asks, interrupt_before=["b"]), turns=[{"log": ["in"]}, None]),
+    "break-all": Cell(chain(interrupt_before="*")),
+    # Joins and loops.
+    "join-half": Cell(chosen({"b": fails}), turns=[{"log": ["in"]}]),
+    "loop-failed": Cell(loop(later(0, fails_third))),
+    "loop-asked": Cell(loop(asks_third)),
+    "command-goes-failed": Cell(chain_of_commands(c=fails)),
+    "command-goes-stored": Cell(chain_of_commands(), kill=("before put", "", 1)),
+    "command-goes-asked": Cell(chain_of_commands(b=asks)),
+    # A DeltaChannel.
+    "delta-failed": Cell(delta(b=fails), since=H),
+    "delta-asked": Cell(delta(b=asks), since=H),
+    "delta-failed-exit": Cell(delta(b=fails), durability="exit", since=H),
+    "delta-asked-exit": Cell(delta(b=asks), durability="exit", since=H),
+    "delta-stored": Cell(delta(), kill=("before put", "", 2), since=H),
+    "delta-failed-exit-second": Cell(
+        delta(b=later(1, fails)),
+        turns=[{"log": ["one"]}, {"log": ["two"]}],
+        durability="exit",
+        since=H,
+    ),
+    # Deferred nodes beside other things.
+    "defer-exit-asked": Cell(deferred(True, True), durability="exit", since=D),
+    "defer-handled": Cell(deferred(True, True, gate=works, total=fails), since=D),
+    "defer-total-asked": Cell(deferred(True, True, gate=works, total=asks), since=D),
+    "defer-join-total-failed": Cell(deferred_join(True, True, gate=works, total=fails), since=D),
+    "defer-join-off-failed": Cell(deferred_join(True, False, gate=fails), since=D),
+    "defer-join-stored": Cell(
+        deferred_join(True, True, gate=works), kill=("before put", "", 2), since=D
+    ),
+    "defer-off-total-asked": Cell(deferred(True, False, gate=works, total=asks), since=D),
+    "defer-on-total-asked": Cell(deferred(False, True, gate=works, total=asks), since=D),
+    # Stateful subgraphs.
+    "sub-stateful-failed": Cell(sub(k=fails, checkpointer=True)),
+    "sub-stateful-deep-asked": Cell(sub(k=asks, checkpointer=True, deep=True)),
+    "sub-stateful-second-first-died": Cell(
+        sub(j=later(1, dies), checkpointer=True), turns=[{"log": ["one"]}, {"log": ["two"]}]
+    ),
+    "sub-stateful-second-side-failed": Cell(
+        sub(side=later(1, after("sub > k", fails)), checkpointer=True),
+        turns=[{"log": ["one"]}, {"log": ["two"]}],
+    ),
+    "sub-stateful-exit-asked": Cell(sub(k=asks, checkpointer=True), durability="exit", since=D),
+    "sub-second-asked": Cell(sub(k=later(1, asks)), turns=[{"log": ["one"]}, {"log": ["two"]}]),
+    "sub-second-died": Cell(sub(k=later(1, dies)), turns=[{"log": ["one"]}, {"log": ["two"]}]),
+    "sub-deep-asked-two-one-answered": Cell(
+        sub(j=asks, k=asks, parallel=True, deep=True),
+        turns=[{"log": ["in"]}, answers(sub__deep__j="x")],
+        since=D,
+    ),
+    "sub-called-asked-two-one-answered": Cell(
+        sub(j=asks, k=asks, parallel=True, called=1),
+        turns=[{"log": ["in"]}, answers(sub__j="x")],
+        since=D,
+    ),
+    "sub-called-twice-asked": Cell(sub(k=asks, called=2)),
+    "sub-asked-failed": Cell(sub(j=asks, k=after("sub > j", fails), parallel=True)),
+    "sub-two-calls": Cell(sends_to_sub({"y": asks})),
+    "sub-two-calls-failed": Cell(sends_to_sub({"y": fails})),
+    "sub-two-calls-two-asked": Cell(sends_to_sub({"x": asks, "y": asks})),
+}

@@ -1,0 +1,213 @@
+"""What `ckpt` says that a resume does, against what the official library did.
+
+Each cell of the matrix stops an official graph in one way and resumes copies of the store in every
+way; each node says in a log that it began (see `graphs.py` and `matrix.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ckpt_cli
+from tests.resume.graphs import CELLS
+from tests.support import ROOT, ckpt
+
+FIRST = {
+    "bad-answer",
+    "break-inside",
+    "chain-asked-exit",
+    "chain-done",
+    "chain-input-saved",
+    "chain-second-question",
+    "chain-silent-stored",
+    "chain-stored-last",
+    "defer-asked",
+    "defer-join-off",
+    "defer-off",
+    "fork-asked-both-one-answered",
+    "fork-asked-failed-done",
+    "fork-cut-short-done",
+    "fork-writes-all",
+    "handler-asked-sibling-asked",
+    "handler-both-failed",
+    "handler-default-two",
+    "handler-died",
+    "handler-goes-stored",
+    "handler-node-asked-failed",
+    "handler-ran-sibling-failed",
+    "handler-sub-ran-sibling-failed",
+    "send-asked-two",
+    "send-beside-failed",
+    "send-plan-stored",
+    "send-stored",
+    "sub-asked-two-one-answered",
+    "sub-called-asked",
+    "sub-deep-asked",
+    "sub-inner-done",
+    "sub-inner-stored",
+    "sub-no-checkpoints-failed",
+    "sub-side-asked",
+    "sub-stateful-second-asked",
+    "tasks-asked",
+    "tasks-side-failed",
+}
+"""What the first tier looks at; the rest is slow."""
+UNKNOWN = {
+    # Only the start node has run, and the store does not tell which nodes follow it.
+    "chain-input-saved",
+    "sub-inner-input",
+    # A subgraph call has come to its end, and the store does not tell which nodes follow it.
+    "out-of-steps-sub",
+    "sub-inner-done",
+    "sub-inner-stored-last",
+    "sub-stateful-second-not-begun",
+    # The store does not tell the name of an entrypoint that has never finished.
+    "tasks-asked",
+    "tasks-died",
+    "tasks-failed",
+    "tasks-own-asked",
+    "tasks-own-died",
+    "tasks-own-failed",
+    "tasks-side-asked",
+    "tasks-side-died",
+    "tasks-side-failed",
+}
+"""Where what runs cannot be told from the store."""
+
+
+@contextmanager
+def matrix(
+    folder: Path, python: str | Path = sys.executable, packages: str | Path = ""
+) -> Iterator[Callable[[str], Any]]:
+    """Yield a function that stops and resumes a cell with the library of a Python: one process
+    imports it once, and forks for each turn. `packages` go before those of its environment.
+    """
+    line = [str(python), "-W", "ignore", "-m", "tests.resume.matrix", str(folder), "--serve"]
+    settings = {**os.environ, "PYTHONPATH": str(packages)}
+    with subprocess.Popen(
+        line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=settings
+    ) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        given, said = worker.stdin, worker.stdout
+
+        def truth(name: str) -> Any:
+            given.write(name + "\n")
+            given.flush()
+            assert said.readline().strip() == name
+            told = json.loads((folder / f"{name}.json").read_text("utf-8"))
+            return {**told, "store": folder / f"{name}.db"}
+
+        yield truth
+        given.close()
+
+
+@pytest.fixture(scope="session")
+def truth_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Any]]:
+    with matrix(tmp_path_factory.mktemp("matrix")) as truth:
+        yield truth
+
+
+def claim_of(store: Path) -> Any:
+    """What `ckpt` says that a resume does; None if nothing was stored."""
+    with ckpt_cli.open(str(store)) as found:
+        return found["t"].summary()["resume"] if "t" in found else None
+
+
+def disagreements(claim: Any, told: Any) -> list[str]:
+    """Return where the `resume` of a summary is not what happened, one text each.
+
+    Where the store does not tell what runs, what is said must still be true.
+    """
+    ways = told["resumes"]
+    call = claim["call"]
+    happened: dict[str, Any] = ways["none"]
+    if "{...}" in call:
+        # The run has ended: only a new input starts anything.
+        happened = {key: [] for key in ways["none"]}
+    elif "resume" in call:
+        happened = ways.get("ids", ways.get("scalar", ways["none"]))
+    is_known = claim["runs"] is not None
+    wrong: list[str] = []
+    if is_known:
+        wrong += _runs(Counter(claim["runs"]), Counter(happened["runs"]), told["namespaces"])
+    applied, used = Counter(claim["applies"]), Counter(happened["applies"])
+    for one in (applied - used).keys() & set(told["namespaces"]):
+        # A subgraph call that had come to its end gives its result without running a node.
+        del applied[one]
+        if any(path.startswith(f"{one} > ") for path in happened["runs"]):
+            wrong.append(f"applies {one}, whose nodes ran: {happened['runs']}")
+    said = {
+        "applies": (applied, used),
+        "handlers": (Counter(claim["handlers"]), Counter(happened["handlers"])),
+        "asks": (Counter(claim["asks"]), Counter(ways["none"]["asks"])),
+    }
+    for key, (claimed, seen) in said.items():
+        if claimed - seen or (is_known and claimed != seen):
+            wrong.append(f"{key} {sorted(claimed.elements())}, not {sorted(seen.elements())}")
+    repeats, known = set(claim["repeats"]), set(happened["known_repeats"])
+    # A function that calls a subgraph repeats with its nodes.
+    if any(not _within(one, happened["repeats"]) for one in repeats):
+        wrong.append(f"repeats {claim['repeats']}, not {happened['repeats']}")
+    # So does an entrypoint with the functions that it calls.
+    callers = tuple(f"{one} > " for one in repeats & set(happened["runs"]))
+    if is_known and any(not _within(one, repeats) and not one.startswith(callers) for one in known):
+        wrong.append(f"repeats {claim['repeats']}, without {happened['known_repeats']}")
+    return wrong
+
+
+def _within(path: str, paths: Iterable[str]) -> bool:
+    """Return whether a path or one beneath it is among others."""
+    return any(one == path or one.startswith(f"{path} > ") for one in paths)
+
+
+def _runs(claimed: Counter[str], ran: Counter[str], namespaces: list[str]) -> Iterator[str]:
+    """Compare the nodes that run; a node stands for those of its subgraph if none of its
+    checkpoints is stored, and a function that calls a subgraph runs with it.
+    """
+    for path in claimed:
+        inner = [one for one in ran if one.startswith(f"{path} > ")]
+        if path not in ran and (not inner or path in namespaces):
+            yield f"runs {path}, which did not begin: {sorted(ran)}"
+        if path in ran and claimed[path] != ran[path]:
+            yield f"runs {path} {claimed[path]} times, not {ran[path]}"
+    for path in ran.keys() - claimed.keys():
+        outer = [one for one in claimed if path.startswith(f"{one} > ")]
+        calls = [one for one in claimed if one.startswith(f"{path} > ")]
+        if not calls and not (outer and not set(outer) & set(namespaces)):
+            yield f"does not run {path}: {sorted(claimed.elements())}"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in FIRST else pytest.param(name, marks=pytest.mark.slow) for name in CELLS],
+)
+def test_a_resume_does_what_was_said(name: str, truth_of: Callable[[str], Any]) -> None:
+    told = truth_of(name)
+    claim = claim_of(told["store"])
+    if claim is None:
+        assert told["resumes"]["none"]["runs"] == []
+    elif told["next"][:1] == ["raised"]:
+        pytest.skip("the changed graph cannot read the thread, which the store does not tell")
+    else:
+        assert not disagreements(claim, told)
+        assert (claim["runs"] is None) == (name in UNKNOWN)
+
+
+def test_the_commands_say_the_same(truth_of: Callable[[str], Any]) -> None:
+    told = truth_of("handler-ran-sibling-asked")
+    for command in (["show", "t"], ["threads", "show", "t"]):
+        claim = ckpt("-s", told["store"], *command, "-o", "json").json["resume"]
+        assert not disagreements(claim, told)
+        assert claim["handlers"] == ["__error_handler__a"]
+        assert claim["asks"] == ["b"]
