@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -51,14 +50,16 @@ def environment(release: str, venvs: Path) -> tuple[Path, Path | str]:
 
 
 def without(calls: set[str], found: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what is said of nodes in some subgraph calls."""
+    """Leave out what is said of some subgraph calls and of the nodes in them."""
 
-    def rest(paths: Iterable[str] | None) -> list[str] | None:
-        if paths is None:
-            return None
-        return [path for path in paths if path.rpartition(" > ")[0] not in calls]
+    def is_kept(path: str) -> bool:
+        within = path.rpartition(" > ")[0] in calls
+        return not within and not any(f"{one} > ".startswith(f"{path} > ") for one in calls)
 
-    return {key: rest(one) if key in LISTS else one for key, one in found.items()}
+    return {
+        key: [path for path in one if is_kept(path)] if key in LISTS and one is not None else one
+        for key, one in found.items()
+    }
 
 
 @pytest.mark.parametrize("release", RELEASES)
