@@ -39,9 +39,15 @@ def resume_call(head: Moment, found: Resume) -> ResumeCall:
     """Return the call that resumes a thread, and what it does."""
     is_javascript = head.body.is_javascript
     given = "null" if is_javascript else "None"
-    asked = [
-        one for run in (*head.step.tasks, *head.step.others) for one in run.questions if one.is_open
-    ]
+    # Several tasks of one call store the same question.
+    asked = list(
+        {
+            one.interrupt_id or (one.task_id, place): one
+            for run in (*head.step.tasks, *head.step.others)
+            for place, one in enumerate(run.questions)
+            if one.is_open
+        }.values()
+    )
     if asked and found.stored_answer != "next":
         given = _answer(asked, is_javascript=is_javascript)
     elif found.runs == () and not (found.applies or found.handlers):
@@ -80,7 +86,7 @@ def _sentences(head: Moment, found: Resume, asked: Sequence[Question]) -> Iterat
 
 def _runs(head: Moment, found: Resume) -> Iterator[str]:
     """Yield which nodes and error handlers run."""
-    if found.runs is None and Status.ERROR in head.conditions:
+    if head.step.next is None and Status.ERROR in head.conditions:
         yield "runs the failed task again; the store does not say whether others run"
         return
     if found.runs is None:
@@ -101,7 +107,7 @@ def _runs(head: Moment, found: Resume) -> Iterator[str]:
         yield "ends there: no node is left to run"
     else:
         yield "starts a new run with a new input"
-    if found.assumed:
+    if found.assumed and len(found.runs) > 1:
         yield "one of these runs later if it is a deferred node"
 
 

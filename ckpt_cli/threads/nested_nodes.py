@@ -20,13 +20,13 @@ from ckpt_cli.core.tasks.resume import (
     begun_call,
     deferred_channels,
     following,
-    goto_nodes,
+    goto_tasks,
     has_begun,
     path_of_call,
     resume_level,
     stored_answer,
 )
-from ckpt_cli.core.tasks.step_nodes import NodePath, asked_by, failed_at
+from ckpt_cli.core.tasks.step_nodes import NodePath, asked_by, failed_at, node_path
 from ckpt_cli.core.tasks.task_ids import is_call
 from ckpt_cli.core.tasks.tasks import Question, Task
 from ckpt_cli.core.tasks.triggers import START
@@ -57,8 +57,10 @@ def called(
         return
     outer = f"{key.checkpoint_ns}|" if key.checkpoint_ns else ""
     call = f"{outer}{node}:{task_id}"
+    # The memory of a stateful subgraph outlives the calls: its namespace names no task.
+    stateful = "|".join(node_path(key.checkpoint_ns, (node or "",)))
     known = reader.known_namespaces
-    yield from (ns for ns in (f"{outer}{node}", call) if ns in known)
+    yield from (ns for ns in (stateful, call) if ns in known)
     number = 1  # The namespace of a task's second call is `node:task|1`.
     while (again := f"{call}|{number}") in known:
         yield again
@@ -69,7 +71,7 @@ def resume_of(reader: ThreadReader, moment: Moment, *, inside: bool = True) -> R
     """Return what a resume from a head does; if not `inside`, without looking into subgraphs."""
     step, body = moment.step, moment.body
     sends = partial(reader.sends_on, moment.key)
-    goes_to = goto_nodes(body, moment.writes, sends)
+    goes_to = goto_tasks(body, moment.writes, sends)
     level = resume_level(body, moment.writes, step, goes_to)
     own = _runs_of(reader, moment, level, inside)
     answer = stored_answer(moment.writes, step, partial(_writes_inside, reader, moment, inside))
@@ -87,7 +89,7 @@ def resume_of(reader: ThreadReader, moment: Moment, *, inside: bool = True) -> R
         deferred=lambda: _deferred(reader, moment.key.checkpoint_ns),
     )
     runs = None if after.nodes is None else tuple((node,) for node in after.nodes)
-    return found._replace(runs=runs, assumed=after.assumed)
+    return found._replace(runs=runs, assumed=found.assumed or after.assumed)
 
 
 def ran_inside(reader: ThreadReader, moment: Moment, task: Task) -> Iterator[NodePath]:
@@ -123,6 +125,7 @@ def _runs_of(reader: ThreadReader, moment: Moment, level: Level, inside: bool) -
     repeats: list[NodePath] = [(node,) for node, run in level.handlers if run is not None]
     asks = [path for _, run in level.handlers if run is not None for path in asks_of(run)]
     answered: list[NodePath] = []
+    assumed = level.assumed
     for task in level.runs:
         node = (task.node or "?",)
         if task.node == START:
@@ -149,6 +152,7 @@ def _runs_of(reader: ThreadReader, moment: Moment, level: Level, inside: bool) -
             handlers += _below(node, one.handlers)
             repeats += _below(node, one.repeats)
             asks += _below(node, one.asks)
+            assumed = assumed or one.assumed
             answered += _below(node, one.answered)
     return Resume(
         tuple(runs) if runs else idle if runs is not None else None,
@@ -157,6 +161,7 @@ def _runs_of(reader: ThreadReader, moment: Moment, level: Level, inside: bool) -
         tuple(handlers),
         tuple(repeats),
         tuple(answered),
+        assumed=assumed,
     )
 
 
@@ -182,7 +187,11 @@ def _resumed_calls(reader: ThreadReader, key: CheckpointKey, task: Task) -> Iter
     for ns in called(reader, key, task.id or _call_id(reader, key, task), task.node):
         head = reader.head(ns)
         if head is not None:
-            yield resume_of(reader, reader.moment(ns, head))
+            moment = reader.moment(ns, head)
+            found = resume_of(reader, moment)
+            # That nothing follows is not proven where edges do not show in the channels.
+            is_proven = moment.step.next or not moment.step.assumed
+            yield found if is_proven else found._replace(runs=None)
 
 
 def _call_id(reader: ThreadReader, key: CheckpointKey, task: Task) -> str | None:

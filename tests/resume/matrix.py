@@ -6,6 +6,7 @@ Runs in the environment of any era. It writes `CELL.db`, the store before the re
 
 import argparse
 import asyncio
+import inspect
 import json
 import os
 import shutil
@@ -75,6 +76,14 @@ def _were_written(task_id: str, writes: Any) -> None:
     _die("after writes", Kill.writes)
 
 
+TAKES_PATH = "task_path" in inspect.signature(SqliteSaver.put_writes).parameters
+"""LangGraph gives the path to a saver that names this parameter."""
+
+
+def _path(task_path: str) -> tuple[str, ...]:
+    return (task_path,) if TAKES_PATH else ()
+
+
 class Saver(SqliteSaver):
     """The official saver, which says what it stored, and dies at the kill point."""
 
@@ -84,8 +93,8 @@ class Saver(SqliteSaver):
         _was_put(found)
         return done
 
-    def put_writes(self, config: Any, writes: Any, task_id: str, *more: Any) -> None:
-        super().put_writes(config, writes, task_id, *more)
+    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+        super().put_writes(config, writes, task_id, *_path(task_path))
         _were_written(task_id, writes)
 
 
@@ -96,8 +105,10 @@ class AsyncSaver(AsyncSqliteSaver):
         _was_put(found)
         return done
 
-    async def aput_writes(self, config: Any, writes: Any, task_id: str, *more: Any) -> None:
-        await super().aput_writes(config, writes, task_id, *more)
+    async def aput_writes(
+        self, config: Any, writes: Any, task_id: str, task_path: str = ""
+    ) -> None:
+        await super().aput_writes(config, writes, task_id, *_path(task_path))
         _were_written(task_id, writes)
 
 

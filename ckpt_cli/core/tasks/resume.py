@@ -18,7 +18,14 @@ from ckpt_cli.core.tasks.attribution import ERROR_SOURCE
 from ckpt_cli.core.tasks.control_channels import ERROR
 from ckpt_cli.core.tasks.sends import sends_among
 from ckpt_cli.core.tasks.step_nodes import NodePath, asked_by
-from ckpt_cli.core.tasks.task_ids import call_of, handler_path, is_call, sent_index
+from ckpt_cli.core.tasks.task_ids import (
+    call_of,
+    handler_path,
+    is_call,
+    pull_path,
+    send_path,
+    sent_index,
+)
 from ckpt_cli.core.tasks.tasks import CONTROL, Step, Task
 from ckpt_cli.core.tasks.triggers import (
     SENDS,
@@ -59,7 +66,8 @@ class Resume(NamedTuple):
     stored_answer: StoredAnswer | None = None
     """What becomes of the answer that the caller gave last; None if none is stored."""
     assumed: bool = False
-    """Some of `runs` may run later: nothing stored tells whether they are deferred."""
+    """Some of `runs` may run later, as nothing stored tells whether they are deferred; or the name
+    of a handler is the usual one, and not proven."""
 
 
 class Level(NamedTuple):
@@ -71,6 +79,8 @@ class Level(NamedTuple):
     applies: tuple[Task, ...]
     handlers: tuple[tuple[str, Task | None], ...]
     """The error handlers that run, each with its run before; None if that stored nothing."""
+    assumed: bool = False
+    """The name of a handler is the usual one: nothing stored tells it."""
 
     @property
     def is_idle(self) -> bool:
@@ -85,10 +95,12 @@ class Following(NamedTuple):
     assumed: bool = False
 
 
-def resume_level(body: Body, writes: Sequence[Write], step: Step, goes_to: Sequence[str]) -> Level:
+def resume_level(
+    body: Body, writes: Sequence[Write], step: Step, goes_to: Sequence[tuple[str, str]]
+) -> Level:
     """Return what a resume does in the namespace of a head, given its step.
 
-    `goes_to` are the nodes to which the caller's stored `Command(goto=...)` sends, as `goto_nodes`
+    `goes_to` are the tasks that the caller's stored `Command(goto=...)` starts, as `goto_tasks`
     returns them.
     """
     replaces_sends = any(
@@ -100,22 +112,28 @@ def resume_level(body: Body, writes: Sequence[Write], step: Step, goes_to: Seque
         if is_candidate(task, body, writes)
         and not (replaces_sends and body.v >= 4 and sent_index(task.path) is not None)
     ]
-    pulled = {task.node for task in planned if sent_index(task.path) is None}
+    # What the caller's `goto` started is no task of the step, but has stored what it did.
+    begun = {run.path: run for run in step.others}
+    planned += [begun[path] for _, path in goes_to if path in begun]
+    paths = {task.path for task in planned}
     known = {*body.seen, *(run.node for run in step.others if run.node is not None)}
-    handlers = []
+    handlers, assumed = [], False
     for task in filter(is_routed, planned):
         run = handler_of(task, step)
-        handlers.append((_handler_name(task, run, known), run))
+        name, is_known = _handler_name(task, run, known)
+        handlers.append((name, run))
+        assumed = assumed or not is_known
     calls = [run for run in step.others if is_call(run.path) and run.finished]
     unfinished = [task for task in planned if not task.finished and not is_routed(task)]
     return Level(
         runs=tuple(unfinished),
-        started=tuple(node for node in goes_to if node not in pulled),
+        started=tuple(node for node, path in goes_to if path not in paths),
         applies=(
             *(task for task in planned if task.finished and not is_routed(task)),
             *(call for call in calls if _caller(call, step) in unfinished),
         ),
         handlers=tuple(handlers),
+        assumed=assumed,
     )
 
 
@@ -161,20 +179,24 @@ def path_of_call(call: Task, step: Step) -> NodePath:
     return (*outer, call.node or "?")
 
 
-def goto_nodes(
+def goto_tasks(
     body: Body, writes: Iterable[Write], sends: Callable[[], Sequence[Write]]
-) -> list[str]:
-    """Return the nodes that the caller's `Command(goto=...)` starts, if it is stored on a head.
+) -> list[tuple[str, str]]:
+    """Return the node and the path of each task that the caller's `Command(goto=...)` starts, if it
+    is stored on a head.
 
     `sends` returns the checkpoint's writes on `__pregel_tasks` with their values.
     """
     if body.is_javascript:  # There, they are tasks of the step.
         return []
     chosen = [write.channel for write in writes if write.task_id == NULL_TASK_ID]
-    found = [node for one in chosen if (node := named_node(one)) is not None]
+    nodes = [node for one in chosen if (node := named_node(one)) is not None]
+    found = [(node, pull_path(node)) for node in nodes]
     if SENDS in chosen:
-        sent = sends_among(write for write in sends() if write.task_id == NULL_TASK_ID)
-        found += [node for node in sent or () if node is not None]
+        sent = sends_among(write for write in sends() if write.task_id == NULL_TASK_ID) or ()
+        found += [
+            (node, send_path(place, body.v)) for place, node in enumerate(sent) if node is not None
+        ]
     return found
 
 
@@ -293,16 +315,16 @@ def _caller(call: Task, step: Step) -> Task | None:
     return next((run for run in (*step.tasks, *step.others) if run.path == found[0]), None)
 
 
-def _handler_name(failed: Task, run: Task | None, known: Collection[str]) -> str:
-    """Return the name of the node that handles a failure.
+def _handler_name(failed: Task, run: Task | None, known: Collection[str]) -> tuple[str, bool]:
+    """Return the name of the node that handles a failure, and whether it is proven.
 
     If that node has stored nothing, it is the node's own handler, unless only the one for all nodes
     is known. Source: `add_node` and `set_node_defaults` in `langgraph/graph/state.py`, 1.2.24.
     """
     own, default = f"__error_handler__{failed.node}", "__default_error_handler__"
     if run is not None and run.node is not None:
-        return run.node
-    return default if default in known and own not in known else own
+        return run.node, True
+    return (default, True) if default in known and own not in known else (own, own in known)
 
 
 def _is_complete(channel: str, body: Body, writers: Collection[str]) -> bool:

@@ -10,11 +10,11 @@ from ckpt_cli.core.tasks.resume import (
     Following,
     deferred_channels,
     following,
-    goto_nodes,
+    goto_tasks,
     is_candidate,
     resume_level,
 )
-from ckpt_cli.core.tasks.task_ids import handler_path
+from ckpt_cli.core.tasks.task_ids import handler_path, send_path
 from ckpt_cli.core.tasks.triggers import Readers
 from tests.unit.core.test_tasks import body, plan, pull, write
 
@@ -110,8 +110,8 @@ def test_a_node_whose_channels_the_last_step_did_not_write_does_not_run() -> Non
 def test_the_callers_goto_starts_nodes_beside_those_that_wait() -> None:
     at = body({"branch:to:a": None})
     rows = [write(NULL_TASK_ID, "branch:to:b"), write(NULL_TASK_ID, "__resume__", "yes")]
-    assert goto_nodes(at, rows, tuple) == ["b"]
-    level = resume_level(at, rows, plan(at, rows), ["b", "a"])
+    assert goto_tasks(at, rows, tuple) == [("b", pull("b"))]
+    level = resume_level(at, rows, plan(at, rows), [("b", pull("b")), ("a", pull("a"))])
     assert ([task.node for task in level.runs], level.started) == (["a"], ("b",))
 
 
@@ -119,8 +119,9 @@ def test_a_caller_who_sends_replaces_the_sends_that_wait() -> None:
     old = {"node": "w", "args": 1}
     at = body({"__pregel_tasks": [old]})
     rows = [write(NULL_TASK_ID, "__pregel_tasks", {"node": "v", "args": 2})]
-    assert goto_nodes(at, rows, lambda: rows) == ["v"]
-    level = resume_level(at, rows, plan(at, rows), ["v"])
+    path = send_path(0, 4)
+    assert goto_tasks(at, rows, lambda: rows) == [("v", path)]
+    level = resume_level(at, rows, plan(at, rows), [("v", path)])
     assert (level.runs, level.started) == ((), ("v",))
 
 
@@ -132,7 +133,7 @@ def test_a_handler_runs_again_and_its_node_does_not() -> None:
     at = body(BOTH)
     level = resume_level(at, failed, plan(at, failed), ())
     assert [task.node for task in level.runs] == ["b"]
-    assert level.handlers == (("__error_handler__a", None),)
+    assert (level.handlers, level.assumed) == ((("__error_handler__a", None),), True)
     rows = [*failed, write("2", path=handler_path(pull("a")))]
     ((name, run),) = resume_level(at, rows, plan(at, rows), ()).handlers
     assert name == "__error_handler__a"
