@@ -125,6 +125,7 @@ def claim_of(store: Path) -> Any:
         return found["t"].summary()["resume"] if "t" in found else None
 
 
+UNREADABLE = {"defer-on", "defer-join-on", "defer-on-stored"}
 DEFAULT = re.compile("__default_error_handler__$")
 
 
@@ -221,7 +222,9 @@ def test_a_resume_does_what_was_said(name: str, truth_of: Callable[[str], Any]) 
     if claim is None:
         assert told["resumes"]["none"]["runs"] == []
     elif told["next"][:1] == ["raised"]:
-        pytest.skip("the changed graph cannot read the thread, which the store does not tell")
+        # `defer` was switched on since: the graph cannot read the thread, and no store tells that.
+        assert name in UNREADABLE
+        assert all("raised" in one["said"] for one in told["resumes"].values())
     else:
         assert not disagreements(claim, told)
         assert claim["runs"] is not None or name in UNKNOWN

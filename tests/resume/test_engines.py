@@ -1,0 +1,112 @@
+"""A process dies between the results of a step and its checkpoint, on each engine's own saver."""
+
+from __future__ import annotations
+
+import operator
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from threading import Semaphore
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langgraph.graph import START, StateGraph
+
+import ckpt_cli
+from ckpt_backends.testing.filling import quiet
+from ckpt_backends.testing.harness import Harness
+from tests.harness.dynamodb import DynamoDbHarness
+from tests.harness.mongodb import MongoHarness
+from tests.harness.mysql import MySQLHarness
+from tests.harness.opening import empty_store
+from tests.harness.postgres import PostgresHarness
+from tests.harness.redis import PlainRedisHarness, RedisHarness
+from tests.harness.valkey import ValkeyHarness
+
+KINDS: list[type[Harness]] = [
+    PostgresHarness,
+    MySQLHarness,
+    MongoHarness,
+    RedisHarness,
+    PlainRedisHarness,
+    ValkeyHarness,
+    DynamoDbHarness,
+]
+CONFIG: Any = {"configurable": {"thread_id": "t"}}
+
+
+class State(TypedDict, total=False):
+    log: Annotated[list[str], operator.add]
+
+
+def graph_of(saver: Any, ran: Path) -> Any:
+    """Two nodes, and one that waits for both; each appends its name to a file."""
+
+    def node(name: str) -> Any:
+        def run(_: State) -> dict[str, Any]:
+            with ran.open("a") as file:
+                file.write(f"{name}\n")
+            return {"log": [name]}
+
+        return run
+
+    graph: Any = StateGraph(State)
+    for name in ("left", "right", "total"):
+        graph.add_node(name, node(name))
+    graph.add_edge(START, "left").add_edge(START, "right").add_edge(["left", "right"], "total")
+    return graph.compile(checkpointer=saver)
+
+
+@contextmanager
+def killed(harness: Harness, ran: Path) -> Iterator[None]:
+    """Run the graph in a process that dies when it is about to save the checkpoint of step 1."""
+    child = os.fork()
+    if not child:
+        with quiet(), harness.saver() as saver:
+            put, put_writes = saver.put, saver.put_writes
+            saved = Semaphore(0)
+
+            def die(config: Any, checkpoint: Any, metadata: Any, *more: Any) -> Any:
+                if metadata["step"] == 1:
+                    for _ in ("__start__", "left", "right"):  # they are saved in other threads
+                        saved.acquire(timeout=10)
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return put(config, checkpoint, metadata, *more)
+
+            @wraps(put_writes)  # LangGraph looks at its parameters
+            def count(*given: Any) -> None:
+                put_writes(*given)
+                saved.release()
+
+            saver.put, saver.put_writes = die, count
+            graph_of(saver, ran).invoke({"log": []}, CONFIG, durability="sync")
+        os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    yield
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_saved_results_are_used_and_the_next_node_runs(
+    kind: type[Harness], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    ran = tmp_path / "ran.txt"
+    with empty_store(kind, request, tmp_path) as harness, killed(harness, ran):
+        assert sorted(ran.read_text().split()) == ["left", "right"]
+        with ckpt_cli.open(harness.url) as store:
+            found = store["t"].summary()
+            (row,) = store.listed()
+        resume = found["resume"]
+        assert (found["status"], found["waiting"], row["next"]) == ("pending", [], [])
+        assert (resume["runs"], row["runs"]) == (["total"], ["total"])
+        assert sorted(resume["applies"]) == ["left", "right"]
+        assert (resume["call"], resume["asks"]) == ("graph.invoke(None, config)", [])
+        ran.write_text("")
+        with quiet(), harness.saver() as saver:
+            done = graph_of(saver, ran).invoke(None, CONFIG, durability="sync")
+        assert ran.read_text().split() == ["total"]
+        assert sorted(done["log"]) == ["left", "right", "total"]
