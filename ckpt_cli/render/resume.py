@@ -69,8 +69,8 @@ def _sentences(head: Moment, found: Resume, asked: Sequence[Question]) -> Iterat
         results, them = ("results", "them") if len(found.applies) > 1 else ("result", "it")
         yield f"uses the saved {results} of {_names(found.applies)} without running {them}"
     yield from _runs(head, found)
-    if any(len(path) > 1 for path in (*found.applies, *found.handlers)):
-        yield "before LangGraph 1.2.16, what is saved in a subgraph is not used: its nodes run again"
+    if found.saved_inside:
+        yield "before LangGraph 1.2.16, a subgraph does not use its saved results: nodes run again"
     if found.answered:
         yield (
             f"gives {_names(found.answered)} the same answer again: it is stored, and comes before"

@@ -125,7 +125,7 @@ def _runs_of(reader: ThreadReader, moment: Moment, level: Level, inside: bool) -
     repeats: list[NodePath] = [(node,) for node, run in level.handlers if run is not None]
     asks = [path for _, run in level.handlers if run is not None for path in asks_of(run)]
     answered: list[NodePath] = []
-    assumed = level.assumed
+    assumed, saved_inside = level.assumed, False
     for task in level.runs:
         node = (task.node or "?",)
         if task.node == START:
@@ -153,6 +153,7 @@ def _runs_of(reader: ThreadReader, moment: Moment, level: Level, inside: bool) -
             repeats += _below(node, one.repeats)
             asks += _below(node, one.asks)
             assumed = assumed or one.assumed
+            saved_inside = saved_inside or bool(one.applies or one.handlers)
             answered += _below(node, one.answered)
     return Resume(
         tuple(runs) if runs else idle if runs is not None else None,
@@ -161,6 +162,7 @@ def _runs_of(reader: ThreadReader, moment: Moment, level: Level, inside: bool) -
         tuple(handlers),
         tuple(repeats),
         tuple(answered),
+        saved_inside=saved_inside,
         assumed=assumed,
     )
 

@@ -125,7 +125,7 @@ def claim_of(store: Path) -> Any:
         return found["t"].summary()["resume"] if "t" in found else None
 
 
-UNREADABLE = {"defer-on", "defer-join-on", "defer-on-stored"}
+UNREADABLE = {"defer-on", "defer-join-on", "defer-on-total-asked"}
 DEFAULT = re.compile("__default_error_handler__$")
 
 

@@ -65,6 +65,8 @@ class Resume(NamedTuple):
     """The nodes that ran into an error with an answer that is stored, and get it again."""
     stored_answer: StoredAnswer | None = None
     """What becomes of the answer that the caller gave last; None if none is stored."""
+    saved_inside: bool = False
+    """Saved results or error handlers in a subgraph count, which they do not before 1.2.16."""
     assumed: bool = False
     """Some of `runs` may run later, as nothing stored tells whether they are deferred; or the name
     of a handler is the usual one, and not proven."""
