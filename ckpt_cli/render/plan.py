@@ -17,7 +17,8 @@ from ckpt_cli.core.forking.plan import CheckpointPlan, ShownCheckpoint, TouchedC
 from ckpt_cli.core.tasks.status import conditions_of, has_failed
 from ckpt_cli.core.tasks.step_nodes import asked_by, failed_at, path_text
 from ckpt_cli.core.values.unwrap import unwrap
-from ckpt_cli.render.status import node_names
+from ckpt_cli.render.resume import handler_words
+from ckpt_cli.render.status import counted_names, node_names
 from ckpt_cli.render.terminal.cell_width import cell_len
 from ckpt_cli.render.terminal.fields import command_field, field
 from ckpt_cli.render.terminal.safe_text import safe_text
@@ -120,7 +121,7 @@ def plan_lines(
         text = f"the result of {node_names(plan.saved)}: a resume uses it without running the node"
         yield from field("saved", text, width)
     if again := [node for node in plan.again if node != INPUT]:
-        text = f"{node_names(again)} already ran; side effects will repeat"
+        text = f"{counted_names(list(map(_ran, again)))} already ran; side effects will repeat"
         yield from field("repeats", text, width, "warn")
     for path in dict.fromkeys(plan.asked):
         dropped = " (the old answer is dropped)" if path[0] in plan.again else ""
@@ -137,6 +138,10 @@ def plan_lines(
     yield from _changes(plan, width, is_done=is_done, is_whole=is_whole)
     if undo and not is_done:
         yield command_field("undo", undo)
+
+
+def _ran(node: str) -> str:
+    return handler_words((node,)) if "error_handler__" in node else node
 
 
 def done_lines(plan: CheckpointPlan, undo: str) -> Iterator[StyledLine]:
