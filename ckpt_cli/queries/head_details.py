@@ -9,9 +9,7 @@ from ckpt_backends.codec.values import Cut
 from ckpt_backends.model import CheckpointKey, Status, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.conversation.title import MESSAGES, says_nothing, title_of
-from ckpt_cli.core.tasks.resume import Resume
 from ckpt_cli.core.tasks.status import blocking_error
-from ckpt_cli.core.tasks.step_nodes import path_text
 from ckpt_cli.queries.listed_threads import Details, Head, ListedThread
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.heads import expiry_times, read_heads, some_at_once
@@ -92,17 +90,11 @@ def details_of(reader: ThreadReader, head: Moment | None) -> Details:
         Head(head.number, head.source, head.checkpoint.parent_checkpoint_id, head.metadata),
         None,
         next=head.step.waiting,
-        runs=head.step.next if resume is None else _nodes(resume),
+        runs=head.step.next if resume is None else resume.nodes,
         error=blocking_error(head.step),
         question=next(questions, None),
         title=title_of(head.body.values),
     )
-
-
-def _nodes(found: Resume) -> tuple[str, ...] | None:
-    if found.runs is None:
-        return None
-    return tuple(path_text(path) for path in (*found.runs, *found.handlers))
 
 
 def with_titles(

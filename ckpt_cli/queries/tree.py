@@ -38,6 +38,7 @@ from ckpt_cli.queries.tree_keys import (
 from ckpt_cli.queries.tree_times import timed_points, tree_steps
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.nested_nodes import resume_of
 from ckpt_cli.threads.thread import ThreadReader
 
 if TYPE_CHECKING:
@@ -273,13 +274,16 @@ def _details(
 
     The parent of an input tells nothing about it, so most runs are told by their first checkpoint.
     """
-    index = keys.index
+    index, head = keys.index, ("", reader.head(""))
     nodes: dict[Key, StepDetails] = {}
     facts: dict[Key, StepFacts] = {}
     is_redacted = redaction.is_redacted(reader.store)
     for key, moment in _moments(reader, shown):
         change = _change(moment, operations.adding(moment), is_redacted=is_redacted)
         nodes[key] = _node(redaction.moment(moment) if is_redacted else moment, say, change)
+        if key == head and moment.step.next:
+            resumes = resume_of(reader, moment, inside=False).nodes
+            nodes[key] = nodes[key]._replace(resumes=resumes)
         facts[key] = step_facts(moment)
     for key in set(shown) - nodes.keys():  # an id that is not text can only be listed
         nodes[key] = StepDetails(problem="its id is not text")

@@ -17,7 +17,7 @@ from ckpt_cli.core.state import Body
 from ckpt_cli.core.tasks.attribution import ERROR_SOURCE
 from ckpt_cli.core.tasks.control_channels import ERROR
 from ckpt_cli.core.tasks.sends import sends_among
-from ckpt_cli.core.tasks.step_nodes import NodePath, asked_by
+from ckpt_cli.core.tasks.step_nodes import NodePath, asked_by, path_text
 from ckpt_cli.core.tasks.task_ids import (
     call_of,
     handler_path,
@@ -70,6 +70,13 @@ class Resume(NamedTuple):
     assumed: bool = False
     """Some of `runs` may run later, as nothing stored tells whether they are deferred; or the name
     of a handler is the usual one, and not proven."""
+
+    @property
+    def nodes(self) -> tuple[str, ...] | None:
+        """The nodes and error handlers that run first, in readable form; None if not known."""
+        if self.runs is None:
+            return None
+        return tuple(path_text(path) for path in (*self.runs, *self.handlers))
 
 
 class Level(NamedTuple):

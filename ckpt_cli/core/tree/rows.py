@@ -56,6 +56,8 @@ class StepDetails(NamedTuple):
     """Number of writes stored on it."""
     next: tuple[str, ...] | None = None
     """None if not known."""
+    resumes: tuple[str, ...] | None = None
+    """What a resume runs first; None if it is not the root's head, or if that is not known."""
     questions: tuple[str, ...] = ()
     """Open questions, one line each."""
     answered: int = 0

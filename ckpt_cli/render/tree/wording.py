@@ -124,12 +124,13 @@ class TreeWording:
         return nodes, "node"
 
     def next(self, row: StepRow) -> str:
-        """Return the nodes that run after a tip; empty for other rows, since the next row shows
-        them.
+        """Return the nodes that run after a tip, those that a resume runs after the head; empty
+        for other rows, since the next row shows them.
         """
         if not row.last or row.key not in self._details:
             return ""
-        found = self.node(row.key).next
+        node = self.node(row.key)
+        found = node.next if node.resumes is None else node.resumes
         if found is None:
             return f"{self.glyphs.arrow}?"
         return f"{self.glyphs.arrow}{self.counted(Counter(found).items()) or 'END'}"
