@@ -121,3 +121,62 @@ def test_python_gets_the_same(store: Path) -> None:
             store, "left", "--history"
         )
         assert opened.errors_by("node").to_list() == _errors(store, "--by", "node")
+
+
+def _with_handlers(saver: Any) -> Any:
+    """A subgraph fails, and the error handler of the node that calls it takes the failure; then a
+    node fails whose handler fails, asks, or works, as the input says."""
+    from langgraph.errors import NodeError
+    from langgraph.graph import START, StateGraph
+    from langgraph.types import Command, interrupt
+
+    def fail(_: agents.Log) -> Any:
+        raise ValueError("card declined")
+
+    def take(_: agents.Log, error: NodeError) -> Any:
+        return Command(update={"log": [f"took {error.node}"]}, goto="pay")
+
+    def refund(state: agents.Log, error: NodeError) -> Any:
+        if state["log"][0] == "fails":
+            raise ConnectionError("bank down")
+        if state["log"][0] == "asks":
+            interrupt("refund by hand?")
+        return {"log": [f"refunded {error.node}"]}
+
+    inner: Any = StateGraph(agents.Log).add_node("j", fail).add_edge(START, "j").compile()
+    graph: Any = StateGraph(agents.Log)
+    graph.add_node("sub", inner, error_handler=take)
+    graph.add_node("pay", fail, error_handler=refund)
+    graph.add_edge(START, "sub")
+    return graph.compile(checkpointer=saver)
+
+
+@pytest.mark.parametrize(
+    ("how", "pay", "conditions"),
+    [
+        ("works", "handled", ["done"]),
+        ("asks", "handled", ["interrupted"]),
+        ("fails", "failed", ["error"]),
+    ],
+)
+def test_a_failure_is_handled_once_its_handler_ran(
+    tmp_path: Path, how: str, pay: str, conditions: list[str]
+) -> None:
+    from langgraph.checkpoint.sqlite import SqliteSaver
+
+    path = tmp_path / "agent.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        config: Any = {"configurable": {"thread_id": how}}
+        try:
+            _with_handlers(saver).invoke({"log": [how]}, config)
+        except ConnectionError:
+            assert how == "fails"
+    found = {(one["node"], one["state"]) for one in _errors(path, "--history")}
+    if how == "fails":
+        assert ("__error_handler__pay", "failed") in found
+    assert found - {("__error_handler__pay", "failed")} == {("j", "handled"), ("pay", pay)}
+    (row,) = ckpt("-s", path, "threads", "list", "-o", "json").json
+    assert row["conditions"] == conditions
+    assert {one["node"] for one in _errors(path)} == {
+        "fails": {"pay", "__error_handler__pay"},
+    }.get(how, set())
