@@ -24,7 +24,9 @@ MAKE = FIXTURES / "make"
 PINNED = {"0.2.70": "lg-0.2.70", "0.6.11": "lg-0.6.11", "1.0.10": "lg-1.0.10"}
 BASE = "lg-1.2.22"
 """The environment of all releases 1.2: only `langgraph` itself differs."""
-RELEASES = [*PINNED, *(f"1.2.{number}" for number in range(13)), "1.2.15", "1.2.16"]
+MINOR_RELEASES = [f"1.2.{number}" for number in range(13) if number != 3]
+"""1.2.3 was never published."""
+RELEASES = [*PINNED, *MINOR_RELEASES, "1.2.15", "1.2.16"]
 USES_SAVED_RESULTS = (1, 2, 16)
 """Before, a subgraph call did not use what was saved of its step: its finished nodes ran again, and
 so did those that had failed, in place of their error handlers."""
