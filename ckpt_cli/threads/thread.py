@@ -30,11 +30,13 @@ from ckpt_cli.core.state import (
     read_metadata,
 )
 from ckpt_cli.core.tasks.attribution import function_names, subgraph_calls
+from ckpt_cli.core.tasks.followers import Followers, followers_of, learn_followers
+from ckpt_cli.core.tasks.step_nodes import NodePath, graph_of
 from ckpt_cli.core.tasks.tasks import CONTROL, plan_step
 from ckpt_cli.core.tasks.triggers import SENDS, learn
 from ckpt_cli.threads.checkpoint import DecodedCheckpoint, Moment, moment_time, number_of
 from ckpt_cli.threads.nested_nodes import locate
-from ckpt_cli.threads.trigger_inference import TriggerInference
+from ckpt_cli.threads.trigger_inference import TriggerInference, thread_followers
 
 NO_THREAD_HINT = (
     "`ckpt threads list --all` lists all threads;"
@@ -322,6 +324,7 @@ class ThreadReader:
             calls=lambda: self._calls.get(checkpoint.key.checkpoint_ns, {}),
             delta_channels=delta_channels(metadata),
             functions=lambda: self._functions(checkpoint.key.checkpoint_ns, body),
+            followers=lambda node: self._followers(checkpoint.key.checkpoint_ns, node),
         )
         return Moment(checkpoint, body, metadata, writes, step)
 
@@ -342,6 +345,16 @@ class ThreadReader:
             )
         own = self._own_functions[checkpoint_ns]
         return own if body.v >= 4 else [*own, *self._inference.functions]
+
+    def _followers(self, checkpoint_ns: str, node: str) -> Collection[str] | None:
+        """Return the nodes that follow a node of a namespace's graph; None if it is not known."""
+        graph = graph_of(checkpoint_ns)
+        own = self._own_followers.get(graph) or learn_followers(())
+        return followers_of(node, own, self._inference.followers.get(graph, ()))
+
+    @cached_property
+    def _own_followers(self) -> Mapping[NodePath, Followers]:
+        return thread_followers(self.store, self.thread_id)
 
     @cached_property
     def _learned_thread(self) -> Mapping[str, Collection[str]]:

@@ -29,6 +29,11 @@ def node_path(checkpoint_ns: str, nodes: Iterable[str]) -> NodePath:
     return (*outer, *nodes)
 
 
+def graph_of(checkpoint_ns: str) -> NodePath:
+    """Return the path to a namespace's graph, which its calls have in common."""
+    return node_path(checkpoint_ns, ())
+
+
 def path_text(path: NodePath) -> str:
     """Return a path in readable form: `research > ask`."""
     return " > ".join(path)

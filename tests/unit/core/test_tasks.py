@@ -99,6 +99,7 @@ def plan(
     key: CheckpointKey = KEY,
     metadata: Mapping[str, Value] | None = None,
     delta: Collection[str] = (),
+    followers: Mapping[str, Collection[str]] | None = None,
 ) -> Step:
     given = sources or Sources()
     return plan_step(
@@ -112,6 +113,7 @@ def plan(
         learned_store=given.give("store", given.store),
         calls=given.give("namespaces", subgraph_calls(given.namespaces).get(key.checkpoint_ns, {})),
         delta_channels=delta,
+        followers=(followers or {}).get,
     )
 
 
@@ -350,13 +352,31 @@ def test_a_subgraph_call_tells_its_node() -> None:
 def test_a_subgraph_call_of_another_step_tells_nothing() -> None:
     at = body({"a": "a"}, {"__start__": OLD}, v=2)
     found = plan(at, (), Sources(namespaces=[f"child:{hashed('child', 'a', v=2, step=9)}"]))
-    assert found.next == ()
+    assert found.next is None
 
 
-def test_a_last_node_is_assumed_where_nobody_reads_its_channel() -> None:
+def test_what_follows_a_node_is_unknown_where_nobody_reads_its_channel() -> None:
     found = plan(body({"end": "end"}, {"__start__": OLD}, v=1))
-    assert (found.next, found.waiting, found.assumed) == ((), (), True)
+    assert (found.next, found.waiting, found.assumed) == (None, None, False)
+    assert status_of(found) is Status.UNKNOWN
+
+
+def test_a_graph_that_ended_after_a_node_elsewhere_ends_there() -> None:
+    found = plan(body({"end": "end"}, {"__start__": OLD}, v=1), followers={"end": ()})
+    assert (found.next, found.assumed) == ((), False)
     assert status_of(found) is Status.DONE
+
+
+def test_a_node_that_follows_elsewhere_is_next() -> None:
+    found = plan(body({"a": "a"}, {"__start__": OLD}, v=1), followers={"a": {"b"}})
+    assert (found.next, found.assumed) == (("b",), True)
+    assert status_of(found) is Status.PENDING
+
+
+def test_a_node_that_is_known_is_next_beside_one_that_may_be() -> None:
+    at = body({"a": "a", "branch:to:c": "a"}, {"__start__": OLD}, v=2)
+    found = plan(at)
+    assert (found.next, found.assumed) == (("c",), True)
 
 
 def test_a_channel_that_is_read_elsewhere_leaves_next_unknown() -> None:
@@ -369,8 +389,7 @@ def test_an_update_as_a_node_that_never_ran_leaves_next_unknown() -> None:
     at = body({"a": "a"}, {"__start__": OLD}, v=1)
     update: dict[str, Value] = {"source": "update", "step": 0}
     assert plan(at, metadata=update).next is None
-    emptied_before = Sources(thread=learn([body({}, {"a": OLD}, v=1)]))
-    assert plan(at, (), emptied_before, metadata=update).next == ()
+    assert plan(at, metadata=update, followers={"a": ()}).next == ()
 
 
 def test_a_step_that_ran_shows_that_nobody_else_reads() -> None:
