@@ -16,19 +16,22 @@ def tree_steps(
 ) -> dict[Key, TimedStep]:
     """Return the step that made each checkpoint."""
     none = StoredKeys()
-    sources = {one.key: one.source for one in skeletons}
+    drawn = {one.key: one for one in skeletons}
     by_ns: dict[str, list[TimedCheckpoint]] = {}
     for (ns, checkpoint_id), one in reversed(list(keys.index.items())):
         own = none if is_values_only else keys.stored.get((ns, checkpoint_id), none)
+        facts = drawn.get((ns, checkpoint_id))
         by_ns.setdefault(ns, []).append(
             TimedCheckpoint(
                 checkpoint_ns=ns,
                 checkpoint_id=checkpoint_id,
                 parent_checkpoint_id=one.parent_checkpoint_id,
                 at=one.at or time_of(checkpoint_id),
-                source=sources.get((ns, checkpoint_id)),
+                source=None if facts is None else facts.source,
                 asking=own.asking,
-                failed=bool(own.failed - own.handled),
+                failed=dict.fromkeys(own.failed - own.handled),
+                by_hand=facts is not None
+                and (facts.source == "update" or facts.forked_from is not None),
             )
         )
     return {
