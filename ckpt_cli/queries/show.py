@@ -8,6 +8,7 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unreadable, Unsupported
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.channels import is_state
+from ckpt_cli.core.tasks.step_nodes import new_input
 from ckpt_cli.core.tasks.writes import TaskWrite, task_writes
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
@@ -32,6 +33,8 @@ class CheckpointView(NamedTuple):
     """When it expires; None if nothing of it does."""
     plaintext: bool = False
     """It is stored unencrypted, in a thread with encrypted checkpoints."""
+    dropped: bool = False
+    """A new input came before its step was over: what its tasks had stored was not applied."""
     unstored: Sequence[str] = ()
     """Channels that were written but have no stored value.
 
@@ -64,6 +67,7 @@ def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> C
         is_head=target.checkpoint_id == reader.head(target.checkpoint_ns),
         lifetime=_lifetime(reader, moment.key),
         plaintext=reader.is_plaintext(moment),
+        dropped=writes and _is_dropped(reader, moment),
         unstored=(
             _unstored(moment, state)
             if reader.is_values_only and channels is None
@@ -71,6 +75,17 @@ def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> C
         ),
     )
     return _redacted(found) if redaction.is_redacted(reader.store) else found
+
+
+def _is_dropped(reader: ThreadReader, moment: Moment) -> bool:
+    step = moment.step
+    if all(run.finished for run in step.tasks) or not any(run.finished for run in step.tasks):
+        return False
+    children = reader.children(moment.key)
+    return bool(children) and all(
+        child.source == "input" or new_input(step, moment.body.seen, child.body.seen) is not None
+        for child in reader.decoded(moment.key.checkpoint_ns, children)
+    )
 
 
 def views(reader: ThreadReader) -> Iterator[CheckpointView]:

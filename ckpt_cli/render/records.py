@@ -145,6 +145,8 @@ def show_record(found: CheckpointView) -> dict[str, Any]:
     record["values"] = values_record(found.state.values)
     record["rebuilt"] = dict(found.state.rebuilt)
     record["writes"] = [write_record(placed) for placed in found.writes]
+    if found.dropped:
+        record["writes_dropped"] = True
     if found.unstored:
         record["unstored"] = list(found.unstored)
     return record | _lifetime(found.lifetime) | _plaintext(found.plaintext)

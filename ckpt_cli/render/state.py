@@ -53,7 +53,7 @@ def show_lines(
         yield from value_lines(name, value, width, remark)
     if writes:
         yield line("")
-        yield from placed_lines(found.writes, zone, width)
+        yield from placed_lines(found.writes, zone, width, dropped=found.dropped)
     if metadata:
         yield line("")
         yield from value_lines("metadata", cast("Value", dict(found.moment.metadata)), width, None)
@@ -118,9 +118,12 @@ def _long(value: Value) -> bool:
     return isinstance(value, list | dict) and bool(value)
 
 
-def placed_lines(writes: Sequence[TaskWrite], zone: tzinfo, width: int) -> Iterator[StyledLine]:
+def placed_lines(
+    writes: Sequence[TaskWrite], zone: tzinfo, width: int, *, dropped: bool
+) -> Iterator[StyledLine]:
     """Yield the writes of a checkpoint's tasks, one per line, with times if known."""
-    yield line((f"writes  {len(writes)}", "head"))
+    remark = "  dropped: a new input came before all tasks had finished" if dropped else ""
+    yield line((f"writes  {len(writes)}", "head"), (remark, "dim"))
     whose = [
         "(caller)" if one.write.task_id == NULL_TASK_ID else safe_text(one.node or "?")
         for one in writes

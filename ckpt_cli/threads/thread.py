@@ -160,6 +160,21 @@ class ThreadReader:
             hint=f"its namespaces: {known}" if known else "it has the root namespace only",
         )
 
+    def check_root(self) -> None:
+        """Raise `NotFound`, which names the thread's namespaces, if the root has no checkpoint."""
+        if self.head("") is not None:
+            return
+        from ckpt_backends import shell
+
+        text = f"thread '{self.thread_id}' has no checkpoint in the root namespace"
+        if not self.namespaces:
+            raise NotFound(text)
+        shown = shell.command("ckpt", "show", "--ns", self.namespaces[0], ids=[self.thread_id])
+        raise NotFound(
+            f"{text}; its namespaces: {refs.named(self.namespaces)}",
+            hint=f"`{shown}` shows the newest one there",
+        )
+
     def line(self, checkpoint_ns: str) -> refs.NamespaceRefs:
         """Return the checkpoints of a namespace, for resolving a ref."""
         return refs.NamespaceRefs(

@@ -151,7 +151,7 @@ def is_new(body: Body, channel: str, node: str) -> bool:
         return seen is None and body.v >= 4 and not body.is_javascript
     if seen is None or channel not in seen:
         return True
-    return _is_greater(version, seen[channel])
+    return is_greater(version, seen[channel])
 
 
 def has_branches(body: Body) -> bool:
@@ -185,7 +185,8 @@ def _members(value: Value) -> set[str]:
     return {item for item in items if isinstance(item, str)}
 
 
-def _is_greater(version: Version, seen: Version) -> bool:
+def is_greater(version: Version, seen: Version) -> bool:
+    """Return whether a version is newer than another one of the thread."""
     if isinstance(version, str) and isinstance(seen, str):
         return version > seen
     return _number(version) > _number(seen)
