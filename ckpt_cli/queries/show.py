@@ -17,6 +17,7 @@ from ckpt_cli.threads.target import Target
 from ckpt_cli.threads.thread import ThreadReader
 
 if TYPE_CHECKING:
+    from ckpt_cli.core.tasks.triggers import Join
     from ckpt_cli.core.values.paths import Selected
     from ckpt_cli.threads.expiry import Lifetime
 
@@ -33,6 +34,8 @@ class CheckpointView(NamedTuple):
     """When it expires; None if nothing of it does."""
     plaintext: bool = False
     """It is stored unencrypted, in a thread with encrypted checkpoints."""
+    joins: Sequence["Join"] = ()
+    """The nodes that wait for several others, of which some have finished."""
     dropped: bool = False
     """A new input came before its step was over: what its tasks had stored was not applied."""
     unstored: Sequence[str] = ()
@@ -67,6 +70,7 @@ def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> C
         is_head=target.checkpoint_id == reader.head(target.checkpoint_ns),
         lifetime=_lifetime(reader, moment.key),
         plaintext=reader.is_plaintext(moment),
+        joins=reader.joins(moment),
         dropped=writes and _is_dropped(reader, moment),
         unstored=(
             _unstored(moment, state)

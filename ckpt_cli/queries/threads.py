@@ -21,6 +21,7 @@ from ckpt_cli.threads.trigger_inference import TriggerInference
 if TYPE_CHECKING:
     from ckpt_backends.codec.values import Value
     from ckpt_cli.core.filters.expressions import Filter
+    from ckpt_cli.core.tasks.triggers import Join
     from ckpt_cli.queries.filtered_threads import ThreadChooser
     from ckpt_cli.queries.operations import ListedOperation
     from ckpt_cli.queries.thread_operations import ThreadOperations
@@ -251,6 +252,8 @@ class Summary(NamedTuple):
     """The head is stored unencrypted, in a thread with encrypted checkpoints."""
     rolls_back: bool = False
     """Whether `ckpt rollback` works on the layout."""
+    joins: Sequence["Join"] = ()
+    """The nodes that wait for several others, of which some have finished."""
     operations: Sequence["ListedOperation"] = ()
     """The newest recorded operations of `ckpt` on the thread, newest first."""
 
@@ -285,6 +288,7 @@ def summarize(reader: "ThreadReader", operations: "ThreadOperations") -> Summary
         lifetime=None if head is None else lifetime(reader, head.key),
         plaintext=head is not None and reader.is_plaintext(head),
         rolls_back=limit("rollback", reader.capabilities) is None,
+        joins=() if head is None else reader.joins(head),
         operations=operations.newest_first[:NEWEST],
     )
 

@@ -19,6 +19,7 @@ from ckpt_cli.render.thread_records import thread_record
 if TYPE_CHECKING:
     from ckpt_cli.core.diff.state_diff import ChannelChange
     from ckpt_cli.core.tasks.tasks import Question, Task
+    from ckpt_cli.core.tasks.triggers import Join
     from ckpt_cli.core.tasks.writes import TaskWrite
     from ckpt_cli.core.values.paths import Selected
     from ckpt_cli.queries.diff import Comparison
@@ -145,11 +146,18 @@ def show_record(found: CheckpointView) -> dict[str, Any]:
     record["values"] = values_record(found.state.values)
     record["rebuilt"] = dict(found.state.rebuilt)
     record["writes"] = [write_record(placed) for placed in found.writes]
+    if found.joins:
+        record["joins"] = list(map(join_record, found.joins))
     if found.dropped:
         record["writes_dropped"] = True
     if found.unstored:
         record["unstored"] = list(found.unstored)
     return record | _lifetime(found.lifetime) | _plaintext(found.plaintext)
+
+
+def join_record(one: Join) -> dict[str, Any]:
+    """Return a join of which some members have finished."""
+    return {"node": one.node, "waits_for": list(one.waits_for), "has": list(one.has)}
 
 
 def _lifetime(found: Lifetime | None) -> dict[str, Any]:
@@ -192,6 +200,7 @@ def summary_record(found: Summary) -> dict[str, Any]:
             if key in {"next", "next_paths", "waiting", "interrupts", "tasks"}
         }
         record["resume"] = resume_record(found.head)
+    record["joins"] = list(map(join_record, found.joins))
     record["writes"] = found.size.writes
     record["in_namespaces"] = [ns._asdict() for ns in found.in_namespaces]
     if found.operations:

@@ -17,7 +17,7 @@ from ckpt_cli.render.terminal.fields import field
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
 from ckpt_cli.render.terminal.units import age, size, step_words, when
-from ckpt_cli.render.thread import PLAINTEXT, lifetime_lines, status_lines, step_lines
+from ckpt_cli.render.thread import PLAINTEXT, join_lines, lifetime_lines, status_lines, step_lines
 from ckpt_cli.render.values.block import block
 from ckpt_cli.render.values.one_line import summary
 
@@ -93,6 +93,7 @@ def standing_lines(
     if found.is_head:
         yield from status_lines(moment.conditions, width)
     yield from step_lines(moment, width, live=found.is_head)
+    yield from join_lines(found.joins, width)
 
 
 def value_lines(name: str, value: Value, width: int, remark: str | None) -> Iterator[StyledLine]:

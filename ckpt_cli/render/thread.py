@@ -17,7 +17,7 @@ from ckpt_cli.core.tasks.step_nodes import (
     next_paths,
     path_text,
 )
-from ckpt_cli.render.status import STATUS_STYLES, next_node_names, node_names
+from ckpt_cli.render.status import STATUS_STYLES, counted_names, next_node_names, node_names
 from ckpt_cli.render.terminal.fields import command_field, field
 from ckpt_cli.render.terminal.safe_text import short_ns
 from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
@@ -26,6 +26,7 @@ from ckpt_cli.render.terminal.units import age, size, step_number, when
 from ckpt_cli.render.values.one_line import counted, summary
 
 if TYPE_CHECKING:
+    from ckpt_cli.core.tasks.triggers import Join
     from ckpt_cli.queries.threads import Summary
     from ckpt_cli.threads.checkpoint import Moment
     from ckpt_cli.threads.expiry import Lifetime
@@ -70,6 +71,7 @@ def summary_lines(
         yield from head_lines(found.head, width)
         yield from config_lines(found.head, width)
         yield from _rollback_lines(found, words, width)
+    yield from join_lines(found.joins, width)
     yield from lifetime_lines(found.lifetime, now, zone, width)
     if found.plaintext:
         yield from field("warning", f"the head is {PLAINTEXT}", width, "error")
@@ -100,6 +102,13 @@ def _rollback_lines(found: Summary, words: Sequence[str], width: int) -> Iterato
     yield from field(
         "", "goes back to before the failed step; all of its tasks run again", width, "dim"
     )
+
+
+def join_lines(joins: Sequence[Join], width: int) -> Iterator[StyledLine]:
+    """Yield the nodes that wait for others, of which some have finished."""
+    for one in joins:
+        waits, has = (counted_names(names) for names in (one.waits_for, one.has))
+        yield from field("join", f"{one.node} waits for {waits}; has {has}", width)
 
 
 def _operation_lines(

@@ -33,7 +33,7 @@ from ckpt_cli.core.tasks.attribution import function_names, subgraph_calls
 from ckpt_cli.core.tasks.followers import Followers, followers_of, learn_followers
 from ckpt_cli.core.tasks.step_nodes import NodePath, graph_of
 from ckpt_cli.core.tasks.tasks import CONTROL, plan_step
-from ckpt_cli.core.tasks.triggers import SENDS, learn
+from ckpt_cli.core.tasks.triggers import SENDS, Join, half_filled, learn
 from ckpt_cli.threads.checkpoint import DecodedCheckpoint, Moment, moment_time, number_of
 from ckpt_cli.threads.nested_nodes import locate
 from ckpt_cli.threads.trigger_inference import TriggerInference, thread_followers
@@ -342,6 +342,13 @@ class ThreadReader:
             followers=lambda node: self._followers(checkpoint.key.checkpoint_ns, node),
         )
         return Moment(checkpoint, body, metadata, writes, step)
+
+    def joins(self, moment: DecodedCheckpoint) -> tuple[Join, ...]:
+        """Return the nodes that wait for several others, of which some have finished."""
+        return half_filled(
+            moment.body,
+            lambda: {node for nodes in self._inference.readers.values() for node in nodes},
+        )
 
     @cached_property
     def _calls(self) -> Mapping[str, Mapping[str, str]]:

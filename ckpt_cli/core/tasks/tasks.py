@@ -162,7 +162,7 @@ def _plan_unread(
             is_assumed = True
         elif _all_finished(runs):
             is_assumed = True
-        elif not body.names_edges and body.values[channel] == channel:
+        elif not body.names_edges and body.values.get(channel) == channel:
             nodes = followers(channel)
             runs.plan_nodes({node: {channel} for node in nodes or ()})
             is_assumed |= nodes is None or bool(nodes)

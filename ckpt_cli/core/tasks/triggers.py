@@ -6,10 +6,10 @@ The subscriptions are part of the graph; they show in channel names (`branch:to:
 `langgraph/pregel/_algo.py`, 0.2.14 to 1.2.22.
 """
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value, items_of
 from ckpt_cli.core.state import Body, Version
@@ -19,8 +19,19 @@ START = "__start__"
 NOT_NODES = frozenset({"__input__", "__interrupt__", "__snapshot_bumps__"})
 """Keys of `versions_seen` that are not nodes."""
 
+_PARTS = 100
+"""Number of members of a join that are told apart."""
+
 Readers = Mapping[str, Collection[str]]
 """Maps a channel to the nodes that subscribe to it."""
+
+
+class Join(NamedTuple):
+    """A node that waits for several others, of which some have finished."""
+
+    node: str
+    waits_for: tuple[str, ...]
+    has: tuple[str, ...]
 
 
 class Ready:
@@ -141,6 +152,49 @@ def is_available(channel: str, value: Value) -> bool:
     if channel.startswith("join:") and named_node(channel) is not None:
         return _is_joined(channel, value)
     return True
+
+
+def half_filled(body: Body, others: Callable[[], Collection[str]]) -> tuple[Join, ...]:
+    """Return the joins of which some members have finished and others have not, by node.
+
+    The members are a part of the channel's name, `join:A+B:N`. A plus sign may also belong to a
+    name; then what is known of the graph decides, and `others` is asked for names of other nodes.
+    """
+    found = []
+    for channel, value in body.values.items():
+        if not channel.startswith("join:") or (node := named_node(channel)) is None:
+            continue
+        items = items_of(value)
+        is_deferred = items is not None and len(items) == 2 and isinstance(items[1], bool)
+        arrived = items[0] if items is not None and is_deferred else value
+        has = _members(arrived)
+        if has and not _is_joined(channel, arrived):
+            awaited = channel.removeprefix("join:").rpartition(":")[0]
+            known = {*body.seen, *filter(None, map(named_node, body.versions))} - NOT_NODES
+            names = _split(awaited, has, known)
+            if not known.union(has).issuperset(names) and len(names) > len(has) + 1:
+                names = _split(awaited, has, known.union(others()))
+            waits_for = tuple(name for name in names if name not in has)
+            found.append(Join(node, waits_for, tuple(name for name in names if name in has)))
+    return tuple(sorted(found))
+
+
+def _split(awaited: str, has: Collection[str], known: Collection[str]) -> list[str]:
+    """Split names that are joined by plus signs: into those that arrived, then known ones."""
+    parts = awaited.split("+")[:_PARTS]
+    # For each number of parts: the best score so far, and its names.
+    best: list[tuple[tuple[int, int, int], list[str]]] = [((0, 0, 0), [])]
+    for end in range(1, len(parts) + 1):
+        ways = []
+        for begin in range(end):
+            (arrived, familiar, count), names = best[begin]
+            name = "+".join(parts[begin:end])
+            if name in names:
+                continue
+            score = (arrived + (name in has), familiar + (name in known), count + 1)
+            ways.append((score, [*names, name]))
+        best.append(max(ways, default=((-1, -1, -1), parts[:end])))
+    return best[-1][1]
 
 
 def is_new(body: Body, channel: str, node: str) -> bool:

@@ -21,7 +21,7 @@ from ckpt_cli.core.tasks import task_ids
 from ckpt_cli.core.tasks.attribution import subgraph_calls
 from ckpt_cli.core.tasks.status import conditions_of, status_of
 from ckpt_cli.core.tasks.tasks import Step, plan_step
-from ckpt_cli.core.tasks.triggers import Readers, find_ready, learn
+from ckpt_cli.core.tasks.triggers import Readers, find_ready, half_filled, learn
 from ckpt_cli.core.tasks.writes import TaskWrite, tasks_by_id, write_order
 
 ID = "1f1e5fb1-d49f-650c-8000-82528a6163b8"
@@ -921,3 +921,30 @@ def test_the_order_of_the_rows_changes_nothing(at: Body, rows: list[Write]) -> N
     one, two = plan(at, rows), plan(at, rows[::-1])
     assert (one.next, one.waiting) == (two.next, two.waiting)
     assert status_of(one) is status_of(two)
+
+
+@pytest.mark.parametrize(
+    ("channel", "value", "known", "expected"),
+    [
+        ("join:a+b:n", ["a"], [], [("n", ("b",), ("a",))]),
+        ("join:a+b:n", ["a", "b"], [], []),
+        ("join:a+b:n", [], [], []),
+        ("join:a+b:n", [["a"], False], [], [("n", ("b",), ("a",))]),
+        ("join:a+b:n", [["a", "b"], False], [], []),
+        ("join:a+b+c:n", ["a+b"], [], [("n", ("c",), ("a+b",))]),
+        ("join:a+b+c:n", ["b"], [], [("n", ("a", "c"), ("b",))]),
+        ("join:a+b+c:n", ["a"], ["b+c"], [("n", ("b+c",), ("a",))]),
+        ("join:a+b+c:n", ["a"], ["b"], [("n", ("b", "c"), ("a",))]),
+        ("join:a+a+b:n", ["a+b"], [], [("n", ("a",), ("a+b",))]),
+        ("branch:to:n", ["a"], [], []),
+    ],
+)
+def test_a_join_waits_for_the_members_that_did_not_arrive(
+    channel: str, value: Any, known: list[str], expected: list[Any]
+) -> None:
+    assert [tuple(one) for one in half_filled(body({channel: value}), lambda: known)] == expected
+
+
+def test_names_of_other_nodes_are_asked_for_only_if_they_decide() -> None:
+    at = body({"join:a+b:n": ["a"], "join:c+d+e:n": ["c"]}, seen={"d": {}, "e": {}})
+    assert len(half_filled(at, lambda: pytest.fail("not needed"))) == 2
