@@ -25,7 +25,6 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core import refs
 from ckpt_cli.core.channels import delta_channels
 from ckpt_cli.core.state import (
-    Body,
     read_body,
     read_metadata,
 )
@@ -338,7 +337,8 @@ class ThreadReader:
             learned_store=lambda: self._inference.readers,
             calls=lambda: self._calls.get(checkpoint.key.checkpoint_ns, {}),
             delta_channels=delta_channels(metadata),
-            functions=lambda: self._functions(checkpoint.key.checkpoint_ns, body),
+            functions=lambda: self._functions(checkpoint.key.checkpoint_ns),
+            functions_elsewhere=lambda: self._inference.functions,
             followers=lambda node: self._followers(checkpoint.key.checkpoint_ns, node),
         )
         return Moment(checkpoint, body, metadata, writes, step)
@@ -354,8 +354,8 @@ class ThreadReader:
     def _calls(self) -> Mapping[str, Mapping[str, str]]:
         return subgraph_calls(self.namespaces)
 
-    def _functions(self, checkpoint_ns: str, body: Body) -> Sequence[str]:
-        """Return names that may be `@task` functions; before format 4 the metadata has them."""
+    def _functions(self, checkpoint_ns: str) -> Sequence[str]:
+        """Return names in this thread that may be `@task` functions."""
         if checkpoint_ns not in self._own_functions:
             ids = refs.tips(self.index(checkpoint_ns))  # The bodies of these name all that ran.
             tips = self.store.checkpoints(
@@ -365,8 +365,7 @@ class ThreadReader:
             self._own_functions[checkpoint_ns] = function_names(
                 self.namespaces, map(read_metadata, found), map(read_body, tips)
             )
-        own = self._own_functions[checkpoint_ns]
-        return own if body.v >= 4 else [*own, *self._inference.functions]
+        return self._own_functions[checkpoint_ns]
 
     def _followers(self, checkpoint_ns: str, node: str) -> Collection[str] | None:
         """Return the nodes that follow a node of a namespace's graph; None if it is not known."""

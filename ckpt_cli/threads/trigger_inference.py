@@ -68,13 +68,15 @@ class TriggerInference:
         from ckpt_cli.core.state import read_metadata
         from ckpt_cli.core.tasks.attribution import function_names
 
+        threads = [thread_id for thread_id, _ in self._small_threads()]
         return function_names(
-            (),
+            (ns for thread_id in threads for ns in self._store.namespaces(thread_id)),
             (
                 read_metadata(found)
-                for thread_id, _ in self._small_threads()
+                for thread_id in threads
                 for found in self._store.checkpoints(thread_id, metadata=True)
             ),
+            self._heads(),
         )
 
     def _heads(self) -> Iterator[Body]:

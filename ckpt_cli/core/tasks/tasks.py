@@ -93,6 +93,7 @@ def plan_step(
     calls: Callable[[], Mapping[str, str]],
     delta_channels: Collection[str] = (),
     functions: Callable[[], Iterable[str]] = tuple,
+    functions_elsewhere: Callable[[], Iterable[str]] = tuple,
     followers: Callable[[str], Collection[str] | None] = lambda _: None,
 ) -> Step:
     """Return the step after a checkpoint, given the writes stored on the checkpoint.
@@ -125,6 +126,7 @@ def plan_step(
         learned_store=learned_store,
         calls=calls,
         functions=functions,
+        functions_elsewhere=functions_elsewhere,
     )
     if not is_known:
         return _step(runs, is_known=False)
