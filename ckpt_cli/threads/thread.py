@@ -33,6 +33,7 @@ from ckpt_cli.core.tasks.followers import Followers, followers_of, learn_followe
 from ckpt_cli.core.tasks.step_nodes import NodePath, graph_of
 from ckpt_cli.core.tasks.tasks import CONTROL, plan_step
 from ckpt_cli.core.tasks.triggers import SENDS, Join, half_filled, learn
+from ckpt_cli.core.tree.calls import namespace_parts
 from ckpt_cli.threads.checkpoint import DecodedCheckpoint, Moment, moment_time, number_of
 from ckpt_cli.threads.nested_nodes import locate
 from ckpt_cli.threads.trigger_inference import TriggerInference, thread_followers
@@ -67,6 +68,8 @@ class ThreadReader:
         self.thread_id = found.thread_id
         self._indexes: dict[str, list[Checkpoint]] = {}
         self._delta: dict[str, set[str]] = {}
+        self._finished: dict[str, set[str]] = {}
+        """The ids of tasks with output, by namespace."""
         self._own_functions: dict[str, list[str]] = {}
         self._has_encrypted: bool | None = None
         """None while no checkpoint made it necessary to know."""
@@ -339,7 +342,7 @@ class ThreadReader:
             delta_channels=delta_channels(metadata),
             functions=lambda: self._functions(checkpoint.key.checkpoint_ns),
             functions_elsewhere=lambda: self._inference.functions,
-            followers=lambda node: self._followers(checkpoint.key.checkpoint_ns, node),
+            followers=lambda node: self._followers(checkpoint.key, node),
         )
         return Moment(checkpoint, body, metadata, writes, step)
 
@@ -367,11 +370,26 @@ class ThreadReader:
             )
         return self._own_functions[checkpoint_ns]
 
-    def _followers(self, checkpoint_ns: str, node: str) -> Collection[str] | None:
+    def _followers(self, key: CheckpointKey, node: str) -> Collection[str] | None:
         """Return the nodes that follow a node of a namespace's graph; None if it is not known."""
-        graph = graph_of(checkpoint_ns)
+        graph = graph_of(key.checkpoint_ns)
         own = self._own_followers.get(graph) or learn_followers(())
-        return followers_of(node, own, self._inference.followers.get(graph, ()))
+        found = followers_of(node, own, self._inference.followers.get(graph, ()))
+        return () if found is None and self._has_returned(key) else found
+
+    def _has_returned(self, key: CheckpointKey) -> bool:
+        """Return whether a checkpoint is the last of a subgraph call that its caller went on from."""
+        task_id = namespace_parts(key.checkpoint_ns)[1]
+        if task_id is None or key.checkpoint_id != self.head(key.checkpoint_ns):
+            return False
+        outer = key.checkpoint_ns.rpartition(f":{task_id}")[0].rpartition("|")[0]
+        if outer not in self._finished:
+            self._finished[outer] = {
+                write.task_id
+                for write in self.store.writes(self.thread_id, checkpoint_ns=outer)
+                if write.channel not in CONTROL
+            }
+        return task_id in self._finished[outer]
 
     @cached_property
     def _own_followers(self) -> Mapping[NodePath, Followers]:
