@@ -7,6 +7,7 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec import decode_checkpoint
@@ -29,14 +30,14 @@ from ckpt_cli.core.state import (
     read_metadata,
 )
 from ckpt_cli.core.tasks.attribution import function_names, subgraph_calls
-from ckpt_cli.core.tasks.followers import Followers, followers_of, learn_followers
-from ckpt_cli.core.tasks.step_nodes import NodePath, graph_of
 from ckpt_cli.core.tasks.tasks import CONTROL, plan_step
 from ckpt_cli.core.tasks.triggers import SENDS, Join, half_filled, learn
-from ckpt_cli.core.tree.calls import namespace_parts
 from ckpt_cli.threads.checkpoint import DecodedCheckpoint, Moment, moment_time, number_of
 from ckpt_cli.threads.nested_nodes import locate
 from ckpt_cli.threads.trigger_inference import TriggerInference, thread_followers
+
+if TYPE_CHECKING:
+    from ckpt_cli.core.tasks.followers import Followers
 
 NO_THREAD_HINT = (
     "`ckpt threads list --all` lists all threads;"
@@ -372,13 +373,18 @@ class ThreadReader:
 
     def _followers(self, key: CheckpointKey, node: str) -> Collection[str] | None:
         """Return the nodes that follow a node of a namespace's graph; None if it is not known."""
+        # Imported late, as below: newer formats name what follows.
+        from ckpt_cli.core.tasks.followers import followers_of, graph_of, learn_followers
+
         graph = graph_of(key.checkpoint_ns)
         own = self._own_followers.get(graph) or learn_followers(())
         found = followers_of(node, own, self._inference.followers.get(graph, ()))
         return () if found is None and self._has_returned(key) else found
 
     def _has_returned(self, key: CheckpointKey) -> bool:
-        """Return whether a checkpoint is the last of a subgraph call that its caller went on from."""
+        """Return whether a checkpoint is the last of a call that its caller went on from."""
+        from ckpt_cli.core.tree.calls import namespace_parts
+
         task_id = namespace_parts(key.checkpoint_ns)[1]
         if task_id is None or key.checkpoint_id != self.head(key.checkpoint_ns):
             return False
@@ -392,7 +398,7 @@ class ThreadReader:
         return task_id in self._finished[outer]
 
     @cached_property
-    def _own_followers(self) -> Mapping[NodePath, Followers]:
+    def _own_followers(self) -> Mapping[tuple[str, ...], Followers]:
         return thread_followers(self.store, self.thread_id)
 
     @cached_property

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 
 from ckpt_backends.model import Capability
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.tasks.step_nodes import NodePath, graph_of
 
 if TYPE_CHECKING:
     from ckpt_cli.core.state import Body
     from ckpt_cli.core.tasks.followers import Followers
+
+    Graph = tuple[str, ...]
+    """The nodes whose subgraphs it is called in; none for the root."""
 
 _THREADS = 200
 """Number of newest threads that are read: enough to have seen a graph's nodes."""
@@ -50,9 +52,9 @@ class TriggerInference:
         return learn(self._heads())
 
     @cached_property
-    def followers(self) -> Mapping[NodePath, Sequence[Followers]]:
+    def followers(self) -> Mapping[Graph, Sequence[Followers]]:
         """Maps a graph to what each thread tells about which nodes follow which."""
-        found: dict[NodePath, list[Followers]] = {}
+        found: dict[Graph, list[Followers]] = {}
         left = _READ
         for thread_id, size in self._small_threads():
             left -= size
@@ -105,13 +107,13 @@ class TriggerInference:
                 yield thread.thread_id, size
 
 
-def thread_followers(store: Store, thread_id: str) -> dict[NodePath, Followers]:
+def thread_followers(store: Store, thread_id: str) -> dict[Graph, Followers]:
     """Return what a thread's checkpoints tell about which nodes follow which, for each graph."""
     from ckpt_backends.codec.skim import BodySkimmer
     from ckpt_cli.core.state import read_body, read_metadata, source_from
-    from ckpt_cli.core.tasks.followers import learn_followers
+    from ckpt_cli.core.tasks.followers import graph_of, learn_followers
 
-    graphs: dict[NodePath, list[tuple[str, str | None, str | None, Body]]] = {}
+    graphs: dict[Graph, list[tuple[str, str | None, str | None, Body]]] = {}
     decode = BodySkimmer().decode
     for one in store.checkpoints(thread_id, body=True, metadata=True):
         told = (

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ckpt_backends.model import Status
 from ckpt_cli.core.state import Version
+from ckpt_cli.core.tasks.followers import graph_of
 from ckpt_cli.core.tasks.status import conditions_of
 from ckpt_cli.core.tasks.task_ids import UPDATE_PATH, is_call
 from ckpt_cli.core.tasks.tasks import Question, Step, Task
@@ -21,17 +22,7 @@ NodePath = tuple[str, ...]
 
 def node_path(checkpoint_ns: str, nodes: Iterable[str]) -> NodePath:
     """Return nodes within a namespace as a path from the root graph."""
-    outer = (
-        segment.rpartition(":")[0] or segment
-        for segment in checkpoint_ns.split("|")
-        if segment and not segment.isdecimal()
-    )
-    return (*outer, *nodes)
-
-
-def graph_of(checkpoint_ns: str) -> NodePath:
-    """Return the path to a namespace's graph, which its calls have in common."""
-    return node_path(checkpoint_ns, ())
+    return (*graph_of(checkpoint_ns), *nodes)
 
 
 def path_text(path: NodePath) -> str:
