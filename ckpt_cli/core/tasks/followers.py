@@ -30,6 +30,8 @@ class Followers(NamedTuple):
     """The nodes that ran."""
     entries: set[str] | None
     """The channels of edges from the start; None if no run began."""
+    joins: set[str]
+    """The channels of joins, to which each of their members writes."""
     state: set[str]
     """The channels of the state that were written."""
 
@@ -39,8 +41,17 @@ class Followers(NamedTuple):
             return False
         if not (self.state <= other.state or other.state <= self.state):
             return False
+        if self._lacks(other.joins) or other._lacks(self.joins):
+            return False
         common = self.passed.keys() & other.passed.keys()
         return all(self.passed[node] == other.passed[node] for node in common)
+
+    def _lacks(self, joins: set[str]) -> bool:
+        """Return whether a member of one of these joins ran, and did not write to it."""
+        members = (
+            f"+{one.removeprefix('join:').rpartition(':')[0]}+" for one in joins - self.joins
+        )
+        return any(f"+{node}+" in names for names in members for node in self.ran)
 
 
 class _Child(NamedTuple):
@@ -67,7 +78,7 @@ def learn_followers(
     checkpoints: Iterable[tuple[str, str | None, str | None, Body]],
 ) -> Followers:
     """Return what checkpoints tell, given (id, parent id, source, body) of each, newest first."""
-    found = Followers({}, {}, set(), None, set())
+    found = Followers({}, {}, set(), None, set(), set())
     nodes: set[str] = set()
     channels: set[str] = set()
     children: dict[str, list[_Child]] = {}
@@ -87,6 +98,7 @@ def learn_followers(
     edges = {name for name in channels if ":" in name}
     return found._replace(
         entries={name for name in edges if name.startswith("start:")} if START in nodes else None,
+        joins={name for name in edges if name.startswith("join:")},
         state=channels - edges - nodes - {START},
     )
 

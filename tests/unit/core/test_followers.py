@@ -90,3 +90,12 @@ def test_threads_that_disagree_tell_nothing() -> None:
     followed = learned(("loop", AFTER_DRAFT), ("loop", after({"review": {"draft": 4}})))
     assert followers_of("draft", NOTHING, [ended, followed]) is None
     assert followers_of("draft", followed, [ended]) == {"review"}
+
+
+def test_a_thread_whose_nodes_wrote_to_a_join_is_of_another_graph() -> None:
+    ended = learned(("loop", AFTER_DRAFT), ("input", after({})))
+    joined = ended._replace(joins={"join:draft+notes:print"})
+    own = learned(("loop", AFTER_DRAFT))
+    assert followers_of("draft", own, [joined]) is None
+    apart = ended._replace(joins={"join:redraft+notes:print"})
+    assert followers_of("draft", own, [apart]) == frozenset()
