@@ -69,6 +69,8 @@ class ThreadReader:
         self.thread_id = found.thread_id
         self._indexes: dict[str, list[Checkpoint]] = {}
         self._delta: dict[str, set[str]] = {}
+        self._learned: dict[tuple[str, ...], Mapping[str, Collection[str]]] = {}
+        """The nodes that each channel triggers, by graph."""
         self._finished: dict[str, set[str]] = {}
         """The ids of tasks with output, by namespace."""
         self._own_functions: dict[str, list[str]] = {}
@@ -337,7 +339,7 @@ class ThreadReader:
             writes,
             parent_sends=lambda: sends_on(parent),
             own_sends=lambda: sends_on(checkpoint.key.checkpoint_id),
-            learned_thread=lambda: self._learned_thread,
+            learned_thread=lambda: self._learned_thread(checkpoint.key.checkpoint_ns),
             learned_store=lambda: self._inference.readers,
             calls=lambda: self._calls.get(checkpoint.key.checkpoint_ns, {}),
             delta_channels=delta_channels(metadata),
@@ -401,12 +403,18 @@ class ThreadReader:
     def _own_followers(self) -> Mapping[tuple[str, ...], Followers]:
         return thread_followers(self.store, self.thread_id)
 
-    @cached_property
-    def _learned_thread(self) -> Mapping[str, Collection[str]]:
-        """The nodes that each channel triggers, from all bodies of this thread."""
-        skimmed = _skimming()
-        found = self.store.checkpoints(self.thread_id, body=True)
-        return learn(read_body(one, skimmed) for one in found)
+    def _learned_thread(self, checkpoint_ns: str) -> Mapping[str, Collection[str]]:
+        """Return the nodes that each channel triggers, from all bodies of a namespace's graph."""
+        from ckpt_cli.core.tasks.followers import graph_of
+
+        graph = graph_of(checkpoint_ns)
+        if graph not in self._learned:
+            skimmed = _skimming()
+            found = self.store.checkpoints(self.thread_id, body=True)
+            self._learned[graph] = learn(
+                read_body(one, skimmed) for one in found if graph_of(one.key.checkpoint_ns) == graph
+            )
+        return self._learned[graph]
 
     def is_plaintext(self, moment: Moment) -> bool:
         """Return whether a part of a checkpoint is stored unencrypted although others are
