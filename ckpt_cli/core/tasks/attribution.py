@@ -391,12 +391,12 @@ class Attribution:
     def _words_of_errors(self, unknown: Iterable[str]) -> Iterator[str]:
         """Yield words of the errors of some tasks: an error may name the function that failed."""
         words = (
-            word
+            found[0]
             for task_id in sorted(unknown)
             for write in self._unclaimed[task_id]
             if write.channel == ERROR and write.value is not None
             for text in _texts(decode(write.value))
-            for word in _WORD.findall(text)
+            for found in _WORD.finditer(text)
         )
         yield from islice(words, _WORDS)
 

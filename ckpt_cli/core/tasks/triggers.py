@@ -19,8 +19,10 @@ START = "__start__"
 NOT_NODES = frozenset({"__input__", "__interrupt__", "__snapshot_bumps__"})
 """Keys of `versions_seen` that are not nodes."""
 
-_PARTS = 100
-"""Number of members of a join that are told apart."""
+_PARTS = 50
+"""Number of parts of a join's name that are tried together; if there are more, each is a name."""
+_JOINS = 100
+"""Number of joins that are listed."""
 
 Readers = Mapping[str, Collection[str]]
 """Maps a channel to the nodes that subscribe to it."""
@@ -160,7 +162,8 @@ def half_filled(body: Body, others: Callable[[], Collection[str]]) -> tuple[Join
     The members are a part of the channel's name, `join:A+B:N`. A plus sign may also belong to a
     name; then what is known of the graph decides, and `others` is asked for names of other nodes.
     """
-    found = []
+    known: set[str] | None = None
+    found: list[Join] = []
     for channel, value in body.values.items():
         if not channel.startswith("join:") or (node := named_node(channel)) is None:
             continue
@@ -168,20 +171,24 @@ def half_filled(body: Body, others: Callable[[], Collection[str]]) -> tuple[Join
         is_deferred = items is not None and len(items) == 2 and isinstance(items[1], bool)
         arrived = items[0] if items is not None and is_deferred else value
         has = _members(arrived)
-        if has and not _is_joined(channel, arrived):
-            awaited = channel.removeprefix("join:").rpartition(":")[0]
+        if not has or _is_joined(channel, arrived) or len(found) >= _JOINS:
+            continue
+        if known is None:
             known = {*body.seen, *filter(None, map(named_node, body.versions))} - NOT_NODES
-            names = _split(awaited, has, known)
-            if not known.union(has).issuperset(names) and len(names) > len(has) + 1:
-                names = _split(awaited, has, known.union(others()))
-            waits_for = tuple(name for name in names if name not in has)
-            found.append(Join(node, waits_for, tuple(name for name in names if name in has)))
+        awaited = channel.removeprefix("join:").rpartition(":")[0]
+        names = _split(awaited, has, known)
+        if not known.union(has).issuperset(names) and len(names) > len(has) + 1:
+            names = _split(awaited, has, known.union(others()))
+        waits_for = tuple(name for name in names if name not in has)
+        found.append(Join(node, waits_for, tuple(name for name in names if name in has)))
     return tuple(sorted(found))
 
 
 def _split(awaited: str, has: Collection[str], known: Collection[str]) -> list[str]:
     """Split names that are joined by plus signs: into those that arrived, then known ones."""
-    parts = awaited.split("+")[:_PARTS]
+    parts = awaited.split("+")
+    if len(parts) > _PARTS:
+        return list(dict.fromkeys(parts))
     # For each number of parts: the best score so far, and its names.
     best: list[tuple[tuple[int, int, int], list[str]]] = [((0, 0, 0), [])]
     for end in range(1, len(parts) + 1):
