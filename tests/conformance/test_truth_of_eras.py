@@ -136,7 +136,9 @@ def test_a_thread_that_waits_at_a_breakpoint_of_an_older_era_is_never_done(
     assert following.pop("alone") is None
     assert truth.pop("alone") == []
     assert read.pop("alone") == (Status.UNKNOWN,)
-    assert {name: list(nodes or ()) for name, nodes in following.items()} == truth
+    assert {name: nodes and list(nodes) for name, nodes in following.items()} == {
+        name: nodes or () for name, nodes in truth.items()
+    }
     assert read == {
         name: (Status.PENDING if nodes else Status.DONE,) for name, nodes in truth.items()
     }

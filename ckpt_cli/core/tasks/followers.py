@@ -1,7 +1,7 @@
 """Learn which nodes follow a node, from what happened after it in the checkpoints of a graph.
 
-Before LangGraph 0.3.15 a node writes its name to a channel with the same name, and the nodes at the
-end of its edges subscribe to that channel. No checkpoint stores the subscriptions, so one that
+Until LangGraph 0.3.15 a node writes to a channel with its name, and the nodes at the end of its
+edges subscribe to that channel. No checkpoint stores the subscriptions, so one that
 waits at `interrupt_before` or `interrupt_after` equals one after a last node. What tells them apart
 is a later checkpoint: a run, and also a new input, notes in `versions_seen` every node that
 subscribes to a channel with a new value. Source: `apply_writes` in `langgraph/pregel/algo.py` and
@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from ckpt_cli.core.state import Body
-from ckpt_cli.core.tasks.triggers import NOT_NODES, START
+from ckpt_cli.core.tasks.triggers import NOT_NODES, START, is_output
 
 _Seen = Mapping[str, Mapping[str, object]]
 
@@ -59,7 +59,7 @@ class _Child(NamedTuple):
 
     source: str | None
     chosen: Mapping[str, object]
-    """The nodes whose channels have their name as value, with the versions."""
+    """The nodes whose channels have a value, with the versions."""
     seen: _Seen
 
 
@@ -86,11 +86,7 @@ def learn_followers(
         nodes.update(body.seen)
         channels.update(body.versions)
         found.ran.update(node for node, read in body.seen.items() if read)
-        held = (
-            {}
-            if body.names_edges
-            else {name: body.versions.get(name) for name, at in body.values.items() if at == name}
-        )
+        held = {name: body.versions.get(name) for name in body.values if is_output(body, name)}
         for child in children.pop(checkpoint_id, ()):
             _compare(found, held, child)
         if parent_id is not None:

@@ -24,7 +24,7 @@ from ckpt_cli.core.tasks.task_ids import (
     pulled_node,
     send_path,
 )
-from ckpt_cli.core.tasks.triggers import SENDS, START, Readers, Ready, find_ready, learn
+from ckpt_cli.core.tasks.triggers import SENDS, START, Readers, Ready, find_ready, is_output, learn
 from ckpt_cli.core.values.unwrap import fields_of
 
 CONTROL = frozenset({INTERRUPT, "__resume__", ERROR, ERROR_SOURCE, "__scheduled__"})
@@ -164,7 +164,7 @@ def _plan_unread(
             is_assumed = True
         elif _all_finished(runs):
             is_assumed = True
-        elif not body.names_edges and body.values.get(channel) == channel:
+        elif is_output(body, channel):
             nodes = followers(channel)
             runs.plan_nodes({node: {channel} for node in nodes or ()})
             is_assumed |= nodes is None or bool(nodes)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value, items_of
+from ckpt_cli.core.channels import END
 from ckpt_cli.core.state import Body, Version
 
 SENDS = "__pregel_tasks"
@@ -101,10 +102,13 @@ def find_ready(
 
     def may_be_read(channel: str) -> bool:
         if is_state_graph:
-            # Before LangGraph 0.3.15 a node wrote its name to a channel with the same name.
-            is_node = not body.names_edges and body.values.get(channel) == channel
-            return channel == START or is_node
+            return channel == START or (is_output(body, channel) and not has_ended(channel))
         return _number(body.versions[channel]) == newest
+
+    def has_ended(channel: str) -> bool:
+        # A node of a plain `Graph` that leads to its end writes to this channel, too.
+        ended = body.versions.get(END) if END in body.values else None
+        return ended is not None and _number(ended) == _number(body.versions[channel])
 
     for channel in channels:
         if channel == SENDS:
@@ -120,6 +124,16 @@ def find_ready(
             if node not in NOT_NODES and is_new(body, channel, node):
                 ready.fired.setdefault(node, set()).add(channel)
     return ready
+
+
+def is_output(body: Body, channel: str) -> bool:
+    """Return whether a channel with a value is that of a node, which the nodes after it read.
+
+    Until LangGraph 0.3.15 a node of a StateGraph writes its name to a channel with the same name,
+    one of a plain `Graph` what it returns.
+    """
+    is_known = channel in body.seen and channel not in NOT_NODES and channel != START
+    return not body.names_edges and (is_known or body.values.get(channel) == channel)
 
 
 @lru_cache(1024)

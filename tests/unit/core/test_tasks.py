@@ -948,3 +948,15 @@ def test_a_join_waits_for_the_members_that_did_not_arrive(
 def test_names_of_other_nodes_are_asked_for_only_if_they_decide() -> None:
     at = body({"join:a+b:n": ["a"], "join:c+d+e:n": ["c"]}, seen={"d": {}, "e": {}})
     assert len(half_filled(at, lambda: pytest.fail("not needed"))) == 2
+
+
+def test_what_a_node_of_a_plain_graph_returned_is_read_by_the_next() -> None:
+    at = body({"read": "a text"}, {"__start__": OLD}, {"read": {"__start__": OLD}}, v=1)
+    assert plan(at).next is None
+    assert plan(at, followers={"read": {"check"}}).next == ("check",)
+    ended = at._replace(values={**at.values, "__end__": "a text"})
+    old, new = {**at.versions, "__end__": OLD}, {**at.versions, "__end__": NEW}
+    assert plan(ended._replace(versions=old)).next is None
+    assert plan(ended._replace(versions=new)).next == ()
+    beside = {**new, "__end__": NEW.replace(".0.5", ".0.7")}  # the rest of a version is random
+    assert plan(ended._replace(versions=beside)).next == ()
