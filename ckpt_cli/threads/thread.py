@@ -380,7 +380,7 @@ class ThreadReader:
 
         graph = graph_of(key.checkpoint_ns)
         own = self._own_followers.get(graph) or learn_followers(())
-        found = followers_of(node, own, self._inference.followers.get(graph, ()))
+        found = followers_of(node, own, lambda: self._inference.followers.get(graph, ()))
         return () if found is None and self._has_returned(key) else found
 
     def _has_returned(self, key: CheckpointKey) -> bool:

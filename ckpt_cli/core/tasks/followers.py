@@ -9,7 +9,7 @@ subscribes to a channel with a new value. Source: `apply_writes` in `langgraph/p
 """
 
 # Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from ckpt_cli.core.state import Body
@@ -118,17 +118,21 @@ def _compare(found: Followers, held: Mapping[str, object], child: _Child) -> Non
             )
 
 
-def followers_of(node: str, own: Followers, others: Iterable[Followers]) -> Collection[str] | None:
+def followers_of(
+    node: str, own: Followers, others: Callable[[], Iterable[Followers]]
+) -> Collection[str] | None:
     """Return the nodes that follow a node: none if the graph ends there, None if it is not known.
 
-    `own` is from the thread asked about; `others` from the same graph, or another one, in other
-    threads. Where a run has passed the node, the answer is sure. Else the one node as which
-    `update_state` was called after it is taken, if it never ran: the caller acted for a node that
-    waited. A node that ran without following this one was only chosen to go on from there.
+    `own` is from the thread asked about. `others` are from other threads, and perhaps from other
+    graphs; they are read only if the thread itself does not tell.
+
+    Where a run has passed the node, the answer is sure. Else the one node as which `update_state`
+    was called after it is taken, if it never ran: the caller acted for a node that waited. A node
+    that ran without following this one was only chosen to go on from there.
     """
     if node in own.passed:
         return own.passed[node]
-    alike = [own, *(one for one in others if one.agrees(own))]
+    alike = [own, *(one for one in others() if one.agrees(own))]
     answers = {one.passed[node] for one in alike if node in one.passed}
     if answers:
         return answers.pop() if len(answers) == 1 else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ckpt_cli.core.state import Body
@@ -26,6 +26,10 @@ def learned(*oldest_first: tuple[str, Body]) -> Followers:
     return learn_followers(reversed(told))
 
 
+def following(node: str, own: Followers, *others: Followers) -> Collection[str] | None:
+    return followers_of(node, own, lambda: others)
+
+
 AFTER_DRAFT = at(
     {"draft": "draft", "text": ""},
     {"__start__": 2, "start:draft": 3, "draft": 4, "text": 4},
@@ -43,7 +47,7 @@ def test_a_run_that_passed_a_node_names_all_that_follow_it() -> None:
     ran = after({"review": {"draft": 4}, "index": {"draft": 4}}, review="review", index="index")
     found = learned(("loop", AFTER_DRAFT), ("loop", ran))
     assert found.passed["draft"] == {"review", "index"}
-    assert followers_of("draft", NOTHING, [found]) == {"review", "index"}
+    assert following("draft", NOTHING, found) == {"review", "index"}
 
 
 def test_a_node_that_a_new_input_dropped_follows_too() -> None:
@@ -53,25 +57,25 @@ def test_a_node_that_a_new_input_dropped_follows_too() -> None:
 
 def test_nothing_follows_a_node_that_an_input_passed_unread() -> None:
     found = learned(("loop", AFTER_DRAFT), ("input", after({})))
-    assert followers_of("draft", NOTHING, [found]) == frozenset()
-    assert followers_of("other", NOTHING, [found]) is None
+    assert following("draft", NOTHING, found) == frozenset()
+    assert following("other", NOTHING, found) is None
 
 
 def test_an_update_tells_as_which_node_the_caller_acted() -> None:
     found = learned(("loop", AFTER_DRAFT), ("update", after({"review": {}}, review="review")))
     assert found.passed == {}
-    assert followers_of("draft", NOTHING, [found]) == {"review"}
+    assert following("draft", NOTHING, found) == {"review"}
 
 
 def test_an_update_as_a_node_that_runs_from_elsewhere_tells_nothing() -> None:
     again = after({}, review="review")
     ran = again._replace(seen={**again.seen, "review": {"start:review": 3}})
-    assert followers_of("draft", NOTHING, [learned(("loop", AFTER_DRAFT), ("update", ran))]) is None
+    assert following("draft", NOTHING, learned(("loop", AFTER_DRAFT), ("update", ran))) is None
 
 
 def test_an_update_as_the_node_itself_tells_nothing() -> None:
     found = learned(("loop", AFTER_DRAFT), ("update", after({}, draft="draft")))
-    assert followers_of("draft", found, []) is None
+    assert following("draft", found) is None
 
 
 def test_threads_of_other_graphs_are_not_asked() -> None:
@@ -80,22 +84,22 @@ def test_threads_of_other_graphs_are_not_asked() -> None:
     other_state = ended._replace(state={"title"})
     other_edges = ended._replace(passed={**ended.passed, "review": frozenset({"publish"})})
     own = learned(("loop", AFTER_DRAFT))._replace(passed={"review": frozenset()})
-    assert followers_of("draft", own, [ended]) == frozenset()
+    assert following("draft", own, ended) == frozenset()
     for one in (other_start, other_state, other_edges):
-        assert followers_of("draft", own, [one]) is None
+        assert following("draft", own, one) is None
 
 
 def test_threads_that_disagree_tell_nothing() -> None:
     ended = learned(("loop", AFTER_DRAFT), ("input", after({})))
     followed = learned(("loop", AFTER_DRAFT), ("loop", after({"review": {"draft": 4}})))
-    assert followers_of("draft", NOTHING, [ended, followed]) is None
-    assert followers_of("draft", followed, [ended]) == {"review"}
+    assert following("draft", NOTHING, ended, followed) is None
+    assert following("draft", followed, ended) == {"review"}
 
 
 def test_a_thread_whose_nodes_wrote_to_a_join_is_of_another_graph() -> None:
     ended = learned(("loop", AFTER_DRAFT), ("input", after({})))
     joined = ended._replace(joins={"join:draft+notes:print"})
     own = learned(("loop", AFTER_DRAFT))
-    assert followers_of("draft", own, [joined]) is None
+    assert following("draft", own, joined) is None
     apart = ended._replace(joins={"join:redraft+notes:print"})
-    assert followers_of("draft", own, [apart]) == frozenset()
+    assert following("draft", own, apart) == frozenset()
