@@ -21,6 +21,7 @@ def blame(
 
     Finds the first checkpoint that has the value, and the task that wrote it. For a value that
     was edited with `ckpt fork`, names the fork and its reason. Messages are followed by their id.
+    CHANNEL may be one of an edge, such as 'join:a+b:c' or branch:to:a.
 
     \b
       ckpt -s agent.db blame user-42 plan

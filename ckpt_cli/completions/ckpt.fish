@@ -163,7 +163,7 @@ complete -c ckpt -n '__ckpt_at "repair" 0' -a messages -d 'Answer tool calls tha
 complete -c ckpt -n '__ckpt_at "repair messages" 0 9999' -a '(__ckpt_ask target argument)'
 complete -c ckpt -n '__ckpt_at "repair" 0' -a values -d 'Restore values that are missing or unreadable.'
 complete -c ckpt -n '__ckpt_at "repair values" 0 9999' -a '(__ckpt_ask target argument)'
-complete -c ckpt -n '__ckpt_at "repair" 0' -a writes -d 'Drop answers that were used already.'
+complete -c ckpt -n '__ckpt_at "repair" 0' -a writes -d 'Drop answers that were used already, or that made a task fail.'
 complete -c ckpt -n '__ckpt_at "repair writes" 0 9999' -a '(__ckpt_ask target argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a undo -d 'Undo the last change of a thread.'
 complete -c ckpt -n '__ckpt_at "undo" 0' -a '(__ckpt_ask thread argument)'

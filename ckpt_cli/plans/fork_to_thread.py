@@ -52,6 +52,7 @@ def plan_fork_to_thread(
     is_head = head.key == target.key
     key = CheckpointKey(thread_id, "", checkpoint_id)
     edges = edges_of(reader, options.as_node) if options.as_node is not None else None
+    goes_on = is_head and edges is None
     edited = edit_copy_of(
         reader, rows, target, key, options.edits, edges, known_channels(target, head)
     )
@@ -59,10 +60,8 @@ def plan_fork_to_thread(
     listed = (_writes(reader, one.source) if one.writes is None else one.writes for one in copies)
     writes = sum(map(len, listed))
     original = whole(rows, target.key)
-    all_writes = writes + len(edited.writes)
-    metadata = mark_clone(
-        original.metadata, reader.thread_id, len(copies), all_writes, options.reason
-    )
+    new = writes + len(edited.writes)
+    metadata = mark_clone(original.metadata, reader.thread_id, len(copies), new, options.reason)
     body = set_keys(original.body, edited.body) if edited.body and original.body else None
     copies[0] = replace(copies[0], metadata=metadata, body=body)
     preview, edit_notes = previewed(read_state(reader, target).values, options.edits)
@@ -77,7 +76,7 @@ def plan_fork_to_thread(
         head=key,
         why=f"{len(copies)} checkpoints and {writes} writes",
         next=_next(target, edges, is_head),
-        saved=finished_nodes(target) if is_head and edges is None else (),
+        saved=finished_nodes(target) if goes_on else (),
         again=() if is_head or edges is not None else repeated_nodes(reader, target),
         asked=() if is_head or edges is not None else asking_nodes(target),
         changes=diff_channels(read_state(reader, head).values, preview),
@@ -92,7 +91,7 @@ def plan_fork_to_thread(
         notes=(*edit_notes, *_notes(target)),
         names=named(reader, head, target, {}),
         now=head.step,
-        waits=open_questions(target) if is_head and edges is None else None,
+        waits=open_questions(target) if goes_on else None,
         is_javascript=target.body.is_javascript,
     )
 

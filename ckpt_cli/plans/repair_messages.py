@@ -70,9 +70,8 @@ def plan_message_repair(
     allow it.
     """
     check_store(rows)
-    chosen = checkpoint_id or reader.head("")
-    if chosen is None:
-        raise NotFound(f"thread '{reader.thread_id}' has no checkpoint in the root namespace")
+    reader.check_root()
+    chosen = checkpoint_id or reader.head("") or ""
     target = reader.moment("", chosen, state=True)
     target.check_readable()
     found = message_lists(reader, target)

@@ -13,8 +13,9 @@ from ckpt_cli.core import value_origin
 from ckpt_cli.core.channels import is_state, state_values
 from ckpt_cli.core.forking.marks import BY, FROM, NAME, REASON
 from ckpt_cli.core.redact import redact, redact_text
-from ckpt_cli.core.state import read_body
-from ckpt_cli.core.tasks.triggers import START
+from ckpt_cli.core.state import Body, read_body
+from ckpt_cli.core.tasks.step_nodes import finished
+from ckpt_cli.core.tasks.triggers import START, named_node
 from ckpt_cli.core.tasks.writes import TaskWrite, task_writes
 from ckpt_cli.core.value_origin import TracedPath
 from ckpt_cli.core.values.equality import same
@@ -100,7 +101,7 @@ def _blame(target: Target, channel: str, steps: Path) -> Blame:
     reader, channels = target.reader, [channel]
     moment = reader.moment(target.checkpoint_ns, target.checkpoint_id, values=True, state=channels)
     moment.check_readable()
-    values = read_state(reader, moment, channels).values
+    values = {**_internal(moment.body, channel), **read_state(reader, moment, channels).values}
     (found,) = select(cast("dict[Value, Value]", dict(values)), steps)
     where, value = value_origin.traced_path(values, found.path), found.value
     own = [] if reader.is_values_only else _by_caller(moment, where, value)
@@ -209,7 +210,9 @@ def _first(target: Target, where: TracedPath, value: Value) -> tuple[str, bool]:
         channel = where.channel
         here = body.versions.get(channel)
         if version is None or here != version:
-            values = state_values(body)
+            values = state_values(body) | _internal(body, channel)
+            if version is not None and channel in body.values and not is_state(channel, body):
+                return first, True  # Each step writes an edge anew.
             if channel not in values and channel in body.versions and is_state(channel, body):
                 return _first_rebuilt(target, chain, where, value)
             found, stored = value_origin.value_at(values, where)
@@ -236,6 +239,13 @@ def _first_rebuilt(
             first = point.checkpoint.key.checkpoint_id
     first = first or chain[0]
     return first, first != chain[-1]
+
+
+def _internal(body: Body, channel: str) -> dict[str, Value]:
+    """Return the value of a channel that is not part of the state, such as `join:a+b:c`."""
+    if channel not in body.values or is_state(channel, body):
+        return {}
+    return {channel: body.values[channel]}
 
 
 def _bodies(target: Target, chain: Sequence[str], channel: str) -> Iterator[Checkpoint]:
@@ -272,7 +282,7 @@ def _written(where: TracedPath, value: Value, setter: Moment, parent: Moment) ->
     remark = None
     if source in {"input", "update"}:
         by = "input" if source == "input" else "update"
-    elif node == START:
+    elif node == START and is_state(where.channel, setter.body):
         by = "input"
     elif writes and all(map(value_origin.is_caller, writes)):
         by = "caller"
@@ -280,6 +290,8 @@ def _written(where: TracedPath, value: Value, setter: Moment, parent: Moment) ->
         remark = f"merged from {len(writes)} writes of this step"
     elif not writes and source == "fork":
         return _edited(where, value, setter)
+    elif not writes and (reader := named_node(where.channel)) in finished(parent.step):
+        node, remark = reader, f"emptied when {reader} ran"
     elif not writes and node is None:
         by, remark = "unknown", "no write to this channel is stored for this step"
     return Blame(where, value, setter, by, writes, node, remark)

@@ -41,8 +41,13 @@ def history_entries(
     limit: int | None,
 ) -> Iterator[Entry]:
     """Yield checkpoints, newest first within each namespace, read a few at a time."""
-    chosen = "" if checkpoint_ns is None else reader.namespace(checkpoint_ns)
-    namespaces = reader.namespaces if all_ns else [chosen]
+    if all_ns:
+        namespaces = reader.namespaces
+    elif checkpoint_ns:
+        namespaces = [reader.namespace(checkpoint_ns)]
+    else:
+        reader.check_root()
+        namespaces = [""]
     found = (entry for ns in namespaces for entry in namespace_entries(reader, ns, operations))
     return islice(found, limit)
 

@@ -8,6 +8,7 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unreadable, Unsupported
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.channels import is_state
+from ckpt_cli.core.tasks.step_nodes import new_input
 from ckpt_cli.core.tasks.writes import TaskWrite, task_writes
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
@@ -18,6 +19,7 @@ from ckpt_cli.threads.thread import ThreadReader
 
 if TYPE_CHECKING:
     from ckpt_cli.core.tasks.resume import Resume
+    from ckpt_cli.core.tasks.triggers import Join
     from ckpt_cli.core.values.paths import Selected
     from ckpt_cli.threads.expiry import Lifetime
 
@@ -36,6 +38,10 @@ class CheckpointView(NamedTuple):
     """It is stored unencrypted, in a thread with encrypted checkpoints."""
     resume: "Resume | None" = None
     """What a resume does, if it is the head of the root graph."""
+    joins: Sequence["Join"] = ()
+    """The nodes that wait for several others, of which some have finished."""
+    dropped: bool = False
+    """A new input came before its step was over: what its tasks had stored was not applied."""
     unstored: Sequence[str] = ()
     """Channels that were written but have no stored value.
 
@@ -70,6 +76,8 @@ def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> C
         resume=resume_of(reader, moment) if is_head and not target.checkpoint_ns else None,
         lifetime=_lifetime(reader, moment.key),
         plaintext=reader.is_plaintext(moment),
+        joins=reader.joins(moment),
+        dropped=writes and _is_dropped(reader, moment),
         unstored=(
             _unstored(moment, state)
             if reader.is_values_only and channels is None
@@ -77,6 +85,17 @@ def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> C
         ),
     )
     return _redacted(found) if redaction.is_redacted(reader.store) else found
+
+
+def _is_dropped(reader: ThreadReader, moment: Moment) -> bool:
+    step = moment.step
+    if all(run.finished for run in step.tasks) or not any(run.finished for run in step.tasks):
+        return False
+    children = reader.children(moment.key)
+    return bool(children) and all(
+        child.source == "input" or new_input(step, moment.body.seen, child.body.seen) is not None
+        for child in reader.decoded(moment.key.checkpoint_ns, children)
+    )
 
 
 def views(reader: ThreadReader) -> Iterator[CheckpointView]:

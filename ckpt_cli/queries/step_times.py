@@ -8,7 +8,9 @@ from datetime import datetime
 from itertools import islice
 
 from ckpt_backends.checkpoint_ids import step_of, time_of
+from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Write
+from ckpt_cli.core.forking.marks import BY, NAME
 from ckpt_cli.core.state import read_metadata, source_from, step_from
 from ckpt_cli.core.tasks.attribution import ERROR_SOURCE
 from ckpt_cli.core.tasks.control_channels import ERROR, INTERRUPT
@@ -137,6 +139,7 @@ def _metadata(
                 "source": source_from(read),
                 "step": step_from(read),
                 "parents": read.get("parents"),
+                "by_hand": _by_hand(read),
             }
     return found
 
@@ -165,10 +168,14 @@ def _timed(
             for task_id, task in own.items()
             if INTERRUPT in task.channels and not reader.is_values_only
         },
-        failed=any(
-            ERROR in task.channels and ERROR_SOURCE not in task.channels and not is_call(task.path)
-            for task in own.values()
-        ),
+        failed={
+            task_id: task.node
+            for task_id, task in own.items()
+            if ERROR in task.channels
+            and ERROR_SOURCE not in task.channels
+            and not is_call(task.path)
+        },
+        by_hand=bool(said.get("by_hand")),
         ended={
             task_id: (task.node, task.ended)
             for task_id, task in made_by.items()
@@ -218,7 +225,11 @@ def _looked_at(
         before = moments.get(one.parent_checkpoint_id or "")
         seen = moments.get(checkpoint_id)
         if seen is not None:
-            one = one._replace(source=seen.source or one.source, step=seen.number)
+            one = one._replace(
+                source=seen.source or one.source,
+                step=seen.number,
+                by_hand=_by_hand(seen.metadata),
+            )
         if before is not None and ran_here(one.source):
             one = _made_by(one, before, seen)
         known[checkpoint_id] = one
@@ -285,6 +296,12 @@ def _calls(
         }
         branches[ns] = Branches(items, None)
     return SubgraphCalls(branches).called
+
+
+def _by_hand(metadata: Mapping[str, Value]) -> bool:
+    """Return whether `update_state` or `ckpt` made a checkpoint. A fork may be LangGraph's own,
+    which its run goes on from."""
+    return source_from(metadata) == "update" or metadata.get(BY) == NAME
 
 
 def _parents(value: object) -> Iterator[tuple[str, str]]:

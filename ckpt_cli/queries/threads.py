@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ckpt_backends.codec.values import Value
     from ckpt_cli.core.filters.expressions import Filter
     from ckpt_cli.core.tasks.resume import Resume
+    from ckpt_cli.core.tasks.triggers import Join
     from ckpt_cli.queries.filtered_threads import ThreadChooser
     from ckpt_cli.queries.operations import ListedOperation
     from ckpt_cli.queries.thread_operations import ThreadOperations
@@ -252,6 +253,8 @@ class Summary(NamedTuple):
     """The head is stored unencrypted, in a thread with encrypted checkpoints."""
     rolls_back: bool = False
     """Whether `ckpt rollback` works on the layout."""
+    joins: Sequence["Join"] = ()
+    """The nodes that wait for several others, of which some have finished."""
     operations: Sequence["ListedOperation"] = ()
     """The newest recorded operations of `ckpt` on the thread, newest first."""
     resume: "Resume | None" = None
@@ -290,6 +293,7 @@ def summarize(reader: "ThreadReader", operations: "ThreadOperations") -> Summary
         lifetime=None if head is None else lifetime(reader, head.key),
         plaintext=head is not None and reader.is_plaintext(head),
         rolls_back=limit("rollback", reader.capabilities) is None,
+        joins=() if head is None else reader.joins(head),
         operations=operations.newest_first[:NEWEST],
     )
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from ckpt_backends.model import Status
+from ckpt_cli.core.forking.marks import BY, NAME
 from ckpt_cli.core.tasks.step_nodes import next_paths, path_text
 from ckpt_cli.core.timeline.assemble import OpenStep, ThreadSteps, Timeline, node_times
-from ckpt_cli.core.timeline.steps import Kind
 from ckpt_cli.queries.step_times import read_steps
 from ckpt_cli.threads.thread import ThreadReader
 
@@ -50,7 +50,7 @@ def timeline_of(
     if open_step is not None:
         steps += found.under_way((checkpoint_ns, checkpoint_id), open_step.nodes)
         inside = [one.ended_at for one in steps[-1:] if one.depth and one.ended_at is not None]
-        open_step = OpenStep(open_step.kind, open_step.nodes, max([*inside, *_known(open_step)]))
+        open_step = open_step._replace(since=max([*inside, *_known(open_step)], default=None))
     first = shown[0].started_at or shown[0].ended_at if shown else None
     ends = [one.ended_at for one in steps if one.ended_at is not None]
     return Timeline(
@@ -73,7 +73,11 @@ def _open(reader: ThreadReader, checkpoint_ns: str, checkpoint_id: str) -> OpenS
     head = reader.moment(checkpoint_ns, checkpoint_id)
     if head.status not in {Status.INTERRUPTED, Status.PENDING, Status.ERROR}:
         return None
-    asked = Status.INTERRUPTED in head.conditions
-    kind: Kind = "human" if asked else "idle" if head.status is Status.ERROR else "run"
     nodes = tuple(map(path_text, next_paths(head.step) or ()))
-    return OpenStep(kind, nodes, head.at)
+    if Status.INTERRUPTED in head.conditions:
+        return OpenStep("human", nodes, head.at)
+    if head.status is Status.ERROR:
+        return OpenStep("idle", nodes, head.at, "failed")
+    if head.metadata.get(BY) == NAME and not any(run.writes for run in head.step.tasks):
+        return OpenStep("idle", nodes, head.at, "fork")
+    return OpenStep("run", nodes, head.at)

@@ -16,19 +16,22 @@ def tree_steps(
 ) -> dict[Key, TimedStep]:
     """Return the step that made each checkpoint."""
     none = StoredKeys()
-    sources = {one.key: one.source for one in skeletons}
+    drawn = {one.key: one for one in skeletons}
     by_ns: dict[str, list[TimedCheckpoint]] = {}
     for (ns, checkpoint_id), one in reversed(list(keys.index.items())):
         own = none if is_values_only else keys.stored.get((ns, checkpoint_id), none)
+        facts = drawn.get((ns, checkpoint_id))
         by_ns.setdefault(ns, []).append(
             TimedCheckpoint(
                 checkpoint_ns=ns,
                 checkpoint_id=checkpoint_id,
                 parent_checkpoint_id=one.parent_checkpoint_id,
                 at=one.at or time_of(checkpoint_id),
-                source=sources.get((ns, checkpoint_id)),
+                source=None if facts is None else facts.source,
                 asking=own.asking,
-                failed=_is_failed(own, is_tip=(ns, checkpoint_id) in keys.tips),
+                failed=_failed(own, is_tip=(ns, checkpoint_id) in keys.tips),
+                by_hand=facts is not None
+                and (facts.source == "update" or facts.forked_from is not None),
             )
         )
     return {
@@ -38,9 +41,9 @@ def tree_steps(
     }
 
 
-def _is_failed(own: StoredKeys, *, is_tip: bool) -> bool:
-    """Return whether a task failed and, if a checkpoint followed, no error handler took it."""
-    return bool(own.failed) if is_tip else bool(own.failed - own.handled)
+def _failed(own: StoredKeys, *, is_tip: bool) -> dict[str, str | None]:
+    """Return the tasks that failed and that, if a checkpoint followed, no error handler took."""
+    return dict.fromkeys(own.failed if is_tip else own.failed - own.handled)
 
 
 def timed_points(
@@ -60,7 +63,7 @@ def timed_points(
         key, own = one.key, keys.stored.get(one.key, none)
         sign = point_sign(
             source=one.source,
-            is_failed=_is_failed(own, is_tip=key in keys.tips),
+            is_failed=bool(_failed(own, is_tip=key in keys.tips)),
             is_asked=bool(own.asking),
             is_tip=key in keys.tips,
             is_forked=key in forks,

@@ -11,6 +11,7 @@ from ckpt_cli.core.forking.marks import NAME
 from ckpt_cli.core.tasks.writes import TaskWrite
 from ckpt_cli.core.values.paths import format_path
 from ckpt_cli.queries.blame import Blame, By
+from ckpt_cli.render.status import counted_names
 from ckpt_cli.render.terminal.fields import field
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
@@ -74,8 +75,10 @@ def blame_lines(found: Blame, now: datetime, zone: tzinfo, width: int) -> Iterat
     who = _WORDS[found.by]
     if found.edit is not None and found.edit.forked_by == NAME:
         who = "an edit made with `ckpt fork`"
-    if found.by == "task" and found.node is not None:
-        yield from field("by", found.node, width, "node")
+    if found.by == "task" and (found.node is not None or len(found.writes) > 1):
+        nodes = [one.node or "?" for one in found.writes if found.node is None]
+        who = found.node or counted_names(list(dict.fromkeys(nodes)))
+        yield from field("by", who, width, "node")
     else:
         yield from field(
             "by", who if found.node is None else f"{who} ({found.node})", width, "node"

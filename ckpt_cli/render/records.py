@@ -19,6 +19,7 @@ from ckpt_cli.render.thread_records import thread_record
 if TYPE_CHECKING:
     from ckpt_cli.core.diff.state_diff import ChannelChange
     from ckpt_cli.core.tasks.tasks import Question, Task
+    from ckpt_cli.core.tasks.triggers import Join
     from ckpt_cli.core.tasks.writes import TaskWrite
     from ckpt_cli.core.values.paths import Selected
     from ckpt_cli.queries.diff import Comparison
@@ -145,6 +146,10 @@ def show_record(found: CheckpointView) -> dict[str, Any]:
     record["values"] = values_record(found.state.values)
     record["rebuilt"] = dict(found.state.rebuilt)
     record["writes"] = [write_record(placed) for placed in found.writes]
+    if found.joins:
+        record["joins"] = list(map(join_record, found.joins))
+    if found.dropped:
+        record["writes_dropped"] = True
     if found.unstored:
         record["unstored"] = list(found.unstored)
     if found.resume is not None:
@@ -152,6 +157,11 @@ def show_record(found: CheckpointView) -> dict[str, Any]:
 
         record["resume"] = resume_record(found.moment, found.resume)
     return record | _lifetime(found.lifetime) | _plaintext(found.plaintext)
+
+
+def join_record(one: Join) -> dict[str, Any]:
+    """Return a join of which some members have finished."""
+    return {"node": one.node, "waits_for": list(one.waits_for), "has": list(one.has)}
 
 
 def _lifetime(found: Lifetime | None) -> dict[str, Any]:
@@ -195,6 +205,7 @@ def summary_record(found: Summary) -> dict[str, Any]:
         }
         if found.resume is not None:
             record["resume"] = resume_record(found.head, found.resume)
+    record["joins"] = list(map(join_record, found.joins))
     record["writes"] = found.size.writes
     record["in_namespaces"] = [ns._asdict() for ns in found.in_namespaces]
     if found.operations:

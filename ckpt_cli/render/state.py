@@ -17,7 +17,7 @@ from ckpt_cli.render.terminal.fields import field
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
 from ckpt_cli.render.terminal.units import age, size, step_words, when
-from ckpt_cli.render.thread import PLAINTEXT, lifetime_lines, status_lines, step_lines
+from ckpt_cli.render.thread import PLAINTEXT, join_lines, lifetime_lines, status_lines, step_lines
 from ckpt_cli.render.values.block import block
 from ckpt_cli.render.values.one_line import summary
 
@@ -53,7 +53,7 @@ def show_lines(
         yield from value_lines(name, value, width, remark)
     if writes:
         yield line("")
-        yield from placed_lines(found.writes, zone, width)
+        yield from placed_lines(found.writes, zone, width, dropped=found.dropped)
     if metadata:
         yield line("")
         yield from value_lines("metadata", cast("Value", dict(found.moment.metadata)), width, None)
@@ -93,6 +93,7 @@ def standing_lines(
     if found.is_head:
         yield from status_lines(moment.conditions, width)
     yield from step_lines(moment, width, live=found.is_head, resume=found.resume)
+    yield from join_lines(found.joins, width)
 
 
 def value_lines(name: str, value: Value, width: int, remark: str | None) -> Iterator[StyledLine]:
@@ -118,9 +119,12 @@ def _long(value: Value) -> bool:
     return isinstance(value, list | dict) and bool(value)
 
 
-def placed_lines(writes: Sequence[TaskWrite], zone: tzinfo, width: int) -> Iterator[StyledLine]:
+def placed_lines(
+    writes: Sequence[TaskWrite], zone: tzinfo, width: int, *, dropped: bool
+) -> Iterator[StyledLine]:
     """Yield the writes of a checkpoint's tasks, one per line, with times if known."""
-    yield line((f"writes  {len(writes)}", "head"))
+    remark = "  dropped: a new input came before all tasks had finished" if dropped else ""
+    yield line((f"writes  {len(writes)}", "head"), (remark, "dim"))
     whose = [
         "(caller)" if one.write.task_id == NULL_TASK_ID else safe_text(one.node or "?")
         for one in writes

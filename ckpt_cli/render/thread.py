@@ -30,6 +30,7 @@ from ckpt_cli.render.values.one_line import counted, summary
 if TYPE_CHECKING:
     from ckpt_cli.core.tasks.resume import Resume
     from ckpt_cli.core.tasks.tasks import Step, Task
+    from ckpt_cli.core.tasks.triggers import Join
     from ckpt_cli.queries.threads import Summary
     from ckpt_cli.threads.checkpoint import Moment
     from ckpt_cli.threads.expiry import Lifetime
@@ -75,6 +76,7 @@ def summary_lines(
         if found.resume is not None:
             yield from config_lines(found.head, found.resume, width)
         yield from _rollback_lines(found, words, width)
+    yield from join_lines(found.joins, width)
     yield from lifetime_lines(found.lifetime, now, zone, width)
     if found.plaintext:
         yield from field("warning", f"the head is {PLAINTEXT}", width, "error")
@@ -113,6 +115,13 @@ def _rollback_lines(found: Summary, words: Sequence[str], width: int) -> Iterato
         yield from field(
             "", "drops the answer that failed, so that the node asks again", width, "dim"
         )
+
+
+def join_lines(joins: Sequence[Join], width: int) -> Iterator[StyledLine]:
+    """Yield the nodes that wait for others, of which some have finished."""
+    for one in joins:
+        waits, has = (counted_names(names) for names in (one.waits_for, one.has))
+        yield from field("join", f"{one.node} waits for {waits}; has {has}", width)
 
 
 def _operation_lines(

@@ -125,7 +125,12 @@ def by_total(nodes: Mapping[str, NodeTime]) -> Iterable[tuple[str, NodeTime]]:
 
 
 def _open_record(step: OpenStep) -> dict[str, Any]:
-    return {"kind": step.kind, "nodes": list(step.nodes), "since": optional_iso(step.since)}
+    return {
+        "kind": step.kind,
+        "nodes": list(step.nodes),
+        "since": optional_iso(step.since),
+        "cause": step.cause,
+    }
 
 
 def _rounded(seconds: float | None) -> float | None:

@@ -42,7 +42,8 @@ _NOW: dict[Kind, Style] = {**_PAST, "human": "question"}
 _MARKS = {
     "answer": "answered",
     "retry": "failed, run again",
-    "resume": "stopped, run again",
+    # Perhaps only what its tasks had stored was applied.
+    "resume": "resumed after a pause",
     "fork": "",
 }
 _ANSWERED = "answered: with the run after it; the store does not tell when answers came"
@@ -151,17 +152,20 @@ def _rows(steps: Sequence[TimedStep]) -> Iterator[_Row]:
 def _call(steps: Sequence[TimedStep], place: int) -> _Row:
     """Return the row of a call, from its first step to its last."""
     first = last = steps[place]
+    kinds: set[Kind] = set()
     for step in steps[place:]:
         if step.depth < first.depth or (
             step.depth == first.depth and step.checkpoint_ns != first.checkpoint_ns
         ):
             break
         last = step if step.depth == first.depth else last
+        kinds.add(step.kind)
     name = short_ns(first.checkpoint_ns.rpartition("|")[2])
     return _Row(
         "",
         name,
-        "run",
+        # It was not at work all the time if it was stopped, or waited.
+        next((kind for kind in ("idle", "human") if kind in kinds), "run"),
         2 * first.depth - 1,
         first.started_at,
         last.ended_at,
@@ -181,6 +185,10 @@ def _mark(step: TimedStep) -> str:
     mark = _MARKS.get(step.cause or "", "")
     if step.kind == "human" and step.cause != "answer":
         return "not answered"
+    if len(step.nodes or ()) > 1 and step.failed and None not in step.failed.values():
+        # What the others had stored was applied.
+        failed = [node for node in step.failed.values() if node is not None]
+        return f"{counted_names(failed)} failed, run again"
     if step.kind == "human" and step.waiting_seconds != step.seconds:
         return f"{mark} in {duration(step.waiting_seconds)}"
     return mark
@@ -267,11 +275,12 @@ def _open(found: Timeline, now: datetime, zone: tzinfo) -> Iterator[StyledLine]:
     step = found.open
     assert step is not None  # noqa: S101
     words = {"human": "waiting for an answer", "idle": "failed", "run": "running, or stopped"}
+    what = words[step.kind] if step.cause != "fork" else "nothing has run"
     nodes: Span = (safe_text(", ".join(step.nodes)), "node")
     since = ""
     if step.since is not None:
         since = f" since {when(step.since, now, zone)} ({age(step.since, now)})"
-    yield line((words[step.kind], _NOW[step.kind]), since, ": " if step.nodes else "", nodes)
+    yield line((what, _NOW[step.kind]), since, ": " if step.nodes else "", nodes)
 
 
 def _remarks(found: Timeline) -> Iterator[StyledLine]:

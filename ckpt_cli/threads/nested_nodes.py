@@ -85,7 +85,7 @@ def resume_of(reader: ThreadReader, moment: Moment, *, inside: bool = True) -> R
         body,
         (task for task in level.applies if not is_call(task.path)),
         sends=sends,
-        learned=lambda: reader.learned_readers,
+        learned=lambda: reader.learned_readers(moment.key.checkpoint_ns),
         deferred=lambda: _deferred(reader, moment.key.checkpoint_ns),
     )
     runs = None if after.nodes is None else tuple((node,) for node in after.nodes)

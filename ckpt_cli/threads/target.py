@@ -57,6 +57,8 @@ class NamedThread(NamedTuple):
         Raises `NotFound`, `Ambiguous` or `UsageError`.
         """
         ns = self.reader.namespace(self.ns) if self.ns else ""
+        if not ns:
+            self.reader.check_root()
         line = self.reader.line(ns)
         if self.as_of is not None:
             from ckpt_cli.core.times import parse_time

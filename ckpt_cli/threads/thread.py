@@ -7,6 +7,7 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec import decode_checkpoint
@@ -25,16 +26,18 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core import refs
 from ckpt_cli.core.channels import delta_channels
 from ckpt_cli.core.state import (
-    Body,
     read_body,
     read_metadata,
 )
 from ckpt_cli.core.tasks.attribution import function_names, subgraph_calls
 from ckpt_cli.core.tasks.tasks import CONTROL, plan_step
-from ckpt_cli.core.tasks.triggers import SENDS, learn
+from ckpt_cli.core.tasks.triggers import SENDS, Join, half_filled, learn
 from ckpt_cli.threads.checkpoint import DecodedCheckpoint, Moment, moment_time, number_of
 from ckpt_cli.threads.nested_nodes import locate
-from ckpt_cli.threads.trigger_inference import TriggerInference
+from ckpt_cli.threads.trigger_inference import TriggerInference, thread_followers
+
+if TYPE_CHECKING:
+    from ckpt_cli.core.tasks.followers import Followers
 
 NO_THREAD_HINT = (
     "`ckpt threads list --all` lists all threads;"
@@ -66,6 +69,10 @@ class ThreadReader:
         self.thread_id = found.thread_id
         self._indexes: dict[str, list[Checkpoint]] = {}
         self._delta: dict[str, set[str]] = {}
+        self._learned: dict[tuple[str, ...], Mapping[str, Collection[str]]] = {}
+        """The nodes that each channel triggers, by graph."""
+        self._finished: dict[str, set[str]] = {}
+        """The ids of tasks with output, by namespace."""
         self._own_functions: dict[str, list[str]] = {}
         self._has_encrypted: bool | None = None
         """None while no checkpoint made it necessary to know."""
@@ -156,6 +163,21 @@ class ThreadReader:
         raise NotFound(
             f"no namespace '{text}' in thread '{self.thread_id}'",
             hint=f"its namespaces: {known}" if known else "it has the root namespace only",
+        )
+
+    def check_root(self) -> None:
+        """Raise `NotFound`, which names the thread's namespaces, if the root has no checkpoint."""
+        if self.head("") is not None:
+            return
+        from ckpt_backends import shell
+
+        text = f"thread '{self.thread_id}' has no checkpoint in the root namespace"
+        if not self.namespaces:
+            raise NotFound(text)
+        shown = shell.command("ckpt", "show", "--ns", self.namespaces[0], ids=[self.thread_id])
+        raise NotFound(
+            f"{text}; its namespaces: {refs.named(self.namespaces)}",
+            hint=f"`{shown}` shows the newest one there",
         )
 
     def line(self, checkpoint_ns: str) -> refs.NamespaceRefs:
@@ -311,20 +333,29 @@ class ThreadReader:
             writes,
             parent_sends=lambda: [] if parent is None else self.sends_on(parent),
             own_sends=lambda: self.sends_on(checkpoint.key),
-            learned_thread=lambda: self.learned_readers,
+            learned_thread=lambda: self.learned_readers(checkpoint.key.checkpoint_ns),
             learned_store=lambda: self._inference.readers,
             calls=lambda: self._calls.get(checkpoint.key.checkpoint_ns, {}),
             delta_channels=delta_channels(metadata),
-            functions=lambda: self._functions(checkpoint.key.checkpoint_ns, body),
+            functions=lambda: self._functions(checkpoint.key.checkpoint_ns),
+            functions_elsewhere=lambda: self._inference.functions,
+            followers=lambda node: self._followers(checkpoint.key, node),
         )
         return Moment(checkpoint, body, metadata, writes, step)
+
+    def joins(self, moment: DecodedCheckpoint) -> tuple[Join, ...]:
+        """Return the nodes that wait for several others, of which some have finished."""
+        return half_filled(
+            moment.body,
+            lambda: {node for nodes in self._inference.readers.values() for node in nodes},
+        )
 
     @cached_property
     def _calls(self) -> Mapping[str, Mapping[str, str]]:
         return subgraph_calls(self.namespaces)
 
-    def _functions(self, checkpoint_ns: str, body: Body) -> Sequence[str]:
-        """Return names that may be `@task` functions; before format 4 the metadata has them."""
+    def _functions(self, checkpoint_ns: str) -> Sequence[str]:
+        """Return names in this thread that may be `@task` functions."""
         if checkpoint_ns not in self._own_functions:
             ids = refs.tips(self.index(checkpoint_ns))  # The bodies of these name all that ran.
             tips = self.store.checkpoints(
@@ -334,19 +365,54 @@ class ThreadReader:
             self._own_functions[checkpoint_ns] = function_names(
                 self.namespaces, map(read_metadata, found), map(read_body, tips)
             )
-        own = self._own_functions[checkpoint_ns]
-        return own if body.v >= 4 else [*own, *self._inference.functions]
+        return self._own_functions[checkpoint_ns]
+
+    def _followers(self, key: CheckpointKey, node: str) -> Collection[str] | None:
+        """Return the nodes that follow a node of a namespace's graph; None if it is not known."""
+        # Imported late, as below: newer formats name what follows.
+        from ckpt_cli.core.tasks.followers import followers_of, graph_of, learn_followers
+
+        graph = graph_of(key.checkpoint_ns)
+        own = self._own_followers.get(graph) or learn_followers(())
+        found = followers_of(node, own, lambda: self._inference.followers.get(graph, ()))
+        return () if found is None and self._has_returned(key) else found
+
+    def _has_returned(self, key: CheckpointKey) -> bool:
+        """Return whether a checkpoint is the last of a call that its caller went on from."""
+        from ckpt_cli.core.tree.calls import namespace_parts
+
+        task_id = namespace_parts(key.checkpoint_ns)[1]
+        if task_id is None or key.checkpoint_id != self.head(key.checkpoint_ns):
+            return False
+        outer = key.checkpoint_ns.rpartition(f":{task_id}")[0].rpartition("|")[0]
+        if outer not in self._finished:
+            self._finished[outer] = {
+                write.task_id
+                for write in self.store.writes(self.thread_id, checkpoint_ns=outer)
+                if write.channel not in CONTROL
+            }
+        return task_id in self._finished[outer]
 
     def sends_on(self, key: CheckpointKey) -> list[Write]:
         """Return the Sends that are stored with a checkpoint of the thread, with their values."""
         return self._writes_of(key.checkpoint_ns, [key.checkpoint_id], [SENDS])[key.checkpoint_id]
 
     @cached_property
-    def learned_readers(self) -> Mapping[str, Collection[str]]:
-        """The nodes that each channel triggers, from all bodies of this thread."""
-        skimmed = _skimming()
-        found = self.store.checkpoints(self.thread_id, body=True)
-        return learn(read_body(one, skimmed) for one in found)
+    def _own_followers(self) -> Mapping[tuple[str, ...], Followers]:
+        return thread_followers(self.store, self.thread_id)
+
+    def learned_readers(self, checkpoint_ns: str) -> Mapping[str, Collection[str]]:
+        """Return the nodes that each channel triggers, from all bodies of a namespace's graph."""
+        from ckpt_cli.core.tasks.followers import graph_of
+
+        graph = graph_of(checkpoint_ns)
+        if graph not in self._learned:
+            skimmed = _skimming()
+            found = self.store.checkpoints(self.thread_id, body=True)
+            self._learned[graph] = learn(
+                read_body(one, skimmed) for one in found if graph_of(one.key.checkpoint_ns) == graph
+            )
+        return self._learned[graph]
 
     def is_plaintext(self, moment: Moment) -> bool:
         """Return whether a part of a checkpoint is stored unencrypted although others are

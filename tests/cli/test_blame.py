@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, StateGraph
 
 from tests.support import ckpt
 
@@ -66,3 +69,50 @@ def test_no_reason_is_told_when_values_are_redacted(sample: Path) -> None:
     assert answer.json["by"] == "fork"
     assert "wrong city" not in answer.out
     assert "Nara" not in answer.out
+
+
+@pytest.fixture(scope="module")
+def joining(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Threads in which `offer` waits for `stock` and `price`: one, then the other, or both."""
+    path = tmp_path_factory.mktemp("joining") / "agent.db"
+    builder: Any = StateGraph(Offer)
+    for name in ("stock", "price", "offer"):
+        builder.add_node(name, lambda _, name=name: {"log": [name]})
+    builder.add_conditional_edges(START, lambda state: state["pick"], ["stock", "price"])
+    builder.add_edge(["stock", "price"], "offer")
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        graph = builder.compile(checkpointer=saver)
+        for thread, runs in (("both", [["stock", "price"]]), ("each", [["stock"], ["price"]])):
+            for pick in runs:
+                config: Any = {"configurable": {"thread_id": thread}}
+                graph.invoke({"log": [], "pick": pick}, config)
+    return path
+
+
+class Offer(TypedDict, total=False):
+    log: Annotated[list[str], operator.add]
+    pick: list[str]
+
+
+JOIN = "join:stock+price:offer"
+
+
+@pytest.mark.parametrize(
+    ("ref", "path", "step", "node", "told"),
+    [
+        ("both@step:1", JOIN, 1, None, "by       price, stock\n"),
+        ("both@step:1", "log", 1, None, "by       price, stock\n"),
+        ("both@step:2", JOIN, 2, "offer", "emptied when offer ran"),
+        ("each@step:2", JOIN, 1, "stock", "by       stock\n"),
+        ("each@step:4", JOIN, 4, "price", "by       price\n"),
+        ("each@step:3", "branch:to:price", 3, "__start__", "by       __start__\n"),
+    ],
+)
+def test_edges_have_writers_too(
+    joining: Path, ref: str, path: str, step: int, node: str | None, told: str
+) -> None:
+    found = ckpt("-s", joining, "blame", ref, path, "-o", "json").json
+    assert (found["step"], found["by"], found["node"]) == (step, "task", node)
+    shown = ckpt("-s", joining, "blame", ref, path, "-o", "table").out
+    assert told in shown
+    assert "a task" not in shown

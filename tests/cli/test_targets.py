@@ -6,9 +6,10 @@ import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import pytest
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
@@ -130,3 +131,28 @@ def test_an_error_about_a_time_is_in_the_zone_of_the_answer(
     asked, hint = answer.err.splitlines()
     assert asked.endswith(f"had no checkpoint at {times[0]}")
     assert hint.endswith(times[1])
+
+
+def test_a_thread_without_a_root_names_its_namespaces(tmp_path: Path) -> None:
+    """An application may give its own `checkpoint_ns` to the saver."""
+    path = tmp_path / "agent.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        for ns in ("worker", "two words"):
+            config: Any = {"configurable": {"thread_id": "-named", "checkpoint_ns": ns}}
+            saver.put(config, empty_checkpoint(), {"source": "input", "step": -1}, {})
+    for words in (
+        ["show", "--", "-named"],
+        ["history", "--", "-named"],
+        ["diff", "--", "-named"],
+        ["timeline", "--", "-named"],
+        ["rollback", "--", "-named", "head~1"],
+        ["repair", "messages", "--", "-named"],
+    ):
+        told = ckpt("-s", path, *words)
+        assert told.code == 3, words
+        assert "no checkpoint in the root namespace; its namespaces: " in told.err
+        assert "'worker'" in told.err
+        assert "`ckpt show --ns 'two words' -- -named` shows" in told.err
+    shown = ckpt("-s", path, "show", "--ns", "worker", "-o", "json", "--", "-named").json
+    assert shown["checkpoint_ns"] == "worker"
+    assert len(ckpt("-s", path, "history", "--all-ns", "-o", "json", "--", "-named").json) == 2

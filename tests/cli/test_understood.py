@@ -32,7 +32,7 @@ def test_tasks_of_a_failed_step_that_have_not_finished_are_named(sample: Path) -
 
 def test_an_unknown_status_has_a_reason(tmp_path: Path) -> None:
     old = copy_store(FIXTURES / "lg-0.2.14" / "store.db", tmp_path)
-    lines = shown(old, "threads", "show", "breakpoint-before")
+    lines = shown(old, "threads", "show", "linear")
     assert "next     unknown: this store does not say which nodes read the last values" in lines
     lines = shown(old, "threads", "show", "error")
     assert "         runs the failed task again; the store does not say whether others run" in lines

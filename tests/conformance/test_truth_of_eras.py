@@ -12,21 +12,15 @@ from typing import Any
 import pytest
 
 from ckpt_backends.encryption import DecryptingStore
+from ckpt_backends.model import Status
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.conformance.comparison import Known, check_thread
+from ckpt_cli.threads.heads import conditions_of_heads, read_heads
 from ckpt_cli.threads.trigger_inference import TriggerInference
 from tests.restore import restore, restore_documents, restore_keys, restore_rows
 from tests.support import FIXTURES, copy_store
 
-NEVER_RAN = {
-    ("breakpoint-after", 2),
-    ("breakpoint-before", 2),
-    ("breakpoint-subgraph", 1),
-    ("error", 1),
-    ("update-asking", 2),
-    ("update-fresh", 0),
-    ("update-mid", 2),
-}
+NEVER_RAN = {("error", 1), ("update-fresh", 0)}
 """A node that never ran in the thread is next, and bodies with `v` < 4 do not name it."""
 PARTLY_FINISHED = {
     "error-parallel": ["boom"],
@@ -36,8 +30,9 @@ PARTLY_FINISHED = {
 
 OLDEST = Known(
     next_unknown=frozenset(
-        NEVER_RAN | {("breakpoint-subgraph-passed", 2), ("interrupt-nested", 1)}
+        NEVER_RAN | {("breakpoint-subgraph", 1), ("interrupt-nested", 1), ("update-asking", 2)}
     ),
+    open_ends=True,
     waiting={**PARTLY_FINISHED, "interrupt-sends": ["worker"] * 3},
     lost_interrupts=True,
 )
@@ -47,13 +42,8 @@ KNOWN = {
     "lg-0.2.14-json": replace(OLDEST, sparse_objects=True),
     "lg-0.2.14": OLDEST,
     "lg-0.2.70": Known(
-        next_unknown=frozenset(
-            NEVER_RAN
-            | {("async-asking", 1), ("interrupt-nested-answered", 2)}
-            # A last node, whose name has a successor in another graph of the same store.
-            | {("command-goto", 3), ("command-input", 3), ("command-input", 4)}
-            | {("subgraph-stateful-node", step) for step in (2, 6, 10)}
-        ),
+        next_unknown=frozenset(NEVER_RAN),
+        open_ends=True,
         waiting={
             **PARTLY_FINISHED,
             "interrupt-one-answered": ["ask_b"],
@@ -129,6 +119,29 @@ KNOWN_ON_MONGODB = {
 def test_a_store_of_an_older_era_reads_as_its_library_read_it(era: str, tmp_path: Path) -> None:
     truth = json.loads((FIXTURES / era / "truth.json").read_text("utf-8"))
     check_store(str(copy_store(FIXTURES / era / "store.db", tmp_path)), truth, KNOWN[era])
+
+
+@pytest.mark.parametrize("era", ["lg-0.2.14", "lg-0.2.70"])
+def test_a_thread_that_waits_at_a_breakpoint_of_an_older_era_is_never_done(
+    era: str, tmp_path: Path
+) -> None:
+    """What no other thread tells is unknown."""
+    folder = FIXTURES / "breakpoints" / era
+    truth = json.loads((folder / "truth.json").read_text("utf-8"))["next"]
+    with open_store(str(copy_store(folder / "store.db", tmp_path))) as store:
+        inference = TriggerInference(store)
+        read = dict(conditions_of_heads(store, list(store.threads()), inference))
+        heads = list(read_heads(store, list(store.threads()), inference))
+    following = {one.key.thread_id: one.step.next for one in heads}
+    assert following.pop("alone") is None
+    assert truth.pop("alone") == []
+    assert read.pop("alone") == (Status.UNKNOWN,)
+    assert {name: nodes and list(nodes) for name, nodes in following.items()} == {
+        name: nodes or () for name, nodes in truth.items()
+    }
+    assert read == {
+        name: (Status.PENDING if nodes else Status.DONE,) for name, nodes in truth.items()
+    }
 
 
 @pytest.mark.engines

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.func import entrypoint, task
+from langgraph.types import interrupt
 
 import ckpt_cli
 from tests.incidents import agents
@@ -123,6 +127,46 @@ def test_python_gets_the_same(store: Path) -> None:
         assert opened.errors_by("node").to_list() == _errors(store, "--by", "node")
 
 
+def test_a_function_that_failed_at_once_is_named(tmp_path: Path) -> None:
+    """Its name comes from the error or from another thread, and only if the task's id proves it."""
+    path = tmp_path / "agent.db"
+
+    @task
+    def fetch_page(page: str) -> str:
+        if page == "ask":
+            interrupt("which page?")
+        if page != "good":
+            raise ValueError("no such page")
+        return page
+
+    @task
+    def count_words(page: str, least: int) -> int:
+        return max(len(page), least)
+
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+
+        @entrypoint(checkpointer=saver)
+        def flow(page: str) -> Any:
+            if page == "alone":
+                return count_words(page).result()  # type: ignore[call-arg]
+            return fetch_page(page).result()
+
+        def run(page: str) -> None:
+            with suppress(ValueError, TypeError):
+                flow.invoke(page, {"configurable": {"thread_id": page}})
+
+        def writers(thread: str) -> list[str | None]:
+            found = ckpt("-s", path, "show", thread, "--writes", "-o", "json").json
+            return sorted((one["node"] for one in found["writes"]), key=str)
+
+        for page in ("alone", "bad", "ask"):
+            run(page)
+        assert writers("alone") == ["count_words", "flow"]
+        assert writers("bad") == writers("ask") == [None, "flow"]
+        run("good")
+        assert writers("bad") == writers("ask") == ["fetch_page", "flow"]
+
+
 def _with_handlers(saver: Any) -> Any:
     """A subgraph fails, and the error handler of the node that calls it takes the failure; then a
     node fails whose handler fails, asks, or works, as the input says."""
@@ -143,9 +187,10 @@ def _with_handlers(saver: Any) -> Any:
             interrupt("refund by hand?")
         return {"log": [f"refunded {error.node}"]}
 
-    inner: Any = StateGraph(agents.Log).add_node("j", fail).add_edge(START, "j").compile()
+    inner: Any = StateGraph(agents.Log)
+    inner.add_node("j", fail).add_edge(START, "j")
     graph: Any = StateGraph(agents.Log)
-    graph.add_node("sub", inner, error_handler=take)
+    graph.add_node("sub", inner.compile(), error_handler=take)
     graph.add_node("pay", fail, error_handler=refund)
     graph.add_edge(START, "sub")
     return graph.compile(checkpointer=saver)

@@ -287,3 +287,90 @@ def test_lines_show_bars_and_what_was_waited_for(
     plain = ckpt("-s", path, "timeline", THREAD, "--ascii").out
     assert "█" not in plain
     assert "##" in plain
+
+
+def test_the_wait_after_a_rollback_is_idle(path: Path, saver: SqliteSaver, clock: Clock) -> None:
+    """Also where the state goes back to a fork of LangGraph's own, which is marked as resumed."""
+    graph = chain({"plan": clock.node("plan"), "write": clock.node("write")}, saver=saver)
+    invoke(graph, START)
+    planned = next(one for one in graph.get_state_history(CONFIG) if one.next == ("write",))
+    invoke(graph, None, planned.config)
+    forked = next(
+        one for one in graph.get_state_history(CONFIG) if one.metadata["source"] == "fork"
+    )
+    ref = f"{THREAD}@{forked.config['configurable']['checkpoint_id']}"
+    assert ckpt("-s", str(path), "rollback", ref, "--yes").code == 0
+    opened = measured(path)["open"]
+    assert (opened["kind"], opened["cause"], opened["nodes"]) == ("idle", "fork", ["write"])
+    assert "nothing has run since" in ckpt("-s", str(path), "timeline", THREAD).out
+    time.sleep(5 * NAP)
+    wall = invoke(graph, None)
+    found = measured(path)
+    last = found["steps"][-1]
+    assert (last["nodes"], last["kind"], last["cause"]) == (["write"], "idle", "resume")
+    assert found["open"] is None
+    assert found["running_seconds"] <= clock.took("plan") + wall
+    assert "resumed after a pause" in ckpt("-s", str(path), "timeline", THREAD).out
+
+
+def test_a_subgraph_call_that_was_stopped_has_no_bar_of_a_run(
+    path: Path, saver: SqliteSaver, clock: Clock
+) -> None:
+    stopped = {"first": True}
+
+    def stop(_: Any) -> dict[str, Any]:
+        if stopped.pop("first", False):
+            raise KeyboardInterrupt
+        return {"notes": ["went on"]}
+
+    graph = chain({"inner": chain({"before": clock.node("before"), "stop": stop})}, saver=saver)
+    with pytest.raises(KeyboardInterrupt):
+        invoke(graph, START)
+    time.sleep(3 * NAP)
+    invoke(graph, None)
+    (call,) = (
+        text
+        for text in ckpt("-s", str(path), "timeline", THREAD).out.splitlines()
+        if "inner:" in text
+    )
+    assert "·" in call
+    assert "█" not in call
+    assert step(measured(path), "stop")["kind"] == "idle"
+
+
+def test_a_pause_before_a_call_is_no_part_of_the_call(
+    path: Path, saver: SqliteSaver, clock: Clock
+) -> None:
+    stopped = {"first": True}
+    inner = chain({"work": clock.node("work")})
+
+    def call(state: Any) -> Any:
+        if stopped.pop("first", False):
+            raise KeyboardInterrupt
+        return {"notes": inner.invoke(state)["notes"][-1:]}
+
+    graph = chain({"call": call}, saver=saver)
+    with pytest.raises(KeyboardInterrupt):
+        invoke(graph, START)
+    time.sleep(3 * NAP)
+    invoke(graph, None)
+    inside = [one for one in measured(path)["steps"] if one["depth"]]
+    assert [one["kind"] for one in inside] == ["idle", "run", "run"]
+    assert inside[0]["seconds"] >= 3 * NAP
+
+
+def test_a_retry_names_the_node_that_ran_again(path: Path, saver: SqliteSaver) -> None:
+    """What the other one had stored was applied."""
+    failing = {"first": True}
+
+    def fail(_: Any) -> dict[str, Any]:
+        if failing.pop("first", False):
+            time.sleep(NAP)
+            raise ValueError("not now")
+        return {"notes": ["now"]}
+
+    graph = beside({"fine": lambda _: {"notes": ["fine"]}, "fails": fail}, saver)
+    with pytest.raises(ValueError, match="not now"):
+        invoke(graph, START)
+    invoke(graph, None)
+    assert "fails failed, run again" in ckpt("-s", str(path), "timeline", THREAD).out

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice, product
 from operator import attrgetter
 
+from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Write
 from ckpt_cli.core.state import Body, step_from
 from ckpt_cli.core.tasks import task_ids
+from ckpt_cli.core.tasks.control_channels import ERROR
 from ckpt_cli.core.tasks.triggers import NOT_NODES, START, Readers, named_node
+from ckpt_cli.core.values.unwrap import fields_of
 
 ERROR_SOURCE = "__error_source_node__"
 """Channel of the write that a failed task stores if it has an error handler (LangGraph 1.2)."""
@@ -29,6 +33,12 @@ _DEEPEST = 50
 
 _UNFINISHED = 8
 """Number of calls of one task that may exist without stored writes."""
+
+_WORD = re.compile(r"[^\W\d]\w{0,99}")
+_WORDS = 200
+"""Words of errors that may be the name of a function."""
+_ELSEWHERE = 1000
+"""Names from other threads that are tried."""
 
 _TASK_PATH = attrgetter("task_path")
 
@@ -110,6 +120,7 @@ class Attribution:
         learned_store: Callable[[], Readers],
         calls: Callable[[], Mapping[str, str]],
         functions: Callable[[], Iterable[str]] = tuple,
+        functions_elsewhere: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self.sends: list[Run] = []
         self.nodes: dict[str, Run] = {}
@@ -120,6 +131,7 @@ class Attribution:
         self._learned_store = learned_store
         self._ask_calls = calls
         self._functions = functions
+        self._functions_elsewhere = functions_elsewhere
         self._key = key
         self._step = step_from(metadata)
         self._unclaimed: dict[str, list[Write]] = {}
@@ -332,14 +344,32 @@ class Attribution:
             yield from task_ids.handler_ids(self._origin, handler, failed.node, task_id)
 
     def _named_calls(self, traced: Collection[str]) -> dict[str, tuple[str, str]]:
-        """Return task id to (name, path) for `@task` functions whose name hashes to the id."""
+        """Return task id to (name, path) for `@task` functions whose name hashes to the id.
+
+        Names come from the thread and from what errors say, then from other threads of the store.
+        """
         paths = {task_id: path_of(writes) for task_id, writes in self._unclaimed.items()}
         calls = {one: call for one, path in paths.items() if (call := task_ids.call_of(path))}
         unknown = {*calls, *(self._homeless() - set(traced))}
         if self._origin is None or not unknown:
             return {}
+        names = dict.fromkeys([*self._functions(), *self.nodes, *self._words_of_errors(unknown)])
+        found = self._hashed_calls(self._origin, names, unknown, calls)
+        if unknown - found.keys() and (more := set(self._functions_elsewhere()) - names.keys()):
+            # All names: a call that is found now may have made calls of known functions.
+            names |= dict.fromkeys(sorted(more)[:_ELSEWHERE])
+            found |= self._hashed_calls(self._origin, names, unknown, calls)
+        return found
+
+    def _hashed_calls(
+        self,
+        origin: task_ids.TaskIdBase,
+        names: Collection[str],
+        unknown: Collection[str],
+        calls: Mapping[str, tuple[str, int]],
+    ) -> dict[str, tuple[str, str]]:
+        """Return task id to (name, path) for those unknown tasks that one of the names fits."""
         found: dict[str, tuple[str, str]] = {}
-        names = list(dict.fromkeys([*self._functions(), *self.nodes]))
         places = set(calls.values())
         # If paths are not stored, any task may have made calls, and any number of them.
         most = 0 if len(calls) == len(unknown) else len(unknown) + _UNFINISHED
@@ -350,13 +380,25 @@ class Attribution:
                 self._budget -= _OVERHEAD + 2 * (len(name) + len(caller.checkpoint_ns))
                 if self._budget <= 0:
                     return found
-                for task_id in task_ids.call_ids(self._origin, name, caller, index):
+                for task_id in task_ids.call_ids(origin, name, caller, index):
                     if task_id in unknown and task_id not in found:
                         path = task_ids.call_path(caller.path, index)
                         found[task_id] = (name, path)
-                        inside = self._origin._replace(checkpoint_ns=caller.checkpoint_ns)
+                        inside = origin._replace(checkpoint_ns=caller.checkpoint_ns)
                         callers.append(task_ids.caller_of(inside, name, task_id, path))
         return found
+
+    def _words_of_errors(self, unknown: Iterable[str]) -> Iterator[str]:
+        """Yield words of the errors of some tasks: an error may name the function that failed."""
+        words = (
+            found[0]
+            for task_id in sorted(unknown)
+            for write in self._unclaimed[task_id]
+            if write.channel == ERROR and write.value is not None
+            for text in _texts(decode(write.value))
+            for found in _WORD.finditer(text)
+        )
+        yield from islice(words, _WORDS)
 
     def _callers(self) -> Iterator[task_ids.Caller]:
         """Yield the planned tasks; one without writes is yielded under each possible id."""
@@ -382,6 +424,12 @@ class Attribution:
                 if task_id in self._unclaimed:
                     found[task_id] = (node, task_ids.pull_path(node))
         return found
+
+
+def _texts(error: Value) -> Iterator[str]:
+    """Yield the texts in a stored error: a `repr` from Python, name and message elsewhere."""
+    parts = [error] if isinstance(error, str) else fields_of(error).values()
+    return (text for text in parts if isinstance(text, str))
 
 
 def path_of(writes: Sequence[Write]) -> str:

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ckpt_backends.model import Status
 from ckpt_cli.core.state import Version
+from ckpt_cli.core.tasks.followers import graph_of
 from ckpt_cli.core.tasks.status import conditions_of
 from ckpt_cli.core.tasks.task_ids import UPDATE_PATH, is_call
 from ckpt_cli.core.tasks.tasks import Question, Step, Task
-from ckpt_cli.core.tasks.triggers import NOT_NODES
+from ckpt_cli.core.tasks.triggers import NOT_NODES, START, is_greater
 
 RETRIED = "retried"
 HANDLED = "handled"
@@ -21,12 +22,7 @@ NodePath = tuple[str, ...]
 
 def node_path(checkpoint_ns: str, nodes: Iterable[str]) -> NodePath:
     """Return nodes within a namespace as a path from the root graph."""
-    outer = (
-        segment.rpartition(":")[0] or segment
-        for segment in checkpoint_ns.split("|")
-        if segment and not segment.isdecimal()
-    )
-    return (*outer, *nodes)
+    return (*graph_of(checkpoint_ns), *nodes)
 
 
 def path_text(path: NodePath) -> str:
@@ -115,16 +111,40 @@ def ran(
     """Return the nodes that ran to make a checkpoint, one entry per task.
 
     These are the tasks of its parent with output, and nodes that have read newer channel versions
-    than at the parent: such nodes ran even if none of their writes is stored.
+    than at the parent: such nodes ran even if none of their writes is stored. If a new input came
+    in between, as `durability="exit"` stores it, what was next at the parent did not run.
     """
-    found = finished(before)
+    started = new_input(before, seen_before, seen)
+    found = () if started is not None else finished(before)
     read = {
         node
         for node, versions in seen.items()
-        if node not in NOT_NODES and versions != seen_before.get(node)
+        if node not in NOT_NODES
+        and versions != seen_before.get(node)
+        and (
+            started is None
+            or node == START
+            or any(is_greater(version, started) for version in versions.values())
+        )
     }
     called = {run.node for run in before.others if is_call(run.path)}
     return (*found, *sorted(read.difference(found, called)))
+
+
+def new_input(
+    before: Step,
+    seen_before: Mapping[str, Mapping[str, Version]],
+    seen: Mapping[str, Mapping[str, Version]],
+) -> Version | None:
+    """Return the version of a new input that a StateGraph read after the parent; None if none came.
+
+    An input drops the tasks of its parent, and what they stored. It notes in `versions_seen` what
+    they would have read. What runs after it reads newer versions than its own.
+    """
+    version = seen.get(START, {}).get(START)
+    known = seen_before.get(START, {}).get(START)
+    is_old = version is None or version == known or any(one.node == START for one in before.tasks)
+    return None if is_old else version
 
 
 def finished(step: Step) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from ckpt_cli.core.tasks.task_ids import (
     pulled_node,
     send_path,
 )
-from ckpt_cli.core.tasks.triggers import SENDS, START, Readers, Ready, find_ready, learn
+from ckpt_cli.core.tasks.triggers import SENDS, START, Readers, Ready, find_ready, is_output, learn
 from ckpt_cli.core.values.unwrap import fields_of
 
 CONTROL = frozenset({INTERRUPT, RESUME, ERROR, ERROR_SOURCE, "__scheduled__"})
@@ -107,14 +107,17 @@ def plan_step(
     calls: Callable[[], Mapping[str, str]],
     delta_channels: Collection[str] = (),
     functions: Callable[[], Iterable[str]] = tuple,
+    functions_elsewhere: Callable[[], Iterable[str]] = tuple,
+    followers: Callable[[str], Collection[str] | None] = lambda _: None,
 ) -> Step:
     """Return the step after a checkpoint, given the writes stored on the checkpoint.
 
     The callables read from the store, so they are called only if the result depends on them.
     `parent_sends` and `own_sends` return the parent's and the checkpoint's own writes on
     `__pregel_tasks` with their values; `learned_thread` and `learned_store` the result of `learn`
-    for the thread and the store; `calls` the result of `subgraph_calls` for the namespace. None of
-    them is called for a StateGraph's checkpoint of format 4 with matching paths or hashes.
+    for the thread and the store; `calls` the result of `subgraph_calls` for the namespace;
+    `followers` the result of `followers_of` for a node. None of them is called for a StateGraph's
+    checkpoint of format 4 with matching paths or hashes.
     """
     by_caller = written_by_caller(body, writes)
     sends = sent_nodes(body, parent_sends, own_sends if SENDS in by_caller else None)
@@ -137,12 +140,15 @@ def plan_step(
         learned_store=learned_store,
         calls=calls,
         functions=functions,
+        functions_elsewhere=functions_elsewhere,
     )
     if not is_known:
         return _step(runs, is_known=False)
     runs.plan_sends(sends or ())
     runs.plan_nodes(ready.fired)
-    is_known, is_assumed = _plan_unread(runs, ready.unread, source, learned_thread, learned_store)
+    is_known, is_assumed = _plan_unread(
+        runs, body, ready.unread, source, learned_thread, learned_store, followers
+    )
     if source == "input" and body.versions and not (runs.sends or runs.nodes):
         # An input always makes a node run; here the graph is not known.
         is_known = False
@@ -151,16 +157,18 @@ def plan_step(
 
 def _plan_unread(
     runs: Attribution,
+    body: Body,
     unread: Sequence[str],
     source: str | None,
     learned_thread: Callable[[], Readers],
     learned_store: Callable[[], Readers],
+    followers: Callable[[str], Collection[str] | None],
 ) -> tuple[bool, bool]:
     """Plan the nodes of channels without a known reader.
 
     Returns whether what runs next is known, and whether a part of that is assumed.
     """
-    is_known, is_assumed = len(unread) <= _UNREAD, False
+    is_known, is_assumed, is_open = len(unread) <= _UNREAD, False, False
     for channel in [name for name in unread[:_UNREAD] if not runs.plan_readers(name)]:
         if runs.has_strangers():
             is_known = False
@@ -168,14 +176,22 @@ def _plan_unread(
             # The input of a StateGraph, and nothing else is stored.
             runs.plan_nodes({START: {START}})
             is_assumed = True
-        elif _all_finished(runs) or (
-            (source != "update" or channel in learned_thread()) and not learned_store().get(channel)
+        elif _all_finished(runs):
+            is_assumed = True
+        elif is_output(body, channel):
+            nodes = followers(channel)
+            runs.plan_nodes({node: {channel} for node in nodes or ()})
+            is_assumed |= nodes is None or bool(nodes)
+            is_open |= nodes is None
+        elif (source != "update" or channel in learned_thread()) and not learned_store().get(
+            channel
         ):
-            # Probably after a last node: no node is known to read this channel.
+            # Probably the output of a graph of bare Pregel nodes, which none of them reads.
             is_assumed = True
         else:
             is_known = False
-    return is_known, is_assumed
+    # A thread that waits at a breakpoint looks like one after a last node.
+    return is_known and not (is_open and not (runs.sends or runs.nodes)), is_assumed
 
 
 def _told_by_paths(

@@ -6,12 +6,13 @@ The subscriptions are part of the graph; they show in channel names (`branch:to:
 `langgraph/pregel/_algo.py`, 0.2.14 to 1.2.22.
 """
 
-from __future__ import annotations
-
+# Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value, items_of
+from ckpt_cli.core.channels import END
 from ckpt_cli.core.state import Body, Version
 
 SENDS = "__pregel_tasks"
@@ -19,8 +20,21 @@ START = "__start__"
 NOT_NODES = frozenset({"__input__", "__interrupt__", "__snapshot_bumps__"})
 """Keys of `versions_seen` that are not nodes."""
 
+_PARTS = 50
+"""Number of parts of a join's name that are tried together; if there are more, each is a name."""
+_JOINS = 100
+"""Number of joins that are listed."""
+
 Readers = Mapping[str, Collection[str]]
 """Maps a channel to the nodes that subscribe to it."""
+
+
+class Join(NamedTuple):
+    """A node that waits for several others, of which some have finished."""
+
+    node: str
+    waits_for: tuple[str, ...]
+    has: tuple[str, ...]
 
 
 class Ready:
@@ -88,10 +102,13 @@ def find_ready(
 
     def may_be_read(channel: str) -> bool:
         if is_state_graph:
-            # Before LangGraph 0.3.15 a node wrote its name to a channel with the same name.
-            is_node = not body.names_edges and body.values.get(channel) == channel
-            return channel == START or is_node
+            return channel == START or (is_output(body, channel) and not has_ended(channel))
         return _number(body.versions[channel]) == newest
+
+    def has_ended(channel: str) -> bool:
+        # A node of a plain `Graph` that leads to its end writes to this channel, too.
+        ended = body.versions.get(END) if END in body.values else None
+        return ended is not None and _number(ended) == _number(body.versions[channel])
 
     for channel in channels:
         if channel == SENDS:
@@ -107,6 +124,16 @@ def find_ready(
             if node not in NOT_NODES and is_new(body, channel, node):
                 ready.fired.setdefault(node, set()).add(channel)
     return ready
+
+
+def is_output(body: Body, channel: str) -> bool:
+    """Return whether a channel with a value is that of a node, which the nodes after it read.
+
+    Until LangGraph 0.3.15 a node of a StateGraph writes its name to a channel with the same name,
+    one of a plain `Graph` what it returns.
+    """
+    is_known = channel in body.seen and channel not in NOT_NODES and channel != START
+    return not body.names_edges and (is_known or body.values.get(channel) == channel)
 
 
 @lru_cache(1024)
@@ -143,6 +170,54 @@ def is_available(channel: str, value: Value) -> bool:
     return True
 
 
+def half_filled(body: Body, others: Callable[[], Collection[str]]) -> tuple[Join, ...]:
+    """Return the joins of which some members have finished and others have not, by node.
+
+    The members are a part of the channel's name, `join:A+B:N`. A plus sign may also belong to a
+    name; then what is known of the graph decides, and `others` is asked for names of other nodes.
+    """
+    known: set[str] | None = None
+    found: list[Join] = []
+    for channel, value in body.values.items():
+        if not channel.startswith("join:") or (node := named_node(channel)) is None:
+            continue
+        items = items_of(value)
+        is_deferred = items is not None and len(items) == 2 and isinstance(items[1], bool)
+        arrived = items[0] if items is not None and is_deferred else value
+        has = _members(arrived)
+        if not has or is_joined(channel, arrived) or len(found) >= _JOINS:
+            continue
+        if known is None:
+            known = {*body.seen, *filter(None, map(named_node, body.versions))} - NOT_NODES
+        awaited = channel.removeprefix("join:").rpartition(":")[0]
+        names = _split(awaited, has, known)
+        if not known.union(has).issuperset(names) and len(names) > len(has) + 1:
+            names = _split(awaited, has, known.union(others()))
+        waits_for = tuple(name for name in names if name not in has)
+        found.append(Join(node, waits_for, tuple(name for name in names if name in has)))
+    return tuple(sorted(found))
+
+
+def _split(awaited: str, has: Collection[str], known: Collection[str]) -> list[str]:
+    """Split names that are joined by plus signs: into those that arrived, then known ones."""
+    parts = awaited.split("+")
+    if len(parts) > _PARTS:
+        return list(dict.fromkeys(parts))
+    # For each number of parts: the best score so far, and its names.
+    best: list[tuple[tuple[int, int, int], list[str]]] = [((0, 0, 0), [])]
+    for end in range(1, len(parts) + 1):
+        ways = []
+        for begin in range(end):
+            (arrived, familiar, count), names = best[begin]
+            name = "+".join(parts[begin:end])
+            if name in names:
+                continue
+            score = (arrived + (name in has), familiar + (name in known), count + 1)
+            ways.append((score, [*names, name]))
+        best.append(max(ways, default=((-1, -1, -1), parts[:end])))
+    return best[-1][1]
+
+
 def is_new(body: Body, channel: str, node: str) -> bool:
     """Return whether a channel with a value has a version that the node has not seen."""
     seen = body.seen.get(node)
@@ -151,7 +226,7 @@ def is_new(body: Body, channel: str, node: str) -> bool:
         return seen is None and body.v >= 4 and not body.is_javascript
     if seen is None or channel not in seen:
         return True
-    return _is_greater(version, seen[channel])
+    return is_greater(version, seen[channel])
 
 
 def has_branches(body: Body) -> bool:
@@ -188,7 +263,8 @@ def _members(value: Value) -> set[str]:
     return {item for item in items if isinstance(item, str)}
 
 
-def _is_greater(version: Version, seen: Version) -> bool:
+def is_greater(version: Version, seen: Version) -> bool:
+    """Return whether a version is newer than another one of the thread."""
     if isinstance(version, str) and isinstance(seen, str):
         return version > seen
     return _number(version) > _number(seen)

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ckpt_cli.core.tasks.step_nodes import node_path, path_text
 from ckpt_cli.core.tasks.triggers import START
@@ -48,6 +48,8 @@ class OpenStep(NamedTuple):
     kind: Kind
     nodes: tuple[str, ...]
     since: datetime | None
+    cause: Literal["failed", "fork"] | None = None
+    """Why nothing runs, if it is idle: a task failed, or `ckpt` went back and no run followed."""
 
 
 class Timeline(NamedTuple):
@@ -134,7 +136,7 @@ class ThreadSteps:
         inside: list[TimedStep] = []
         for call in self._calls(ns, checkpoint_id, nodes):
             for one in self._stretch(call, at, None):
-                step, deeper, _ = self._opened(_inside(one, at, 1), 1)
+                step, deeper, _ = self._opened(_inside(one, at, 1, "run"), 1)
                 inside += [step, *deeper]
         return inside
 
@@ -154,7 +156,7 @@ class ThreadSteps:
             for ns in calls:
                 for one in self._stretch(ns, step.started_at, step.ended_at):
                     nested, deeper, asked = self._opened(
-                        _inside(one, step.started_at, depth + 1), depth + 1
+                        _inside(one, step.started_at, depth + 1, step.kind), depth + 1
                     )
                     inside += [nested, *deeper]
                     waits += asked
@@ -231,12 +233,15 @@ def _known(step: TimedStep, nodes: Sequence[str]) -> Iterator[tuple[str, float]]
     yield from ((node, seconds) for node in nodes)
 
 
-def _inside(step: TimedStep, start: datetime | None, depth: int) -> TimedStep:
-    """Return a step of a subgraph: it began after its caller, and its input is no pause."""
+def _inside(step: TimedStep, start: datetime | None, depth: int, caller: Kind) -> TimedStep:
+    """Return a step of a subgraph: it began after its caller, and its input is no pause, unless the
+    caller was stopped or asked, perhaps before the call.
+    """
     begun = step.started_at
     if begun is None or (start is not None and begun < start):
         begun = start
-    kind: Kind = "run" if step.cause == "input" else step.kind
+    entered: Kind = "run" if caller == "run" else "idle"
+    kind = entered if step.cause == "input" else step.kind
     waited = seconds_between(begun, step.ended_at) if kind == "human" else None
     return step._replace(started_at=begun, kind=kind, depth=depth, waiting_seconds=waited or 0.0)
 

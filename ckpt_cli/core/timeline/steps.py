@@ -32,10 +32,12 @@ class TimedCheckpoint(NamedTuple):
     """The nodes that ran to make it, one entry per task; None if not known."""
     asking: Mapping[str, str | None] = {}
     """The tasks of the next step that asked a question, with their nodes as far as known."""
-    failed: bool = False
-    """A task of the next step failed, and nothing handled the error."""
+    failed: Mapping[str, str | None] = {}
+    """The tasks of the next step that failed and that nothing handled, with their nodes."""
     resumed: bool = False
     """The run that made it began at its parent, as after a crash or a breakpoint."""
+    by_hand: bool = False
+    """`update_state` or a command of `ckpt` made it: no run goes on from it by itself."""
     ended: Mapping[str, tuple[str, datetime]] = {}
     """By task that made it: node and end, in layouts that store when a write was made."""
 
@@ -61,6 +63,8 @@ class TimedStep(NamedTuple):
     """What it began with; None if the run before simply continued."""
     asked_by: Mapping[str, str | None] = {}
     """The tasks that asked the questions of a `human` step, with their nodes."""
+    failed: Mapping[str, str | None] = {}
+    """The tasks that had failed before, with their nodes, if it is a retry."""
     waiting_seconds: float = 0.0
     """The part of a `human` step in which it may have waited for an answer."""
     depth: int = 0
@@ -125,6 +129,7 @@ def _step(
         kind=kind,
         cause=cause,
         asked_by=asked_by,
+        failed=parent.failed if parent is not None and cause == "retry" else {},
         waiting_seconds=waited or 0.0,
         tasks=one.ended,
     )
@@ -141,4 +146,4 @@ def _cause(one: TimedCheckpoint, parent: TimedCheckpoint | None, *, is_first: bo
         return "fork"
     if parent.failed:
         return "retry"
-    return "resume" if one.resumed else None
+    return "resume" if one.resumed or parent.by_hand else None

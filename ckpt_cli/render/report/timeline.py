@@ -115,7 +115,8 @@ def _add_open(table: Element, step: Mapping[str, Any], zone: tzinfo) -> None:
     row = add(table, "tr")
     add(row, "td", "now")
     nodes = add(row, "td", counted_names(step["nodes"]))
-    add(nodes, "span", f" {_OPEN[step['kind']]} since", class_="dim")
+    words = "nothing has run" if step["cause"] == "fork" else _OPEN[step["kind"]]
+    add(nodes, "span", f" {words} since", class_="dim")
     _add_time(add(row, "td", class_="when"), step["since"], zone)
     add(row, "td")
     _add_bar(add(row, "td"), "human" if step["kind"] == "human" else "idle", 0, 1)

@@ -137,7 +137,7 @@ def _writes(target: Target, clock: Clock, width: int, kept: KeptReader) -> Itera
     found = _seen(target, writes=True)
     if found.writes:
         yield line(("writes stored at this checkpoint", "bold"))
-        yield from placed_lines(found.writes, clock.zone, width)
+        yield from placed_lines(found.writes, clock.zone, width, dropped=found.dropped)
         yield line("")
     yield line(("writes that produced this checkpoint", "bold"))
     try:

@@ -21,7 +21,7 @@ from ckpt_cli.core.tasks import task_ids
 from ckpt_cli.core.tasks.attribution import subgraph_calls
 from ckpt_cli.core.tasks.status import conditions_of, status_of
 from ckpt_cli.core.tasks.tasks import Step, plan_step
-from ckpt_cli.core.tasks.triggers import Readers, find_ready, learn
+from ckpt_cli.core.tasks.triggers import Readers, find_ready, half_filled, learn
 from ckpt_cli.core.tasks.writes import TaskWrite, tasks_by_id, write_order
 
 ID = "1f1e5fb1-d49f-650c-8000-82528a6163b8"
@@ -99,6 +99,7 @@ def plan(
     key: CheckpointKey = KEY,
     metadata: Mapping[str, Value] | None = None,
     delta: Collection[str] = (),
+    followers: Mapping[str, Collection[str]] | None = None,
 ) -> Step:
     given = sources or Sources()
     return plan_step(
@@ -112,6 +113,7 @@ def plan(
         learned_store=given.give("store", given.store),
         calls=given.give("namespaces", subgraph_calls(given.namespaces).get(key.checkpoint_ns, {})),
         delta_channels=delta,
+        followers=(followers or {}).get,
     )
 
 
@@ -350,13 +352,31 @@ def test_a_subgraph_call_tells_its_node() -> None:
 def test_a_subgraph_call_of_another_step_tells_nothing() -> None:
     at = body({"a": "a"}, {"__start__": OLD}, v=2)
     found = plan(at, (), Sources(namespaces=[f"child:{hashed('child', 'a', v=2, step=9)}"]))
-    assert found.next == ()
+    assert found.next is None
 
 
-def test_a_last_node_is_assumed_where_nobody_reads_its_channel() -> None:
+def test_what_follows_a_node_is_unknown_where_nobody_reads_its_channel() -> None:
     found = plan(body({"end": "end"}, {"__start__": OLD}, v=1))
-    assert (found.next, found.waiting, found.assumed) == ((), (), True)
+    assert (found.next, found.waiting, found.assumed) == (None, None, False)
+    assert status_of(found) is Status.UNKNOWN
+
+
+def test_a_graph_that_ended_after_a_node_elsewhere_ends_there() -> None:
+    found = plan(body({"end": "end"}, {"__start__": OLD}, v=1), followers={"end": ()})
+    assert (found.next, found.assumed) == ((), False)
     assert status_of(found) is Status.DONE
+
+
+def test_a_node_that_follows_elsewhere_is_next() -> None:
+    found = plan(body({"a": "a"}, {"__start__": OLD}, v=1), followers={"a": {"b"}})
+    assert (found.next, found.assumed) == (("b",), True)
+    assert status_of(found) is Status.PENDING
+
+
+def test_a_node_that_is_known_is_next_beside_one_that_may_be() -> None:
+    at = body({"a": "a", "branch:to:c": "a"}, {"__start__": OLD}, v=2)
+    found = plan(at)
+    assert (found.next, found.assumed) == (("c",), True)
 
 
 def test_a_channel_that_is_read_elsewhere_leaves_next_unknown() -> None:
@@ -369,8 +389,7 @@ def test_an_update_as_a_node_that_never_ran_leaves_next_unknown() -> None:
     at = body({"a": "a"}, {"__start__": OLD}, v=1)
     update: dict[str, Value] = {"source": "update", "step": 0}
     assert plan(at, metadata=update).next is None
-    emptied_before = Sources(thread=learn([body({}, {"a": OLD}, v=1)]))
-    assert plan(at, (), emptied_before, metadata=update).next == ()
+    assert plan(at, metadata=update, followers={"a": ()}).next == ()
 
 
 def test_a_step_that_ran_shows_that_nobody_else_reads() -> None:
@@ -903,3 +922,42 @@ def test_the_order_of_the_rows_changes_nothing(at: Body, rows: list[Write]) -> N
     one, two = plan(at, rows), plan(at, rows[::-1])
     assert (one.next, one.waiting) == (two.next, two.waiting)
     assert status_of(one) is status_of(two)
+
+
+@pytest.mark.parametrize(
+    ("channel", "value", "known", "expected"),
+    [
+        ("join:a+b:n", ["a"], [], [("n", ("b",), ("a",))]),
+        ("join:a+b:n", ["a", "b"], [], []),
+        ("join:a+b:n", [], [], []),
+        ("join:a+b:n", [["a"], False], [], [("n", ("b",), ("a",))]),
+        ("join:a+b:n", [["a", "b"], False], [], []),
+        ("join:a+b+c:n", ["a+b"], [], [("n", ("c",), ("a+b",))]),
+        ("join:a+b+c:n", ["b"], [], [("n", ("a", "c"), ("b",))]),
+        ("join:a+b+c:n", ["a"], ["b+c"], [("n", ("b+c",), ("a",))]),
+        ("join:a+b+c:n", ["a"], ["b"], [("n", ("b", "c"), ("a",))]),
+        ("join:a+a+b:n", ["a+b"], [], [("n", ("a",), ("a+b",))]),
+        ("branch:to:n", ["a"], [], []),
+    ],
+)
+def test_a_join_waits_for_the_members_that_did_not_arrive(
+    channel: str, value: Any, known: list[str], expected: list[Any]
+) -> None:
+    assert [tuple(one) for one in half_filled(body({channel: value}), lambda: known)] == expected
+
+
+def test_names_of_other_nodes_are_asked_for_only_if_they_decide() -> None:
+    at = body({"join:a+b:n": ["a"], "join:c+d+e:n": ["c"]}, seen={"d": {}, "e": {}})
+    assert len(half_filled(at, lambda: pytest.fail("not needed"))) == 2
+
+
+def test_what_a_node_of_a_plain_graph_returned_is_read_by_the_next() -> None:
+    at = body({"read": "a text"}, {"__start__": OLD}, {"read": {"__start__": OLD}}, v=1)
+    assert plan(at).next is None
+    assert plan(at, followers={"read": {"check"}}).next == ("check",)
+    ended = at._replace(values={**at.values, "__end__": "a text"})
+    old, new = {**at.versions, "__end__": OLD}, {**at.versions, "__end__": NEW}
+    assert plan(ended._replace(versions=old)).next is None
+    assert plan(ended._replace(versions=new)).next == ()
+    beside = {**new, "__end__": NEW.replace(".0.5", ".0.7")}  # the rest of a version is random
+    assert plan(ended._replace(versions=beside)).next == ()

@@ -40,7 +40,7 @@ def test_what_a_step_began_with_decides_its_kind() -> None:
         made("a", 0, None, source="input", nodes=()),
         made("b", 1, "a"),
         made("c", 3, "b", asking=asking),
-        made("d", 13, "c", failed=True),
+        made("d", 13, "c", failed={"1": "work"}),
         made("e", 33, "d"),
         made("f", 34, "e", resumed=True),
         made("g", 36, "f", source="update", nodes=(), asking=asking),
@@ -146,3 +146,13 @@ def test_percentiles_of_many_are_estimated_and_merged() -> None:
 )
 def test_durations_have_two_units_at_most(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_what_follows_an_update_or_a_rollback_is_a_resumed_run() -> None:
+    assert steps(
+        made("a", 0, None, source="input", nodes=()),
+        made("b", 1, "a", source="fork", nodes=(), by_hand=True),
+        made("c", 9, "b"),
+        made("d", 10, "c", source="fork", nodes=()),
+        made("e", 11, "d"),
+    )[2:] == [("idle", "resume", 8.0), ("idle", "fork", 1.0), ("run", None, 1.0)]
