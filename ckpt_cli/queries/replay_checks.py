@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import TypedBytes
+from ckpt_cli.core.channels import is_delta as is_snapshot
 from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.namespace_kinds import namespace_kind
 from ckpt_cli.core.replay.elimination import (
@@ -32,6 +33,7 @@ from ckpt_cli.core.tasks.writes import TaskWrite
 from ckpt_cli.core.values.equality import same
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.states import rules_of
 from ckpt_cli.threads.thread import ThreadReader
 
 if TYPE_CHECKING:
@@ -212,7 +214,14 @@ class ChannelChecker:
         if base is ABSENT and carried and self.is_delta(name, parent.moment):
             # For a DeltaChannel between two snapshots, only the results of the reducers are known.
             base = NOT_STORED
-        found = explain(base, carried, list(_with_steps(ways, bumps=made.bumps)), stored)
+        found = explain(
+            base,
+            carried,
+            list(_with_steps(ways, bumps=made.bumps)),
+            stored,
+            delta=is_delta or is_snapshot(moment.body.values.get(name)),
+            clears=rules_of(self._reader.store).clears,
+        )
         is_gone = not is_delta and base is ABSENT and _is_apart(name, parent.moment)
         lacking = NO_DELTA if is_delta else made.lacking
         if not is_delta:
