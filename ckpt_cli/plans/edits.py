@@ -72,7 +72,7 @@ def previewed(
         if edit.kind == "set":
             ns = target.key.checkpoint_ns
             delta = edit.channel in reader.delta_channels(ns)
-            found[edit.channel], how = rules_of(reader.store).merge(
+            found[edit.channel], how = rules_of(reader.store, target.body).merge(
                 namespace_kind(ns), edit.channel, before, [edit.value], delta=delta
             )
             notes.append(

@@ -32,7 +32,7 @@ def stored_list(
     try:
         values = list(map(pieces.read, stored))
         base = None if seed is None else values.pop(0)
-        merged, _ = rules_of(reader.store).merge(
+        merged, _ = rules_of(reader.store, target.body).merge(
             namespace_kind(target.key.checkpoint_ns), channel, base, values, delta=True
         )
         return pieces.write(merged, stored[0].type if stored else "")

@@ -220,7 +220,7 @@ class ChannelChecker:
             list(_with_steps(ways, bumps=made.bumps)),
             stored,
             delta=is_delta or is_snapshot(moment.body.values.get(name)),
-            clears=rules_of(self._reader.store).clears,
+            clears=rules_of(self._reader.store, moment.body).clears,
         )
         is_gone = not is_delta and base is ABSENT and _is_apart(name, parent.moment)
         lacking = NO_DELTA if is_delta else made.lacking

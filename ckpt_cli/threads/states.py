@@ -34,16 +34,19 @@ class RuledStore(WrappedStore):
         self.rules = rules
 
 
-def rules_of(store: Store) -> "Rules":
-    """Return what was told about a store, also if another wrapper is around it."""
-    inner: object = store
+def rules_of(store: Store, body: Body) -> "Rules":
+    """Return what was told about a store, also if another wrapper is around it.
+
+    `body` is of the checkpoint that is rebuilt: releases of LangGraph.js do not differ.
+    """
+    from ckpt_cli.core.replay.unknown_reducer import JAVASCRIPT, NO_RULES
+
+    inner, found = store, NO_RULES
     while isinstance(inner, WrappedStore):
         if isinstance(inner, RuledStore):
-            return inner.rules
+            found = inner.rules
         inner = inner.inner
-    from ckpt_cli.core.replay.unknown_reducer import NO_RULES
-
-    return NO_RULES
+    return found._replace(library=JAVASCRIPT) if body.is_javascript else found
 
 
 class State(NamedTuple):
@@ -76,7 +79,7 @@ def read_state(
         values |= dict.fromkeys(missing, LOST_DELTA)
         missing.clear()
     differing: dict[str, OtherReading] = {}
-    for name, one in rebuild_deltas(reader, moment.checkpoint, missing):
+    for name, one in rebuild_deltas(reader, moment.checkpoint, moment.body, missing):
         values[name], rebuilt[name] = one.value, one.how
         if one.differs is not None:
             differing[name] = one.differs
@@ -85,7 +88,7 @@ def read_state(
         if values.get(name) != LOST_DELTA and (channels is None or name in channels):
             from ckpt_cli.core.replay.unknown_reducer import one_step
 
-            values[name], how = rules_of(reader.store).merge(
+            values[name], how = rules_of(reader.store, moment.body).merge(
                 namespace_kind(ns),
                 name,
                 values.get(name),
@@ -222,7 +225,7 @@ class RebuiltDelta(NamedTuple):
 
 
 def rebuild_deltas(
-    reader: ThreadReader, checkpoint: Checkpoint, names: set[str]
+    reader: ThreadReader, checkpoint: Checkpoint, body: Body, names: set[str]
 ) -> Iterator[tuple[str, RebuiltDelta]]:
     """Yield DeltaChannel values, rebuilt from the writes of ancestors since the last stored
     value.
@@ -232,7 +235,7 @@ def rebuild_deltas(
     # Most states are stored whole.
     from ckpt_cli.core.replay.unknown_reducer import other_reading
 
-    rules = rules_of(reader.store)
+    rules = rules_of(reader.store, body)
     graph = namespace_kind(checkpoint.key.checkpoint_ns)
     for name, parts in sorted(delta_parts(reader, checkpoint, names).items()):
         writes = [decode(write) for batch in reversed(parts.batches) for write in batch]

@@ -113,7 +113,9 @@ class StateTimeline:
             return {}
         before = self._values.get(parent, {})
         anew = {name for name in missing if name not in before}
-        found = {name: one.value for name, one in rebuild_deltas(self._reader, checkpoint, anew)}
+        found = {
+            name: one.value for name, one in rebuild_deltas(self._reader, checkpoint, body, anew)
+        }
         missing = [name for name in missing if name not in anew]
         if not missing:
             return found
@@ -127,7 +129,7 @@ class StateTimeline:
         ):
             if write.value is not None:
                 writes.setdefault(write.channel, []).append(decode(write.value))
-        rules, graph = rules_of(self._reader.store), namespace_kind(self._ns)
+        rules, graph = rules_of(self._reader.store, body), namespace_kind(self._ns)
         return found | {
             name: rules.merge(graph, name, before.get(name), writes.get(name, []), delta=True)[0]
             for name in missing

@@ -123,7 +123,8 @@ class Script:
         return self.one(found, found, found, Overwrite({"/a": file}))
 
     def update(self, _: str = "") -> dict[str, Any]:
-        made = {"messages": self.messages, "files": self.files, "log": lambda: [self.one(1, 2)]}
+        made: dict[str, Callable[[], Any]] = {"messages": self.messages, "files": self.files}
+        made["log"] = lambda: [self.one(1, 2)]
         return {name: make() for name, make in made.items() if self.random.random() < 0.6}
 
 
@@ -133,7 +134,7 @@ def built(saver: SqliteSaver, writes: Callable[[str], Any], schema: Any = State)
     def node(name: str) -> Callable[[Any], Any]:
         return lambda _: writes(name)
 
-    graph = StateGraph(schema)
+    graph: Any = StateGraph(schema)
     for name in "abcz":
         graph.add_node(name, node(name))
     for name in "abc":

@@ -25,6 +25,8 @@ from ckpt_cli.core.values.equality import same
 
 _BEFORE, _NEWEST = "1.2.23", "1.2.24"
 """From the second on, `REMOVE_ALL_MESSAGES` empties a DeltaChannel of messages."""
+JAVASCRIPT = "javascript"
+"""In place of a release: `messagesDeltaReducer` of LangGraph.js always let it empty the list."""
 _SET = "builtins.set"
 _EMPTY: Mapping[str, Value] = {
     "dict_merge": {},
@@ -40,12 +42,16 @@ class Rules(NamedTuple):
     reducers: Mapping[str, str] = MappingProxyType({})
     """Maps a channel to its reducer, also as `NODE/CHANNEL` for the subgraph that a node calls."""
     library: str = ""
-    """The release of LangGraph whose state is wanted; empty for the newest."""
+    """The release of LangGraph whose state is wanted; empty for the newest, `JAVASCRIPT` for any of
+    LangGraph.js.
+    """
 
     @property
     def clears(self) -> bool:
         """Whether that release lets `REMOVE_ALL_MESSAGES` empty a DeltaChannel."""
-        return not self.library or _numbers(self.library) >= _numbers(_NEWEST)
+        if self.library in {"", JAVASCRIPT}:
+            return True
+        return _numbers(self.library) >= _numbers(_NEWEST)
 
     def told(self, graph: str, channel: str) -> str:
         """Return the reducer that was told for a channel of a graph; empty if none was."""
@@ -145,7 +151,7 @@ def other_reading(
 
     `base` and `writes` are what the rules made `value` of, for a DeltaChannel.
     """
-    if not clears_all(writes):
+    if rules.library == JAVASCRIPT or not clears_all(writes):
         return None
     told = rules.told(graph, channel)
     other, name = fold(base, writes, told, delta=True, clears=not rules.clears)
