@@ -438,6 +438,35 @@ def test_repair_stores_no_removal(tmp_path: Path) -> None:
     assert [one["type"] for one in shown] == ["human", "ai", "tool", "ai"]
 
 
+def test_repair_stores_what_became_of_texts_and_pairs(tmp_path: Path) -> None:
+    """LangGraph before 1.2.15 stored them as they were written."""
+    call = {"name": "f", "args": {}, "id": "c1"}
+    writes = {"a": [AIMessage("", id="3", tool_calls=[call])], "b": [], "c": [], "z": [TWO]}
+    path = tmp_path / "store.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        app = built(saver, lambda name: {"messages": writes[name]})
+        config = {"configurable": {"thread_id": "t"}}
+        app.invoke({"messages": [ONE]}, config)
+        app.invoke(None, config)
+        written = [("user", "hi"), "a text", {"role": "user", "content": "x", "name": "bob"}]
+        saver.conn.execute(
+            "UPDATE writes SET type = ?, value = ? WHERE channel = 'messages' AND rowid ="
+            " (SELECT min(rowid) FROM writes WHERE channel = 'messages')",
+            SERDE.dumps_typed(written),
+        )
+        saver.conn.commit()
+        before = app.get_state(config).values["messages"]
+        assert [(one.type, one.content) for one in before[:3]] == [
+            ("human", "hi"),
+            ("human", "a text"),
+            ("human", "x"),
+        ]
+        assert ckpt("-s", path, "repair", "messages", "t", "--yes").code == 0
+        after = app.get_state(config).values["messages"]
+        assert after[:3] == before[:3]
+        assert [one.type for one in after[3:]] == ["ai", "tool", "ai"]
+
+
 def test_a_fork_previews_what_the_reducer_makes(cleared: Path) -> None:
     removal = '[{"type": "remove", "content": "", "id": "zz"}]'
     words = ["fork", "t", "--to", "new", "--set", f"messages={removal}", "--dry-run"]

@@ -211,15 +211,13 @@ def explain(
     carried: Mapping[int, Held],
     ways: Iterable[tuple[Sequence[Sequence[Value]], bool]],
     stored: Held,
-    *,
-    delta: bool = False,
-    clears: bool = True,
+    clears: bool | None = None,
 ) -> Explained:
     """Try all reducers, from the base or from each reducer's own earlier result, to the stored
     value.
 
     `ways` are the batches of writes that may have been applied, the likeliest first, each with
-    whether it is assumed. `delta` and `clears` are those of `Reducer.results_of`.
+    whether it is assumed. `clears` is that of `Reducer.results_of`.
     """
     tried = [(updates_of(batches), is_assumed) for batches, is_assumed in ways]
     mask = applicable = by_rebuilt = assumed = 0
@@ -245,7 +243,7 @@ def explain(
             if mask & bit:
                 break
             for n, (updates, is_assumed) in enumerate(tried):
-                results = reducer.results_of(start, updates, delta=delta, clears=clears)
+                results = reducer.results_of(start, updates, clears)
                 if results and n == 0:
                     rebuilt[place] = results[0]
                     if _is_refutable(reducer, stored):

@@ -75,14 +75,14 @@ class Reducer:
         return self.results_of(base, updates_of(batches))
 
     def results_of(
-        self, base: Held, updates: Sequence[Update], *, delta: bool = False, clears: bool = True
+        self, base: Held, updates: Sequence[Update], clears: bool | None = None
     ) -> list[Held]:
         """Return the same, for batches in which `Overwrite`s were looked for.
 
-        `delta` is whether it is a DeltaChannel, `clears` what its `delta` is told.
+        `clears` is what `delta` is told of a DeltaChannel; None for any other channel.
         """
         found: list[Held] = []
-        own = self.delta if delta else None
+        own = None if clears is None else self.delta
         is_started = base is not ABSENT or not any(batch for batch, _ in updates)
         for start in (base,) if is_started else self.starts:
             held = start
@@ -91,7 +91,7 @@ class Reducer:
                     if replacement is not None:
                         held = replacement[0] if own else self.replaced(replacement[0])
                     else:
-                        held = own(held, batch, clears) if own else self.merge(held, batch)
+                        held = own(held, batch, bool(clears)) if own else self.merge(held, batch)
             except DoesNotApply:
                 continue
             found.append(held)

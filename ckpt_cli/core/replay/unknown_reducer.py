@@ -118,7 +118,7 @@ def fold(
         # Of the writes of many steps, each is the last value in its turn.
         batches = [[one] for one in rest] if name == "last_value" else [rest] if rest else []
         updates = [(batch, None) for batch in batches]
-        for merged in REDUCERS[name].results_of(before, updates, delta=delta, clears=clears):
+        for merged in REDUCERS[name].results_of(before, updates, clears if delta else None):
             return (None if merged is ABSENT else settled(merged)), name
     raise AssertionError("last_value takes any value")
 
