@@ -242,8 +242,8 @@ def rebuild_deltas(
         seed = None if parts.seed is None else without_snapshot(parts.seed[1].values[name])
         value, how = rules.merge(graph, name, seed, writes, delta=True)
         other = other_reading(rules, graph, name, value, seed, writes)
-        how = f"rebuilt ({how})" if other is None else f"rebuilt ({how}); {other.told}"
-        yield name, RebuiltDelta(value, how, other)
+        more = "" if other is None else other.told
+        yield name, RebuiltDelta(value, f"rebuilt ({how}){more}", other)
 
 
 def _ancestors(

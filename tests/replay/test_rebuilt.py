@@ -355,7 +355,7 @@ def test_the_release_of_the_library_can_be_told(cleared: Path, tmp_path: Path, w
     shown = ckpt(*words, "show", "t", "-o", "json").json
     assert [one["id"] for one in shown["values"]["messages"]] == ["q", "a", "b", "s"]
     assert shown["rebuilt"]["messages"] == (
-        "rebuilt (assumed add_messages); as LangGraph 1.2.22; 1.2.24 and later read 1 message"
+        "rebuilt (assumed add_messages) as by LangGraph 1.2.22; 1.2.24 and later read 1 message"
     )
     assert len(ckpt(*words, "messages", "t", "-o", "json").json) == 4
     newest = ckpt(*words, "--library", "1.3", "show", "t", "-o", "json").json

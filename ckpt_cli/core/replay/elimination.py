@@ -245,7 +245,8 @@ def explain(
             for n, (updates, is_assumed) in enumerate(tried):
                 results = reducer.results_of(start, updates, clears)
                 if results and n == 0:
-                    rebuilt[place] = results[0]
+                    alike = (one for one in rebuilt.values() if same_objects(one, results[0]))
+                    rebuilt[place] = next(alike, results[0])
                     if _is_refutable(reducer, stored):
                         applicable |= bit
                 if any(map(is_it, results)):

@@ -136,12 +136,12 @@ class OtherReading(NamedTuple):
 
     @property
     def told(self) -> str:
-        """What the user is told of a rebuilt value."""
+        """What the user is told of a rebuilt value, after how it was rebuilt."""
         number = f"{self.other_items} message{'' if self.other_items == 1 else 's'}"
         if self.release == _NEWEST:
-            return f"LangGraph {self.other} and earlier read {number}"
+            return f"; LangGraph {self.other} and earlier read {number}"
         side = "later" if self.other == _NEWEST else "earlier"
-        return f"as LangGraph {self.release}; {self.other} and {side} read {number}"
+        return f" as by LangGraph {self.release}; {self.other} and {side} read {number}"
 
 
 def other_reading(
